@@ -1,1 +1,14 @@
-//! Placeholder until the crate is written.
+//! The API of cluster-api-provider-etcdadm: custom resources, and every name that two parts must agree on.
+//!
+//! This crate has no client and no run time, so that the pure parts of the controllers can depend on it.
+
+pub mod conditions;
+pub mod crds;
+pub mod etcdadm_config;
+pub mod etcd_cluster;
+pub mod meta;
+pub mod names;
+pub mod version;
+
+pub use etcd_cluster::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
+pub use etcdadm_config::{EtcdadmConfig, EtcdadmConfigSpec, EtcdadmConfigStatus, EtcdadmConfigTemplate};

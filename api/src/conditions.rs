@@ -1,0 +1,213 @@
+//! Condition types and reasons: every one that we write, with its meaning. `docs/conditions.md` is for readers; this is
+//! the list it is checked against.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// All wanted members are healthy voters, and what the control plane needs is published. Mirrors `status.ready`.
+pub const READY: &str = "Ready";
+/// A quorum of the voters answers: etcd can be written to.
+pub const AVAILABLE: &str = "Available";
+/// The first member is up: others can join.
+pub const INITIALIZED: &str = "Initialized";
+/// The CA and the certificates derived from it exist.
+pub const CERTIFICATES_AVAILABLE: &str = "CertificatesAvailable";
+/// Every member answers its health check.
+pub const MEMBERS_HEALTHY: &str = "MembersHealthy";
+/// `status.endpoints` names at least one healthy voter.
+pub const ENDPOINTS_AVAILABLE: &str = "EndpointsAvailable";
+/// Members are being added until there are `replicas`; the message says what is waited for.
+pub const SCALING_UP: &str = "ScalingUp";
+/// Every Machine was made from the present spec.
+pub const MACHINES_UP_TO_DATE: &str = "MachinesUpToDate";
+/// The Cluster or the EtcdCluster is paused: nothing is changed.
+pub const PAUSED: &str = "Paused";
+/// The object is being deleted; the message says what is waited for.
+pub const DELETING: &str = "Deleting";
+/// On an EtcdadmConfig: the bootstrap Secret exists.
+pub const DATA_SECRET_AVAILABLE: &str = "DataSecretAvailable";
+/// On a Cluster: the state of the etcd that it names.
+pub const MANAGED_EXTERNAL_ETCD_READY: &str = "ManagedExternalEtcdReady";
+
+/// Reasons, in the order in which a cluster meets them.
+pub mod reasons {
+    /// The condition is as good as it gets.
+    pub const READY: &str = "Ready";
+    /// A quorum answers.
+    pub const AVAILABLE: &str = "Available";
+    /// The opposite of what the condition asks about is not the case: nothing to do.
+    pub const NOT_NEEDED: &str = "NotNeeded";
+    /// No Cluster names this EtcdCluster yet.
+    pub const WAITING_FOR_CLUSTER: &str = "WaitingForCluster";
+    /// The EtcdCluster's label names a Cluster that names another etcd.
+    pub const CLUSTER_USES_ANOTHER_ETCD: &str = "ClusterUsesAnotherEtcd";
+    /// More than one Cluster names this EtcdCluster.
+    pub const CLAIMED_BY_SEVERAL_CLUSTERS: &str = "ClaimedBySeveralClusters";
+    /// The Cluster's infrastructure is not provisioned yet.
+    pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
+    /// The Cluster or the object is paused.
+    pub const PAUSED: &str = "Paused";
+    /// Neither the Cluster nor the object is paused.
+    pub const NOT_PAUSED: &str = "NotPaused";
+    /// The object is being deleted.
+    pub const DELETING: &str = "Deleting";
+    /// The object is not being deleted.
+    pub const NOT_DELETING: &str = "NotDeleting";
+    /// The infrastructure template does not exist, or no such kind is served.
+    pub const TEMPLATE_NOT_FOUND: &str = "InfrastructureTemplateNotFound";
+    /// The template is there but cannot be used; the message says why.
+    pub const TEMPLATE_INVALID: &str = "InfrastructureTemplateInvalid";
+    /// A Secret of this name exists with content that cannot be used; the message says what is wrong.
+    pub const SECRET_INVALID: &str = "SecretInvalid";
+    /// An object of that name exists and belongs to somebody else.
+    pub const NAME_TAKEN: &str = "NameTaken";
+    /// The certificates are there.
+    pub const CERTIFICATES_AVAILABLE: &str = "CertificatesAvailable";
+    /// The certificates are not there yet.
+    pub const WAITING_FOR_CERTIFICATES: &str = "WaitingForCertificates";
+    /// A Machine has been made and has no address yet.
+    pub const WAITING_FOR_MACHINE_ADDRESS: &str = "WaitingForMachineAddress";
+    /// A Machine has an address and its member does not answer yet.
+    pub const WAITING_FOR_MEMBER: &str = "WaitingForMember";
+    /// A Machine's start-up grace is over and no member of it has been seen.
+    pub const MACHINE_NOT_BOOTING: &str = "MachineNotBooting";
+    /// A member is still a learner.
+    pub const WAITING_FOR_PROMOTION: &str = "WaitingForPromotion";
+    /// A member fails its health check: nothing is added before it is well again.
+    pub const WAITING_FOR_HEALTHY_MEMBERS: &str = "WaitingForHealthyMembers";
+    /// The member list cannot be read, or disagrees with what the members say.
+    pub const MEMBERSHIP_UNKNOWN: &str = "MembershipUnknown";
+    /// A member fails its health check.
+    pub const MEMBER_UNHEALTHY: &str = "MemberUnhealthy";
+    /// Every member is healthy.
+    pub const MEMBERS_HEALTHY: &str = "MembersHealthy";
+    /// There are fewer members than wanted.
+    pub const SCALING_UP: &str = "ScalingUp";
+    /// There are as many members as wanted.
+    pub const NOT_SCALING_UP: &str = "NotScalingUp";
+    /// Fewer than a quorum of the voters answer.
+    pub const QUORUM_LOST: &str = "QuorumLost";
+    /// The cluster is initialized.
+    pub const INITIALIZED: &str = "Initialized";
+    /// The cluster is not initialized yet.
+    pub const NOT_INITIALIZED: &str = "NotInitialized";
+    /// Endpoints are published in the status.
+    pub const ENDPOINTS_AVAILABLE: &str = "EndpointsAvailable";
+    /// There is no endpoint yet.
+    pub const NO_ENDPOINTS: &str = "NoEndpoints";
+    /// Every Machine is made from the present spec.
+    pub const UP_TO_DATE: &str = "UpToDate";
+    /// Some Machines are made from an earlier spec. They are kept as they are.
+    pub const MADE_FROM_AN_EARLIER_SPEC: &str = "MadeFromAnEarlierSpec";
+
+    /// An EtcdadmConfig without an owner Machine.
+    pub const WAITING_FOR_MACHINE: &str = "WaitingForMachine";
+    /// Another Machine initializes the cluster; this one joins when that is done.
+    pub const WAITING_FOR_INITIALIZATION: &str = "WaitingForInitialization";
+    /// A Secret that a file of the spec refers to is missing, or has no such key.
+    pub const WAITING_FOR_FILE_SECRET: &str = "WaitingForFileSecret";
+    /// The spec cannot be rendered; the message names the field.
+    pub const INVALID_SPEC: &str = "InvalidSpec";
+    /// The bootstrap Secret exists.
+    pub const DATA_SECRET_AVAILABLE: &str = "DataSecretAvailable";
+
+    /// On a Cluster: no object of the named kind and name exists.
+    pub const ETCD_NOT_FOUND: &str = "EtcdNotFound";
+    /// On a Cluster: the named kind is not served, or no etcd provider.
+    pub const ETCD_KIND_INVALID: &str = "EtcdKindInvalid";
+    /// On a Cluster: the named etcd belongs to another Cluster.
+    pub const ETCD_BELONGS_TO_ANOTHER_CLUSTER: &str = "EtcdBelongsToAnotherCluster";
+    /// On a Cluster: etcd is not ready.
+    pub const WAITING_FOR_ETCD: &str = "WaitingForEtcd";
+    /// On a Cluster: it has no control plane yet, or it is not there.
+    pub const WAITING_FOR_CONTROL_PLANE: &str = "WaitingForControlPlane";
+    /// On a Cluster: the control plane is not made for external etcd.
+    pub const CONTROL_PLANE_INVALID: &str = "ControlPlaneInvalid";
+    /// On a Cluster: etcd is ready and its client certificate is not there yet.
+    pub const WAITING_FOR_CLIENT_CERTIFICATE: &str = "WaitingForClientCertificate";
+    /// On a Cluster: deletion waits for workers, which need the control plane and so etcd.
+    pub const WAITING_FOR_WORKERS_DELETION: &str = "WaitingForWorkersDeletion";
+    /// On a Cluster: deletion waits for etcd's Machines.
+    pub const WAITING_FOR_ETCD_DELETION: &str = "WaitingForEtcdDeletion";
+}
+
+/// A condition before it is compared with what stands in the status: no transition time yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// Condition type.
+    pub type_: &'static str,
+    /// `Some(true)` is True, `Some(false)` is False, `None` is Unknown.
+    pub status: Option<bool>,
+    /// One of [`reasons`].
+    pub reason: &'static str,
+    /// What is waited for and what would help; empty when all is well.
+    pub message: String,
+}
+
+impl Draft {
+    /// A condition that is True or False.
+    #[must_use]
+    pub fn new(type_: &'static str, status: bool, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { type_, status: Some(status), reason, message: message.into() }
+    }
+
+    /// A condition of which nothing is known.
+    #[must_use]
+    pub fn unknown(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { type_, status: None, reason, message: message.into() }
+    }
+}
+
+/// Makes conditions out of drafts. A condition whose status has not changed keeps its transition time from `before`.
+#[must_use]
+pub fn settle(before: &[Condition], drafts: Vec<Draft>, generation: Option<i64>, now: &Time) -> Vec<Condition> {
+    let mut settled: Vec<Condition> = drafts
+        .into_iter()
+        .map(|draft| {
+            let status = match draft.status {
+                Some(true) => "True",
+                Some(false) => "False",
+                None => "Unknown",
+            };
+            let last_transition_time = before
+                .iter()
+                .find(|old| old.type_ == draft.type_ && old.status == status)
+                .map_or_else(|| now.clone(), |old| old.last_transition_time.clone());
+            Condition {
+                type_: draft.type_.to_owned(),
+                status: status.to_owned(),
+                reason: draft.reason.to_owned(),
+                message: draft.message,
+                observed_generation: generation,
+                last_transition_time,
+            }
+        })
+        .collect();
+    settled.sort_by(|a, b| a.type_.cmp(&b.type_));
+    settled
+}
+
+/// Whether the condition `type_` is True.
+#[must_use]
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    conditions.iter().any(|c| c.type_ == type_ && c.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time(k8s_openapi::jiff::Timestamp::from_second(second).unwrap())
+    }
+
+    #[test]
+    fn transition_time_moves_only_with_the_status() {
+        let first = settle(&[], vec![Draft::new(READY, false, reasons::SCALING_UP, "1 of 3")], Some(1), &at(10));
+        let same = settle(&first, vec![Draft::new(READY, false, reasons::SCALING_UP, "2 of 3")], Some(2), &at(20));
+        assert_eq!(same[0].last_transition_time, at(10));
+        assert_eq!((same[0].message.as_str(), same[0].observed_generation), ("2 of 3", Some(2)));
+        let turned = settle(&same, vec![Draft::new(READY, true, reasons::READY, "")], Some(2), &at(30));
+        assert_eq!(turned[0].last_transition_time, at(30));
+        assert!(is_true(&turned, READY));
+    }
+}

@@ -1,0 +1,301 @@
+//! EtcdCluster: a managed etcd cluster whose members are Machines of Cluster API.
+
+use crate::etcdadm_config::EtcdadmConfigSpec;
+use crate::meta::{AddressType, TemplateMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Members that a cluster has when `replicas` is not given.
+pub const DEFAULT_REPLICAS: i32 = 3;
+
+/// What the etcd cluster should be.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "etcdcluster.cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "EtcdCluster",
+    plural = "etcdclusters",
+    shortname = "etcd",
+    category = "cluster-api",
+    namespaced,
+    status = "EtcdClusterStatus",
+    derive = "PartialEq",
+    doc = "EtcdCluster is a managed etcd cluster for the control plane of a Cluster: one Machine for each member.",
+    label("cluster.x-k8s.io/provider", "etcdcluster-etcdadm"),
+    label("cluster.x-k8s.io/v1beta1", "v1alpha4_v1beta1"),
+    label("cluster.x-k8s.io/v1beta2", "v1alpha4_v1beta1"),
+    label("clusterctl.cluster.x-k8s.io", ""),
+    label("clusterctl.cluster.x-k8s.io/move-hierarchy", "true"),
+    label("etcdcluster.cluster.x-k8s.io/provider-contract-v1", "v1alpha4_v1beta1"),
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status",
+        description = "Whether all wanted members are healthy voters and the control plane has what it needs"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason",
+        description = "Why it is ready or not"
+    ),
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".spec.replicas", description = "Wanted members"),
+    printcolumn(
+        name = "Healthy",
+        type_ = "integer",
+        json_path = ".status.readyReplicas",
+        description = "Healthy voters"
+    ),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "etcd version"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Endpoints",
+        type_ = "string",
+        json_path = ".status.endpoints",
+        priority = 1,
+        description = "Healthy voters as the control plane uses them"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].message",
+        priority = 1,
+        description = "What is waited for"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdClusterSpec {
+    /// Members of the cluster: 1, 3, 5 or 7. May be raised later; lowering it is not possible yet.
+    #[serde(default = "default_replicas")]
+    #[x_kube(validation = Rule::new("self in [1, 3, 5, 7]").message("replicas must be 1, 3, 5 or 7: an even number of members survives no more failures than one less, and more than 7 slow every write down"))]
+    #[x_kube(validation = Rule::new("self >= oldSelf").message("replicas cannot be lowered yet: members are only added"))]
+    pub replicas: i32,
+
+    /// Template of the infrastructure that each member's Machine runs on, in the namespace of the EtcdCluster.
+    pub infrastructure_template: InfrastructureTemplateRef,
+
+    /// How each member is set up.
+    #[serde(default)]
+    pub etcdadm_config_spec: EtcdadmConfigSpec,
+
+    /// When a member counts as unhealthy.
+    #[serde(default)]
+    pub health_check: HealthCheck,
+
+    /// What the members' Machines carry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_template: Option<MachineTemplate>,
+
+    /// Kinds of address to reach the members by, the preferred first. A Machine's first address of the first kind that
+    /// it has is used. Default: InternalIP, ExternalIP, InternalDNS, ExternalDNS, Hostname.
+    #[serde(default = "default_address_types")]
+    #[schemars(length(min = 1, max = 5))]
+    #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, a == b))").message("addressTypes names one kind twice"))]
+    pub address_types: Vec<AddressType>,
+}
+
+fn default_replicas() -> i32 {
+    DEFAULT_REPLICAS
+}
+
+fn default_address_types() -> Vec<AddressType> {
+    use AddressType::{ExternalDNS, ExternalIP, Hostname, InternalDNS, InternalIP};
+    vec![InternalIP, ExternalIP, InternalDNS, ExternalDNS, Hostname]
+}
+
+/// Reference to an infrastructure template.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.apiVersion) != has(self.apiGroup)").message("set either apiGroup (the served version is found) or apiVersion, not both or neither"))]
+pub struct InfrastructureTemplateRef {
+    /// Group and version of the template, such as `infrastructure.cluster.x-k8s.io/v1beta1`. Only the group is used:
+    /// the version is the one that the API server serves for Cluster API's contract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 317))]
+    pub api_version: Option<String>,
+    /// Group of the template, such as `infrastructure.cluster.x-k8s.io`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub api_group: Option<String>,
+    /// Kind of the template; must end in `Template`.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.endsWith('Template')").message("kind must be that of a template, such as DockerMachineTemplate"))]
+    pub kind: String,
+    /// Name of the template.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// May be given if it is the EtcdCluster's own namespace; another one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+}
+
+impl InfrastructureTemplateRef {
+    /// API group of the template, without a version.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        match (&self.api_group, &self.api_version) {
+            (Some(group), _) => group,
+            (None, Some(version)) => version.split_once('/').map_or("", |(group, _)| group),
+            (None, None) => "",
+        }
+    }
+}
+
+/// When a member counts as unhealthy.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.unhealthyAfterSeconds >= self.intervalSeconds").message("unhealthyAfterSeconds must be at least intervalSeconds: one check has to fail first"))]
+pub struct HealthCheck {
+    /// Seconds between two checks of a member. Default 10.
+    #[serde(default = "default_interval")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub interval_seconds: i32,
+    /// Seconds of failing checks after which a member counts as unhealthy. Default 60.
+    #[serde(default = "default_unhealthy_after")]
+    #[schemars(range(min = 1, max = 86400))]
+    pub unhealthy_after_seconds: i32,
+    /// Seconds that a new Machine has to become a member before that is reported, and the next one is made in so far
+    /// as that is safe. Default 600.
+    #[serde(default = "default_grace")]
+    #[schemars(range(min = 1, max = 86400))]
+    pub startup_grace_seconds: i32,
+}
+
+fn default_interval() -> i32 {
+    10
+}
+fn default_unhealthy_after() -> i32 {
+    60
+}
+fn default_grace() -> i32 {
+    600
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        Self {
+            interval_seconds: default_interval(),
+            unhealthy_after_seconds: default_unhealthy_after(),
+            startup_grace_seconds: default_grace(),
+        }
+    }
+}
+
+/// What the members' Machines carry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineTemplate {
+    /// Labels and annotations for new Machines, their configs and their infrastructure.
+    #[serde(default)]
+    pub metadata: TemplateMeta,
+}
+
+/// What is known of the etcd cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdClusterStatus {
+    /// All wanted members are healthy voters and the certificates exist.
+    #[serde(default)]
+    pub ready: bool,
+    /// The first member has come up. Never goes back to false.
+    #[serde(default)]
+    pub initialized: bool,
+    /// All wanted members have once been there at the same time. Never goes back to false.
+    #[serde(default)]
+    pub creation_complete: bool,
+    /// Machines of this cluster that are not being deleted.
+    #[serde(default)]
+    pub replicas: i32,
+    /// Healthy voters.
+    #[serde(default)]
+    pub ready_replicas: i32,
+    /// Machines that were made from the present spec.
+    #[serde(default)]
+    pub updated_replicas: i32,
+    /// Same as `endpoints`: the name that the managed-external-etcd proposal uses.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub endpoint: String,
+    /// Client URLs of the healthy voters, sorted, separated by commas.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub endpoints: String,
+    /// Label selector of the Machines, for the scale subresource.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub selector: String,
+    /// Name of the Secret with the first member's address, once the cluster is initialized.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub init_machine_address: String,
+    /// Lowest etcd version that a member runs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// etcd's cluster ID, in hexadecimal.
+    #[serde(default, rename = "clusterID", skip_serializing_if = "String::is_empty")]
+    pub cluster_id: String,
+    /// The members, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberStatus>,
+    /// Generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Conditions, by type.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Whether a member votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MemberRole {
+    /// Counts for the quorum.
+    Voter,
+    /// Receives the data and does not count yet.
+    Learner,
+}
+
+/// One member of the etcd cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// Name of the member; empty while it has been added and has not started.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Member ID, in hexadecimal. It is what identifies a member.
+    pub id: String,
+    /// Name of its Machine; empty if no Machine of this cluster has the member's address.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
+    /// URL for its peers.
+    #[serde(default, rename = "peerURL", skip_serializing_if = "String::is_empty")]
+    pub peer_url: String,
+    /// URL for clients.
+    #[serde(default, rename = "clientURL", skip_serializing_if = "String::is_empty")]
+    pub client_url: String,
+    /// Whether it votes.
+    pub role: MemberRole,
+    /// Whether it leads.
+    #[serde(default)]
+    pub leader: bool,
+    /// etcd version that it runs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Since when its checks succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy_since: Option<Time>,
+    /// Since when its checks fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unhealthy_since: Option<Time>,
+    /// What the last failing check said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Size of its database in bytes. Written only when it has changed by a tenth or more, so that a growing database
+    /// does not mean a write every few seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_size_bytes: Option<i64>,
+}

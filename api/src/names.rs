@@ -1,0 +1,122 @@
+//! Labels, annotations, finalizers, ports, paths and the names of Secrets: what two parts, or we and another provider,
+//! must agree on to the letter.
+
+/// API group of [`crate::EtcdCluster`].
+pub const ETCD_CLUSTER_GROUP: &str = "etcdcluster.cluster.x-k8s.io";
+/// API group of [`crate::EtcdadmConfig`].
+pub const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
+/// API group of Cluster API's Cluster and Machine.
+pub const CLUSTER_GROUP: &str = "cluster.x-k8s.io";
+
+/// Port on which members serve clients.
+pub const CLIENT_PORT: u16 = 2379;
+/// Port on which members serve each other.
+pub const PEER_PORT: u16 = 2380;
+
+/// Finalizer of an EtcdCluster: its Machines go first.
+pub const ETCD_CLUSTER_FINALIZER: &str = "etcdcluster.cluster.x-k8s.io";
+
+/// Label on everything that belongs to a Cluster (Cluster API's own).
+pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+/// Label on Machines, configs and Secrets of an EtcdCluster: its name.
+pub const ETCD_CLUSTER_LABEL: &str = "cluster.x-k8s.io/etcd-cluster";
+
+/// Annotation on a Cluster that names its etcd: `<name>` of an EtcdCluster, or `<kind>.<group>/<name>`.
+pub const MANAGED_ETCD_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/managed-external-etcd";
+/// Cluster API's pause annotation. Its presence pauses; the value does not matter to Cluster API.
+pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+/// Keeps Cluster API's MachineHealthCheck away from etcd Machines, which never get a Node (Cluster API's own).
+pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation";
+/// Marker beside a pause that the cluster hook has set, and the value of that pause: only such a pause is ever lifted.
+pub const PAUSED_BY_HOOK_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/paused-by-hook";
+/// Value of [`PAUSED_ANNOTATION`] when the hook has set it. A user's pause over ours changes it, and makes it theirs.
+pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
+/// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
+pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
+/// Annotation on a cloned infrastructure object: name of the template (Cluster API's own).
+pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
+/// Annotation on a cloned infrastructure object: `<Kind>.<group>` of the template (Cluster API's own).
+pub const CLONED_FROM_GROUP_KIND_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-groupkind";
+
+/// Label on the CRD of an etcd provider: the versions of the kind that satisfy version v1 of the etcd-provider
+/// contract, joined by `_` (the way Cluster API labels its own contracts).
+pub const ETCD_PROVIDER_CONTRACT_LABEL: &str = "etcdcluster.cluster.x-k8s.io/provider-contract-v1";
+
+/// Type of Secrets that belong to Cluster API.
+pub const CLUSTER_SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+
+/// Endpoint that stands in a control plane until etcd has some: Cluster API asks for at least one, and `.invalid`
+/// can never resolve (RFC 2606).
+pub const PLACEHOLDER_ENDPOINT: &str = "https://placeholder.invalid:2379";
+
+/// Secret with etcd's CA (`tls.crt`, `tls.key`): signs every certificate of the members.
+#[must_use]
+pub fn ca_secret(cluster: &str) -> String {
+    format!("{cluster}-managed-etcd")
+}
+
+/// Secret with etcd's CA certificate for the control plane (`tls.crt` ONLY: a key in it would become a file with an
+/// empty path on control-plane machines).
+#[must_use]
+pub fn control_plane_ca_secret(cluster: &str) -> String {
+    format!("{cluster}-etcd")
+}
+
+/// Secret with the API servers' client certificate (`tls.crt`, `tls.key`). Published last: no control-plane Machine
+/// is made before it exists.
+#[must_use]
+pub fn apiserver_client_secret(cluster: &str) -> String {
+    format!("{cluster}-apiserver-etcd-client")
+}
+
+/// Secret in which an etcd provider keeps the API servers' client certificate ready (`tls.crt`, `tls.key`) until the
+/// hook publishes it as [`apiserver_client_secret`].
+#[must_use]
+pub fn staged_apiserver_client_secret(cluster: &str) -> String {
+    format!("{cluster}-managed-etcd-apiserver-client")
+}
+
+/// Secret that tells joining members where the cluster is: `address` of the first member, and `clientUrls`, the
+/// comma-separated client URLs of the present voters. It exists once the cluster is initialized.
+#[must_use]
+pub fn init_secret(cluster: &str) -> String {
+    format!("{cluster}-etcd-init")
+}
+
+/// ConfigMap that one Machine holds while it is the one to initialize the cluster.
+#[must_use]
+pub fn init_lock(cluster: &str) -> String {
+    format!("{cluster}-etcd-lock")
+}
+
+/// URL of a member for clients. IPv6 addresses are bracketed.
+#[must_use]
+pub fn client_url(host: &str) -> String {
+    url(host, CLIENT_PORT)
+}
+
+/// URL of a member for its peers. IPv6 addresses are bracketed.
+#[must_use]
+pub fn peer_url(host: &str) -> String {
+    url(host, PEER_PORT)
+}
+
+fn url(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("https://[{host}]:{port}")
+    } else {
+        format!("https://{host}:{port}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv6_is_bracketed_once() {
+        assert_eq!(client_url("10.0.0.1"), "https://10.0.0.1:2379");
+        assert_eq!(client_url("fd00::1"), "https://[fd00::1]:2379");
+        assert_eq!(peer_url("[fd00::1]"), "https://[fd00::1]:2380");
+    }
+}
