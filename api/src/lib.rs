@@ -4,8 +4,8 @@
 
 pub mod conditions;
 pub mod crds;
-pub mod etcdadm_config;
 pub mod etcd_cluster;
+pub mod etcdadm_config;
 pub mod meta;
 pub mod names;
 pub mod version;

@@ -1,0 +1,75 @@
+//! Reading our own writes: a watch lags behind, and a controller that decides on the object from before its last write
+//! would write the same again.
+
+use kube::Resource;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Remembers the answers to our writes until the watch has caught up.
+#[derive(Debug)]
+pub struct Freshest<K> {
+    written: Mutex<HashMap<String, Arc<K>>>,
+}
+
+impl<K> Default for Freshest<K> {
+    fn default() -> Self {
+        Self { written: Mutex::default() }
+    }
+}
+
+impl<K: Resource> Freshest<K> {
+    /// Remembers what the API server answered to a write of ours.
+    pub fn remember(&self, answer: K) {
+        if let Some(uid) = answer.meta().uid.clone() {
+            self.lock().insert(uid, Arc::new(answer));
+        }
+    }
+
+    /// The newer of `seen` (by watch) and what was remembered of the same object.
+    #[must_use]
+    pub fn pick(&self, seen: Arc<K>) -> Arc<K> {
+        let Some(uid) = seen.meta().uid.as_deref() else { return seen };
+        let mut written = self.lock();
+        match written.get(uid) {
+            Some(ours) if revision(ours.as_ref()) > revision(seen.as_ref()) => ours.clone(),
+            Some(_) => {
+                written.remove(uid);
+                seen
+            }
+            None => seen,
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<K>>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Resource versions are comparable numbers: Kubernetes promises it since 1.35 (KEP-5504), and it was so before.
+fn revision<K: Resource>(object: &K) -> u64 {
+    object.meta().resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    fn config_map(uid: &str, version: &str) -> ConfigMap {
+        let mut map = ConfigMap::default();
+        map.metadata.uid = Some(uid.to_owned());
+        map.metadata.resource_version = Some(version.to_owned());
+        map
+    }
+
+    #[test]
+    fn the_newer_one_wins_and_is_then_forgotten() {
+        let memory = Freshest::default();
+        memory.remember(config_map("a", "10"));
+        let version = |seen| memory.pick(Arc::new(seen)).metadata.resource_version.clone().unwrap();
+        assert_eq!(version(config_map("a", "9")), "10");
+        assert_eq!(version(config_map("b", "9")), "9");
+        assert_eq!(version(config_map("a", "11")), "11");
+        assert_eq!(version(config_map("a", "9")), "9", "nothing is remembered once the watch has caught up");
+    }
+}

@@ -1,0 +1,140 @@
+//! Which version of another provider's kind to speak. Found the way Cluster API does it: from the contract labels on
+//! the kind's CRD, of which only the metadata is read.
+
+use crate::error::is_not_found;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::{GroupVersionKind, Version};
+use kube::discovery::ApiResource;
+use kube::{Api, Client};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use tokio::sync::RwLock;
+
+/// Cluster API's contracts, the one we prefer first.
+pub const CLUSTER_API_CONTRACTS: &[&str] = &["cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1"];
+/// The etcd-provider contract.
+pub const ETCD_PROVIDER_CONTRACTS: &[&str] = &[api::names::ETCD_PROVIDER_CONTRACT_LABEL];
+
+/// Why a kind cannot be spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum KindError {
+    /// There is no such CRD.
+    #[error("kind {kind}.{group} does not exist: install its provider, or correct the reference")]
+    NotServed {
+        /// Kind that was asked for.
+        kind: String,
+        /// Its group.
+        group: String,
+    },
+    /// The CRD says of no version that it satisfies the contract.
+    #[error("the CRD of {kind}.{group} has no label {label}: it does not say that it satisfies this contract")]
+    NoContract {
+        /// Kind that was asked for.
+        kind: String,
+        /// Its group.
+        group: String,
+        /// The preferred label.
+        label: String,
+    },
+    /// The API server did not answer.
+    #[error("looking up kind {kind}.{group}: {source}")]
+    Api {
+        /// Kind that was asked for.
+        kind: String,
+        /// Its group.
+        group: String,
+        /// The answer.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+impl KindError {
+    /// Whether it is the user's reference, and not a failing API server, that is at fault.
+    #[must_use]
+    pub fn is_users(&self) -> bool {
+        !matches!(self, Self::Api { .. })
+    }
+}
+
+/// Finds and remembers the served version of kinds.
+#[derive(Clone)]
+pub struct Kinds {
+    client: Client,
+    known: Arc<RwLock<HashMap<(String, String), ApiResource>>>,
+}
+
+impl Kinds {
+    /// An empty memory.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self { client, known: Arc::default() }
+    }
+
+    /// The version of `kind` in `group` that satisfies the first of `contracts` that its CRD has a label for.
+    ///
+    /// A kind that was found once costs no further request; [`Kinds::forget`] it when the version is gone.
+    ///
+    /// # Errors
+    /// See [`KindError`].
+    pub async fn find(&self, group: &str, kind: &str, contracts: &[&str]) -> Result<ApiResource, KindError> {
+        let key = (group.to_owned(), kind.to_owned());
+        if let Some(found) = self.known.read().await.get(&key) {
+            return Ok(found.clone());
+        }
+        let found = self.ask(group, kind, contracts).await?;
+        self.known.write().await.insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// Forgets a kind, so that the next [`Kinds::find`] asks again.
+    pub async fn forget(&self, group: &str, kind: &str) {
+        self.known.write().await.remove(&(group.to_owned(), kind.to_owned()));
+    }
+
+    async fn ask(&self, group: &str, kind: &str, contracts: &[&str]) -> Result<ApiResource, KindError> {
+        // The plural is only a guess here, but the guess is Cluster API's rule for naming CRDs.
+        let guess = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let (kind, group) = (kind.to_owned(), group.to_owned());
+        let metadata = match crds.get_metadata(&format!("{}.{group}", guess.plural)).await {
+            Ok(crd) => crd.metadata,
+            Err(error) if is_not_found(&error) => return Err(KindError::NotServed { kind, group }),
+            Err(source) => return Err(KindError::Api { kind, group, source: Box::new(source) }),
+        };
+        match version_of(&metadata.labels.unwrap_or_default(), contracts) {
+            Some(version) => {
+                let gvk = GroupVersionKind::gvk(&group, &version, &kind);
+                Ok(ApiResource::from_gvk_with_plural(&gvk, &guess.plural))
+            }
+            None => {
+                let label = contracts.first().copied().unwrap_or_default().to_owned();
+                Err(KindError::NoContract { kind, group, label })
+            }
+        }
+    }
+}
+
+/// The newest version that the labels list for the first contract they know.
+fn version_of(labels: &BTreeMap<String, String>, contracts: &[&str]) -> Option<String> {
+    let versions = contracts.iter().find_map(|contract| labels.get(*contract))?;
+    versions.split('_').filter(|v| !v.is_empty()).max_by_key(|v| Version::parse(v).priority()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_newest_version_of_the_preferred_contract_is_taken() {
+        let both = labels(&[("cluster.x-k8s.io/v1beta1", "v1beta1"), ("cluster.x-k8s.io/v1beta2", "v1beta2")]);
+        assert_eq!(version_of(&both, CLUSTER_API_CONTRACTS).as_deref(), Some("v1beta2"));
+        let old = labels(&[("cluster.x-k8s.io/v1beta1", "v1alpha4_v1beta1")]);
+        assert_eq!(version_of(&old, CLUSTER_API_CONTRACTS).as_deref(), Some("v1beta1"));
+        assert_eq!(version_of(&labels(&[("app", "x")]), CLUSTER_API_CONTRACTS), None);
+    }
+}

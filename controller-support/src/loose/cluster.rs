@@ -1,0 +1,122 @@
+//! Cluster API's Cluster.
+
+use super::{Reference, flag};
+use api::names;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+
+/// What we need of a Cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterView {
+    /// Name.
+    pub name: String,
+    /// Namespace.
+    pub namespace: String,
+    /// UID.
+    pub uid: String,
+    /// `apiVersion` it was read in.
+    pub api_version: String,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// `spec.paused`, or the pause annotation.
+    pub paused: bool,
+    /// The infrastructure is there: v1beta2's `infrastructureProvisioned` or v1beta1's `infrastructureReady`.
+    pub infrastructure_ready: bool,
+    /// The control plane.
+    pub control_plane: Option<Reference>,
+    /// Etcd that the Cluster names: by the annotation, or by `spec.managedExternalEtcdRef` where the CRD has it. The
+    /// annotation wins. `Err`: what is wrong with the annotation.
+    pub etcd: Option<Result<Reference, String>>,
+}
+
+impl ClusterView {
+    /// Reads a Cluster of any version.
+    #[must_use]
+    pub fn read(cluster: &DynamicObject) -> Self {
+        let data = &cluster.data;
+        let annotation = cluster.annotations().get(names::MANAGED_ETCD_ANNOTATION);
+        Self {
+            name: cluster.name_any(),
+            namespace: cluster.namespace().unwrap_or_default(),
+            uid: cluster.uid().unwrap_or_default(),
+            api_version: cluster.types.as_ref().map(|t| t.api_version.clone()).unwrap_or_default(),
+            deleting: cluster.metadata.deletion_timestamp.is_some(),
+            paused: flag(data, &["/spec/paused"]) || cluster.annotations().contains_key(names::PAUSED_ANNOTATION),
+            infrastructure_ready: flag(
+                data,
+                &["/status/initialization/infrastructureProvisioned", "/status/infrastructureReady"],
+            ),
+            control_plane: Reference::read(data.pointer("/spec/controlPlaneRef")),
+            etcd: match annotation {
+                Some(text) => Some(etcd_reference(text)),
+                None => Reference::read(data.pointer("/spec/managedExternalEtcdRef")).map(Ok),
+            },
+        }
+    }
+
+    /// Whether the Cluster names the EtcdCluster `name`.
+    #[must_use]
+    pub fn names_etcd_cluster(&self, name: &str) -> bool {
+        matches!(&self.etcd, Some(Ok(etcd)) if etcd.kind == "EtcdCluster" && etcd.group == names::ETCD_CLUSTER_GROUP && etcd.name == name)
+    }
+}
+
+/// Reads `<name>` (an EtcdCluster) or `<kind>.<group>/<name>`.
+fn etcd_reference(text: &str) -> Result<Reference, String> {
+    let invalid = || {
+        format!(
+            "annotation {}: {text:?} is neither the name of an EtcdCluster nor <kind>.<group>/<name>",
+            names::MANAGED_ETCD_ANNOTATION
+        )
+    };
+    let (kind, group, name) = match text.split_once('/') {
+        None => ("EtcdCluster", names::ETCD_CLUSTER_GROUP, text),
+        Some((kind_group, name)) => {
+            let (kind, group) = kind_group.split_once('.').ok_or_else(invalid)?;
+            (kind, group, name)
+        }
+    };
+    if kind.is_empty() || group.is_empty() || name.is_empty() || name.contains(['/', ' ']) {
+        return Err(invalid());
+    }
+    Ok(Reference { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn cluster(value: serde_json::Value) -> ClusterView {
+        ClusterView::read(&serde_json::from_value(value).unwrap())
+    }
+
+    #[test]
+    fn both_contracts_are_read() {
+        for status in
+            [json!({"infrastructureReady": true}), json!({"initialization": {"infrastructureProvisioned": true}})]
+        {
+            let view = cluster(json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "demo"}, "status": status
+            }));
+            assert!(view.infrastructure_ready && !view.paused && !view.deleting);
+        }
+    }
+
+    #[test]
+    fn etcd_is_named_by_annotation_before_reference() {
+        let named = |annotation: &str| {
+            cluster(json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": {"name": "demo", "annotations": {names::MANAGED_ETCD_ANNOTATION: annotation}},
+                "spec": {"managedExternalEtcdRef": {"apiVersion": "g/v1", "kind": "Other", "name": "other"}}
+            }))
+        };
+        assert!(named("demo-etcd").names_etcd_cluster("demo-etcd"));
+        assert!(named("EtcdCluster.etcdcluster.cluster.x-k8s.io/demo-etcd").names_etcd_cluster("demo-etcd"));
+        assert!(!named("OtherEtcd.example.org/demo-etcd").names_etcd_cluster("demo-etcd"));
+        for bad in ["", "EtcdCluster/x", "a/b/c", ".g/x", "two words"] {
+            assert!(matches!(named(bad).etcd, Some(Err(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Cluster API's Machine.
+
+use super::{Reference, flag, string};
+use api::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// An owner of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerView {
+    /// API group, without a version.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+}
+
+/// What we need of a Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineView {
+    /// Name.
+    pub name: String,
+    /// Namespace.
+    pub namespace: String,
+    /// UID.
+    pub uid: String,
+    /// Cluster it belongs to.
+    pub cluster: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// When it was created.
+    pub created: Option<Time>,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// Its controller.
+    pub controller: Option<OwnerView>,
+    /// Its bootstrap config.
+    pub bootstrap_config: Option<Reference>,
+    /// Its infrastructure.
+    pub infrastructure: Option<Reference>,
+    /// Secret with its bootstrap data.
+    pub data_secret: Option<String>,
+    /// The infrastructure is there.
+    pub infrastructure_ready: bool,
+    /// Addresses as (type, address), in the order of the Machine.
+    pub addresses: Vec<(String, String)>,
+    /// Phase, for messages only.
+    pub phase: Option<String>,
+}
+
+impl MachineView {
+    /// Reads a Machine of any version.
+    #[must_use]
+    pub fn read(machine: &DynamicObject) -> Self {
+        let data = &machine.data;
+        Self {
+            name: machine.name_any(),
+            namespace: machine.namespace().unwrap_or_default(),
+            uid: machine.uid().unwrap_or_default(),
+            cluster: string(data, "/spec/clusterName")
+                .or_else(|| machine.labels().get(names::CLUSTER_NAME_LABEL).cloned())
+                .unwrap_or_default(),
+            labels: machine.labels().clone(),
+            annotations: machine.annotations().clone(),
+            created: machine.creation_timestamp(),
+            deleting: machine.metadata.deletion_timestamp.is_some(),
+            controller: machine.owner_references().iter().find(|owner| owner.controller == Some(true)).map(|owner| {
+                OwnerView {
+                    group: owner.api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
+                    kind: owner.kind.clone(),
+                    name: owner.name.clone(),
+                    uid: owner.uid.clone(),
+                }
+            }),
+            bootstrap_config: Reference::read(data.pointer("/spec/bootstrap/configRef")),
+            infrastructure: Reference::read(data.pointer("/spec/infrastructureRef")),
+            data_secret: string(data, "/spec/bootstrap/dataSecretName"),
+            infrastructure_ready: flag(
+                data,
+                &["/status/initialization/infrastructureProvisioned", "/status/infrastructureReady"],
+            ),
+            addresses: data
+                .pointer("/status/addresses")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(|a| Some((a["type"].as_str()?.to_owned(), a["address"].as_str()?.to_owned())))
+                .collect(),
+            phase: string(data, "/status/phase"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_machine_is_read() {
+        let machine: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"name": "demo-etcd-0", "namespace": "default", "uid": "u", "ownerReferences": [
+                {"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster", "name": "demo-etcd", "uid": "e", "controller": true}]},
+            "spec": {"clusterName": "demo", "bootstrap": {"configRef": {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "EtcdadmConfig", "name": "demo-etcd-0"}}},
+            "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}], "initialization": {"infrastructureProvisioned": true}}
+        }))
+        .unwrap();
+        let view = MachineView::read(&machine);
+        assert_eq!(view.cluster, "demo");
+        assert_eq!(view.controller.unwrap().uid, "e");
+        assert_eq!(view.bootstrap_config.unwrap().name, "demo-etcd-0");
+        assert_eq!(view.addresses, [("InternalIP".to_owned(), "10.0.0.2".to_owned())]);
+        assert!(view.infrastructure_ready);
+    }
+}

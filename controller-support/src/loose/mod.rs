@@ -1,0 +1,64 @@
+//! Loose views of objects that other providers own: only what we need, whatever version they speak. All of it is pure.
+
+mod cluster;
+mod machine;
+mod secret;
+
+pub use cluster::ClusterView;
+pub use machine::{MachineView, OwnerView};
+pub use secret::{bytes as secret_bytes, text as secret_text};
+
+use serde_json::Value;
+
+/// Reference to an object of another provider, in the shape of either contract.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// API group, without a version.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Name, in the namespace of the object that refers to it.
+    pub name: String,
+}
+
+impl Reference {
+    /// Reads `{apiGroup, kind, name}` (v1beta2) or `{apiVersion, kind, name}` (v1beta1).
+    #[must_use]
+    pub fn read(value: Option<&Value>) -> Option<Self> {
+        let value = value?;
+        let group = match value["apiGroup"].as_str() {
+            Some(group) => group,
+            None => value["apiVersion"].as_str()?.split_once('/').map_or("", |(group, _)| group),
+        };
+        let (kind, name) = (value["kind"].as_str()?, value["name"].as_str()?);
+        if kind.is_empty() || name.is_empty() {
+            return None;
+        }
+        Some(Self { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() })
+    }
+}
+
+fn flag(data: &Value, pointers: &[&str]) -> bool {
+    pointers.iter().any(|pointer| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(false))
+}
+
+fn string(data: &Value, pointer: &str) -> Option<String> {
+    data.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn references_of_both_contracts_are_read() {
+        let new = json!({"apiGroup": "g.io", "kind": "Kind", "name": "n"});
+        let old = json!({"apiVersion": "g.io/v1beta1", "kind": "Kind", "name": "n", "namespace": "default"});
+        let read = Reference::read(Some(&new)).unwrap();
+        assert_eq!(Some(read.clone()), Reference::read(Some(&old)));
+        assert_eq!((read.group.as_str(), read.kind.as_str(), read.name.as_str()), ("g.io", "Kind", "n"));
+        assert_eq!(Reference::read(Some(&json!({"kind": "Kind"}))), None);
+        assert_eq!(Reference::read(None), None);
+    }
+}
