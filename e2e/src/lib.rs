@@ -1,1 +1,15 @@
-//! Placeholder until the crate is written.
+//! The test bed: real parts, in a world of their own.
+//!
+//! * [`tools`] builds etcd, Kubernetes and Cluster API from pinned Go modules and keeps them in a cache.
+//! * [`world`] puts the current program into namespaces of its own, with or without root, so that ports, mounts and
+//!   processes never meet the host's or another run's, and all of it ends with its first process.
+//! * [`plane`] starts a management plane in a world: etcd, kube-apiserver, kube-controller-manager and unmodified Cluster
+//!   API managers, each a plain process.
+//! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
+
+pub mod apply;
+pub mod cache;
+pub mod process;
+pub mod tools;
+pub mod until;
+pub mod world;

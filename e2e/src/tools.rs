@@ -1,0 +1,100 @@
+//! The real parts: where they are, and how they are made when they are not there yet.
+//!
+//! Every directory under `e2e/tools/` is a Go module of ours that pins what it builds in `go.mod` and `go.sum`. What it
+//! builds is kept under a name that is the hash of everything it is built from, so a changed pin is a new directory and an
+//! unchanged one costs nothing.
+
+mod build;
+mod manifests;
+mod module;
+mod progress;
+mod release;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use module::{CLUSTER_API, ETCD_3_6, KUBERNETES, Module, Program};
+
+/// Paths of the real parts on this computer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Tools {
+    /// etcd for the management plane.
+    pub etcd: PathBuf,
+    /// etcd's client program.
+    pub etcdctl: PathBuf,
+    /// etcd's offline program (snapshots).
+    pub etcdutl: PathBuf,
+    /// The Kubernetes API server.
+    pub kube_apiserver: PathBuf,
+    /// The Kubernetes controller manager, for garbage collection and namespaces.
+    pub kube_controller_manager: PathBuf,
+    /// kubectl.
+    pub kubectl: PathBuf,
+    /// Cluster API's core manager.
+    pub capi_core: PathBuf,
+    /// Cluster API's kubeadm bootstrap manager.
+    pub capi_bootstrap: PathBuf,
+    /// Cluster API's kubeadm control plane manager.
+    pub capi_control_plane: PathBuf,
+    /// Version of etcd that [`Tools::releases`] holds, without a leading `v`.
+    pub etcd_version: String,
+    /// Rendered manifests, one JSON list per manager: `core.json`, `bootstrap.json`, `control-plane.json`.
+    pub manifests: PathBuf,
+    /// Release archives for machines: `etcd/v<version>/etcd-v<version>-linux-<arch>.tar.gz`, each with a `.sha256` beside it.
+    pub releases: PathBuf,
+}
+
+impl Tools {
+    /// Finds every part, building what is missing (about ten minutes on two cores the first time, with progress on
+    /// standard error; well under a second afterwards).
+    ///
+    /// With `KUBEBUILDER_ASSETS` set, etcd, kube-apiserver and kubectl of the management plane are taken from that
+    /// directory as they are.
+    ///
+    /// # Errors
+    /// When Go is not there, a build fails, or `KUBEBUILDER_ASSETS` lacks one of its three programs.
+    pub fn ensure() -> Result<Self> {
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty()).map(PathBuf::from);
+        let etcd = build::ensure(&ETCD_3_6, &|_| true)?;
+        let kubernetes = build::ensure(&KUBERNETES, &|program| assets.is_none() || !is_asset(program))?;
+        let (kube_apiserver, kubectl, plane_etcd) = match &assets {
+            Some(dir) => (asset(dir, "kube-apiserver")?, asset(dir, "kubectl")?, asset(dir, "etcd")?),
+            None => (kubernetes.join("kube-apiserver"), kubernetes.join("kubectl"), etcd.join("etcd")),
+        };
+        let cluster_api = build::ensure(&CLUSTER_API, &|_| true)?;
+        let manifests = manifests::ensure(&CLUSTER_API, &cluster_api, &kubectl)?;
+        let etcd_version = build::version(&ETCD_3_6)?.trim_start_matches('v').to_owned();
+        let releases = release::ensure_etcd(&ETCD_3_6, &etcd, &etcd_version)?;
+        Ok(Self {
+            etcd: plane_etcd,
+            etcdctl: etcd.join("etcdctl"),
+            etcdutl: etcd.join("etcdutl"),
+            kube_apiserver,
+            kube_controller_manager: kubernetes.join("kube-controller-manager"),
+            kubectl,
+            capi_core: cluster_api.join("capi-core"),
+            capi_bootstrap: cluster_api.join("capi-bootstrap"),
+            capi_control_plane: cluster_api.join("capi-control-plane"),
+            etcd_version,
+            manifests,
+            releases,
+        })
+    }
+}
+
+/// The programs that `KUBEBUILDER_ASSETS` is known to carry.
+fn is_asset(program: &Program) -> bool {
+    matches!(program.name, "etcd" | "kube-apiserver" | "kubectl")
+}
+
+fn asset(dir: &Path, name: &str) -> Result<PathBuf> {
+    let path = dir.join(name);
+    path.is_file().then_some(path).with_context(|| format!("KUBEBUILDER_ASSETS={} has no {name}", dir.display()))
+}
+
+/// Where our own Go modules are in this checkout.
+fn module_dir(module: &Module) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(module.name)
+}

@@ -1,0 +1,119 @@
+//! Builds a module's programs with Go, into a cache directory named by what they are built from.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use super::module::{Module, Program, required_version};
+use super::module_dir;
+use super::progress::Progress;
+use crate::cache;
+
+/// Lines of the compiler's output that are kept for the error, should it fail.
+const KEPT_LINES: usize = 40;
+
+/// Gives the directory with those programs of `module` that are `wanted`, building them if it is not there yet.
+pub(super) fn ensure(module: &Module, wanted: &dyn Fn(&Program) -> bool) -> Result<PathBuf> {
+    let version = version(module)?;
+    let programs: Vec<&Program> = module.programs.iter().filter(|program| wanted(program)).collect();
+    let arguments = module.build_arguments(&version);
+    let directory = cache::root()?.join("tools").join(format!(
+        "{}-{version}-{}",
+        module.name,
+        fingerprint(module, &programs, &arguments)?
+    ));
+    let waiting = || eprintln!("{} {version}: another run is building it; waiting", module.name);
+    cache::directory(&directory, waiting, |into| {
+        for program in &programs {
+            build(module, &version, program, &arguments, into)?;
+        }
+        Ok(())
+    })?;
+    Ok(directory)
+}
+
+/// The pinned version of what `module` exists for, with its `v`.
+pub(super) fn version(module: &Module) -> Result<String> {
+    let path = module_dir(module).join("go.mod");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    Ok(required_version(&text, module.source)?.to_owned())
+}
+
+/// The Go command for `module`. Any Go since 1.21 fetches the tool chain that `go.mod` asks for.
+pub(super) fn go(module: &Module) -> Command {
+    let mut command = Command::new("go");
+    command.current_dir(module_dir(module)).env("CGO_ENABLED", "0").env("GOWORK", "off").stdin(Stdio::null());
+    if std::env::var_os("GOTOOLCHAIN").is_none() {
+        command.env("GOTOOLCHAIN", "auto");
+    }
+    command
+}
+
+/// What a short Go command prints.
+pub(super) fn go_output(module: &Module, arguments: &[&str]) -> Result<String> {
+    let output = go(module)
+        .args(arguments)
+        .output()
+        .context("run go: the real parts are built with Go 1.21 or newer, which hack/setup.sh installs")?;
+    if !output.status.success() {
+        bail!("go {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout).context("go prints UTF-8")?)
+}
+
+/// The hash of everything the programs are built from, shortened to what a directory name needs.
+fn fingerprint(module: &Module, programs: &[&Program], arguments: &[String]) -> Result<String> {
+    let mut hash = Sha256::new();
+    let mut add = |part: &[u8]| {
+        // The length keeps two neighbouring parts from being read as one.
+        hash.update(part.len().to_be_bytes());
+        hash.update(part);
+    };
+    for file in ["go.mod", "go.sum"] {
+        let path = module_dir(module).join(file);
+        add(&fs::read(&path).with_context(|| format!("read {}", path.display()))?);
+    }
+    for program in programs {
+        add(program.package.as_bytes());
+        add(program.name.as_bytes());
+    }
+    for argument in arguments {
+        add(argument.as_bytes());
+    }
+    add(go_output(module, &["env", "GOVERSION", "GOOS", "GOARCH"])?.as_bytes());
+    Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn build(module: &Module, version: &str, program: &Program, arguments: &[String], into: &Path) -> Result<()> {
+    let mut progress = Progress::start(&format!("{} {version}: {}", module.name, program.name));
+    // Fetches the sources too, which would otherwise look like a build that stands still.
+    let packages = go_output(module, &["list", "-deps", program.package])?.lines().count();
+    progress.total(packages);
+    let mut child = go(module)
+        .args(["build", "-v"])
+        .args(arguments)
+        .arg("-o")
+        .arg(into.join(program.name))
+        .arg(program.package)
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("run go build")?;
+    let mut last_lines = std::collections::VecDeque::new();
+    for line in BufReader::new(child.stderr.take().context("go's standard error is piped")?).lines() {
+        let line = line.context("read go's output")?;
+        progress.step();
+        last_lines.push_back(line);
+        if last_lines.len() > KEPT_LINES {
+            last_lines.pop_front();
+        }
+    }
+    if !child.wait().context("wait for go build")?.success() {
+        bail!("go build {}:\n{}", program.package, last_lines.make_contiguous().join("\n"));
+    }
+    progress.finish();
+    Ok(())
+}

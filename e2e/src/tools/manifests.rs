@@ -1,0 +1,59 @@
+//! Renders Cluster API's manifests from the module's own directories, once per version.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::build::go_output;
+use super::module::Module;
+use crate::cache;
+
+/// File name of a manager's manifests, and the manager's directory in the module.
+const MANAGERS: [(&str, &str); 3] =
+    [("core", "core"), ("bootstrap", "bootstrap/kubeadm"), ("control-plane", "controlplane/kubeadm")];
+
+/// What a plane of plain processes needs of them; it has no use for Deployments, RBAC and certificates.
+const KEPT_KINDS: [&str; 4] =
+    ["CustomResourceDefinition", "MutatingWebhookConfiguration", "Namespace", "ValidatingWebhookConfiguration"];
+
+/// Gives the directory with the rendered manifests that belong to the programs in `built`.
+pub(super) fn ensure(module: &Module, built: &Path, kubectl: &Path) -> Result<PathBuf> {
+    let mut name = built.file_name().context("the programs have a directory")?.to_owned();
+    name.push("-manifests");
+    let directory = built.with_file_name(name);
+    let waiting = || eprintln!("{}: another run is rendering its manifests; waiting", module.name);
+    cache::directory(&directory, waiting, |into| {
+        let source = go_output(module, &["list", "-m", "-f", "{{.Dir}}", module.source])?;
+        for (name, subdirectory) in MANAGERS {
+            let objects = render(kubectl, &Path::new(source.trim()).join(subdirectory).join("config/default"))?;
+            // JSON, because it is read at every start and YAML takes many times as long.
+            fs::write(into.join(format!("{name}.json")), serde_json::to_vec(&objects)?)?;
+        }
+        Ok(())
+    })?;
+    Ok(directory)
+}
+
+fn render(kubectl: &Path, directory: &Path) -> Result<Vec<Value>> {
+    let output = Command::new(kubectl)
+        .arg("kustomize")
+        .arg(directory)
+        .output()
+        .with_context(|| format!("run {}", kubectl.display()))?;
+    if !output.status.success() {
+        bail!("kubectl kustomize {}: {}", directory.display(), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let mut kept = Vec::new();
+    for document in serde_yaml::Deserializer::from_slice(&output.stdout) {
+        let object =
+            Value::deserialize(document).with_context(|| format!("read what {} renders", directory.display()))?;
+        if object["kind"].as_str().is_some_and(|kind| KEPT_KINDS.contains(&kind)) {
+            kept.push(object);
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,135 @@
+//! What is built: one entry per directory under `e2e/tools/`.
+
+use anyhow::{Context, Result};
+
+/// A Go module of ours that pins some programs.
+pub(super) struct Module {
+    /// Its directory under `e2e/tools/`, and the start of its name in the cache.
+    pub name: &'static str,
+    /// The module it exists for; its version is the version of the programs.
+    pub source: &'static str,
+    /// What is built from it.
+    pub programs: &'static [Program],
+    /// Where the version is linked in: for each part, the Go variable that takes it.
+    pub version_variables: &'static [(&'static str, VersionPart)],
+}
+
+/// A program of a module.
+pub(super) struct Program {
+    /// File name of the result.
+    pub name: &'static str,
+    /// Go package that is built.
+    pub package: &'static str,
+}
+
+/// A part of a version such as `v1.36.3`.
+#[derive(Clone, Copy)]
+pub(super) enum VersionPart {
+    /// All of it, with the `v`.
+    Whole,
+    /// `1`
+    Major,
+    /// `36`
+    Minor,
+}
+
+/// etcd 3.6: the management plane's store, and what machines install.
+pub(super) const ETCD_3_6: Module = Module {
+    name: "etcd-3.6",
+    source: "go.etcd.io/etcd/server/v3",
+    programs: &[
+        Program { name: "etcd", package: "go.etcd.io/etcd/server/v3" },
+        Program { name: "etcdctl", package: "go.etcd.io/etcd/etcdctl/v3" },
+        Program { name: "etcdutl", package: "go.etcd.io/etcd/etcdutl/v3" },
+    ],
+    version_variables: &[],
+};
+
+/// Kubernetes. A further program (kube-scheduler, kubelet, kubeadm) is one more line here and in the module's `go.mod`.
+pub(super) const KUBERNETES: Module = Module {
+    name: "kubernetes",
+    source: "k8s.io/kubernetes",
+    programs: &[
+        Program { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
+        Program { name: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },
+        Program { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
+    ],
+    // Without these the programs call themselves v0.0.0, which kubeadm and version checks refuse.
+    version_variables: &[
+        ("k8s.io/component-base/version.gitVersion", VersionPart::Whole),
+        ("k8s.io/component-base/version.gitMajor", VersionPart::Major),
+        ("k8s.io/component-base/version.gitMinor", VersionPart::Minor),
+    ],
+};
+
+/// Cluster API's managers.
+pub(super) const CLUSTER_API: Module = Module {
+    name: "cluster-api",
+    source: "sigs.k8s.io/cluster-api",
+    programs: &[
+        Program { name: "capi-core", package: "sigs.k8s.io/cluster-api/core" },
+        Program { name: "capi-bootstrap", package: "sigs.k8s.io/cluster-api/bootstrap/kubeadm" },
+        Program { name: "capi-control-plane", package: "sigs.k8s.io/cluster-api/controlplane/kubeadm" },
+    ],
+    version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
+};
+
+impl Module {
+    /// Arguments of `go build` that every program of this module gets; part of what its hash is made from.
+    pub(super) fn build_arguments(&self, version: &str) -> Vec<String> {
+        let mut link = String::from("-s -w");
+        for (variable, part) in self.version_variables {
+            link.push_str(&format!(" -X {variable}={}", part.of(version)));
+        }
+        vec!["-trimpath".to_owned(), "-ldflags".to_owned(), link]
+    }
+}
+
+impl VersionPart {
+    fn of(self, version: &str) -> &str {
+        let mut numbers = version.trim_start_matches('v').split('.');
+        match self {
+            Self::Whole => version,
+            Self::Major => numbers.next().unwrap_or_default(),
+            Self::Minor => numbers.nth(1).unwrap_or_default(),
+        }
+    }
+}
+
+/// The version of `module` (with its `v`) that the text of a `go.mod` requires.
+///
+/// # Errors
+/// When it is not required there.
+pub(super) fn required_version<'a>(go_mod: &'a str, module: &str) -> Result<&'a str> {
+    go_mod
+        .lines()
+        .find_map(|line| {
+            let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+            let (name, version) = (words.next()?, words.next()?);
+            (name == module && version.starts_with('v')).then_some(version)
+        })
+        .with_context(|| format!("go.mod does not require {module}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_required_version_is_found_in_both_forms_and_not_mistaken_for_a_replacement() {
+        let go_mod = "module x\n\nrequire a.io/b v1.2.3\n\nrequire (\n\ta.io/c v4.5.6 // indirect\n)\n\nreplace a.io/d => a.io/d v7.8.9\n";
+        assert_eq!(required_version(go_mod, "a.io/b").unwrap(), "v1.2.3");
+        assert_eq!(required_version(go_mod, "a.io/c").unwrap(), "v4.5.6");
+        assert!(required_version(go_mod, "a.io/d").is_err());
+    }
+
+    #[test]
+    fn versions_are_linked_in_where_they_are_asked_for() {
+        assert_eq!(
+            KUBERNETES.build_arguments("v1.36.3").last().unwrap(),
+            "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 \
+             -X k8s.io/component-base/version.gitMinor=36"
+        );
+        assert_eq!(ETCD_3_6.build_arguments("v3.6.16").last().unwrap(), "-s -w");
+    }
+}

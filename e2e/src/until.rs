@@ -1,0 +1,74 @@
+//! Waiting for something to become true.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+
+/// Time between two looks. Short beside anything worth waiting for, long beside what one look costs.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Looks again and again until `check` answers something, and gives that.
+///
+/// `Ok(None)` means not yet. So does an error: a server that is being restarted is a reason to look again, and
+/// `bail!("phase is {phase}")` is the way to say how far things are. When `timeout` has passed, the last of those is what
+/// the error tells.
+///
+/// # Errors
+/// When `timeout` passes first. A look that hangs counts as well.
+pub async fn until<T>(
+    what: impl Display,
+    timeout: Duration,
+    mut check: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let started = Instant::now();
+    let mut looks = 0_u32;
+    let mut last = String::from("the first look has not come back");
+    loop {
+        let Some(left) = timeout.checked_sub(started.elapsed()) else {
+            break;
+        };
+        match tokio::time::timeout(left, check()).await {
+            Ok(Ok(Some(found))) => return Ok(found),
+            Ok(Ok(None)) => "not yet".clone_into(&mut last),
+            Ok(Err(error)) => last = format!("{error:#}"),
+            Err(_) if looks > 0 => last.push_str(" (and the look after that did not come back)"),
+            Err(_) => (),
+        }
+        looks += 1;
+        tokio::time::sleep(INTERVAL).await;
+    }
+    Err(anyhow!("not within {} s: {what}; last seen: {last} ({looks} looks)", timeout.as_secs_f32()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_error_on_the_way_is_not_the_end() {
+        let mut looks = 0;
+        let found = until("the third look", Duration::from_secs(5), async || {
+            looks += 1;
+            if looks < 3 { Err(anyhow!("look {looks}")) } else { Ok(Some(looks)) }
+        });
+        assert_eq!(found.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn the_timeout_says_what_was_seen_last() {
+        let result =
+            until("a phase", Duration::from_millis(120), async || Err::<Option<()>, _>(anyhow!("phase is Foo")));
+        let message = result.await.unwrap_err().to_string();
+        assert!(message.contains("a phase; last seen: phase is Foo"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_look_that_hangs_is_cut_off() {
+        let result = until("an answer", Duration::from_millis(50), async || {
+            std::future::pending::<()>().await;
+            Ok(Some(()))
+        });
+        assert!(result.await.unwrap_err().to_string().contains("has not come back"));
+    }
+}

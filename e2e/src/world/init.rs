@@ -1,0 +1,48 @@
+//! The first process of a world.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{INSIDE, STAGE, setup};
+
+/// Makes the world, runs the program in it, and gives its exit code.
+pub(super) fn run() -> Result<ExitCode> {
+    setup::mounts()?;
+    setup::network()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start tokio")?;
+    // Listening starts before there is anyone to pass signals to: a first process ignores those it does not listen for.
+    let streams = {
+        let _inside = runtime.enter();
+        [Signal::INT, Signal::TERM, Signal::HUP].map(|asked| (asked, signal(SignalKind::from_raw(asked.as_raw()))))
+    };
+    let child = Command::new(std::env::current_exe().context("find this program")?)
+        .args(std::env::args_os().skip(1))
+        .env(STAGE, INSIDE)
+        .spawn()
+        .context("start the program in its world")?;
+    let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process id")?;
+    for (asked, stream) in streams {
+        let mut stream = stream.with_context(|| format!("listen for {asked:?}"))?;
+        runtime.spawn(async move {
+            while stream.recv().await.is_some() {
+                // It may be gone already; then this process is about to end as well.
+                let _ = kill_process(child, asked);
+            }
+        });
+    }
+    std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+
+    // Every orphan of the world becomes a child of this process. Collecting them is what a first process is for.
+    loop {
+        let Some((pid, status)) = wait(WaitOptions::empty()).context("wait for the program")? else {
+            continue;
+        };
+        if pid == child {
+            let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+            return Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+        }
+    }
+}
