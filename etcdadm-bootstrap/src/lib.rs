@@ -1,1 +1,3 @@
-//! Placeholder until the crate is written.
+//! EtcdadmConfig to bootstrap data: makes the Secret from which a Machine becomes an etcd member.
+
+pub mod build;

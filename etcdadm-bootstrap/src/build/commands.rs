@@ -1,0 +1,55 @@
+//! The commands that the machine runs, and how a user's command is kept from running into the next one.
+
+use super::template::{self, Segment};
+use super::{Bootstrap, InvalidField, without_nul};
+
+/// Gives containerd its new settings, on machines that have it.
+const RESTART_CONTAINERD: &str = "if systemctl cat containerd.service >/dev/null 2>&1; then systemctl daemon-reload && \
+                                  systemctl restart containerd.service; fi";
+
+/// A command of the user's, and the field that it stands in.
+pub(super) struct UserCommand<'a> {
+    pub field: String,
+    pub text: &'a str,
+}
+
+/// The user's commands, in order: those before etcdadm, and those after it.
+pub(super) fn of_user<'a>(
+    bootstrap: &Bootstrap<'a>,
+) -> Result<(Vec<UserCommand<'a>>, Vec<UserCommand<'a>>), InvalidField> {
+    let spec = bootstrap.spec;
+    let mut before = named("spec.preEtcdadmCommands", &spec.pre_etcdadm_commands)?;
+    before.extend(named("spec.etcdadmInstallCommands", &spec.etcdadm_install_commands)?);
+    Ok((before, named("spec.postEtcdadmCommands", &spec.post_etcdadm_commands)?))
+}
+
+fn named<'a>(field: &str, commands: &'a [String]) -> Result<Vec<UserCommand<'a>>, InvalidField> {
+    let each = commands.iter().enumerate().map(|(index, text)| {
+        let field = format!("{field}[{index}]");
+        without_nul(|| field.clone(), text)?;
+        Ok(UserCommand { field, text })
+    });
+    each.collect()
+}
+
+/// The restart of containerd, if there is something new for it.
+pub(super) fn restart_containerd(bootstrap: &Bootstrap<'_>) -> Option<&'static str> {
+    (bootstrap.spec.proxy.is_some() || bootstrap.spec.registry_mirror.is_some()).then_some(RESTART_CONTAINERD)
+}
+
+/// A user's command in braces, with the instance data in it found. All commands are one script to cloud-init: in
+/// braces, an open quote or a trailing `\` or `||` is a syntax error that ends the bootstrap, where it would otherwise
+/// swallow the command that follows. Variables and the working directory still carry over, as in any cloud-config.
+pub(super) fn templated(command: &UserCommand<'_>) -> Vec<Segment> {
+    template::segments(&in_braces(command.text))
+}
+
+/// A user's command in braces. The `:` is for commands that are nothing but a comment.
+pub(super) fn in_braces(command: &str) -> String {
+    format!("{{ :\n{command}\n}}")
+}
+
+/// A command of ours, for a list of segments.
+pub(super) fn text(command: &str) -> [Segment; 1] {
+    [Segment::Text(command.to_owned())]
+}

@@ -1,0 +1,136 @@
+//! Desired objects and the bootstrap data itself. Pure: the same input gives the same bytes.
+
+mod cloud_config;
+mod commands;
+mod etcdadm;
+mod files;
+mod proxy;
+mod registry_mirror;
+mod secret_values;
+mod shell;
+mod template;
+mod write_files_and_runcmd;
+mod yaml;
+
+pub mod objects;
+pub mod pki;
+
+pub use pki::{CertificateAuthority, InvalidAuthority};
+pub use secret_values::{SecretValues, references};
+
+use api::EtcdadmConfigSpec;
+use api::etcdadm_config::{CloudInitModules, Format as FormatName};
+use std::fmt;
+
+/// The machine's directory for the state of its bootstrap, by Cluster API's convention.
+const STATE_DIR: &str = "/run/cluster-api";
+/// Written when etcdadm has succeeded: infrastructure providers look for it.
+const SUCCESS_SENTINEL: &str = "/run/cluster-api/bootstrap-success.complete";
+
+/// Most that the values of a Secret may hold, in bytes. The API server refuses more.
+const SECRET_LIMIT: usize = 1024 * 1024;
+
+/// Everything that bootstrap data is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Bootstrap<'a> {
+    /// Name of the member: that of its Machine.
+    pub member: &'a str,
+    /// How it gets into the cluster.
+    pub role: &'a Role,
+    /// etcd's CA, which goes onto the machine.
+    pub authority: &'a CertificateAuthority,
+    /// What the user asks for.
+    pub spec: &'a EtcdadmConfigSpec,
+    /// Values of the Secrets that the spec refers to.
+    pub secrets: &'a SecretValues,
+}
+
+/// How a member gets into its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The first member of a new cluster.
+    Init,
+    /// A further member.
+    Join {
+        /// Client URLs of the present voters, at least one.
+        client_urls: Vec<String>,
+    },
+}
+
+/// Bootstrap data and its format, as they go into the Secret. Holds the CA's key, so `Debug` shows only the size.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// The data.
+    pub value: String,
+    /// Name of the format by Cluster API's contract.
+    pub format: &'static str,
+}
+
+impl fmt::Debug for Rendered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rendered({} bytes of {})", self.value.len(), self.format)
+    }
+}
+
+/// A field of the spec that cannot be rendered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct InvalidField {
+    /// Path of the field, such as `spec.files[2].content`.
+    pub field: String,
+    /// What is wrong, and what would be right. Never holds a value that came out of a Secret.
+    pub problem: String,
+}
+
+impl InvalidField {
+    fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { field: field.into(), problem: problem.into() }
+    }
+}
+
+/// A format of bootstrap data.
+trait Format {
+    /// Name by Cluster API's contract.
+    fn name(&self) -> &'static str;
+
+    /// Renders the data.
+    ///
+    /// # Errors
+    /// A field that this format cannot express.
+    fn render(&self, bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField>;
+}
+
+/// Renders bootstrap data in the format that the spec asks for.
+///
+/// # Errors
+/// The first field that cannot be rendered.
+pub fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, InvalidField> {
+    let format = format_of(bootstrap.spec);
+    let rendered = Rendered { value: format.render(bootstrap)?, format: format.name() };
+    if rendered.value.len() + rendered.format.len() > SECRET_LIMIT {
+        let problem = format!(
+            "the bootstrap data would have {} bytes; a Secret holds at most {SECRET_LIMIT}. Have large files \
+             downloaded by a command",
+            rendered.value.len()
+        );
+        return Err(InvalidField::new("spec.files", problem));
+    }
+    Ok(rendered)
+}
+
+fn format_of(spec: &EtcdadmConfigSpec) -> &'static dyn Format {
+    match spec.format.unwrap_or_default() {
+        FormatName::CloudConfig => match spec.cloud_init_config.as_ref().map(|c| c.modules).unwrap_or_default() {
+            CloudInitModules::All => &cloud_config::CloudConfig,
+            CloudInitModules::WriteFilesAndRunCmd => &write_files_and_runcmd::WriteFilesAndRunCmd,
+        },
+    }
+}
+
+/// Refuses what no file name, command or argument on Linux can hold.
+fn without_nul<'a>(field: impl Fn() -> String, text: &'a str) -> Result<&'a str, InvalidField> {
+    if text.contains('\0') { Err(InvalidField::new(field(), "must not contain a NUL character")) } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests;

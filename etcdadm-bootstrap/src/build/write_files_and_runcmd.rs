@@ -1,0 +1,81 @@
+//! cloud-config for Cluster API's docker provider, whose interpreter knows two modules and no templates, and runs every
+//! command in a shell of its own.
+
+use super::commands::{in_braces, of_user, restart_containerd, text};
+use super::yaml::Yaml;
+use super::{Bootstrap, Format, InvalidField, STATE_DIR, SUCCESS_SENTINEL, cloud_config, etcdadm, files, proxy};
+
+/// The provider reads line by line, at most 64 KiB each.
+const LONGEST_LINE: usize = 64 * 1024 - 1;
+
+pub(super) struct WriteFilesAndRunCmd;
+
+impl Format for WriteFilesAndRunCmd {
+    fn name(&self) -> &'static str {
+        "cloud-config"
+    }
+
+    fn render(&self, bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
+        let mut yaml = Yaml::new("#cloud-config\n\n", false);
+        let mut files = files::all(bootstrap)?;
+        for file in &mut files {
+            // The provider puts the path into a shell command as it is.
+            if !file.path.chars().all(|c| c.is_ascii_alphanumeric() || "@%_+=:,./-".contains(c)) {
+                let problem = "may hold only letters, digits and @%_+=:,./- with cloudInitConfig.modules: \
+                               WriteFilesAndRunCmd";
+                return Err(InvalidField::new(format!("{}.path", file.field), problem));
+            }
+            if file.gzip {
+                let problem = "cannot be gzip with cloudInitConfig.modules: WriteFilesAndRunCmd; give the file \
+                               uncompressed";
+                return Err(InvalidField::new(format!("{}.encoding", file.field), problem));
+            }
+            // There is no module that makes users: the owner has to be in the image.
+            file.after_users = false;
+        }
+        cloud_config::write_files(&mut yaml, &files);
+        run_commands(&mut yaml, bootstrap)?;
+        Ok(yaml.finish())
+    }
+}
+
+fn run_commands(yaml: &mut Yaml, bootstrap: &Bootstrap<'_>) -> Result<(), InvalidField> {
+    let (before, after) = of_user(bootstrap)?;
+    let export = proxy::export(bootstrap)?;
+    let with_proxy = |command: &str| match &export {
+        Some(export) => format!("{export}\n{command}"),
+        None => command.to_owned(),
+    };
+    // The last `:` makes the same of a false condition as cloud-init does, where commands are one script.
+    let by_itself = |command: &str| format!("set -e\n{}\n:", with_proxy(&in_braces(command)));
+
+    yaml.section(0, "runcmd");
+    // Tells the provider not to begin anew after a restart of its own.
+    item(yaml, "", &format!("mkdir -p {STATE_DIR} && echo started > {STATE_DIR}/capd.bootstrap.started"))?;
+    if let Some(restart) = restart_containerd(bootstrap) {
+        item(yaml, "", restart)?;
+    }
+    for command in &before {
+        item(yaml, &command.field, &by_itself(command.text))?;
+    }
+    let etcdadm = etcdadm::command(bootstrap)?;
+    item(yaml, "spec.etcdadmArgs", &with_proxy(&format!("test -e {SUCCESS_SENTINEL} || {{ {etcdadm}; }}")))?;
+    for command in &after {
+        item(yaml, &command.field, &by_itself(command.text))?;
+    }
+    Ok(())
+}
+
+fn item(yaml: &mut Yaml, field: &str, command: &str) -> Result<(), InvalidField> {
+    let before = yaml.len();
+    yaml.item(0, &text(command));
+    let length = yaml.len() - before;
+    if length > LONGEST_LINE {
+        let problem = format!(
+            "gives a line of {length} bytes; with cloudInitConfig.modules: WriteFilesAndRunCmd a line may have \
+             {LONGEST_LINE}. Put it into a file"
+        );
+        return Err(InvalidField::new(field, problem));
+    }
+    Ok(())
+}
