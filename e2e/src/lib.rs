@@ -9,6 +9,7 @@
 
 pub mod apply;
 pub mod cache;
+pub mod plane;
 pub mod process;
 pub mod tools;
 pub mod until;

@@ -1,0 +1,125 @@
+//! How each process of the plane is called.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::pki::Pki;
+use super::ports;
+use super::users::{self, Users};
+use crate::process::Command;
+use crate::world::{self, World};
+
+/// One of Cluster API's managers.
+pub(super) struct Manager {
+    /// Its user, and the name of its process and log.
+    pub user: &'static str,
+    /// The file with its CRDs and webhooks.
+    pub manifests: &'static str,
+    /// Namespace that it would run in.
+    namespace: &'static str,
+    /// Where it listens.
+    pub ports: ports::Manager,
+}
+
+/// Cluster API's managers. The core one is last: see how the plane applies their webhooks.
+pub(super) const MANAGERS: [Manager; 3] = [
+    Manager {
+        user: users::CAPI_BOOTSTRAP,
+        manifests: "bootstrap.json",
+        namespace: "capi-kubeadm-bootstrap-system",
+        ports: ports::Manager::number(1),
+    },
+    Manager {
+        user: users::CAPI_CONTROL_PLANE,
+        manifests: "control-plane.json",
+        namespace: "capi-kubeadm-control-plane-system",
+        ports: ports::Manager::number(2),
+    },
+    Manager {
+        user: users::CAPI_CORE,
+        manifests: "core.json",
+        namespace: "capi-system",
+        ports: ports::Manager::number(0),
+    },
+];
+
+pub(super) fn etcd(world: &World, data: &Path) -> Command {
+    let client = format!("http://127.0.0.1:{}", ports::ETCD);
+    let peer = format!("http://127.0.0.1:{}", ports::ETCD_PEER);
+    Command::new("etcd", &world.tools().etcd, world.logs())
+        .arg("--name=plane")
+        .arg(format!("--data-dir={}", data.display()))
+        .arg(format!("--listen-client-urls={client}"))
+        .arg(format!("--advertise-client-urls={client}"))
+        .arg(format!("--listen-peer-urls={peer}"))
+        .arg(format!("--initial-advertise-peer-urls={peer}"))
+        .arg(format!("--initial-cluster=plane={peer}"))
+        // Alone, it need not wait long for others before it elects itself.
+        .args(["--heartbeat-interval=20", "--election-timeout=200"])
+        // Its data are in memory and last as long as the world: there is no disk to wait for.
+        .arg("--unsafe-no-fsync")
+}
+
+pub(super) fn apiserver(world: &World, pki: &Pki, users: &Users, audit_policy: &Path, audit_log: &Path) -> Command {
+    Command::new("kube-apiserver", &world.tools().kube_apiserver, world.logs())
+        .arg(format!("--etcd-servers=http://127.0.0.1:{}", ports::ETCD))
+        .arg("--bind-address=127.0.0.1")
+        // Otherwise taken from the default route, which a world does not have.
+        .arg(format!("--advertise-address={}", world::ADDRESS))
+        .arg("--endpoint-reconciler-type=none")
+        .arg(format!("--secure-port={}", ports::APISERVER))
+        .arg(format!("--tls-cert-file={}", pki.server_certificate.display()))
+        .arg(format!("--tls-private-key-file={}", pki.server_key.display()))
+        .arg(format!("--client-ca-file={}", pki.authority_file.display()))
+        .arg(format!("--token-auth-file={}", users.token_file.display()))
+        .arg("--authorization-mode=RBAC")
+        .arg("--service-account-issuer=https://kubernetes.default.svc")
+        .arg(format!("--service-account-key-file={}", pki.service_account_public.display()))
+        .arg(format!("--service-account-signing-key-file={}", pki.service_account_private.display()))
+        .arg("--service-cluster-ip-range=10.96.0.0/16")
+        // Nobody makes service accounts here: the controller for them does not run.
+        .arg("--disable-admission-plugins=ServiceAccount")
+        .arg(format!("--audit-policy-file={}", audit_policy.display()))
+        .arg(format!("--audit-log-path={}", audit_log.display()))
+        // One file, however long: requests are counted in it.
+        .arg("--audit-log-maxsize=100000")
+}
+
+pub(super) fn controller_manager(world: &World, pki: &Pki, users: &Users) -> Result<Command> {
+    let kubeconfig = users.kubeconfig(users::CONTROLLER_MANAGER)?.display();
+    Ok(Command::new("kube-controller-manager", &world.tools().kube_controller_manager, world.logs())
+        .arg(format!("--kubeconfig={kubeconfig}"))
+        .arg(format!("--authentication-kubeconfig={kubeconfig}"))
+        .arg(format!("--authorization-kubeconfig={kubeconfig}"))
+        .arg("--controllers=garbage-collector-controller,namespace-controller")
+        .arg("--leader-elect=false")
+        .arg("--kube-api-qps=1000")
+        .arg("--kube-api-burst=2000")
+        .arg("--bind-address=127.0.0.1")
+        .arg(format!("--secure-port={}", ports::CONTROLLER_MANAGER))
+        .arg(format!("--tls-cert-file={}", pki.server_certificate.display()))
+        .arg(format!("--tls-private-key-file={}", pki.server_key.display())))
+}
+
+/// A Cluster API manager with upstream's feature gates, which are its own defaults.
+pub(super) fn manager(world: &World, manager: &Manager, users: &Users, certificates: &Path) -> Result<Command> {
+    let tools = world.tools();
+    let program = match manager.user {
+        users::CAPI_BOOTSTRAP => &tools.capi_bootstrap,
+        users::CAPI_CONTROL_PLANE => &tools.capi_control_plane,
+        _ => &tools.capi_core,
+    };
+    Ok(Command::new(manager.user, program, world.logs())
+        .arg(format!("--kubeconfig={}", users.kubeconfig(manager.user)?.display()))
+        .arg(format!("--webhook-port={}", manager.ports.webhook))
+        .arg(format!("--webhook-cert-dir={}", certificates.display()))
+        .arg(format!("--health-addr=127.0.0.1:{}", manager.ports.health))
+        .arg(format!("--diagnostics-address=127.0.0.1:{}", manager.ports.diagnostics))
+        .arg("--insecure-diagnostics=true")
+        .arg("--kube-api-qps=1000")
+        .arg("--kube-api-burst=2000")
+        .env("POD_NAMESPACE", manager.namespace)
+        .env("POD_NAME", manager.user)
+        .env("POD_UID", manager.user))
+}

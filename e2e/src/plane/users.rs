@@ -1,0 +1,74 @@
+//! Who may use the API server: one user for each component, so that the audit log tells them apart.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::pki::Pki;
+use super::ports;
+
+/// The person, and scenarios.
+pub const ADMIN: &str = "admin";
+/// kube-controller-manager.
+pub const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+/// Cluster API's core manager.
+pub const CAPI_CORE: &str = "capi-core";
+/// Cluster API's kubeadm bootstrap manager.
+pub const CAPI_BOOTSTRAP: &str = "capi-bootstrap";
+/// Cluster API's kubeadm control plane manager.
+pub const CAPI_CONTROL_PLANE: &str = "capi-control-plane";
+/// This project's manager.
+pub const PROVIDER: &str = "provider";
+/// This project's local infrastructure controllers.
+pub const LOCAL_INFRASTRUCTURE: &str = "local-infrastructure";
+
+const ALL: [&str; 7] =
+    [ADMIN, CONTROLLER_MANAGER, CAPI_CORE, CAPI_BOOTSTRAP, CAPI_CONTROL_PLANE, PROVIDER, LOCAL_INFRASTRUCTURE];
+
+/// The users of a plane.
+pub(super) struct Users {
+    /// For kube-apiserver's `--token-auth-file`.
+    pub token_file: PathBuf,
+    kubeconfigs: BTreeMap<String, PathBuf>,
+}
+
+impl Users {
+    /// Writes the token file and one kubeconfig a user into `directory`; `extra` are users beside the usual ones.
+    pub(super) fn create(directory: &Path, pki: &Pki, extra: &[String]) -> Result<Self> {
+        let mut tokens = String::new();
+        let mut kubeconfigs = BTreeMap::new();
+        for user in ALL.into_iter().chain(extra.iter().map(String::as_str)) {
+            // Nobody else can reach the API server: a token only has to say who it is.
+            let token = format!("{user}-token");
+            tokens.push_str(&format!("{token},{user},{user},system:masters\n"));
+            let kubeconfig = json!({
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "plane", "cluster": {
+                    "server": format!("https://127.0.0.1:{}", ports::APISERVER),
+                    "certificate-authority": pki.authority_file,
+                }}],
+                "users": [{"name": user, "user": {"token": token}}],
+                "contexts": [{"name": user, "context": {"cluster": "plane", "user": user}}],
+                "current-context": user,
+            });
+            let path = directory.join(format!("{user}.kubeconfig"));
+            fs::write(&path, kubeconfig.to_string()).with_context(|| format!("write {}", path.display()))?;
+            kubeconfigs.insert(user.to_owned(), path);
+        }
+        let token_file = directory.join("tokens.csv");
+        fs::write(&token_file, tokens).with_context(|| format!("write {}", token_file.display()))?;
+        Ok(Self { token_file, kubeconfigs })
+    }
+
+    /// The kubeconfig of `user`.
+    pub(super) fn kubeconfig(&self, user: &str) -> Result<&Path> {
+        self.kubeconfigs
+            .get(user)
+            .map(PathBuf::as_path)
+            .with_context(|| format!("the plane has no user {user}: name it in PlaneOptions::users"))
+    }
+}
