@@ -19,6 +19,7 @@ pub struct Command {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
+    unset: Vec<OsString>,
     log: PathBuf,
 }
 
@@ -34,7 +35,7 @@ impl Command {
     pub fn new(name: impl Into<String>, program: impl Into<PathBuf>, logs: &Path) -> Self {
         let name = name.into();
         let log = logs.join(format!("{name}.log"));
-        Self { name, program: program.into(), arguments: Vec::new(), environment: Vec::new(), log }
+        Self { name, program: program.into(), arguments: Vec::new(), environment: Vec::new(), unset: Vec::new(), log }
     }
 
     /// Adds an argument.
@@ -58,6 +59,13 @@ impl Command {
         self
     }
 
+    /// Leaves out an environment variable that this process has.
+    #[must_use]
+    pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.unset.push(name.as_ref().to_owned());
+        self
+    }
+
     /// Starts it. Must be called inside a tokio runtime.
     ///
     /// # Errors
@@ -73,7 +81,11 @@ impl Command {
             .append(true)
             .open(&self.log)
             .with_context(|| format!("open {}", self.log.display()))?;
-        tokio::process::Command::new(&self.program)
+        let mut command = tokio::process::Command::new(&self.program);
+        for name in &self.unset {
+            command.env_remove(name);
+        }
+        command
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())

@@ -24,10 +24,7 @@ pub async fn until<T>(
     let started = Instant::now();
     let mut looks = 0_u32;
     let mut last = String::from("the first look has not come back");
-    loop {
-        let Some(left) = timeout.checked_sub(started.elapsed()) else {
-            break;
-        };
+    while let Some(left) = timeout.checked_sub(started.elapsed()) {
         match tokio::time::timeout(left, check()).await {
             Ok(Ok(Some(found))) => return Ok(found),
             Ok(Ok(None)) => "not yet".clone_into(&mut last),

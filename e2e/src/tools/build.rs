@@ -62,7 +62,7 @@ pub(super) fn go_output(module: &Module, arguments: &[&str]) -> Result<String> {
     if !output.status.success() {
         bail!("go {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(String::from_utf8(output.stdout).context("go prints UTF-8")?)
+    String::from_utf8(output.stdout).context("go prints UTF-8")
 }
 
 /// The hash of everything the programs are built from, shortened to what a directory name needs.
