@@ -1,0 +1,159 @@
+//! A machine's disk: plain directories for what is its own, and overlays of this computer's programs and settings.
+//!
+//! `/usr`, `/etc` and `/var` (and `/bin`, `/lib`, `/sbin` where they are no links into `/usr`) are overlays with the image
+//! between. They are overlaid one by one and not as one `/`: in a user namespace the kernel refuses to take a directory
+//! as a lower layer if something is mounted below it. What the machine must not see of this computer's own state is
+//! covered by an opaque directory, and the files that it changes are there from the start, because a file whose owner is
+//! not mapped in a user namespace cannot be copied up.
+
+use super::{Layout, MachineSpec, Result, files, on};
+use rustix::fs::{XattrFlags, setxattr};
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    io::Write,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink},
+    path::Path,
+};
+
+/// Directories of `/` that a machine may share with this computer, as overlays or as the links that they are.
+const SHARED: [&str; 9] = ["usr", "etc", "var", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+
+/// Directories of `/` that are the machine's alone, with their modes.
+const OWN: [(&str, u32); 11] = [
+    ("boot", 0o755),
+    ("dev", 0o755),
+    ("home", 0o755),
+    ("mnt", 0o755),
+    ("opt", 0o755),
+    ("proc", 0o555),
+    ("root", 0o700),
+    ("run", 0o755),
+    ("srv", 0o755),
+    ("sys", 0o555),
+    ("tmp", 0o1777),
+];
+
+/// Directories that are there from the start but also show what this computer and the image have in them.
+const MERGED: [&str; 8] =
+    ["etc/cloud", "etc/systemd", "etc/default", "usr/local/bin", "usr/local/lib", "var/cache", "var/lib", "var/spool"];
+
+/// Directories that start empty, whatever this computer has there.
+const OPAQUE: [&str; 11] = [
+    "etc/cloud/cloud.cfg.d",
+    "etc/etcd",
+    "etc/kubernetes",
+    "etc/sudoers.d",
+    "etc/systemd/system",
+    "var/lib/cloud",
+    "var/lib/etcd",
+    "var/lib/kubelet",
+    "var/log",
+    "var/mail",
+    "var/tmp",
+];
+
+/// The directories of `/` that are overlays on this computer.
+pub(crate) fn overlaid() -> impl Iterator<Item = &'static str> {
+    SHARED.into_iter().filter(|name| fs::symlink_metadata(Path::new("/").join(name)).is_ok_and(|meta| meta.is_dir()))
+}
+
+/// Whether this process may use the extended attributes that only the computer's real root may set.
+pub(crate) fn in_user_namespace() -> bool {
+    // The initial user namespace maps every id to itself.
+    fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().nth(2) != Some("4294967295"))
+}
+
+/// Makes an empty disk with the machine's identity and its bootstrap data.
+pub(super) fn prepare(layout: &Layout, spec: &MachineSpec, user_data: &[u8]) -> Result<()> {
+    // Whatever is there was left half made.
+    layout.remove()?;
+    directory(layout.directory(), 0o700)?;
+    let root = layout.root();
+    for (name, mode) in OWN {
+        directory(&root.join(name), mode)?;
+    }
+    for name in SHARED {
+        let original = Path::new("/").join(name);
+        if let Ok(target) = fs::read_link(&original) {
+            symlink(target, root.join(name)).map_err(on(&root.join(name)))?;
+        }
+    }
+    for name in overlaid() {
+        for path in [root.join(name), layout.upper(name), layout.work(name)] {
+            directory(&path, 0o755)?;
+        }
+    }
+    for path in MERGED {
+        directory(&layout.upper(path), 0o755)?;
+    }
+    let attribute = if in_user_namespace() { "user.overlay.opaque" } else { "trusted.overlay.opaque" };
+    for path in OPAQUE {
+        let path = layout.upper(path);
+        directory(&path, 0o755)?;
+        setxattr(&path, attribute, b"y", XattrFlags::empty()).map_err(Into::into).map_err(on(&path))?;
+    }
+    accounts(layout)?;
+    identity(layout, spec, user_data)
+}
+
+/// This computer's accounts, none with a password.
+fn accounts(layout: &Layout) -> Result<()> {
+    for name in ["passwd", "group", "subuid", "subgid"] {
+        let content = fs::read(Path::new("/etc").join(name)).unwrap_or_default();
+        write(&layout.upper("etc").join(name), 0o644, &content)?;
+    }
+    for (from, to, fields) in [("passwd", "shadow", "*:19000:0:99999:7:::"), ("group", "gshadow", "*::")] {
+        let accounts = fs::read_to_string(Path::new("/etc").join(from)).unwrap_or_default();
+        let locked: String = accounts
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, _)| format!("{name}:{fields}\n"))
+            .collect();
+        write(&layout.upper("etc").join(to), 0o640, locked.as_bytes())?;
+    }
+    write(&layout.upper("etc/sudoers"), 0o440, b"root ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n")
+}
+
+fn identity(layout: &Layout, spec: &MachineSpec, user_data: &[u8]) -> Result<()> {
+    let MachineSpec { host_name, uid, address, namespace, name, .. } = spec;
+    let etc = layout.upper("etc");
+    write(&etc.join("hostname"), 0o644, format!("{host_name}\n").as_bytes())?;
+    let hosts = format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{address} {host_name}\n");
+    write(&etc.join("hosts"), 0o644, hosts.as_bytes())?;
+    let machine_id: String = uid.chars().filter(char::is_ascii_hexdigit).collect();
+    write(&etc.join("machine-id"), 0o444, format!("{machine_id:0>32}\n").as_bytes())?;
+
+    let seed = layout.upper("var/lib/cloud/seed/nocloud");
+    directory(&seed, 0o700)?;
+    let meta_data = serde_json::json!({
+        "instance-id": uid,
+        "local-hostname": host_name,
+        "hostname": host_name,
+        "local-ipv4": address,
+        "provider-id": crate::crd::provider_id(namespace, name),
+    });
+    write(&seed.join("meta-data"), 0o600, meta_data.to_string().as_bytes())?;
+    write(&seed.join("user-data"), 0o600, user_data)
+}
+
+/// Removes etcd's data.
+pub(super) fn rob(layout: &Layout) -> Result<()> {
+    let data = layout.upper("var/lib/etcd");
+    for name in files::names(&data)? {
+        let path = data.join(name);
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.map_err(on(&path))?;
+    }
+    Ok(())
+}
+
+fn directory(path: &Path, mode: u32) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(on(path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(on(path))
+}
+
+fn write(path: &Path, mode: u32, content: &[u8]) -> Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path).map_err(on(path))?;
+    file.write_all(content).map_err(on(path))
+}

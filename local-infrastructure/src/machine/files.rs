@@ -1,0 +1,46 @@
+//! Files of the state directory.
+
+use super::{Error, Result};
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+/// For `map_err`: names the file that an error is about.
+pub(crate) fn on(path: &Path) -> impl Fn(io::Error) -> Error {
+    let path: PathBuf = path.to_owned();
+    move |source| Error::File { path: path.clone(), source }
+}
+
+/// Writes a whole file, or nothing: readers, and a process that dies here, never leave or see half of it.
+pub(crate) fn write_atomic(path: &Path, content: &[u8]) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory).map_err(on(directory))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = directory.join(format!(".{name}.{}", std::process::id()));
+    fs::write(&temporary, content).map_err(on(&temporary))?;
+    fs::rename(&temporary, path).map_err(on(path))
+}
+
+/// The names in a directory, sorted; none if it does not exist.
+pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(on(directory))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry.map_err(on(directory))?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Removes a file or a directory with all that is in it; nothing happens if there is none.
+pub(super) fn remove_tree(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other.map_err(on(path)),
+    }
+}

@@ -1,0 +1,145 @@
+//! A machine's cable, its address, and cuts of its network.
+
+use super::{Error, Layout, MachineSpec, Result, on, processes, write_atomic};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, ErrorKind, Write},
+    net::Ipv4Addr,
+    process::{Command, Stdio},
+};
+
+/// Called in the world's network namespace: plugs the machine whose first process is `pid` into its bridge.
+pub(crate) fn connect(spec: &MachineSpec, pid: u32) -> Result<()> {
+    let (cable, hardware_address, bridge) = (spec.cable(), spec.hardware_address(), &spec.bridge);
+    feed(
+        Command::new("ip").args(["-batch", "-"]),
+        &format!(
+            "link add {cable} type veth peer name eth0 address {hardware_address} netns {pid}\n\
+             link set {cable} master {bridge} addrgenmode none up\n"
+        ),
+    )
+}
+
+/// Called in the world's network namespace: removes what is left of a cable. The kernel does it too once the machine's
+/// last process is gone, but some time later.
+pub(super) fn disconnect(spec: &MachineSpec) -> Result<()> {
+    let cable = spec.cable();
+    let output = Command::new("ip")
+        .args(["link", "delete", &cable])
+        .output()
+        .map_err(|error| failed("ip link delete", &error.to_string()))?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() || message.contains("Cannot find device") {
+        return Ok(());
+    }
+    Err(failed(&format!("ip link delete {cable}"), &message))
+}
+
+/// Called in the machine's network namespace, which has been connected: sets its address.
+pub(crate) fn configure_inside(spec: &MachineSpec) -> Result<()> {
+    let MachineSpec { address, prefix_length, gateway, .. } = spec;
+    feed(
+        Command::new("ip").args(["-batch", "-"]),
+        &format!(
+            "link set lo up\n\
+             addr add {address}/{prefix_length} broadcast + dev eth0\n\
+             link set eth0 addrgenmode none up\n\
+             route add default via {gateway}\n"
+        ),
+    )
+}
+
+/// What a machine is cut off from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Partition {
+    everything: bool,
+    peers: BTreeSet<Ipv4Addr>,
+}
+
+impl Partition {
+    pub(super) fn none() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn everything() -> Self {
+        Self { everything: true, peers: BTreeSet::new() }
+    }
+
+    pub(super) fn and(mut self, peer: Ipv4Addr) -> Self {
+        self.peers.insert(peer);
+        self
+    }
+
+    pub(super) fn read(layout: &Layout) -> Result<Self> {
+        let path = layout.partition();
+        match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::none()),
+            other => serde_json::from_slice(&other.map_err(on(&path))?).map_err(io::Error::from).map_err(on(&path)),
+        }
+    }
+
+    /// The whole `raw` table: it is before connection tracking, and nothing that runs in a machine uses it.
+    fn rules(&self) -> String {
+        let mut rules = String::from("*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n");
+        if self.everything {
+            rules.push_str("-A PREROUTING ! -i lo -j DROP\n-A OUTPUT ! -o lo -j DROP\n");
+        }
+        for peer in &self.peers {
+            rules.push_str(&format!("-A PREROUTING -s {peer} -j DROP\n-A OUTPUT -d {peer} -j DROP\n"));
+        }
+        rules + "COMMIT\n"
+    }
+}
+
+/// Called in the machine's network namespace when it starts: a cut of its network outlives a reboot.
+pub(crate) fn apply_partition(layout: &Layout) -> Result<()> {
+    let partition = Partition::read(layout)?;
+    if partition == Partition::none() {
+        return Ok(());
+    }
+    feed(&mut Command::new("iptables-restore"), &partition.rules())
+}
+
+/// Records what a machine is cut off from, and applies it if the machine is running.
+pub(super) fn partition(layout: &Layout, partition: Partition) -> Result<()> {
+    let json = serde_json::to_vec(&partition).map_err(io::Error::from).map_err(on(&layout.partition()))?;
+    write_atomic(&layout.partition(), &json)?;
+    match processes::enter(layout, &["--net"]) {
+        Err(Error::NotRunning(_)) => Ok(()),
+        command => feed(command?.arg("iptables-restore"), &partition.rules()),
+    }
+}
+
+/// Runs a program with this input.
+fn feed(command: &mut Command, input: &str) -> Result<()> {
+    let name = format!("{command:?}").replace('"', "");
+    let mut run = || -> io::Result<_> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.as_bytes())?;
+        }
+        child.wait_with_output()
+    };
+    let output = run().map_err(|error| failed(&name, &error.to_string()))?;
+    if output.status.success() { Ok(()) } else { Err(failed(&name, &String::from_utf8_lossy(&output.stderr))) }
+}
+
+fn failed(program: &str, message: &str) -> Error {
+    Error::Program { program: program.to_owned(), message: message.trim().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_drops_both_directions_and_never_the_loopback() {
+        let rules = Partition::none().and(Ipv4Addr::new(10, 77, 0, 11)).rules();
+        assert!(rules.contains("-A PREROUTING -s 10.77.0.11 -j DROP\n-A OUTPUT -d 10.77.0.11 -j DROP\n"), "{rules}");
+        let rules = Partition::everything().rules();
+        assert!(rules.contains("-A PREROUTING ! -i lo -j DROP\n-A OUTPUT ! -o lo -j DROP\n"), "{rules}");
+        assert!(!Partition::none().rules().contains("DROP"));
+    }
+}

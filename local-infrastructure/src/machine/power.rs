@@ -1,0 +1,135 @@
+//! Starting and ending a machine.
+
+use super::{
+    Error, Layout, MachineSpec, Result, exclusive, network, on,
+    processes::{self, Process},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, pidfd_open},
+};
+use std::{
+    fs,
+    os::fd::OwnedFd,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// How long a machine may take to shut down before its plug is pulled.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// The first process of a machine, if it is running.
+pub(super) fn running(layout: &Layout) -> Option<Process> {
+    let process: Process = serde_json::from_slice(&fs::read(layout.process()).ok()?).ok()?;
+    process.is_alive().then_some(process)
+}
+
+pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
+    let _lock = exclusive(layout)?;
+    layout.set_power(true)?;
+    if running(layout).is_some() {
+        return Ok(());
+    }
+    if layout.boots() > 0 {
+        network::disconnect(spec)?;
+    }
+    layout.count_boot()?;
+    // `unshare` makes the namespaces, because making them from here would take unsafe code or a process with one thread.
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "--uts", "--ipc", "--pid", "--"])
+        .arg(&spec.program)
+        .arg("machine-start")
+        .arg("--directory")
+        .arg(layout.directory())
+        .arg("--faults")
+        .arg(layout.faults())
+        .arg("--world-network")
+        .arg(format!("/proc/{}/ns/net", std::process::id()))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Error::Program { program: "unshare".to_owned(), message: error.to_string() })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Program { program: format!("starting machine {}", layout.label()), message })
+}
+
+pub(super) fn kill(layout: &Layout) -> Result<()> {
+    let _lock = exclusive(layout)?;
+    layout.set_power(false)?;
+    end(layout)
+}
+
+pub(super) fn shut_down(layout: &Layout) -> Result<()> {
+    let _lock = exclusive(layout)?;
+    layout.set_power(false)?;
+    if let Some(first) = running(layout)
+        && let Some(handle) = handle(layout, first)?
+    {
+        let failed = |error: Errno| failed(layout, format!("SIGTERM: {error}"));
+        processes::send(first.pid, Signal::TERM).map_err(failed)?;
+        wait(layout, &handle, SHUTDOWN)?;
+    }
+    end(layout)
+}
+
+pub(super) fn destroy(layout: &Layout) -> Result<()> {
+    let lock = exclusive(layout)?;
+    end(layout)?;
+    if let Ok(spec) = fs::read(layout.spec())
+        && let Ok(spec) = serde_json::from_slice::<MachineSpec>(&spec)
+        && layout.boots() > 0
+    {
+        network::disconnect(&spec)?;
+    }
+    layout.remove()?;
+    drop(lock);
+    Ok(())
+}
+
+/// Kills the first process, and with it the kernel kills all others before the first one counts as ended.
+fn end(layout: &Layout) -> Result<()> {
+    if let Some(first) = running(layout)
+        && let Some(handle) = handle(layout, first)?
+    {
+        processes::send(first.pid, Signal::KILL).map_err(|error| failed(layout, format!("SIGKILL: {error}")))?;
+        if !wait(layout, &handle, Duration::from_secs(30))? {
+            return Err(failed(layout, format!("process {} survives SIGKILL", first.pid)));
+        }
+    }
+    match fs::remove_file(layout.process()) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(on(&layout.process())),
+    }
+}
+
+/// A handle of the process, unless it has ended.
+fn handle(layout: &Layout, process: Process) -> Result<Option<OwnedFd>> {
+    let Some(pid) = Pid::from_raw(process.pid) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        // Looked at once more: now that there is a handle the id cannot be given to another process.
+        Ok(handle) => Ok(process.is_alive().then_some(handle)),
+        Err(Errno::SRCH) => Ok(None),
+        Err(error) => Err(failed(layout, format!("process {}: {error}", process.pid))),
+    }
+}
+
+/// Whether the process ended in time.
+fn wait(layout: &Layout, handle: &OwnedFd, time: Duration) -> Result<bool> {
+    let deadline = Instant::now() + time;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(failed(layout, format!("waiting for its end: {error}"))),
+        }
+    }
+}
+
+fn failed(layout: &Layout, what: String) -> Error {
+    Error::Process { machine: layout.label().to_owned(), what }
+}

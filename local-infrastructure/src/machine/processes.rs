@@ -1,0 +1,131 @@
+//! A machine's processes, seen from outside.
+
+use super::{Error, Layout, Result, on};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+/// A process that cannot be mistaken for a later one with the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Process {
+    /// Its id in the world.
+    pub(crate) pid: i32,
+    /// When it started, in the kernel's ticks since this computer booted.
+    pub(crate) started: u64,
+}
+
+impl Process {
+    /// The process that has this id now.
+    pub(crate) fn with_id(pid: i32) -> Option<Self> {
+        let (state, started) = stat(pid)?;
+        (!matches!(state, b'Z' | b'X')).then_some(Self { pid, started })
+    }
+
+    pub(crate) fn is_alive(self) -> bool {
+        Self::with_id(self.pid) == Some(self)
+    }
+}
+
+/// State and start time of a process.
+fn stat(pid: i32) -> Option<(u8, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name that may hold anything, also blanks and brackets.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// The first process of a machine that is running.
+pub(super) fn first(layout: &Layout) -> Result<Process> {
+    super::power::running(layout).ok_or_else(|| Error::NotRunning(layout.label().to_owned()))
+}
+
+/// Every process of a machine, as ids in the world.
+fn all(first: Process) -> Result<Vec<i32>> {
+    let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let Some(wanted) = namespace(first.pid) else { return Ok(Vec::new()) };
+    let proc = Path::new("/proc");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(proc).map_err(on(proc))? {
+        let name = entry.map_err(on(proc))?.file_name();
+        if let Some(pid) = name.to_str().and_then(|name| name.parse().ok())
+            && namespace(pid).as_ref() == Some(&wanted)
+        {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+/// Stops every process. One that is being made while its parent is stopped is caught in a later round.
+pub(super) fn stop_all(layout: &Layout) -> Result<()> {
+    let first = first(layout)?;
+    signal_until(layout, first, Signal::STOP, |state| matches!(state, b'T' | b't' | b'Z' | b'X'))
+}
+
+/// Continues every process.
+pub(super) fn continue_all(layout: &Layout) -> Result<()> {
+    let first = first(layout)?;
+    signal_until(layout, first, Signal::CONT, |state| state != b'T')
+}
+
+fn signal_until(layout: &Layout, first: Process, signal: Signal, done: fn(u8) -> bool) -> Result<()> {
+    let failed = |what: String| Error::Process { machine: layout.label().to_owned(), what };
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let mut waiting = Vec::new();
+        for pid in all(first)? {
+            if stat(pid).is_some_and(|(state, _)| !done(state)) {
+                send(pid, signal).map_err(|error| failed(format!("process {pid}: {error}")))?;
+                waiting.push(pid);
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(failed(format!("processes {waiting:?} do not react to signal {}", signal.as_raw())));
+        }
+        pause(Duration::from_millis(1));
+    }
+}
+
+/// Sends a signal; a process that is gone by now is fine.
+pub(super) fn send(pid: i32, signal: Signal) -> rustix::io::Result<()> {
+    match Pid::from_raw(pid).map(|pid| kill_process(pid, signal)) {
+        None | Some(Ok(()) | Err(Errno::SRCH)) => Ok(()),
+        Some(Err(error)) => Err(error),
+    }
+}
+
+/// A command that is to run in some of a machine's namespaces; its program and arguments have to be added.
+pub(super) fn enter(layout: &Layout, namespaces: &[&str]) -> Result<Command> {
+    let mut command = Command::new("nsenter");
+    command.arg("--target").arg(first(layout)?.pid.to_string()).args(namespaces).arg("--");
+    Ok(command)
+}
+
+/// A command that runs inside a machine with the environment that a login of root has.
+pub(super) fn exec<S: AsRef<OsStr>>(layout: &Layout, program: &[S]) -> Result<Command> {
+    let mut command = enter(layout, &["--net", "--mount", "--uts", "--ipc", "--pid", "--root", "--wd"])?;
+    // As the machine's own processes, it must not reach this computer's clock and kernel.
+    command.args(["setpriv", "--bounding-set=-sys_time,-sys_module", "--"]);
+    command.args(program).env_clear().envs(crate::init::ENVIRONMENT);
+    Ok(command)
+}
+
+/// The kernel has no event for a process that stops and is not ours: it is looked at again a moment later.
+#[expect(clippy::disallowed_methods, reason = "these calls block by contract, and nothing can be waited for")]
+pub(super) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

@@ -1,0 +1,173 @@
+//! What a machine is made from, and where its files are.
+
+use super::{Result, files, on, write_atomic};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+/// What a machine is made from. It does not change during the machine's life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineSpec {
+    /// Namespace of its LocalMachine.
+    pub namespace: String,
+    /// Name of its LocalMachine.
+    pub name: String,
+    /// What makes this machine different from an earlier one of the same name; cloud-init's instance id.
+    pub uid: String,
+    /// Its host name: the name of the Cluster API Machine.
+    pub host_name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Length of the network's prefix in bits.
+    pub prefix_length: u8,
+    /// Where packets for elsewhere go: the bridge's address.
+    pub gateway: Ipv4Addr,
+    /// The bridge that it is plugged into.
+    pub bridge: String,
+    /// The image: a directory made by [`crate::image::assemble`].
+    pub image_dir: PathBuf,
+    /// The program `local-infrastructure`, which is the machine's first process.
+    pub program: PathBuf,
+}
+
+impl MachineSpec {
+    /// The bridge's end of the machine's cable.
+    pub(super) fn cable(&self) -> String {
+        format!("cape-{:08x}", u32::from(self.address))
+    }
+
+    /// A hardware address that follows from the IP address: neighbours need not learn a new one after a reboot.
+    pub(super) fn hardware_address(&self) -> String {
+        let [a, b, c, d] = self.address.octets();
+        format!("02:ca:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+    }
+}
+
+/// How a machine's bootstrap data ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bootstrap {
+    /// cloud-init had no errors, and the data left the sentinel file that Cluster API's contract asks for.
+    pub succeeded: bool,
+    /// What went wrong, one line each.
+    pub errors: Vec<String>,
+    /// Milliseconds from the machine's start to the end of cloud-init.
+    pub milliseconds: u64,
+}
+
+/// Where a machine's files are.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    directory: PathBuf,
+    faults: PathBuf,
+    label: String,
+}
+
+/// Name of the file that says how the bootstrap data ended.
+pub(crate) const BOOTSTRAP: &str = "bootstrap.json";
+/// Name of the file that says whether the machine is meant to be running.
+pub(crate) const POWER: &str = "power";
+
+impl Layout {
+    pub(crate) fn new(state_dir: &Path, namespace: &str, name: &str) -> Self {
+        Self {
+            directory: state_dir.join("machines").join(namespace).join(name),
+            faults: state_dir.join("faults").join(namespace).join(name),
+            label: format!("{namespace}/{name}"),
+        }
+    }
+
+    /// The layout of the machine in this directory, for the machine itself.
+    pub(crate) fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), faults: PathBuf::new(), label: directory.display().to_string() }
+    }
+
+    /// Namespace and name, for messages.
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn faults(&self) -> &Path {
+        &self.faults
+    }
+
+    pub(crate) fn spec(&self) -> PathBuf {
+        self.directory.join("machine.json")
+    }
+
+    pub(crate) fn console(&self) -> PathBuf {
+        self.directory.join("console.log")
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.directory.join("lock")
+    }
+
+    /// Names the first process while there is one.
+    pub(crate) fn process(&self) -> PathBuf {
+        self.directory.join("process.json")
+    }
+
+    /// Where the disk's directories lie as the machine sees them at `/`.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.join("disk/root")
+    }
+
+    /// What the machine has written to one of the directories that it shares with the computer.
+    pub(crate) fn upper(&self, top: &str) -> PathBuf {
+        self.directory.join("disk/upper").join(top)
+    }
+
+    /// What the kernel needs beside `upper`.
+    pub(crate) fn work(&self, top: &str) -> PathBuf {
+        self.directory.join("disk/work").join(top)
+    }
+
+    pub(crate) fn partition(&self) -> PathBuf {
+        self.directory.join("partition.json")
+    }
+
+    pub(super) fn powered_on(&self) -> bool {
+        fs::read_to_string(self.directory.join(POWER)).is_ok_and(|power| power == "on")
+    }
+
+    pub(super) fn set_power(&self, on: bool) -> Result<()> {
+        write_atomic(&self.directory.join(POWER), if on { b"on" } else { b"off" })
+    }
+
+    /// How often it has been started.
+    pub(super) fn boots(&self) -> u64 {
+        fs::read_to_string(self.directory.join("boots")).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    pub(super) fn count_boot(&self) -> Result<()> {
+        write_atomic(&self.directory.join("boots"), (self.boots() + 1).to_string().as_bytes())
+    }
+
+    pub(super) fn read_bootstrap(&self) -> Result<Option<Bootstrap>> {
+        let path = self.directory.join(BOOTSTRAP);
+        match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            other => {
+                let bytes = other.map_err(on(&path))?;
+                serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from).map_err(on(&path))
+            }
+        }
+    }
+
+    pub(super) fn remove(&self) -> Result<()> {
+        // First what makes it a machine, so that one whose removal was interrupted is not taken for a whole one.
+        match fs::remove_file(self.spec()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => other.map_err(on(&self.spec()))?,
+        }
+        files::remove_tree(&self.directory)
+    }
+}

@@ -1,0 +1,222 @@
+//! Machines without Kubernetes, in a world of their own: this program starts itself again in new namespaces, where it is
+//! root and has the bridge, and where everything ends with it.
+
+mod fixture;
+mod world;
+
+use fixture::{Data, Network, until};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::time::{Duration, Instant};
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::from_args();
+    if !arguments.list && !world::inside() {
+        return world::enter();
+    }
+    let tests: &[(&str, fn() -> Result<(), Failed>)] = &[
+        ("boots_its_bootstrap_data", boots_its_bootstrap_data),
+        ("creates_users", creates_users),
+        ("reports_bootstrap_data_that_fails", reports_bootstrap_data_that_fails),
+        ("keeps_its_disk_across_a_reboot", keeps_its_disk_across_a_reboot),
+        ("restarts_what_died_and_not_what_was_stopped", restarts_what_died_and_not_what_was_stopped),
+        ("stays_down_after_a_kill", stays_down_after_a_kill),
+        ("is_silent_while_frozen", is_silent_while_frozen),
+        ("is_cut_off_from_one_or_from_all", is_cut_off_from_one_or_from_all),
+        ("loses_a_robbed_disk", loses_a_robbed_disk),
+        ("does_not_boot_when_a_fault_says_so", does_not_boot_when_a_fault_says_so),
+        ("leaves_nothing_behind", leaves_nothing_behind),
+    ];
+    let trials = tests.iter().map(|(name, test)| Trial::test(*name, *test)).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn boots_its_bootstrap_data() -> Result<(), Failed> {
+    let network = Network::get();
+    let data = Data::new()
+        .file("/etc/demo/greeting", "hello {{ ds.meta_data.local_hostname }}")
+        .section("ntp: {enabled: true, servers: [10.0.0.1]}")
+        .run("hostname > /root/name; ip -4 -oneline address show eth0 > /root/address; mount | grep -c ' on / ' > /root/roots");
+    let machine = network.machine("boots", &data)?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    let result = machine.bootstrap()?.ok_or("no result")?;
+    assert!(result.succeeded, "{result:?}\n{}", machine.console()?);
+    assert_eq!(fixture::read(&machine, "/etc/demo/greeting")?, "hello boots-host");
+    assert_eq!(fixture::read(&machine, "/root/name")?, "boots-host\n");
+    assert!(fixture::read(&machine, "/root/address")?.contains(&format!("{}/16", machine.address())));
+    // The computer's own settings stay out of reach, those of the machine's network do not.
+    assert!(!fixture::succeeds(&machine, "echo 1 > /proc/sys/kernel/panic")?);
+    assert!(fixture::succeeds(&machine, "echo 1 > /proc/sys/net/ipv4/ip_forward")?);
+    assert!(!fixture::succeeds(&machine, "date --set=@$(date +%s)")?, "the clock is the computer's");
+    machine.destroy()?;
+    Ok(())
+}
+
+fn creates_users() -> Result<(), Failed> {
+    if !world::real_root() {
+        // One id is mapped, so nothing can be given to another user; `docs/local-infrastructure.md` says so.
+        return Ok(());
+    }
+    let data = Data::new()
+        .section("users:\n- name: fred\n  sudo: ALL=(ALL) NOPASSWD:ALL")
+        .run("su fred -c 'sudo id -u' > /root/id");
+    let machine = Network::get().machine("users", &data)?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    assert!(machine.bootstrap()?.is_some_and(|result| result.succeeded), "{}", machine.console()?);
+    assert!(fixture::succeeds(&machine, "test $(stat -c %U /home/fred) = fred")?);
+    assert_eq!(fixture::read(&machine, "/root/id")?, "0\n");
+    machine.destroy()?;
+    Ok(())
+}
+
+fn reports_bootstrap_data_that_fails() -> Result<(), Failed> {
+    let machine = Network::get().machine("fails", &Data::without_sentinel().run("echo this is why; exit 3"))?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    let result = machine.bootstrap()?.ok_or("no result")?;
+    assert!(!result.succeeded);
+    assert!(result.errors.iter().any(|error| error.contains("scripts-user")), "{result:?}");
+    assert!(result.errors.iter().any(|error| error.contains("bootstrap-success.complete")), "{result:?}");
+    assert!(machine.console()?.contains("this is why"));
+    machine.destroy()?;
+    Ok(())
+}
+
+fn keeps_its_disk_across_a_reboot() -> Result<(), Failed> {
+    let data = Data::new().server().run("echo once >> /root/runs");
+    let machine = Network::get().machine("reboots", &data)?;
+    until("the server answers", || Ok(fixture::answers(&machine)))?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    let (address, first) = (machine.address(), machine.first_process());
+    machine.reboot()?;
+    assert_ne!(machine.first_process(), first);
+    until("the enabled server answers again", || Ok(fixture::answers(&machine)))?;
+    assert_eq!(machine.address(), address);
+    until("cloud-init is done", || Ok(fixture::succeeds(&machine, "test -e /run/cloud-init/result.json")?))?;
+    assert_eq!(fixture::read(&machine, "/root/runs")?, "once\n");
+    assert!(machine.bootstrap()?.is_some_and(|result| result.succeeded));
+    machine.destroy()?;
+    Ok(())
+}
+
+fn restarts_what_died_and_not_what_was_stopped() -> Result<(), Failed> {
+    let machine = Network::get().machine("restarts", &Data::new().server())?;
+    until("the server answers", || Ok(fixture::answers(&machine)))?;
+    let pid = || fixture::output(&machine, "sed -n s/MainPID=//p /run/server.service.status");
+    let first = pid()?;
+    assert!(fixture::succeeds(&machine, &format!("kill -9 {first}"))?);
+    until("another process serves", || Ok(fixture::answers(&machine) && pid()? != first))?;
+    assert!(fixture::succeeds(&machine, "systemctl is-active server")?);
+    assert!(fixture::succeeds(&machine, "systemctl stop server")?);
+    assert!(!fixture::succeeds(&machine, "systemctl is-active server")?);
+    // Longer than any restart takes: what must not happen has had its time.
+    let stopped = Instant::now();
+    until("a while", || Ok(stopped.elapsed() > Duration::from_millis(1500)))?;
+    assert!(!fixture::answers(&machine), "{}", machine.console()?);
+    machine.destroy()?;
+    Ok(())
+}
+
+fn stays_down_after_a_kill() -> Result<(), Failed> {
+    let machine = Network::get().machine("killed", &Data::new().server())?;
+    until("the server answers", || Ok(fixture::answers(&machine)))?;
+    machine.kill()?;
+    assert!(!machine.is_running() && !machine.is_powered_on());
+    assert!(!fixture::answers(&machine));
+    machine.power_on()?;
+    until("the server answers again", || Ok(fixture::answers(&machine)))?;
+    machine.destroy()?;
+    Ok(())
+}
+
+fn is_silent_while_frozen() -> Result<(), Failed> {
+    let machine = Network::get().machine("frozen", &Data::new().server())?;
+    until("the server answers", || Ok(fixture::answers(&machine)))?;
+    machine.freeze()?;
+    assert!(machine.is_running());
+    assert!(!fixture::answers(&machine));
+    machine.thaw()?;
+    until("the server answers again", || Ok(fixture::answers(&machine)))?;
+    machine.destroy()?;
+    Ok(())
+}
+
+fn is_cut_off_from_one_or_from_all() -> Result<(), Failed> {
+    let network = Network::get();
+    let one = network.machine("cut-one", &Data::new().server())?;
+    let other = network.machine("cut-other", &Data::new().server())?;
+    let reaches = |from: &fixture::Machine, to: &fixture::Machine| {
+        fixture::succeeds(from, &format!("timeout 1 bash -c '</dev/tcp/{}/8080'", to.address()))
+    };
+    until("both serve", || Ok(fixture::answers(&one) && fixture::answers(&other)))?;
+    assert!(reaches(&one, &other)? && reaches(&other, &one)?);
+
+    one.cut_off_from(other.address())?;
+    assert!(!reaches(&one, &other)? && !reaches(&other, &one)?);
+    assert!(fixture::answers(&one), "only one peer is cut off");
+
+    one.cut_off()?;
+    assert!(!fixture::answers(&one));
+    assert!(reaches(&one, &one)?, "a machine always reaches itself");
+    assert!(fixture::answers(&other));
+
+    one.reboot()?;
+    until("it serves itself", || reaches(&one, &one))?;
+    assert!(!fixture::answers(&one), "a reboot does not mend the network");
+
+    one.reconnect()?;
+    assert!(fixture::answers(&one) && reaches(&one, &other)? && reaches(&other, &one)?);
+    one.destroy()?;
+    other.destroy()?;
+    Ok(())
+}
+
+fn loses_a_robbed_disk() -> Result<(), Failed> {
+    let data =
+        Data::new().run("mkdir -p /var/lib/etcd/member && echo x > /var/lib/etcd/member/data && echo y > /etc/kept");
+    let machine = Network::get().machine("robbed", &data)?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    machine.rob_disk()?;
+    until("it runs again", || Ok(machine.is_running() && fixture::succeeds(&machine, "test -e /etc/kept")?))?;
+    assert_eq!(fixture::output(&machine, "ls -A /var/lib/etcd")?, "");
+    machine.destroy()?;
+    Ok(())
+}
+
+fn does_not_boot_when_a_fault_says_so() -> Result<(), Failed> {
+    let network = Network::get();
+    network.machines.fault_no_boot("default", "no-boot")?;
+    network.machines.fault_boot_delay("default", "slow-boot", Duration::from_millis(1200))?;
+    let never = network.machine("no-boot", &Data::new().server())?;
+    let begin = Instant::now();
+    let slow = network.machine("slow-boot", &Data::new().server())?;
+    until("the slow one serves", || Ok(fixture::answers(&slow)))?;
+    assert!(begin.elapsed() > Duration::from_millis(1200));
+    assert!(never.is_running() && never.bootstrap()?.is_none() && !fixture::answers(&never));
+    assert_eq!(fixture::output(&never, "ls /run/cloud-init 2>/dev/null")?, "");
+
+    network.machines.clear_faults("default", "no-boot")?;
+    never.reboot()?;
+    until("it serves once the fault is gone", || Ok(fixture::answers(&never)))?;
+    never.destroy()?;
+    slow.destroy()?;
+    Ok(())
+}
+
+fn leaves_nothing_behind() -> Result<(), Failed> {
+    let network = Network::get();
+    let machine = network.machine("gone", &Data::new().server())?;
+    until("the server answers", || Ok(fixture::answers(&machine)))?;
+    let (address, directory) = (machine.address(), machine.directory().to_owned());
+    let first = machine.first_process().ok_or("not running")?;
+    let namespaces = std::fs::read_link(format!("/proc/{first}/ns/net"))?;
+    assert!(world::processes_in(&namespaces)? > 1);
+    machine.freeze()?;
+    machine.clone().destroy()?;
+    assert_eq!(world::processes_in(&namespaces)?, 0);
+    assert!(!directory.exists());
+    assert!(network.machines.get("default", "gone").is_err());
+    assert!(network.machines.reservations().all()?.iter().all(|(taken, _)| *taken != address));
+    assert!(!world::links()?.contains(&format!("cape-{:08x}", u32::from(address))));
+    assert!(!std::fs::read_to_string("/proc/self/mountinfo")?.contains("/gone/"));
+    machine.destroy()?;
+    Ok(())
+}
