@@ -1,1 +1,20 @@
-//! Placeholder until the crate is written.
+//! EtcdCluster -> Machines and membership.
+//!
+//! The flow is one way: watch event -> `observe` -> `plan` -> `execute` -> `status` -> requeue. `plan`, `build` and
+//! `status` are pure: no client, no clock, no randomness.
+
+pub mod build;
+pub mod controller;
+mod etcd_access;
+mod execute;
+mod metrics;
+pub mod observation;
+mod observe;
+mod pki;
+pub mod plan;
+pub mod status;
+
+/// Name under which this controller writes, logs and reports.
+pub const CONTROLLER: &str = "etcd-cluster-controller";
+
+pub use controller::run;

@@ -1,0 +1,112 @@
+//! The three objects of a member: infrastructure, config and Machine, all of one name.
+
+use super::{labels, owner, spec_hash};
+use api::etcdadm_config::EtcdadmConfig;
+use api::version::DEFAULT_ETCD_VERSION;
+use api::{EtcdCluster, names};
+use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
+use kube::discovery::ApiResource;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What the three objects of a member are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineParts<'a> {
+    /// The EtcdCluster.
+    pub etcd: &'a EtcdCluster,
+    /// Name of the Cluster.
+    pub cluster: &'a str,
+    /// Name of all three.
+    pub name: &'a str,
+    /// Kind of the infrastructure.
+    pub infrastructure: &'a ApiResource,
+}
+
+/// The infrastructure, cloned from its template. `Err`: what is wrong with the template.
+///
+/// # Errors
+/// If the template has no `spec.template.spec`.
+pub fn infrastructure(parts: &MachineParts<'_>, template: &DynamicObject) -> Result<DynamicObject, String> {
+    let name = template.name_any();
+    let inner = template.data.pointer("/spec/template").unwrap_or(&Value::Null);
+    let Some(spec) = inner.get("spec").filter(|spec| spec.is_object()) else {
+        return Err(format!("template {name} has no spec.template.spec to make a {} from", parts.infrastructure.kind));
+    };
+    let mut metadata = metadata(parts, false);
+    extend(metadata.labels.get_or_insert_default(), inner.pointer("/metadata/labels"));
+    let annotations = metadata.annotations.get_or_insert_default();
+    extend(annotations, inner.pointer("/metadata/annotations"));
+    let group_kind = &parts.etcd.spec.infrastructure_template;
+    annotations.insert(names::CLONED_FROM_NAME_ANNOTATION.to_owned(), name);
+    annotations.insert(
+        names::CLONED_FROM_GROUP_KIND_ANNOTATION.to_owned(),
+        format!("{}.{}", group_kind.kind, group_kind.group()),
+    );
+    // Our labels win: they are how the member is found.
+    metadata.labels.get_or_insert_default().extend(labels(parts.etcd, parts.cluster));
+    Ok(DynamicObject { types: Some(types(parts.infrastructure)), metadata, data: json!({"spec": spec}) })
+}
+
+/// The config that the bootstrap provider turns into bootstrap data.
+#[must_use]
+pub fn config(parts: &MachineParts<'_>) -> EtcdadmConfig {
+    EtcdadmConfig { metadata: metadata(parts, false), spec: parts.etcd.spec.etcdadm_config_spec.clone(), status: None }
+}
+
+/// The Machine. `kind` is the version of Machine to write.
+#[must_use]
+pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
+    let mut metadata = metadata(parts, true);
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(names::SPEC_HASH_ANNOTATION.to_owned(), spec_hash(parts.etcd));
+    // An etcd Machine never gets a Node, so a MachineHealthCheck that selects it by chance would delete it after ten
+    // minutes.
+    annotations.insert(names::SKIP_REMEDIATION_ANNOTATION.to_owned(), String::new());
+    let config_kind = EtcdadmConfig::kind(&());
+    let bootstrap = ApiResource::erase::<EtcdadmConfig>(&());
+    let version = parts.etcd.spec.etcdadm_config_spec.etcd_version().unwrap_or(DEFAULT_ETCD_VERSION);
+    let data = json!({
+        "spec": {
+            "clusterName": parts.cluster,
+            // Some infrastructure refuses a Machine without a version; it is etcd's.
+            "version": format!("v{}", version.trim_start_matches('v')),
+            "bootstrap": {"configRef": reference(kind, &bootstrap, &config_kind, parts)},
+            "infrastructureRef": reference(kind, parts.infrastructure, &parts.infrastructure.kind, parts),
+        }
+    });
+    DynamicObject { types: Some(types(kind)), metadata, data }
+}
+
+/// A reference in the shape that this version of Machine has.
+fn reference(machine: &ApiResource, to: &ApiResource, kind: &str, parts: &MachineParts<'_>) -> Value {
+    if machine.version == "v1beta1" {
+        return json!({
+            "apiVersion": to.api_version, "kind": kind, "name": parts.name, "namespace": parts.etcd.namespace()
+        });
+    }
+    json!({"apiGroup": to.group, "kind": kind, "name": parts.name})
+}
+
+fn types(kind: &ApiResource) -> TypeMeta {
+    TypeMeta { api_version: kind.api_version.clone(), kind: kind.kind.clone() }
+}
+
+fn metadata(parts: &MachineParts<'_>, controller: bool) -> ObjectMeta {
+    let wanted = parts.etcd.spec.machine_template.clone().unwrap_or_default().metadata;
+    let mut all_labels = wanted.labels;
+    all_labels.extend(labels(parts.etcd, parts.cluster));
+    ObjectMeta {
+        name: Some(parts.name.to_owned()),
+        namespace: parts.etcd.namespace(),
+        labels: Some(all_labels),
+        annotations: Some(wanted.annotations),
+        owner_references: Some(vec![owner(parts.etcd, controller)]),
+        ..ObjectMeta::default()
+    }
+}
+
+fn extend(map: &mut BTreeMap<String, String>, from: Option<&Value>) {
+    let pairs = from.and_then(Value::as_object).into_iter().flatten();
+    map.extend(pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))));
+}

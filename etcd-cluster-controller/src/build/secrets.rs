@@ -1,0 +1,58 @@
+//! Secrets of an etcd cluster.
+
+use super::{labels, owner};
+use api::{EtcdCluster, names};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
+use std::collections::BTreeMap;
+
+/// Key of a certificate in a Secret.
+pub(crate) const CERT: &str = "tls.crt";
+/// Key of a private key in a Secret.
+pub(crate) const KEY: &str = "tls.key";
+
+/// The CA: certificate and key.
+#[must_use]
+pub fn ca_secret(etcd: &EtcdCluster, cluster: &str, cert: &str, key: &str) -> Secret {
+    let data = [(CERT, cert), (KEY, key)];
+    secret(etcd, cluster, names::ca_secret(cluster), names::CLUSTER_SECRET_TYPE, &data)
+}
+
+/// The CA certificate for the control plane. Opaque, as the kubeadm control plane would take over a Secret of Cluster
+/// API's type; and without a key, which it would write to an empty path.
+#[must_use]
+pub fn control_plane_ca_secret(etcd: &EtcdCluster, cluster: &str, cert: &str) -> Secret {
+    secret(etcd, cluster, names::control_plane_ca_secret(cluster), "Opaque", &[(CERT, cert)])
+}
+
+/// The API servers' client certificate, kept ready for the hook to publish.
+#[must_use]
+pub fn client_secret(etcd: &EtcdCluster, cluster: &str, cert: &str, key: &str) -> Secret {
+    let data = [(CERT, cert), (KEY, key)];
+    secret(etcd, cluster, names::staged_apiserver_client_secret(cluster), "Opaque", &data)
+}
+
+/// Where joining members find the cluster.
+#[must_use]
+pub fn init_secret(etcd: &EtcdCluster, cluster: &str, address: &str, client_urls: &str) -> Secret {
+    let data = [("address", address), ("clientUrls", client_urls)];
+    secret(etcd, cluster, names::init_secret(cluster), names::CLUSTER_SECRET_TYPE, &data)
+}
+
+fn secret(etcd: &EtcdCluster, cluster: &str, name: String, type_: &str, data: &[(&str, &str)]) -> Secret {
+    let data = data.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: etcd.namespace(),
+            labels: Some(labels(etcd, cluster)),
+            owner_references: Some(vec![owner(etcd, true)]),
+            ..ObjectMeta::default()
+        },
+        type_: Some(type_.to_owned()),
+        data: Some(data.collect::<BTreeMap<_, _>>()),
+        ..Secret::default()
+    }
+}

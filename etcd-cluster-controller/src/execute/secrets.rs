@@ -1,0 +1,143 @@
+//! Writing the Secrets of an etcd cluster.
+
+use super::Outcome;
+use crate::controller::Context;
+use crate::observation::{Certificates, Observation};
+use crate::observe::read_ca;
+use crate::pki::{CertAndKey, Client, new_ca, new_client};
+use crate::plan::Reason;
+use crate::{CONTROLLER, build};
+use api::conditions::reasons;
+use api::{EtcdCluster, names};
+use controller_support::error::is_conflict;
+use controller_support::{Error, Result, ResultExt, apply};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DynamicObject};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+use time::OffsetDateTime;
+
+/// Makes what is missing of the CA and what is derived from it.
+pub(super) async fn ensure(context: &Context, seen: &Observation, cluster: &str) -> Result<Outcome> {
+    let etcd = seen.etcd.as_ref();
+    let now = OffsetDateTime::from_unix_timestamp(seen.now.as_second()).map_err(internal)?;
+    let ca = match ensure_ca(context, etcd, cluster, now).await? {
+        Ok(ca) => ca,
+        Err(outcome) => return Ok(outcome),
+    };
+    let (has_ca, has_client) = match seen.certificates {
+        Certificates::Ca { control_plane_ca, staged_client } => (control_plane_ca, staged_client),
+        _ => (false, false),
+    };
+    if !has_ca {
+        let wanted = build::control_plane_ca_secret(etcd, cluster, &ca.cert);
+        let outcome = put(context, etcd, wanted, true).await?;
+        if outcome != Outcome::Done {
+            return Ok(outcome);
+        }
+    }
+    if !has_client {
+        let client = new_client(&ca, Client::ApiServer, now).map_err(internal)?;
+        return put(context, etcd, build::client_secret(etcd, cluster, &client.cert, &client.key), false).await;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The CA: the one that is there, or a new one. `create` decides between two managers that make one at the same time.
+async fn ensure_ca(
+    context: &Context,
+    etcd: &EtcdCluster,
+    cluster: &str,
+    now: OffsetDateTime,
+) -> Result<Result<CertAndKey, Outcome>> {
+    let namespace = etcd.namespace().unwrap_or_default();
+    let name = names::ca_secret(cluster);
+    if let Some(secret) = context.secrets.get(&namespace, &name) {
+        return Ok(read_ca(&secret).map_err(|message| invalid(&name, &message)));
+    }
+    let ca = new_ca(cluster, now).map_err(internal)?;
+    let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &namespace);
+    match apply::create(&api, CONTROLLER, &build::ca_secret(etcd, cluster, &ca.cert, &ca.key)).await {
+        Ok(_) => {
+            let note = format!("made the CA of etcd in Secret {name}");
+            context.events.normal(&etcd.object_ref(&()), "Create", "CertificateAuthorityCreated", note).await;
+            Ok(Ok(ca))
+        }
+        Err(Error::Api { source, .. }) if is_conflict(&source) => take_over_ca(context, etcd, &namespace, &name).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// There is one that our watch does not show: just made by another manager, or a user's own. The label brings a user's
+/// into the watch; the Secret stays theirs.
+async fn take_over_ca(
+    context: &Context,
+    etcd: &EtcdCluster,
+    namespace: &str,
+    name: &str,
+) -> Result<Result<CertAndKey, Outcome>> {
+    let api = apply::dynamic(&context.shared.client, context.secrets.resource(), namespace);
+    let secret: DynamicObject = api.get(name).await.doing(|| format!("reading Secret {name}"))?;
+    if secret.labels().contains_key(names::ETCD_CLUSTER_LABEL) {
+        return Ok(Err(Outcome::Outdated));
+    }
+    let ca = match read_ca(&secret) {
+        Ok(ca) => ca,
+        Err(message) => return Ok(Err(invalid(name, &message))),
+    };
+    let label = json!({"metadata": {"labels": {(names::ETCD_CLUSTER_LABEL): etcd.name_any()}}});
+    let _: DynamicObject = apply::merge(&api, CONTROLLER, name, &label).await?;
+    Ok(Ok(ca))
+}
+
+/// Tells joining members where the voters are.
+pub(super) async fn publish_init(
+    context: &Context,
+    etcd: &EtcdCluster,
+    cluster: &str,
+    address: &str,
+    client_urls: &str,
+) -> Result<Outcome> {
+    put(context, etcd, build::init_secret(etcd, cluster, address, client_urls), true).await
+}
+
+/// Creates a Secret; if there is one of that name, `replace` says whether its content is brought up to date. A Secret
+/// that is not this EtcdCluster's is left alone.
+async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: bool) -> Result<Outcome> {
+    let namespace = etcd.namespace().unwrap_or_default();
+    let (name, uid) = (wanted.name_any(), etcd.uid().unwrap_or_default());
+    let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &namespace);
+    let known = context.secrets.get(&namespace, &name).is_some();
+    if !known {
+        match apply::create(&api, CONTROLLER, &wanted).await {
+            Ok(_) => return Ok(Outcome::Done),
+            Err(Error::Api { source, .. }) if is_conflict(&source) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let there = api.get_metadata(&name).await.doing(|| format!("reading Secret {name}"))?;
+    let owners = there.metadata.owner_references.unwrap_or_default();
+    if !owners.iter().any(|owner| owner.uid == uid) {
+        if owners.iter().any(|owner| owner.kind == "EtcdCluster") {
+            // Of an EtcdCluster of the same name that is gone: the garbage collector is on its way.
+            return Ok(Outcome::Outdated);
+        }
+        return Ok(Outcome::Blocked(Reason {
+            reason: reasons::NAME_TAKEN,
+            message: format!("Secret {name} exists and does not belong to this EtcdCluster; rename or delete it"),
+        }));
+    }
+    if replace {
+        apply::apply(&api, CONTROLLER, &wanted).await?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn invalid(name: &str, message: &str) -> Outcome {
+    Outcome::Blocked(Reason { reason: reasons::SECRET_INVALID, message: format!("Secret {name}: {message}") })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn internal(error: impl std::fmt::Display) -> Error {
+    Error::Internal(error.to_string())
+}

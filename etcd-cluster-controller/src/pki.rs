@@ -1,0 +1,130 @@
+//! Certificates: the CA of an etcd cluster, and what it signs. Keys are ECDSA P-256.
+//!
+//! Not pure (keys are random), so only `execute` and `observe` use it.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+};
+use time::{Duration, OffsetDateTime};
+
+/// How long a CA is valid.
+const CA_LIFE: Duration = Duration::days(3650);
+/// How long a client certificate is valid.
+const LEAF_LIFE: Duration = Duration::days(365);
+/// Clocks of machines may be behind ours by this much.
+const CLOCK_SKEW: Duration = Duration::minutes(5);
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct CertAndKey {
+    /// The certificate.
+    pub(crate) cert: String,
+    /// Its private key (PKCS#8).
+    pub(crate) key: String,
+}
+
+/// Who a client certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// The API servers of the control plane.
+    ApiServer,
+    /// This controller, when it looks after the members.
+    Controller,
+}
+
+impl Client {
+    fn common_name(self) -> &'static str {
+        match self {
+            // The name that kubeadm gives it.
+            Self::ApiServer => "kube-apiserver-etcd-client",
+            Self::Controller => "etcd-cluster-controller",
+        }
+    }
+}
+
+/// Makes the CA of an etcd cluster.
+pub(crate) fn new_ca(cluster: &str, now: OffsetDateTime) -> Result<CertAndKey, rcgen::Error> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = params(&format!("{cluster}-etcd-ca"), None, now, CA_LIFE);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    Ok(CertAndKey { cert: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
+}
+
+/// Signs a client certificate. Fails if the CA is not a certificate with its key in PEM.
+pub(crate) fn new_client(ca: &CertAndKey, client: Client, now: OffsetDateTime) -> Result<CertAndKey, rcgen::Error> {
+    let issuer = Issuer::from_ca_cert_pem(&ca.cert, KeyPair::from_pem(&ca.key)?)?;
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = params(client.common_name(), Some("system:masters"), now, LEAF_LIFE);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.use_authority_key_identifier_extension = true;
+    Ok(CertAndKey { cert: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
+}
+
+/// Says what is wrong with a CA that somebody else has made, in words for its owner.
+pub(crate) fn check_ca(ca: &CertAndKey) -> Result<(), String> {
+    let key =
+        KeyPair::from_pem(&ca.key).map_err(|error| format!("tls.key is no private key in PKCS#8 PEM: {error}"))?;
+    Issuer::from_ca_cert_pem(&ca.cert, &key).map_err(|error| format!("tls.crt is no certificate in PEM: {error}"))?;
+    let params = rustls::pki_types::pem::PemObject::from_pem_slice(ca.cert.as_bytes())
+        .map_err(|error| format!("tls.crt is no certificate in PEM: {error:?}"))?;
+    let certificate: rustls::pki_types::CertificateDer<'_> = params;
+    if !contains(&certificate, key.public_key_raw()) {
+        return Err("tls.key does not belong to tls.crt".to_owned());
+    }
+    Ok(())
+}
+
+/// A certificate carries its public key as it is, so the key belongs to it exactly if its public half is in there.
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    !needle.is_empty() && haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+fn params(common_name: &str, organization: Option<&str>, now: OffsetDateTime, life: Duration) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
+    }
+    params.distinguished_name = name;
+    params.not_before = now - CLOCK_SKEW;
+    params.not_after = now + life;
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
+
+    #[test]
+    fn a_client_is_signed_by_its_ca() {
+        let ca = new_ca("demo", NOW).unwrap();
+        check_ca(&ca).unwrap();
+        let client = new_client(&ca, Client::ApiServer, NOW).unwrap();
+        let (_, ca_pem) = x509_parser::pem::parse_x509_pem(ca.cert.as_bytes()).unwrap();
+        let (_, pem) = x509_parser::pem::parse_x509_pem(client.cert.as_bytes()).unwrap();
+        let (ca, leaf) = (ca_pem.parse_x509().unwrap(), pem.parse_x509().unwrap());
+        assert!(ca.is_ca());
+        assert_eq!(leaf.issuer(), ca.subject());
+        assert_eq!(leaf.subject().to_string(), "CN=kube-apiserver-etcd-client, O=system:masters");
+        let usage = leaf.extended_key_usage().unwrap().unwrap().value;
+        assert!(usage.client_auth && !usage.server_auth);
+        assert_eq!(leaf.validity().not_after.timestamp(), 365 * 86_400);
+    }
+
+    #[test]
+    fn a_broken_ca_is_told_in_words() {
+        let (ca, other) = (new_ca("demo", NOW).unwrap(), new_ca("demo", NOW).unwrap());
+        let mixed = CertAndKey { cert: ca.cert.clone(), key: other.key };
+        assert_eq!(check_ca(&mixed).unwrap_err(), "tls.key does not belong to tls.crt");
+        let no_key = CertAndKey { cert: ca.cert.clone(), key: "nonsense".to_owned() };
+        assert!(check_ca(&no_key).unwrap_err().starts_with("tls.key"));
+        let no_cert = CertAndKey { cert: "nonsense".to_owned(), key: ca.key };
+        assert!(check_ca(&no_cert).unwrap_err().starts_with("tls.crt"));
+    }
+}

@@ -1,0 +1,188 @@
+//! What to do next. Total and pure: everything it depends on is in the [`Observation`].
+//!
+//! ```text
+//! deleting? ── yes ─> Machines go, then the finalizer
+//!    │ no
+//! Cluster known, not paused ─> finalizer ─> certificates ─> init Secret follows the voters ─> one member at a time
+//! ```
+
+mod deletion;
+mod due;
+mod growth;
+#[cfg(test)]
+mod tests;
+
+use crate::observation::{Certificates, ClusterLink, Observation};
+use api::conditions::reasons;
+use api::names;
+use controller_support::loose::ClusterView;
+use kube::ResourceExt;
+
+pub use due::due;
+
+/// The answer to "what next?".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Everything is as wanted.
+    Steady,
+    /// Something has to happen first, and it needs nobody's help.
+    Wait(Reason),
+    /// Somebody has to change something.
+    Block(Reason),
+    /// One step.
+    Do(Step),
+}
+
+/// Why nothing is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// One of [`api::conditions::reasons`].
+    pub reason: &'static str,
+    /// What is waited for, and what would help.
+    pub message: String,
+}
+
+/// One step. At most one changes the membership, and it is the only one of its reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Put our finalizer on the EtcdCluster.
+    AddFinalizer,
+    /// Make whatever of the certificates is missing.
+    EnsureCertificates {
+        /// Name of the Cluster.
+        cluster: String,
+    },
+    /// Tell joining members where the voters are.
+    PublishInit {
+        /// Name of the Cluster.
+        cluster: String,
+        /// Address of the first voter.
+        address: String,
+        /// Client URLs of the voters, sorted, separated by commas.
+        client_urls: String,
+    },
+    /// Make the Machine of one more member.
+    CreateMember {
+        /// Name of the Cluster.
+        cluster: String,
+        /// Name of the Machine, its config and its infrastructure.
+        name: String,
+        /// Names of the Machines that the decision was made on: it is off if there are others by now.
+        seen: Vec<String>,
+    },
+    /// Delete Machines: the EtcdCluster is being deleted.
+    DeleteMachines {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Let the EtcdCluster go.
+    RemoveFinalizer,
+}
+
+fn wait(reason: &'static str, message: impl Into<String>) -> Plan {
+    Plan::Wait(Reason { reason, message: message.into() })
+}
+
+fn block(reason: &'static str, message: impl Into<String>) -> Plan {
+    Plan::Block(Reason { reason, message: message.into() })
+}
+
+/// Decides what to do next.
+#[must_use]
+pub fn plan(seen: &Observation) -> Plan {
+    let etcd = &seen.etcd;
+    if etcd.metadata.deletion_timestamp.is_some() {
+        return deletion::plan(seen);
+    }
+    let cluster = match &seen.cluster {
+        ClusterLink::One(cluster) => cluster,
+        ClusterLink::None(message) => return wait(reasons::WAITING_FOR_CLUSTER, message),
+        ClusterLink::UsesAnother(message) => return block(reasons::CLUSTER_USES_ANOTHER_ETCD, message),
+        ClusterLink::Several(names) => {
+            let message = format!("Clusters {} all name this EtcdCluster; only one may", names.join(", "));
+            return block(reasons::CLAIMED_BY_SEVERAL_CLUSTERS, message);
+        }
+    };
+    if let Some(what) = paused(seen) {
+        return wait(reasons::PAUSED, format!("{what} is paused"));
+    }
+    if cluster.deleting {
+        return wait(reasons::DELETING, format!("Cluster {} is being deleted: no member is added", cluster.name));
+    }
+    if let Some(namespace) = &etcd.spec.infrastructure_template.namespace
+        && Some(namespace) != etcd.namespace().as_ref()
+    {
+        return block(
+            reasons::TEMPLATE_INVALID,
+            format!(
+                "spec.infrastructureTemplate.namespace is {namespace}; the template must be in the EtcdCluster's own namespace"
+            ),
+        );
+    }
+    if !etcd.finalizers().iter().any(|finalizer| finalizer == names::ETCD_CLUSTER_FINALIZER) {
+        return Plan::Do(Step::AddFinalizer);
+    }
+    if let Some(plan) = certificates(seen, cluster) {
+        return plan;
+    }
+    if let Some(step) = init_secret(seen, cluster) {
+        return Plan::Do(step);
+    }
+    if !cluster.infrastructure_ready && seen.machines.is_empty() {
+        let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
+        return wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message);
+    }
+    growth::plan(seen, cluster)
+}
+
+/// What is paused, if anything is.
+fn paused(seen: &Observation) -> Option<String> {
+    if seen.etcd.annotations().contains_key(names::PAUSED_ANNOTATION) {
+        return Some(format!("EtcdCluster {}", seen.etcd.name_any()));
+    }
+    match &seen.cluster {
+        ClusterLink::One(cluster) if cluster.paused => Some(format!("Cluster {}", cluster.name)),
+        _ => None,
+    }
+}
+
+/// Whether etcd has come up once. A new CA or a second "first" member would then mean a second, empty etcd.
+fn has_begun(seen: &Observation) -> bool {
+    seen.init_urls.is_some() || seen.etcd.status.as_ref().is_some_and(|status| status.initialized)
+}
+
+fn certificates(seen: &Observation, cluster: &ClusterView) -> Option<Plan> {
+    let secret = names::ca_secret(&cluster.name);
+    match &seen.certificates {
+        Certificates::Unknown => Some(wait(reasons::WAITING_FOR_CERTIFICATES, "the Secrets cannot be read yet")),
+        Certificates::Invalid(message) => Some(block(reasons::SECRET_INVALID, format!("Secret {secret}: {message}"))),
+        Certificates::NoCa if has_begun(seen) || !seen.machines.is_empty() => Some(block(
+            reasons::SECRET_INVALID,
+            format!(
+                "Secret {secret} with the CA of the running members is gone; restore it from a backup (a new CA would shut them out)"
+            ),
+        )),
+        Certificates::Ca { control_plane_ca: true, staged_client: true } => None,
+        Certificates::NoCa | Certificates::Ca { .. } => {
+            Some(Plan::Do(Step::EnsureCertificates { cluster: cluster.name.clone() }))
+        }
+    }
+}
+
+/// Joining members find the voters in the init Secret: it follows the membership, not the health of the moment.
+fn init_secret(seen: &Observation, cluster: &ClusterView) -> Option<Step> {
+    let (_, first) = seen.healthy_voters().next()?;
+    let address = first.to_owned();
+    let mut voters: Vec<String> = seen
+        .live_machines()
+        .filter(|machine| seen.member_on(&machine.name).is_some_and(|(_, member)| !member.learner))
+        .filter_map(|machine| seen.address(machine).map(names::client_url))
+        .collect();
+    voters.sort();
+    let client_urls = voters.join(",");
+    (seen.init_urls.as_deref() != Some(&client_urls)).then(|| Step::PublishInit {
+        cluster: cluster.name.clone(),
+        address,
+        client_urls,
+    })
+}

@@ -1,0 +1,122 @@
+//! Adding members, one at a time: the next Machine is made when every voter is healthy and no Machine is on its way.
+
+use super::{Plan, Step, block, has_begun, wait};
+use crate::observation::{Membership, Observation, Template, hex};
+use api::conditions::reasons;
+use controller_support::loose::{ClusterView, MachineView};
+use kube::ResourceExt;
+use std::collections::BTreeSet;
+
+/// How far a Machine is on its way to being a healthy voter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Progress {
+    Voter,
+    NoAddress,
+    NoMember,
+    Learner,
+    Unhealthy,
+    /// Its grace is over, and etcd has never heard of it: it holds nobody up any more.
+    NotBooting,
+}
+
+/// Decides on the next member.
+pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
+    let wanted = usize::try_from(seen.etcd.spec.replicas).unwrap_or(0);
+    let machines: Vec<&MachineView> = seen.live_machines().collect();
+    let states: Vec<(&MachineView, Progress)> = machines.iter().map(|m| (*m, progress(seen, m))).collect();
+
+    if let Some((machine, state)) = states.iter().find(|(_, s)| !matches!(s, Progress::Voter | Progress::NotBooting)) {
+        return waiting_for(machine, state);
+    }
+    if let Some(stranger) = stranger(seen) {
+        return wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, stranger);
+    }
+    let stuck: Vec<&str> =
+        states.iter().filter(|(_, s)| *s == Progress::NotBooting).map(|(m, _)| m.name.as_str()).collect();
+    if machines.len() >= wanted {
+        return if stuck.is_empty() { Plan::Steady } else { not_booting(&stuck) };
+    }
+    // From here on a Machine is missing.
+    if let Some(leaving) = seen.machines.values().find(|machine| machine.deleting) {
+        return wait(reasons::DELETING, format!("Machine {} is being deleted", leaving.name));
+    }
+    let voters = states.len() - stuck.len();
+    if voters == 0 && has_begun(seen) {
+        return block(
+            reasons::QUORUM_LOST,
+            "every Machine of this cluster is gone, and its data with them; nothing new is made in its place. Delete the EtcdCluster to begin anew",
+        );
+    }
+    if voters == 0 && !stuck.is_empty() {
+        // Only the first member makes the cluster: without it there is nothing to join.
+        return not_booting(&stuck);
+    }
+    if voters > 0 && !matches!(seen.membership, Membership::Known { .. }) {
+        return wait(reasons::MEMBERSHIP_UNKNOWN, "the member list cannot be read");
+    }
+    match &seen.template {
+        Template::NotFound(message) => block(reasons::TEMPLATE_NOT_FOUND, message),
+        Template::Invalid(message) => block(reasons::TEMPLATE_INVALID, message),
+        Template::Unknown(message) => wait(reasons::TEMPLATE_NOT_FOUND, message),
+        Template::NotNeeded => wait(reasons::SCALING_UP, "the infrastructure template has not been read yet"),
+        Template::Found { .. } => Plan::Do(Step::CreateMember {
+            cluster: cluster.name.clone(),
+            name: next_name(seen),
+            seen: seen.machines.keys().cloned().collect(),
+        }),
+    }
+}
+
+fn progress(seen: &Observation, machine: &MachineView) -> Progress {
+    let late = seen.age(machine) >= i64::from(seen.etcd.spec.health_check.startup_grace_seconds);
+    match seen.member_on(&machine.name) {
+        Some((_, member)) if member.learner => Progress::Learner,
+        Some(_) if seen.is_healthy(&machine.name) => Progress::Voter,
+        Some(_) => Progress::Unhealthy,
+        // Nothing is known of the members: a Machine that the status has as one is one.
+        None if seen.members().is_none() && is_recorded(seen, &machine.name) => Progress::Unhealthy,
+        None if late => Progress::NotBooting,
+        None if seen.address(machine).is_none() => Progress::NoAddress,
+        None => Progress::NoMember,
+    }
+}
+
+fn is_recorded(seen: &Observation, machine: &str) -> bool {
+    seen.etcd.status.as_ref().is_some_and(|status| status.members.iter().any(|member| member.machine == machine))
+}
+
+/// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it.
+fn stranger(seen: &Observation) -> Option<String> {
+    let members = seen.members()?;
+    members.iter().find(|(id, member)| seen.machine_of(**id, member).is_none()).map(|(id, member)| {
+        format!("member {} ({}) runs on no Machine of this cluster", hex(*id), member.peer_urls.join(","))
+    })
+}
+
+fn waiting_for(machine: &MachineView, state: &Progress) -> Plan {
+    let name = &machine.name;
+    match state {
+        Progress::NoAddress => wait(reasons::WAITING_FOR_MACHINE_ADDRESS, format!("Machine {name} has no address yet")),
+        Progress::NoMember => wait(reasons::WAITING_FOR_MEMBER, format!("Machine {name} is no member yet")),
+        Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner")),
+        Progress::Unhealthy | Progress::Voter | Progress::NotBooting => {
+            wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, format!("member {name} fails its health check"))
+        }
+    }
+}
+
+fn not_booting(names: &[&str]) -> Plan {
+    let message = format!(
+        "Machine {} has not become a member within spec.healthCheck.startupGraceSeconds; look at its console and at the Machine's conditions",
+        names.join(", ")
+    );
+    wait(reasons::MACHINE_NOT_BOOTING, message)
+}
+
+/// The first free name, in the order of their numbers. Members count too: one may be left without its Machine.
+fn next_name(seen: &Observation) -> String {
+    let mut taken: BTreeSet<&str> = seen.machines.keys().map(String::as_str).collect();
+    taken.extend(seen.members().into_iter().flatten().map(|(_, member)| member.name.as_str()));
+    let base = seen.etcd.name_any();
+    (0..).map(|number| format!("{base}-{number}")).find(|name| !taken.contains(name.as_str())).unwrap_or(base)
+}
