@@ -1,1 +1,88 @@
-//! Placeholder until the crate is written.
+//! The node program `etcdadm`: makes this machine a member of an etcd cluster.
+//!
+//! `init` starts a new cluster, `join` adds the machine to one. Both first check everything that can be checked, then
+//! install etcd, and only then touch what others depend on. Both may be killed at any point and run again.
+//! `docs/etcdadm.md` is the user's manual.
+
+mod address;
+pub mod cli;
+mod config;
+pub mod endpoint;
+mod etcd;
+mod files;
+pub mod init_system;
+mod install;
+pub mod member;
+pub mod node;
+pub mod paths;
+pub mod pki;
+pub mod plan;
+pub mod progress;
+mod release;
+pub mod settings;
+pub mod version;
+
+mod init;
+mod join;
+
+pub use init::init;
+pub use join::join;
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use time::OffsetDateTime;
+
+use cli::{Command, MemberArgs, VersionArgs};
+use endpoint::Endpoint;
+use init_system::Systemd;
+use node::Node;
+use settings::Settings;
+
+/// Does what the command line asks for.
+///
+/// # Errors
+/// Says what is wrong and what would be right.
+pub async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Init(args) => init(&node(args.member, &[])?).await,
+        Command::Join(args) => join(&node(args.member, &args.endpoints)?, &args.endpoints, args.retry).await,
+        Command::Version(args) => {
+            print!("{}", show_version(args));
+            Ok(())
+        }
+    }
+}
+
+/// Lets TLS be used; to be called before anything that connects. Calling it again changes nothing.
+pub fn set_up_tls() {
+    // An error only says that it is set up already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+fn node(args: MemberArgs, towards: &[Endpoint]) -> Result<Node> {
+    ensure!(rustix::process::geteuid().is_root(), "etcdadm writes below /etc and starts a service; run it as root");
+    set_up_tls();
+    let settings = Settings::new(args, towards)?;
+    tracing::info!("this is member {} at {}, etcd {}", settings.name, settings.address, settings.version);
+    let root = Path::new("/");
+    let init_system = Systemd::new(paths::Paths::new(root, &settings).unit());
+    Ok(Node::new(root, settings, Box::new(init_system), OffsetDateTime::now_utc()))
+}
+
+fn show_version(args: VersionArgs) -> String {
+    use version::{DEFAULT_ETCD_VERSION, PROGRAM_VERSION};
+    let platform = format!("linux/{}", release::go_arch().unwrap_or(std::env::consts::ARCH));
+    match (args.output, args.short) {
+        (Some(cli::OutputFormat::Json), _) => {
+            let mut numbers = PROGRAM_VERSION.trim_start_matches('v').split('.');
+            let (major, minor) = (numbers.next(), numbers.next());
+            let document = serde_json::json!({
+                "clientVersion": {"major": major, "minor": minor, "gitVersion": PROGRAM_VERSION, "platform": platform}
+            });
+            format!("{document:#}\n")
+        }
+        (None, true) => format!("{PROGRAM_VERSION}\n"),
+        (None, false) => format!("etcdadm {PROGRAM_VERSION} ({platform}), installs etcd {DEFAULT_ETCD_VERSION}\n"),
+    }
+}

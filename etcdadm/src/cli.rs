@@ -1,0 +1,144 @@
+//! The command line: names, defaults and habits of the etcdadm it replaces.
+
+mod explain;
+mod values;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
+
+use crate::endpoint::Endpoint;
+use crate::release::checksum::Sha256;
+use crate::version::{DEFAULT_ETCD_VERSION, EtcdVersion};
+
+/// What was asked for.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "etcdadm",
+    about = "Makes this machine a member of an etcd cluster",
+    disable_help_subcommand = true,
+    args_override_self = true
+)]
+pub struct CommandLine {
+    /// Least severe messages to show: error, warn, info, debug or trace.
+    #[arg(short = 'l', long, global = true, default_value = "info", value_parser = values::log_level)]
+    pub log_level: LevelFilter,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The things this program does.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Start a new etcd cluster with this machine as its only member.
+    #[command(args_override_self = true)]
+    Init(InitArgs),
+    /// Join this machine to an existing etcd cluster.
+    #[command(args_override_self = true)]
+    Join(JoinArgs),
+    /// Show the version of this program.
+    #[command(args_override_self = true)]
+    Version(VersionArgs),
+}
+
+/// Arguments of `init`.
+#[derive(Clone, Debug, Args)]
+pub struct InitArgs {
+    /// What init and join share.
+    #[command(flatten)]
+    pub member: MemberArgs,
+}
+
+/// Arguments of `join`.
+#[derive(Clone, Debug, Args)]
+pub struct JoinArgs {
+    /// Client URLs of members of the cluster, separated by commas; they are tried in turn.
+    #[arg(value_name = "ENDPOINT[,ENDPOINT...]", required = true, num_args = 1.., value_delimiter = ',')]
+    pub endpoints: Vec<Endpoint>,
+    /// Try again when the cluster cannot take a member just now.
+    #[arg(long, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true,
+          action = ArgAction::Set, value_parser = values::boolean)]
+    pub retry: bool,
+    /// What init and join share.
+    #[command(flatten)]
+    pub member: MemberArgs,
+}
+
+/// Arguments that init and join share.
+#[derive(Clone, Debug, Args)]
+pub struct MemberArgs {
+    /// Name of the member [default: the host name].
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Version of etcd to install and run.
+    #[arg(long, default_value = DEFAULT_ETCD_VERSION)]
+    pub version: EtcdVersion,
+    /// Where releases are downloaded from: the URL above the `v<version>` folders.
+    #[arg(long, default_value = crate::release::DEFAULT_RELEASE_URL)]
+    pub release_url: String,
+    /// SHA-256 that the release archive must have, in hexadecimal [default: what SHA256SUMS beside it says].
+    #[arg(long, value_name = "HEX")]
+    pub release_sha256: Option<Sha256>,
+    /// Most time that connecting to the release server may take.
+    #[arg(long, default_value = "10s", value_parser = values::duration)]
+    pub download_connect_timeout: Duration,
+    /// Directory of the certificates and of ca.crt and ca.key.
+    #[arg(long, default_value = "/etc/etcd/pki")]
+    pub certs_dir: PathBuf,
+    /// This member's own address [default: the address towards the cluster or the default route].
+    #[arg(long, value_name = "IP")]
+    pub bind_address: Option<std::net::IpAddr>,
+    /// More names and addresses for the server certificate, separated by commas.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub server_cert_extra_sans: Vec<String>,
+    /// Directory that etcd, etcdctl and etcdutl are installed into.
+    #[arg(long, default_value = "/opt/bin/")]
+    pub install_dir: PathBuf,
+    /// Directory of etcd's data.
+    #[arg(long, default_value = "/var/lib/etcd")]
+    pub data_dir: PathBuf,
+    /// What runs etcd; only systemd.
+    #[arg(long, default_value = "systemd", value_parser = values::init_system)]
+    pub init_system: values::InitSystemName,
+    /// TLS 1.2 cipher suites that etcd may use, separated by commas [default: Go's].
+    #[arg(long, value_name = "SUITE,...", value_delimiter = ',', value_parser = values::cipher_suite)]
+    pub cipher_suites: Vec<String>,
+    /// Give up after this time.
+    #[arg(long, default_value = "10m", value_parser = values::duration)]
+    pub timeout: Duration,
+}
+
+/// Arguments of `version`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct VersionArgs {
+    /// Only the number.
+    #[arg(long, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true,
+          action = ArgAction::Set, value_parser = values::boolean)]
+    pub short: bool,
+    /// `json` for a document.
+    #[arg(short, long)]
+    pub output: Option<OutputFormat>,
+}
+
+/// Machine-readable forms of `version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum OutputFormat {
+    /// A JSON document with upstream's `clientVersion` object.
+    Json,
+}
+
+/// Reads the command line, program name first.
+///
+/// # Errors
+/// The error prints itself and knows its exit code: 2 for a command line that is not understood, 0 for `--help`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, clap::Error> {
+    let matches = CommandLine::command().try_get_matches_from(args).map_err(explain::explain)?;
+    CommandLine::from_arg_matches(&matches)
+}
+
+#[cfg(test)]
+mod tests;

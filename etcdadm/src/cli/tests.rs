@@ -1,0 +1,125 @@
+use super::*;
+use rstest::rstest;
+
+fn line(args: &[&str]) -> Result<CommandLine, clap::Error> {
+    parse(std::iter::once(&"etcdadm").chain(args).map(Into::into))
+}
+
+fn join(args: &[&str]) -> JoinArgs {
+    match line(args).unwrap().command {
+        Command::Join(join) => join,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn init(args: &[&str]) -> MemberArgs {
+    match line(args).unwrap().command {
+        Command::Init(init) => init.member,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    CommandLine::command().debug_assert();
+}
+
+#[test]
+fn the_line_that_cloud_init_runs_is_understood() {
+    let args = init(&[
+        "init",
+        "--init-system",
+        "systemd",
+        "--version",
+        "3.6.16",
+        "--release-url",
+        "https://mirror.example.com/etcd",
+        "--install-dir",
+        "/usr/local/bin",
+        "--cipher-suites",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    ]);
+    assert_eq!(args.version.to_string(), "3.6.16");
+    assert_eq!(args.cipher_suites.len(), 2);
+    assert_eq!(args.timeout, Duration::from_secs(600));
+}
+
+#[rstest]
+#[case(&["join", "https://10.0.0.1:2379,https://[fd00::1]:2379", "--name", "a"])]
+#[case(&["join", "--name=a", "https://10.0.0.1:2379,https://[fd00::1]:2379"])]
+#[case(&["join", "https://10.0.0.1:2379", "--name", "a", "https://[fd00::1]:2379"])]
+#[case(&["-l", "debug", "join", "https://10.0.0.1:2379,https://[fd00::1]:2379", "--name", "b", "--name", "a"])]
+fn flags_may_stand_anywhere_and_the_last_one_counts(#[case] args: &[&str]) {
+    let join = join(args);
+    let shown: Vec<String> = join.endpoints.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["https://10.0.0.1:2379", "https://[fd00::1]:2379"]);
+    assert_eq!(join.member.name.as_deref(), Some("a"));
+    assert!(join.retry);
+}
+
+#[rstest]
+#[case(&["--retry"], true)]
+#[case(&["--retry=true"], true)]
+#[case(&["--retry=T"], true)]
+#[case(&["--retry=false"], false)]
+#[case(&["--retry=0"], false)]
+fn booleans_are_gos(#[case] flag: &[&str], #[case] expected: bool) {
+    let args = [&["join", "https://10.0.0.1:2379"], flag].concat();
+    assert_eq!(join(&args).retry, expected);
+}
+
+#[rstest]
+#[case("10s", 10_000)]
+#[case("1m30s", 90_000)]
+#[case("1.5h", 5_400_000)]
+#[case("500ms", 500)]
+fn durations_are_gos(#[case] text: &str, #[case] milliseconds: u64) {
+    assert_eq!(init(&["init", "--timeout", text]).timeout, Duration::from_millis(milliseconds));
+}
+
+#[rstest]
+#[case("error", LevelFilter::ERROR)]
+#[case("WARNING", LevelFilter::WARN)]
+#[case("debug", LevelFilter::DEBUG)]
+fn log_levels_may_stand_behind_the_command(#[case] text: &str, #[case] level: LevelFilter) {
+    assert_eq!(line(&["version", "-l", text]).unwrap().log_level, level);
+    assert_eq!(line(&["version", &format!("--log-level={text}")]).unwrap().log_level, level);
+}
+
+/// What is wrong must be named, and so must what would be right.
+#[rstest]
+#[case(&["join"], "ENDPOINT")]
+#[case(&["join", "10.0.0.1:2379"], "https://10.0.0.1:2379")]
+#[case(&["join", "https://a,"], "https://10.0.0.1:2379")]
+#[case(&["init", "https://10.0.0.1:2379"], "https://10.0.0.1:2379")]
+#[case(&["init", "--retry=true"], "--retry")]
+#[case(&["init", "--timeout", "10"], "1m30s")]
+#[case(&["init", "--timeout", "0s"], "1m30s")]
+#[case(&["init", "--timeout=-5s"], "1m30s")]
+#[case(&["join", "https://a", "--retry=maybe"], "true or false")]
+#[case(&["init", "--version", "latest"], "3.6.16")]
+#[case(&["init", "--bind-address", "node-1"], "--bind-address")]
+#[case(&["init", "--cipher-suites", "TLS_FOO"], "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")]
+#[case(&["init", "--release-sha256", "abc"], "64 hexadecimal digits")]
+#[case(&["init", "--init-system", "kubelet"], "use systemd")]
+#[case(&["init", "-l", "loud"], "debug")]
+#[case(&["init", "--snapshot", "/tmp/x"], "etcdutl snapshot restore")]
+#[case(&["init", "--skip-hash-check"], "this etcdadm")]
+#[case(&["init", "--disk-priorities=Nice=-10"], "drop-in")]
+#[case(&["init", "phase", "install"], "as a whole")]
+#[case(&["join", "phase", "membership", "https://10.0.0.1:2379"], "as a whole")]
+#[case(&["reset"], "no `reset` yet")]
+#[case(&["info"], "etcdctl.sh")]
+#[case(&["download"], "/var/cache/etcdadm")]
+#[case(&["version", "-o", "yaml"], "json")]
+fn what_is_not_understood_is_explained(#[case] args: &[&str], #[case] named: &str) {
+    let refusal = line(args).unwrap_err();
+    let message = refusal.to_string();
+    assert!(message.contains(named), "{message}");
+    assert_eq!(refusal.exit_code(), 2, "{message}");
+}
+
+#[test]
+fn help_is_no_error() {
+    assert_eq!(line(&["join", "--help"]).unwrap_err().exit_code(), 0);
+}

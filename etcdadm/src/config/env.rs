@@ -1,0 +1,104 @@
+//! etcd's settings, as environment variables only: a setting given both as variable and flag keeps etcd from starting.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+use crate::endpoint::{CLIENT_PORT, Endpoint};
+use crate::etcd::Member;
+use crate::paths::Paths;
+use crate::pki::authority::AUTHORITY;
+use crate::pki::{PEER, SERVER};
+use crate::settings::{Settings, is_member_name};
+
+/// How a member with no data of its own starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// As the first member of a new cluster.
+    New {
+        /// Tells this cluster from others that had the same member once.
+        token: String,
+    },
+    /// As a member that was added to an existing cluster.
+    Existing {
+        /// `ETCD_INITIAL_CLUSTER`, from [`initial_cluster`].
+        initial_cluster: String,
+    },
+}
+
+/// The content of etcd.env. The settings are the same for every supported version.
+pub fn render(paths: &Paths, settings: &Settings, start: &Start) -> String {
+    let client = settings.client_endpoint().to_string();
+    let peer = settings.peer_endpoint().to_string();
+    let listen_client = if settings.address.is_loopback() {
+        client.clone()
+    } else {
+        // Clients on this machine need no knowledge of its address.
+        format!("{client},{}", Endpoint::at(Ipv4Addr::LOCALHOST.into(), CLIENT_PORT))
+    };
+    let (initial_cluster, state, token) = match start {
+        Start::New { token } => (format!("{}={peer}", settings.name), "new", Some(token)),
+        Start::Existing { initial_cluster } => (initial_cluster.clone(), "existing", None),
+    };
+    let certificate = |name| paths.certificate(name).display().to_string();
+    let key = |name| paths.key(name).display().to_string();
+
+    let mut lines = vec![
+        ("NAME", settings.name.clone()),
+        ("DATA_DIR", paths.data_dir().display().to_string()),
+        ("LISTEN_CLIENT_URLS", listen_client),
+        ("ADVERTISE_CLIENT_URLS", client),
+        ("LISTEN_PEER_URLS", peer.clone()),
+        ("INITIAL_ADVERTISE_PEER_URLS", peer),
+        ("INITIAL_CLUSTER", initial_cluster),
+        ("INITIAL_CLUSTER_STATE", state.to_owned()),
+    ];
+    lines.extend(token.map(|token| ("INITIAL_CLUSTER_TOKEN", token.clone())));
+    lines.extend([
+        ("STRICT_RECONFIG_CHECK", "true".to_owned()),
+        ("CLIENT_CERT_AUTH", "true".to_owned()),
+        ("TRUSTED_CA_FILE", certificate(AUTHORITY)),
+        ("CERT_FILE", certificate(SERVER)),
+        ("KEY_FILE", key(SERVER)),
+        ("PEER_CLIENT_CERT_AUTH", "true".to_owned()),
+        ("PEER_TRUSTED_CA_FILE", certificate(AUTHORITY)),
+        ("PEER_CERT_FILE", certificate(PEER)),
+        ("PEER_KEY_FILE", key(PEER)),
+    ]);
+    if !settings.cipher_suites.is_empty() {
+        lines.push(("CIPHER_SUITES", settings.cipher_suites.join(",")));
+    }
+    lines.into_iter().fold("# Written by etcdadm.\n".to_owned(), |mut text, (name, value)| {
+        let _ = writeln!(text, "ETCD_{name}={value}");
+        text
+    })
+}
+
+/// `ETCD_INITIAL_CLUSTER` of a member that joins as `own_name` with the ID `own`.
+///
+/// Every member of the list must stand in it, started or not, or etcd refuses to start. It tells members apart by
+/// their URLs but would merge two of one name, so another member's name is used only where it is unmistakable.
+///
+/// # Errors
+/// When a member's URL could not stand in the file.
+pub fn initial_cluster(members: &[Member], own: u64, own_name: &str) -> Result<String, String> {
+    let mut taken = HashSet::from([own_name.to_owned()]);
+    let mut entries = Vec::new();
+    for member in members {
+        let name = if member.id == own {
+            own_name.to_owned()
+        } else if is_member_name(&member.name) && taken.insert(member.name.clone()) {
+            member.name.clone()
+        } else {
+            format!("{:x}", member.id)
+        };
+        for url in &member.peer_urls {
+            let plain = |b: u8| b.is_ascii_graphic() && !b",=\"'\\#$`".contains(&b);
+            if !url.bytes().all(plain) {
+                return Err(format!("member {:x} has the peer URL {url:?}, which no member should have", member.id));
+            }
+            entries.push(format!("{name}={url}"));
+        }
+    }
+    Ok(entries.join(","))
+}

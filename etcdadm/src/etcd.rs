@@ -1,0 +1,40 @@
+//! What this program asks of etcd.
+
+mod client;
+mod failure;
+mod health;
+
+pub use client::Cluster;
+pub use failure::Failure;
+pub use health::HealthProbe;
+
+/// A member as the cluster lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its ID.
+    pub id: u64,
+    /// Its name; empty until it has started and made itself known.
+    pub name: String,
+    /// Where the other members reach it.
+    pub peer_urls: Vec<String>,
+    /// Where clients reach it; empty until it has started.
+    pub client_urls: Vec<String>,
+    /// Whether it only listens so far.
+    pub learner: bool,
+}
+
+impl Member {
+    /// Whether it ever ran and made itself known to the others.
+    pub fn has_started(&self) -> bool {
+        !self.name.is_empty()
+    }
+}
+
+/// The cluster's own view of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The cluster's ID.
+    pub cluster_id: u64,
+    /// Every member, started or not.
+    pub members: Vec<Member>,
+}

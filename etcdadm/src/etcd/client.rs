@@ -1,0 +1,163 @@
+//! The cluster's members, through whichever of them answers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use etcd_client::{Certificate, Client, ConnectOptions, Identity, MemberAddOptions, TlsOptions};
+use tokio::time::timeout;
+
+use super::{Failure, Member, Membership};
+use crate::endpoint::Endpoint;
+
+/// An endpoint that does not even accept a connection in this time is passed over.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// etcd itself gives up on a request after seven seconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// Reading needs a leader, and no more; the next endpoint may know one.
+const READ_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The cluster behind some endpoints. Each request goes to one endpoint, so that it is known who carried it out.
+pub struct Cluster {
+    ca: String,
+    certificate: String,
+    key: String,
+    /// In the order in which they are tried; the one that answered last comes first.
+    endpoints: Vec<Endpoint>,
+    /// Connections are kept: the handshake costs more than the request.
+    clients: HashMap<String, Client>,
+}
+
+impl Cluster {
+    /// Nothing is connected yet. The certificates are PEM; the client's one must be good for etcd's clients.
+    pub fn new(endpoints: Vec<Endpoint>, ca: String, certificate: String, key: String) -> Self {
+        Self { ca, certificate, key, endpoints, clients: HashMap::new() }
+    }
+
+    /// Adds an endpoint to try after the others.
+    pub fn also_through(&mut self, endpoint: Endpoint) {
+        if !self.endpoints.contains(&endpoint) {
+            self.endpoints.push(endpoint);
+        }
+    }
+
+    /// Lists the members, linearizably, through the first endpoint that can. Learners cannot, so a voter answered, and
+    /// the requests that follow go to it.
+    ///
+    /// # Errors
+    /// What each endpoint said; [`Failure::Untrusted`] only if it was that everywhere.
+    pub async fn list(&mut self) -> Result<Membership, Failure> {
+        let mut failures = Vec::new();
+        for index in 0..self.endpoints.len() {
+            let endpoint = self.endpoints[index].clone();
+            match self.list_through(&endpoint).await {
+                Ok(membership) => {
+                    self.endpoints[..=index].rotate_right(1);
+                    return Ok(membership);
+                }
+                Err(failure) => failures.push((endpoint, failure)),
+            }
+        }
+        let told = failures.iter().map(|(endpoint, failure)| format!("{endpoint}: {failure}"));
+        let told = told.collect::<Vec<_>>().join("; ");
+        let untrusted = failures.iter().all(|(_, failure)| matches!(failure, Failure::Untrusted(_)));
+        Err(if untrusted { Failure::Untrusted(told) } else { Failure::Passing(told) })
+    }
+
+    async fn list_through(&mut self, endpoint: &Endpoint) -> Result<Membership, Failure> {
+        self.request(endpoint, READ_TIMEOUT, async |client| {
+            // The library lists what the asked member knows, which may be old. A linearizable read through the same
+            // member first makes sure that it has caught up with everything decided until now.
+            client.get("etcdadm", None).await?;
+            let response = client.member_list().await?;
+            let cluster_id = response.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
+            Ok(Membership { cluster_id, members: response.members().iter().map(member).collect() })
+        })
+        .await
+    }
+
+    /// Adds a member with this peer URL, and answers its ID and all members.
+    ///
+    /// # Errors
+    /// After [`Failure::Passing`] the member may have been added all the same.
+    pub async fn add(&mut self, peer_url: &str, learner: bool) -> Result<(u64, Membership), Failure> {
+        self.at_voter(async |client| {
+            let options = learner.then(|| MemberAddOptions::new().with_is_learner());
+            let response = client.member_add(vec![peer_url.to_owned()], options).await?;
+            let cluster_id = response.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
+            let id = response.member().map_or(0, etcd_client::Member::id);
+            Ok((id, Membership { cluster_id, members: response.member_list().iter().map(member).collect() }))
+        })
+        .await
+    }
+
+    /// Makes a learner a voter.
+    ///
+    /// # Errors
+    /// [`Failure::NotInSync`] until it has caught up.
+    pub async fn promote(&mut self, id: u64) -> Result<(), Failure> {
+        self.at_voter(async |client| client.member_promote(id).await.map(|_| ())).await
+    }
+
+    /// Removes a member.
+    ///
+    /// # Errors
+    /// After [`Failure::Passing`] it may have been removed all the same.
+    pub async fn remove(&mut self, id: u64) -> Result<(), Failure> {
+        self.at_voter(async |client| client.member_remove(id).await.map(|_| ())).await
+    }
+
+    async fn at_voter<T>(
+        &mut self,
+        call: impl AsyncFnOnce(&mut Client) -> Result<T, etcd_client::Error>,
+    ) -> Result<T, Failure> {
+        let Some(endpoint) = self.endpoints.first().cloned() else {
+            return Err(Failure::Refused("there is no endpoint".to_owned()));
+        };
+        self.request(&endpoint, REQUEST_TIMEOUT, call).await
+    }
+
+    async fn request<T>(
+        &mut self,
+        endpoint: &Endpoint,
+        limit: Duration,
+        call: impl AsyncFnOnce(&mut Client) -> Result<T, etcd_client::Error>,
+    ) -> Result<T, Failure> {
+        let url = endpoint.to_string();
+        let mut client = match self.clients.remove(&url) {
+            Some(client) => client,
+            None => {
+                let tls = TlsOptions::new()
+                    .domain_name(endpoint.host.to_string())
+                    .ca_certificate(Certificate::from_pem(&self.ca))
+                    .identity(Identity::from_pem(&self.certificate, &self.key));
+                let options = ConnectOptions::new().with_tls(tls).with_connect_timeout(CONNECT_TIMEOUT);
+                Client::connect([&url], Some(options)).await.map_err(|error| Failure::of(&error))?
+            }
+        };
+        match timeout(limit, call(&mut client)).await {
+            Ok(Ok(answer)) => {
+                self.clients.insert(url, client);
+                Ok(answer)
+            }
+            Ok(Err(error)) => {
+                let failure = Failure::of(&error);
+                // A connection that broke is made anew; one over which etcd said no is as good as before.
+                if !matches!(failure, Failure::Passing(_) | Failure::Untrusted(_)) {
+                    self.clients.insert(url, client);
+                }
+                Err(failure)
+            }
+            Err(_) => Err(Failure::Passing(format!("no answer in {limit:?}"))),
+        }
+    }
+}
+
+fn member(member: &etcd_client::Member) -> Member {
+    Member {
+        id: member.id(),
+        name: member.name().to_owned(),
+        peer_urls: member.peer_urls().to_vec(),
+        client_urls: member.client_urls().to_vec(),
+        learner: member.is_learner(),
+    }
+}

@@ -1,0 +1,65 @@
+//! `etcdadm init`: a new cluster with this machine as its only member.
+
+use anyhow::{Context, Result, bail};
+use rand::Rng;
+
+use crate::config::env::Start;
+use crate::endpoint::same_url;
+use crate::member::MemberRecord;
+use crate::node::{Node, POLL};
+use crate::plan::{self, InitStep};
+
+/// Makes this machine the first member of a new cluster, and returns once it is healthy. A machine that already is one
+/// is left as it is.
+///
+/// # Errors
+/// When a step fails, or the time is up. A further run goes on where this one stopped.
+pub async fn init(node: &Node) -> Result<()> {
+    node.within_time(steps(node)).await
+}
+
+async fn steps(node: &Node) -> Result<()> {
+    let authority = match node.authority()? {
+        Some(authority) => authority,
+        None => node.new_authority()?,
+    };
+    node.install().await?;
+    node.certificates(&authority)?;
+    let (mut cluster, health) = node.clients(&authority, vec![node.settings.client_endpoint()])?;
+    loop {
+        match plan::init(&node.local().await?) {
+            InitStep::StartNew => {
+                node.start(Some(&Start::New { token: format!("{:016x}", rand::rng().random::<u64>()) }))?;
+            }
+            InitStep::StartAgain => node.start(None)?,
+            InitStep::AwaitHealth => match health.check().await {
+                Ok(()) => break,
+                Err(why) => node.wait(POLL, format!("for this member to be healthy ({why})")).await,
+            },
+            InitStep::Refuse(why) => bail!(why),
+        }
+    }
+    let membership = cluster.list().await.context("the member is healthy, but does not list its cluster")?;
+    let peer_url = node.settings.peer_endpoint().to_string();
+    let own = membership.members.iter().find(|m| m.peer_urls.iter().any(|url| same_url(url, &peer_url)));
+    let own = own.with_context(|| {
+        format!(
+            "the member on this machine does not have the peer URL {peer_url}; give its address with --bind-address"
+        )
+    })?;
+    let record = MemberRecord {
+        cluster_id: membership.cluster_id,
+        member_id: own.id,
+        name: own.name.clone(),
+        peer_url,
+        started: true,
+    };
+    record.store(&node.paths)?;
+    tracing::info!(
+        "member {:x} of cluster {:x} is healthy; other machines join with: etcdadm join {}",
+        record.member_id,
+        record.cluster_id,
+        node.settings.client_endpoint()
+    );
+    Ok(())
+}

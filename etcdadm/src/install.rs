@@ -1,0 +1,136 @@
+//! Puts etcd's programs into the install directory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+
+use anyhow::{Context, Result, bail, ensure};
+use flate2::read::GzDecoder;
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use crate::files::{self, PendingFile};
+use crate::paths::Paths;
+use crate::release::checksum::{Hasher, Sha256};
+use crate::release::{self, Archive};
+use crate::settings::Settings;
+
+/// What every supported release has; `etcdutl` is missing in 3.4.
+const REQUIRED: [&str; 2] = ["etcd", "etcdctl"];
+const PROGRAMS: [&str; 3] = ["etcd", "etcdctl", "etcdutl"];
+
+/// What was installed last, in `install.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InstallRecord {
+    version: String,
+    archive_sha256: Sha256,
+    programs: BTreeMap<String, Sha256>,
+}
+
+/// Makes sure that the wanted version is installed. Programs that are there and right stay untouched.
+///
+/// # Errors
+/// When there is no archive, it is damaged, or this machine already is a member with another version.
+pub async fn ensure_installed(paths: &Paths, settings: &Settings, is_member: bool) -> Result<()> {
+    let record = files::read(&paths.install_record())?;
+    let record: Option<InstallRecord> = record.and_then(|text| serde_json::from_slice(&text).ok());
+    let version = settings.version.to_string();
+    if let Some(record) = &record {
+        ensure!(
+            !is_member || record.version == version,
+            "this machine is a member with etcd {}; init and join do not change it to {version}",
+            record.version
+        );
+        let archive_fits = settings.release_sha256.is_none_or(|given| given == record.archive_sha256);
+        if record.version == version && archive_fits && unchanged(paths, record)? {
+            tracing::info!("etcd {version} is installed");
+            return Ok(());
+        }
+    } else if settings.release_sha256.is_none() && baked_version(paths).await.as_deref() == Some(&version) {
+        tracing::info!("etcd {version} is installed (it came with the machine's image)");
+        return Ok(());
+    }
+    let archive = release::obtain(paths, settings).await?;
+    let programs = unpack(paths, &archive)?;
+    let record = InstallRecord { version, archive_sha256: archive.sha256, programs };
+    files::write(&paths.install_record(), &serde_json::to_vec_pretty(&record)?, 0o644)?;
+    tracing::info!("etcd {} installed into {}", record.version, settings.install_dir.display());
+    Ok(())
+}
+
+fn unchanged(paths: &Paths, record: &InstallRecord) -> Result<bool> {
+    for (name, expected) in &record.programs {
+        let path = paths.program(name);
+        let Ok(mut file) = File::open(&path) else { return Ok(false) };
+        let found = Sha256::of(&mut file).with_context(|| format!("cannot read {}", path.display()))?;
+        if found != *expected {
+            tracing::warn!("{} is not the program that was installed; installing anew", path.display());
+            return Ok(false);
+        }
+    }
+    Ok(REQUIRED.iter().all(|name| record.programs.contains_key(*name)))
+}
+
+/// Version of an etcd that somebody else put there, together with its etcdctl.
+async fn baked_version(paths: &Paths) -> Option<String> {
+    if !REQUIRED.iter().all(|name| paths.program(name).is_file()) {
+        return None;
+    }
+    let output = Command::new(paths.program("etcd")).arg("--version").output().await.ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.lines().find_map(|line| line.strip_prefix("etcd Version: "))?.trim().to_owned())
+}
+
+/// Unpacks the programs; all of them take their places together, once every one is complete.
+fn unpack(paths: &Paths, archive: &Archive) -> Result<BTreeMap<String, Sha256>> {
+    let at = || format!("cannot unpack {}", archive.path.display());
+    let file = File::open(&archive.path).with_context(at)?;
+    let mut tar = tar::Archive::new(GzDecoder::new(std::io::BufReader::with_capacity(256 * 1024, file)));
+    let mut unpacked = Vec::new();
+    for entry in tar.entries().with_context(at)? {
+        let mut entry = entry.with_context(at)?;
+        let path = entry.path().with_context(at)?.into_owned();
+        let Ok(inside) = path.strip_prefix(&archive.folder) else { continue };
+        let Some(name) = PROGRAMS.into_iter().find(|name| inside.as_os_str() == *name) else { continue };
+        if !entry.header().entry_type().is_file() {
+            bail!("{}: {} in it is no regular file", at(), path.display());
+        }
+        let target = paths.program(name);
+        let place = || format!("cannot write {}", target.display());
+        let mut pending = PendingFile::create(&target, 0o755).with_context(place)?;
+        let sha256 = copy(&mut entry, &mut pending).with_context(place)?;
+        unpacked.push((name, pending, sha256));
+    }
+    for name in REQUIRED {
+        ensure!(
+            unpacked.iter().any(|(there, ..)| *there == name),
+            "{}: {}/{name} is not in it; it is no etcd release archive for this machine",
+            at(),
+            archive.folder
+        );
+    }
+    let mut programs = BTreeMap::new();
+    for (name, pending, sha256) in unpacked {
+        pending.commit().with_context(|| format!("cannot write {}", paths.program(name).display()))?;
+        programs.insert(name.to_owned(), sha256);
+    }
+    Ok(programs)
+}
+
+fn copy(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<Sha256> {
+    let mut hasher = Hasher::default();
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(hasher.finish()),
+            count => {
+                hasher.update(&buffer[..count]);
+                to.write_all(&buffer[..count])?;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

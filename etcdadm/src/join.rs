@@ -1,0 +1,184 @@
+//! `etcdadm join`: one more member for an existing cluster.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rand::Rng;
+
+use crate::config::env::{Start, initial_cluster};
+use crate::endpoint::Endpoint;
+use crate::etcd::{Cluster, Failure, HealthProbe, Membership};
+use crate::member::MemberRecord;
+use crate::node::{Node, POLL};
+use crate::pki::authority::AUTHORITY;
+use crate::plan::{self, JoinStep, Observation};
+
+/// Pause before the cluster is asked again to take a member while it cannot: each refusal is a warning in its log.
+const ADD_PAUSE: Duration = Duration::from_millis(200);
+/// Pause after an endpoint failed.
+const FAILURE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Makes this machine a voter of the cluster behind `endpoints`, and returns once it is one and healthy.
+///
+/// Without `retry`, a cluster that cannot be reached or cannot take a member now is an error at once.
+///
+/// # Errors
+/// When a step fails, or the time is up. A further run goes on where this one stopped.
+pub async fn join(node: &Node, endpoints: &[Endpoint], retry: bool) -> Result<()> {
+    node.within_time(Join::steps(node, endpoints, retry)).await
+}
+
+struct Join<'a> {
+    node: &'a Node,
+    cluster: Cluster,
+    health: HealthProbe,
+    own_url: String,
+    retry: bool,
+}
+
+impl<'a> Join<'a> {
+    async fn steps(node: &'a Node, endpoints: &[Endpoint], retry: bool) -> Result<()> {
+        let own = node.settings.client_endpoint();
+        let others: Vec<Endpoint> = endpoints.iter().filter(|endpoint| **endpoint != own).cloned().collect();
+        let authority = node.authority()?.with_context(|| {
+            format!(
+                "there is no certificate authority in {0}; put the cluster's own ca.crt and ca.key there: a new one \
+                 would not be trusted by its members",
+                node.paths.certificate(AUTHORITY).parent().unwrap_or(&node.settings.certs_dir).display()
+            )
+        })?;
+        node.install().await?;
+        node.certificates(&authority)?;
+        let (cluster, health) = node.clients(&authority, others)?;
+        let own_url = node.settings.peer_endpoint().to_string();
+        Self { node, cluster, health, own_url, retry }.run().await
+    }
+
+    async fn run(mut self) -> Result<()> {
+        // On a machine that is a member already, the member itself can tell when nobody else does. Before, its address
+        // answers nothing.
+        if self.node.local().await?.has_data {
+            self.cluster.also_through(self.node.settings.client_endpoint());
+        }
+        loop {
+            let local = self.node.local().await?;
+            let membership = match self.cluster.list().await {
+                Ok(membership) => membership,
+                Err(failure) => {
+                    self.passing("the cluster does not answer", failure, FAILURE_PAUSE).await?;
+                    continue;
+                }
+            };
+            let seen = Observation {
+                own_url: self.own_url.clone(),
+                local,
+                membership,
+                as_learner: self.node.settings.version.joins_as_learner(),
+            };
+            match plan::join(&seen) {
+                JoinStep::Add { learner } => self.add(learner).await?,
+                JoinStep::RemoveOwnLearner(id) => {
+                    tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join anew");
+                    if let Err(failure) = self.cluster.remove(id).await {
+                        self.passing("the lost learner is not removed", failure, FAILURE_PAUSE).await?;
+                    }
+                }
+                JoinStep::Start(id) => self.start(id, &seen)?,
+                JoinStep::AwaitStart(id) => {
+                    self.node.wait(POLL, format!("for member {id:x} to start and make itself known")).await;
+                }
+                JoinStep::Promote(id) => self.promote(id).await?,
+                JoinStep::AwaitHealth(id) => match self.health.check().await {
+                    Ok(()) => return self.done(id, &seen.membership),
+                    Err(why) => self.node.wait(POLL, format!("for member {id:x} to be healthy ({why})")).await,
+                },
+                JoinStep::Refuse(why) => bail!(why),
+            }
+        }
+    }
+
+    async fn add(&mut self, learner: bool) -> Result<()> {
+        match self.cluster.add(&self.own_url, learner).await {
+            Ok((id, membership)) => {
+                let role = if learner { "learner" } else { "voter" };
+                tracing::info!("added to cluster {:x} as {role} {id:x}", membership.cluster_id);
+                let observation = Observation {
+                    own_url: self.own_url.clone(),
+                    local: self.node.local().await?,
+                    membership,
+                    as_learner: learner,
+                };
+                // The answer holds what the next look would see: one request less on the way to a third member.
+                match plan::join(&observation) {
+                    JoinStep::Start(id) => self.start(id, &observation),
+                    _ => Ok(()),
+                }
+            }
+            // Machines that wait for the same thing should not all ask at the same moments.
+            Err(failure @ Failure::TooManyLearners) => {
+                let pause = Duration::from_millis(rand::rng().random_range(100..300));
+                self.passing("the cluster takes no member now", failure, pause).await
+            }
+            Err(failure @ Failure::Unhealthy(_)) => {
+                self.passing("the cluster takes no member now", failure, ADD_PAUSE).await
+            }
+            // Whether the member was added or not is seen in the next list.
+            Err(failure) => self.passing("this machine is not added", failure, FAILURE_PAUSE).await,
+        }
+    }
+
+    fn start(&mut self, id: u64, seen: &Observation) -> Result<()> {
+        let record = MemberRecord {
+            cluster_id: seen.membership.cluster_id,
+            member_id: id,
+            name: self.node.settings.name.clone(),
+            peer_url: self.own_url.clone(),
+            started: true,
+        };
+        record.store(&self.node.paths)?;
+        if seen.local.has_data {
+            return self.node.start(None);
+        }
+        let initial_cluster = initial_cluster(&seen.membership.members, id, &self.node.settings.name);
+        let initial_cluster = initial_cluster.map_err(|why| anyhow!(why))?;
+        self.node.start(Some(&Start::Existing { initial_cluster }))
+    }
+
+    async fn promote(&mut self, id: u64) -> Result<()> {
+        match self.cluster.promote(id).await {
+            Ok(()) => {
+                tracing::info!("learner {id:x} is promoted to voter");
+                Ok(())
+            }
+            Err(Failure::NotInSync) => {
+                self.node.wait(POLL, format!("for learner {id:x} to catch up with the leader")).await;
+                Ok(())
+            }
+            Err(failure) => self.passing("the learner is not promoted", failure, FAILURE_PAUSE).await,
+        }
+    }
+
+    /// Waits before the next attempt, unless there shall be or can be none.
+    async fn passing(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
+        let is_final = matches!(failure, Failure::Untrusted(_) | Failure::Refused(_));
+        if is_final || !self.retry {
+            return Err(anyhow!(failure).context(what.to_owned()));
+        }
+        self.node.wait(pause, format!("{what}: {failure}")).await;
+        Ok(())
+    }
+
+    fn done(&self, id: u64, membership: &Membership) -> Result<()> {
+        let record = MemberRecord {
+            cluster_id: membership.cluster_id,
+            member_id: id,
+            name: self.node.settings.name.clone(),
+            peer_url: self.own_url.clone(),
+            started: true,
+        };
+        record.store(&self.node.paths)?;
+        let voters = membership.members.iter().filter(|member| !member.learner).count();
+        tracing::info!("member {id:x} of cluster {:x} is a healthy voter, one of {voters}", membership.cluster_id);
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! This machine, and the steps that `init` and `join` are made of.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use time::OffsetDateTime;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::etcd::{Cluster, HealthProbe};
+use crate::init_system::{InitSystem, UnitState};
+use crate::member::MemberRecord;
+use crate::paths::Paths;
+use crate::pki::authority::Authority;
+use crate::pki::{self, ETCDCTL};
+use crate::plan::Local;
+use crate::settings::Settings;
+use crate::{config, endpoint, files, install};
+
+/// Pause between two looks at something that is about to happen.
+pub(crate) const POLL: Duration = Duration::from_millis(50);
+/// While waiting, how often the init system is asked whether it still runs etcd: asking starts a process.
+const UNIT_CHECK: Duration = Duration::from_secs(5);
+/// How often etcd may fail to start before it is given up.
+const START_ATTEMPTS: u32 = 5;
+/// Pause before it is started again.
+const START_PAUSE: Duration = Duration::from_secs(1);
+
+/// The machine that becomes a member.
+pub struct Node {
+    /// What was asked for.
+    pub settings: Settings,
+    /// Where everything is.
+    pub paths: Paths,
+    init_system: Box<dyn InitSystem>,
+    now: OffsetDateTime,
+    /// What is being waited for; told once per change, and again when time is up.
+    waiting_for: RefCell<String>,
+    service: RefCell<Service>,
+}
+
+/// What this run knows of etcd's service.
+#[derive(Debug, Default)]
+struct Service {
+    /// A start that was ordered and may not have completed yet.
+    starting: Option<JoinHandle<Result<()>>>,
+    /// How often starting failed.
+    failed_starts: u32,
+    /// The last answer of the init system, and when it was given.
+    known: Option<(UnitState, Instant)>,
+}
+
+impl Node {
+    /// A machine whose files lie below `root`. `now` is for the certificates.
+    pub fn new(root: &Path, settings: Settings, init_system: Box<dyn InitSystem>, now: OffsetDateTime) -> Self {
+        let paths = Paths::new(root, &settings);
+        let (waiting_for, service) = Default::default();
+        Self { settings, paths, init_system, now, waiting_for, service }
+    }
+
+    /// Does `work` alone on this machine, and gives up when the time is up.
+    pub(crate) async fn within_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let _lock = files::Lock::take(&self.paths.lock())?;
+        let limit = self.settings.timeout;
+        match tokio::time::timeout(limit, work).await {
+            Ok(result) => result,
+            Err(_) => bail!(
+                "gave up after {limit:?} (--timeout): {}; a further run goes on from here",
+                self.waiting_for.borrow()
+            ),
+        }
+    }
+
+    /// Says what is waited for, if it is something new, and waits for `pause`.
+    pub(crate) async fn wait(&self, pause: Duration, reason: String) {
+        if *self.waiting_for.borrow() != reason {
+            tracing::info!("waiting: {reason}");
+            self.waiting_for.replace(reason);
+        }
+        tokio::time::sleep(pause).await;
+    }
+
+    /// The cluster's certificate authority, if it is there.
+    pub(crate) fn authority(&self) -> Result<Option<Authority>> {
+        Authority::load(&self.paths, self.now)
+    }
+
+    /// Makes an authority for a new cluster.
+    pub(crate) fn new_authority(&self) -> Result<Authority> {
+        let authority = Authority::create(&self.paths, self.now)?;
+        tracing::info!("made a certificate authority in {}", self.settings.certs_dir.display());
+        Ok(authority)
+    }
+
+    /// Installs etcd.
+    pub(crate) async fn install(&self) -> Result<()> {
+        self.waiting_for.replace("installing etcd".to_owned());
+        install::ensure_installed(&self.paths, &self.settings, self.has_data()?).await
+    }
+
+    /// Issues the leaves that are missing or no longer good.
+    pub(crate) fn certificates(&self, authority: &Authority) -> Result<()> {
+        let issued = pki::ensure_leaves(&self.paths, &self.settings, authority, self.now)?;
+        if issued.is_empty() {
+            tracing::info!("all certificates are good");
+        } else {
+            tracing::info!("issued certificates: {}", issued.join(", "));
+        }
+        Ok(())
+    }
+
+    /// Access to the member on this machine, and to the cluster through some endpoints.
+    pub(crate) fn clients(
+        &self,
+        authority: &Authority,
+        endpoints: Vec<endpoint::Endpoint>,
+    ) -> Result<(Cluster, HealthProbe)> {
+        let text = |path: &Path| {
+            let bytes = files::read(path)?.with_context(|| format!("{} is gone", path.display()))?;
+            String::from_utf8(bytes).with_context(|| format!("{} is no text", path.display()))
+        };
+        let certificate = text(&self.paths.certificate(ETCDCTL))?;
+        let key = text(&self.paths.key(ETCDCTL))?;
+        let ca = authority.bundle_pem.clone();
+        let probe = HealthProbe::new(&self.settings.client_endpoint(), &ca, &certificate, &key)?;
+        Ok((Cluster::new(endpoints, ca, certificate, key), probe))
+    }
+
+    /// What is found on this machine.
+    pub(crate) async fn local(&self) -> Result<Local> {
+        Ok(Local {
+            has_data: self.has_data()?,
+            unit: self.unit_state().await?,
+            record: MemberRecord::load(&self.paths)?,
+        })
+    }
+
+    fn has_data(&self) -> Result<bool> {
+        let wal = self.paths.wal_dir();
+        match std::fs::read_dir(&wal) {
+            Ok(mut entries) => Ok(entries.any(|e| e.is_ok_and(|e| e.path().extension().is_some_and(|x| x == "wal")))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", wal.display())),
+        }
+    }
+
+    async fn unit_state(&self) -> Result<UnitState> {
+        let ordered = self.service.borrow_mut().starting.take();
+        match ordered {
+            Some(order) if order.is_finished() => match order.await.context("starting etcd was interrupted")? {
+                Ok(()) => self.know(UnitState::Up),
+                Err(error) => {
+                    let failed_starts = {
+                        let mut service = self.service.borrow_mut();
+                        service.failed_starts += 1;
+                        service.known = None;
+                        service.failed_starts
+                    };
+                    if failed_starts >= START_ATTEMPTS {
+                        return Err(error.context(format!("etcd did not start in {failed_starts} attempts")));
+                    }
+                    // The init system may be about to try again by itself: it knows better than its exit code.
+                    self.wait(START_PAUSE, format!("etcd did not start ({error:#})")).await;
+                }
+            },
+            Some(order) => {
+                self.service.borrow_mut().starting = Some(order);
+                return Ok(UnitState::Up);
+            }
+            None => {}
+        }
+        if let Some((state, at)) = self.service.borrow().known
+            && at.elapsed() < UNIT_CHECK
+        {
+            return Ok(state);
+        }
+        let state = self.init_system.state().await?;
+        self.know(state);
+        Ok(state)
+    }
+
+    fn know(&self, state: UnitState) {
+        self.service.borrow_mut().known = Some((state, Instant::now()));
+    }
+
+    /// Writes etcd's files, unless it has data, which it was made with; and has it started, without waiting for it.
+    pub(crate) fn start(&self, first: Option<&config::env::Start>) -> Result<()> {
+        if let Some(first) = first {
+            config::write_all(&self.paths, &self.settings, first)?;
+        }
+        tracing::info!("starting etcd");
+        let order = tokio::spawn(self.init_system.start());
+        self.service.borrow_mut().starting = Some(order);
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Every file this program reads or writes.
+
+use std::path::{Path, PathBuf};
+
+use crate::settings::Settings;
+
+/// Places on the machine. They all lie below a root, which is `/` except where a test runs members side by side.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    root: PathBuf,
+    install_dir: PathBuf,
+    data_dir: PathBuf,
+    certs_dir: PathBuf,
+}
+
+impl Paths {
+    /// The places that `settings` choose, below `root`.
+    pub fn new(root: &Path, settings: &Settings) -> Self {
+        let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        Self {
+            root: root.to_owned(),
+            install_dir: below(&settings.install_dir),
+            data_dir: below(&settings.data_dir),
+            certs_dir: below(&settings.certs_dir),
+        }
+    }
+
+    /// A program in the install directory.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.install_dir.join(name)
+    }
+
+    /// The wrapper that runs etcdctl with its environment.
+    pub fn etcdctl_wrapper(&self) -> PathBuf {
+        self.program("etcdctl.sh")
+    }
+
+    /// etcd's data.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Where etcd keeps its write-ahead log: a file in it means that this machine was a member once.
+    pub fn wal_dir(&self) -> PathBuf {
+        self.data_dir.join("member/wal")
+    }
+
+    /// A certificate.
+    pub fn certificate(&self, name: &str) -> PathBuf {
+        self.certs_dir.join(format!("{name}.crt"))
+    }
+
+    /// A certificate's key.
+    pub fn key(&self, name: &str) -> PathBuf {
+        self.certs_dir.join(format!("{name}.key"))
+    }
+
+    /// etcd's settings.
+    pub fn etcd_env(&self) -> PathBuf {
+        self.root.join("etc/etcd/etcd.env")
+    }
+
+    /// etcdctl's settings.
+    pub fn etcdctl_env(&self) -> PathBuf {
+        self.root.join("etc/etcd/etcdctl.env")
+    }
+
+    /// The systemd unit.
+    pub fn unit(&self) -> PathBuf {
+        self.root.join("etc/systemd/system").join(crate::init_system::UNIT)
+    }
+
+    /// Where release archives of a version are kept.
+    pub fn release_cache(&self, version: &str) -> PathBuf {
+        self.root.join("var/cache/etcdadm/etcd").join(format!("v{version}"))
+    }
+
+    /// Which member of which cluster this machine is.
+    pub fn member_record(&self) -> PathBuf {
+        self.root.join("var/lib/etcdadm/member.json")
+    }
+
+    /// Which release is installed.
+    pub fn install_record(&self) -> PathBuf {
+        self.root.join("var/lib/etcdadm/install.json")
+    }
+
+    /// Held while this program is at work.
+    pub fn lock(&self) -> PathBuf {
+        self.root.join("var/lib/etcdadm/lock")
+    }
+}

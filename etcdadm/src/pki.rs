@@ -1,0 +1,105 @@
+//! Certificates of a member: the authority they come from, and the leaves this program issues.
+
+pub mod authority;
+pub mod key;
+pub mod leaf;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context, Result};
+use time::OffsetDateTime;
+
+use crate::files;
+use crate::paths::Paths;
+use crate::settings::Settings;
+use authority::Authority;
+use leaf::{Leaf, San};
+
+/// File name of etcd's server certificate.
+pub const SERVER: &str = "server";
+/// File name of the certificate for talking to other members.
+pub const PEER: &str = "peer";
+/// File name of etcdctl's and this program's client certificate.
+pub const ETCDCTL: &str = "etcdctl-etcd-client";
+/// File name of the client certificate for an API server.
+pub const API_SERVER: &str = "apiserver-etcd-client";
+
+/// Makes sure that every leaf is there and good, and issues those that are not. Answers the names of the issued ones.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn ensure_leaves(
+    paths: &Paths,
+    settings: &Settings,
+    authority: &Authority,
+    now: OffsetDateTime,
+) -> Result<Vec<&'static str>> {
+    let mut issued = Vec::new();
+    for (file, leaf) in leaves(settings) {
+        let (certificate, key) = (paths.certificate(file), paths.key(file));
+        let old = files::read(&certificate)?.zip(files::read(&key)?);
+        let kept = match old {
+            None => Err("not there yet".to_owned()),
+            Some((certificate, key)) => leaf.fits(&certificate, &key, authority, now),
+        };
+        let Err(reason) = kept else { continue };
+        tracing::debug!("issuing {file}: {reason}");
+        let fresh = leaf.issue(authority, now).with_context(|| format!("cannot issue {}", certificate.display()))?;
+        // The key first: a certificate is never there without the key that goes with it, unless this is interrupted
+        // in between, and then the pair does not fit and is issued anew by the next run.
+        files::write(&key, fresh.key_pem.as_bytes(), 0o600)?;
+        files::write(&certificate, fresh.certificate_pem.as_bytes(), 0o644)?;
+        issued.push(file);
+    }
+    Ok(issued)
+}
+
+/// The leaves of a member, by file name.
+pub fn leaves(settings: &Settings) -> [(&'static str, Leaf); 4] {
+    let mut sans = vec![
+        San::Dns(settings.name.clone()),
+        San::Ip(settings.address),
+        San::Ip(Ipv4Addr::LOCALHOST.into()),
+        San::Ip(Ipv6Addr::LOCALHOST.into()),
+        San::Dns("localhost".to_owned()),
+    ];
+    dedup(&mut sans);
+    let mut server_sans = sans.clone();
+    server_sans.extend(settings.extra_sans.iter().cloned());
+    dedup(&mut server_sans);
+    let member = |sans| Leaf { common_name: settings.name.clone(), organization: None, sans, server: true };
+    let client = |name: &str| Leaf {
+        common_name: name.to_owned(),
+        organization: Some("system:masters"),
+        sans: Vec::new(),
+        server: false,
+    };
+    [
+        (SERVER, member(server_sans)),
+        (PEER, member(sans)),
+        (ETCDCTL, client("etcdctl")),
+        (API_SERVER, client("kube-apiserver-etcd-client")),
+    ]
+}
+
+fn dedup(sans: &mut Vec<San>) {
+    let mut seen = std::collections::HashSet::new();
+    sans.retain(|san| seen.insert(san.clone()));
+}
+
+/// Reads an extra name for the server certificate.
+///
+/// # Errors
+/// When it is neither an address nor a DNS name.
+pub fn parse_san(text: &str) -> Result<San, String> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(San::Ip(ip));
+    }
+    if crate::endpoint::is_dns_name(text.strip_prefix("*.").unwrap_or(text)) {
+        return Ok(San::Dns(text.to_ascii_lowercase()));
+    }
+    Err(format!("{text:?} is neither an address nor a DNS name; write it like 10.0.0.1 or etcd.example.com"))
+}
+
+#[cfg(test)]
+mod tests;

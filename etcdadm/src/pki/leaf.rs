@@ -1,0 +1,129 @@
+//! One leaf certificate: how it is issued, and whether an old one still does.
+
+use std::net::IpAddr;
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
+use time::{Duration, OffsetDateTime};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+
+use super::authority::{Authority, CLOCK_SKEW};
+use super::key;
+
+/// How long a leaf is good.
+const LIFETIME: Duration = Duration::days(365);
+
+/// A name that a server certificate holds for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum San {
+    /// An address.
+    Ip(IpAddr),
+    /// A DNS name.
+    Dns(String),
+}
+
+/// What a leaf certificate says.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    /// Whom it is for.
+    pub common_name: String,
+    /// The group, for client certificates.
+    pub organization: Option<&'static str>,
+    /// The names it holds for.
+    pub sans: Vec<San>,
+    /// Whether a server may show it; a client may show any.
+    pub server: bool,
+}
+
+/// A leaf just issued.
+#[derive(Debug)]
+pub struct Issued {
+    /// The certificate.
+    pub certificate_pem: String,
+    /// Its key, PKCS#8.
+    pub key_pem: String,
+}
+
+impl Leaf {
+    /// Issues the leaf with a new ECDSA P-256 key.
+    ///
+    /// # Errors
+    /// When a name cannot stand in a certificate, or the authority's key fails.
+    pub fn issue(&self, authority: &Authority, now: OffsetDateTime) -> Result<Issued, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        if let Some(organization) = self.organization {
+            params.distinguished_name.push(DnType::OrganizationName, organization);
+        }
+        params.distinguished_name.push(DnType::CommonName, self.common_name.as_str());
+        for san in &self.sans {
+            params.subject_alt_names.push(match san {
+                San::Ip(ip) => SanType::IpAddress(*ip),
+                San::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
+            });
+        }
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = self.usages();
+        params.use_authority_key_identifier_extension = true;
+        params.not_before = now - CLOCK_SKEW;
+        params.not_after = authority.not_after.min(now + LIFETIME);
+        let certificate = params.signed_by(&key, &authority.issuer)?;
+        Ok(Issued { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    }
+
+    fn usages(&self) -> Vec<ExtendedKeyUsagePurpose> {
+        let server = self.server.then_some(ExtendedKeyUsagePurpose::ServerAuth);
+        server.into_iter().chain([ExtendedKeyUsagePurpose::ClientAuth]).collect()
+    }
+
+    /// Whether an existing certificate and key do for this leaf now; if not, why.
+    ///
+    /// # Errors
+    /// The reason, for the log.
+    pub fn fits(
+        &self,
+        certificate_pem: &[u8],
+        key_pem: &[u8],
+        authority: &Authority,
+        now: OffsetDateTime,
+    ) -> Result<(), String> {
+        let key = key::parse(key_pem)?;
+        let block = Pem::iter_from_buffer(certificate_pem).next();
+        let block = block.and_then(Result::ok).ok_or("it is no PEM file")?;
+        let (_, leaf) = X509Certificate::from_der(&block.contents).map_err(|_| "it is damaged")?;
+        let (_, ca) = X509Certificate::from_der(&authority.certificate).map_err(|_| "the authority is damaged")?;
+        let yes_or = |good: bool, why: &str| if good { Ok(()) } else { Err(why.to_owned()) };
+
+        yes_or(leaf.public_key().subject_public_key.data.as_ref() == key.public_key_raw(), "its key is another one")?;
+        yes_or(leaf.issuer().as_raw() == ca.subject().as_raw(), "it is of another authority")?;
+        yes_or(leaf.verify_signature(Some(ca.public_key())).is_ok(), "it is of another authority")?;
+        yes_or(leaf.validity().not_before.to_datetime() <= now, "it is not good yet")?;
+        yes_or(now < leaf.validity().not_after.to_datetime(), "it has expired")?;
+        let common_name = leaf.subject().iter_common_name().next().and_then(|cn| cn.as_str().ok());
+        yes_or(common_name == Some(self.common_name.as_str()), "it is for another name")?;
+        let organization = leaf.subject().iter_organization().next().and_then(|o| o.as_str().ok());
+        yes_or(organization == self.organization, "it is for another group")?;
+        let usage = leaf.extended_key_usage().ok().flatten();
+        let usage_fits = usage.is_some_and(|u| u.value.client_auth && (u.value.server_auth || !self.server));
+        yes_or(usage_fits, "it may not be used this way")?;
+        let names = leaf.subject_alternative_name().map_err(|_| "its names are damaged")?;
+        let names: &[GeneralName<'_>] = names.as_ref().map_or(&[], |extension| &extension.value.general_names);
+        for san in &self.sans {
+            let there = names.iter().any(|name| same_name(san, name));
+            yes_or(there, &format!("it does not hold for {san:?}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn same_name(san: &San, name: &GeneralName<'_>) -> bool {
+    match (san, name) {
+        (San::Dns(wanted), GeneralName::DNSName(there)) => wanted == there,
+        (San::Ip(IpAddr::V4(wanted)), GeneralName::IPAddress(there)) => wanted.octets() == *there,
+        (San::Ip(IpAddr::V6(wanted)), GeneralName::IPAddress(there)) => wanted.octets() == *there,
+        _ => false,
+    }
+}

@@ -1,0 +1,97 @@
+//! etcd's release archives: their names, where they come from, and that they are what they should be.
+
+pub mod checksum;
+mod download;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::files;
+use crate::paths::Paths;
+use crate::settings::Settings;
+use crate::version::EtcdVersion;
+use checksum::Sha256;
+
+/// Where upstream's releases are.
+pub const DEFAULT_RELEASE_URL: &str = "https://github.com/etcd-io/etcd/releases/download";
+
+/// File beside the archives that says their SHA-256.
+const SUMS: &str = "SHA256SUMS";
+
+/// A release archive on this machine.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its folder inside: `etcd-v3.6.16-linux-amd64`.
+    pub folder: String,
+    /// What it holds.
+    pub sha256: Sha256,
+}
+
+/// Name that Go, and so etcd's archives, give to this machine's processor.
+///
+/// # Errors
+/// When etcd has no release for it.
+pub fn go_arch() -> Result<&'static str> {
+    match std::env::consts::ARCH {
+        "x86_64" => Ok("amd64"),
+        "aarch64" => Ok("arm64"),
+        "powerpc64" => Ok("ppc64le"),
+        "s390x" => Ok("s390x"),
+        other => bail!("etcd has no release for {other}; it has for x86_64, aarch64, powerpc64le and s390x"),
+    }
+}
+
+/// Gets the archive: from the cache, or from the release URL into the cache. It is checked against `--release-sha256`,
+/// else against the checksums beside it. A cached archive without any is taken as it is; a download never.
+///
+/// # Errors
+/// When there is none, or it is not what it should be.
+pub async fn obtain(paths: &Paths, settings: &Settings) -> Result<Archive> {
+    let folder = folder(&settings.version)?;
+    let name = format!("{folder}.tar.gz");
+    let cache = paths.release_cache(&settings.version.to_string());
+    let path = cache.join(&name);
+    if path.exists() {
+        let place = || format!("cannot read {}", path.display());
+        let sha256 = Sha256::of(&mut File::open(&path).with_context(place)?).with_context(place)?;
+        match expected_of_cached(&cache, &name, settings)? {
+            Some(expected) if expected != sha256 => {
+                tracing::warn!("{} has SHA-256 {sha256}, not {expected}; downloading it anew", path.display());
+            }
+            checked => {
+                let how = if checked.is_some() { "checked" } else { "no checksum beside it" };
+                tracing::info!("release archive {} from the cache ({how})", path.display());
+                return Ok(Archive { path, folder, sha256 });
+            }
+        }
+    }
+    let directory_url = format!("{}/v{}", settings.release_url, settings.version);
+    let sha256 = download::download(&directory_url, &name, &path, settings).await?;
+    Ok(Archive { path, folder, sha256 })
+}
+
+fn folder(version: &EtcdVersion) -> Result<String> {
+    Ok(format!("etcd-v{version}-linux-{}", go_arch()?))
+}
+
+fn expected_of_cached(cache: &Path, name: &str, settings: &Settings) -> Result<Option<Sha256>> {
+    if let Some(given) = settings.release_sha256 {
+        return Ok(Some(given));
+    }
+    for sums in [cache.join(format!("{name}.sha256")), cache.join(SUMS)] {
+        let Some(text) = files::read(&sums)? else { continue };
+        let text = String::from_utf8_lossy(&text);
+        match Sha256::in_sums(&text, name) {
+            Some(sha256) => return Ok(Some(sha256)),
+            None => bail!("{} has no SHA-256 for {name}; correct it or remove it", sums.display()),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Downloads that are checked before anybody sees them.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use reqwest::{Client, Response};
+
+use super::SUMS;
+use super::checksum::{Hasher, Sha256};
+use crate::files::{self, PendingFile};
+use crate::settings::Settings;
+
+/// How often a download is tried: mirrors and proxies hiccup, and a machine boots only once.
+const ATTEMPTS: u32 = 4;
+/// Pause after the first failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
+/// A server that sends nothing for this long is gone.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Downloads `directory_url`/`name` to `target`, which appears only once it is complete and checked, with its sum
+/// beside it. Proxies are those of the usual environment variables.
+pub(super) async fn download(directory_url: &str, name: &str, target: &Path, settings: &Settings) -> Result<Sha256> {
+    let client = Client::builder()
+        .connect_timeout(settings.download_connect_timeout)
+        .read_timeout(SILENCE)
+        .user_agent(concat!("etcdadm/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .context("cannot set up downloads")?;
+    let url = format!("{directory_url}/{name}");
+    let mut pause = FIRST_PAUSE;
+    for attempt in 1.. {
+        match once(&client, directory_url, name, &url, target, settings.release_sha256).await {
+            Ok(sha256) => return Ok(sha256),
+            Err(Failure::Final(error)) => return Err(error),
+            Err(Failure::Passing(error)) if attempt == ATTEMPTS => {
+                return Err(error.context(format!(
+                    "cannot download {url} in {ATTEMPTS} attempts; check --release-url and the proxy variables, or put \
+                     the archive at {}",
+                    target.display()
+                )));
+            }
+            Err(Failure::Passing(error)) => {
+                tracing::warn!("download of {url} failed: {error:#}; trying again in {pause:?}");
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+        }
+    }
+    unreachable!("the loop returns")
+}
+
+enum Failure {
+    /// Trying again may help.
+    Passing(anyhow::Error),
+    /// It will not.
+    Final(anyhow::Error),
+}
+
+async fn once(
+    client: &Client,
+    directory_url: &str,
+    name: &str,
+    url: &str,
+    target: &Path,
+    given: Option<Sha256>,
+) -> Result<Sha256, Failure> {
+    let expected = match given {
+        Some(given) => given,
+        None => {
+            let sums_url = format!("{directory_url}/{SUMS}");
+            let sums =
+                get(client, &sums_url).await.map_err(|failure| match failure {
+                    Failure::Final(error) => Failure::Final(error.context(format!(
+                        "no checksum for {name}: give one with --release-sha256, or serve {sums_url}"
+                    ))),
+                    passing @ Failure::Passing(_) => passing,
+                })?;
+            let text = sums.text().await.map_err(|error| Failure::Passing(error.into()))?;
+            Sha256::in_sums(&text, name)
+                .ok_or_else(|| Failure::Final(anyhow!("{sums_url} has no SHA-256 for {name}; give --release-sha256")))?
+        }
+    };
+    tracing::info!("downloading {url}");
+    let response = get(client, url).await?;
+    let written = write(response, target, expected, url).await?;
+    let sums = format!("{written}  {name}\n");
+    let beside = target.with_file_name(format!("{name}.sha256"));
+    files::write(&beside, sums.as_bytes(), 0o644).map_err(Failure::Final)?;
+    Ok(written)
+}
+
+/// A response with a body worth reading.
+async fn get(client: &Client, url: &str) -> Result<Response, Failure> {
+    let response = client.get(url).send().await.map_err(|error| Failure::Passing(error.into()))?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let error = anyhow!("{url} answers {status}");
+    // 408 and 429 ask to come back; any other 4xx stays as it is.
+    let stays = status.is_client_error() && !matches!(status.as_u16(), 408 | 429);
+    Err(if stays { Failure::Final(error) } else { Failure::Passing(error) })
+}
+
+async fn write(mut response: Response, target: &Path, expected: Sha256, url: &str) -> Result<Sha256, Failure> {
+    let place = |error: std::io::Error| {
+        Failure::Final(anyhow::Error::new(error).context(format!("cannot write {}", target.display())))
+    };
+    let mut file = PendingFile::create(target, 0o644).map_err(place)?;
+    let mut hasher = Hasher::default();
+    while let Some(chunk) = response.chunk().await.map_err(|error| Failure::Passing(error.into()))? {
+        hasher.update(&chunk);
+        file.write_all(&chunk).map_err(place)?;
+    }
+    let sha256 = hasher.finish();
+    check(sha256, expected, url).map_err(Failure::Final)?;
+    file.commit().map_err(place)?;
+    Ok(sha256)
+}
+
+fn check(sha256: Sha256, expected: Sha256, url: &str) -> Result<()> {
+    ensure!(sha256 == expected, "{url} has SHA-256 {sha256}, but {expected} is expected; nothing was installed");
+    Ok(())
+}

@@ -1,0 +1,149 @@
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::settings::tests::example;
+
+const CONTENT: &[u8] = b"what a release archive holds";
+
+fn sum() -> Sha256 {
+    Sha256::of(&mut &*CONTENT).unwrap()
+}
+
+struct Fixture {
+    _root: TempDir,
+    paths: Paths,
+    settings: Settings,
+    archive: PathBuf,
+    name: String,
+}
+
+fn fixture() -> Fixture {
+    let root = tempfile::tempdir().unwrap();
+    let mut settings = example();
+    // Nobody answers there: what is not in the cache is an error.
+    settings.release_url = "http://127.0.0.1:1/etcd".to_owned();
+    let paths = Paths::new(root.path(), &settings);
+    let name = format!("{}.tar.gz", folder(&settings.version).unwrap());
+    let archive = paths.release_cache(&settings.version.to_string()).join(&name);
+    Fixture { _root: root, paths, settings, archive, name }
+}
+
+/// A release server on loopback that answers each path with a status and a body.
+fn serve(answer: impl Fn(&str) -> (u16, Vec<u8>) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/etcd", listener.local_addr().unwrap());
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, answer) = (stream.unwrap(), Arc::clone(&answer));
+            std::thread::spawn(move || respond(stream, &*answer));
+        }
+    });
+    url
+}
+
+fn respond(mut stream: TcpStream, answer: &dyn Fn(&str) -> (u16, Vec<u8>)) {
+    let mut request = Vec::new();
+    let mut buffer = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut buffer) {
+            Ok(count) if count > 0 => request.extend_from_slice(&buffer[..count]),
+            _ => return,
+        }
+    }
+    let request = String::from_utf8_lossy(&request).into_owned();
+    let (status, body) = answer(request.split(' ').nth(1).unwrap_or_default());
+    let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+}
+
+async fn obtain(f: &Fixture) -> Result<Archive> {
+    crate::set_up_tls();
+    super::obtain(&f.paths, &f.settings).await
+}
+
+#[tokio::test]
+async fn the_cache_is_enough_without_a_network() {
+    let f = fixture();
+    files::write(&f.archive, CONTENT, 0o644).unwrap();
+    assert_eq!(obtain(&f).await.unwrap().sha256, sum());
+    for sums in [format!("{}  {}\n", sum(), f.name), format!("{}\n", sum())] {
+        files::write(&f.archive.with_file_name(format!("{}.sha256", f.name)), sums.as_bytes(), 0o644).unwrap();
+        assert_eq!(obtain(&f).await.unwrap().path, f.archive);
+    }
+}
+
+#[tokio::test]
+async fn a_download_is_checked_cached_and_not_repeated() {
+    let mut f = fixture();
+    let requests = Arc::new(AtomicU32::new(0));
+    let (counted, name) = (Arc::clone(&requests), f.name.clone());
+    f.settings.release_url = serve(move |path| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        match path {
+            "/etcd/v3.6.16/SHA256SUMS" => (200, format!("{}  {name}\n", sum()).into_bytes()),
+            path if path == format!("/etcd/v3.6.16/{name}") => (200, CONTENT.to_vec()),
+            _ => (404, Vec::new()),
+        }
+    });
+    assert_eq!(obtain(&f).await.unwrap().sha256, sum());
+    assert_eq!(std::fs::read(&f.archive).unwrap(), CONTENT);
+    assert_eq!(requests.load(Ordering::SeqCst), 2);
+    obtain(&f).await.unwrap();
+    assert_eq!(requests.load(Ordering::SeqCst), 2, "the cache answers");
+    assert_eq!(std::fs::read_dir(f.archive.parent().unwrap()).unwrap().count(), 2, "the archive and its sum only");
+
+    std::fs::write(&f.archive, b"damaged").unwrap();
+    obtain(&f).await.unwrap();
+    assert_eq!(std::fs::read(&f.archive).unwrap(), CONTENT, "a damaged archive is fetched anew");
+}
+
+#[tokio::test]
+async fn a_download_that_is_not_what_it_should_be_is_never_seen() {
+    let mut f = fixture();
+    f.settings.release_url = serve(|_| (200, b"something else".to_vec()));
+    f.settings.release_sha256 = Some(sum());
+    let message = format!("{:#}", obtain(&f).await.unwrap_err());
+    assert!(message.contains(&sum().to_string()), "{message}");
+    assert!(!f.archive.exists());
+}
+
+#[tokio::test]
+async fn no_checksum_no_download() {
+    let mut f = fixture();
+    f.settings.release_url =
+        serve(|path| if path.ends_with("SHA256SUMS") { (404, Vec::new()) } else { (200, CONTENT.into()) });
+    let message = format!("{:#}", obtain(&f).await.unwrap_err());
+    assert!(message.contains("--release-sha256"), "{message}");
+    assert!(!f.archive.exists());
+    f.settings.release_sha256 = Some(sum());
+    obtain(&f).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_hiccups_is_asked_again() {
+    let mut f = fixture();
+    let requests = AtomicU32::new(0);
+    f.settings.release_url =
+        serve(
+            move |_| {
+                if requests.fetch_add(1, Ordering::SeqCst) < 2 { (503, Vec::new()) } else { (200, CONTENT.into()) }
+            },
+        );
+    f.settings.release_sha256 = Some(sum());
+    obtain(&f).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_unreachable_server_is_named_with_what_to_do() {
+    let f = fixture();
+    let message = format!("{:#}", obtain(&f).await.unwrap_err());
+    for named in ["http://127.0.0.1:1/etcd/v3.6.16/", "--release-url", "/var/cache/etcdadm/etcd/v3.6.16/"] {
+        assert!(message.contains(named), "{message}");
+    }
+}
