@@ -7,6 +7,8 @@ pub mod build;
 pub mod controller;
 mod etcd_access;
 mod execute;
+#[cfg(test)]
+mod fixture;
 mod metrics;
 pub mod observation;
 mod observe;

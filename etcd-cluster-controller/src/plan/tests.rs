@@ -1,1 +1,261 @@
-//! Tests.
+//! The create path as a table of stories, and what must hold in every one.
+
+use super::*;
+use crate::fixture::{Story, name};
+use crate::observation::{Membership, Template};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+
+fn reason(plan: &Plan) -> &'static str {
+    match plan {
+        Plan::Wait(reason) | Plan::Block(reason) => reason.reason,
+        other => panic!("neither waiting nor blocked but {other:?}"),
+    }
+}
+
+fn creates(plan: &Plan) -> Option<&str> {
+    match plan {
+        Plan::Do(Step::CreateMember { name, .. }) => Some(name),
+        _ => None,
+    }
+}
+
+#[test]
+fn three_members_come_up_one_after_the_other() {
+    let mut story = Story::new(3);
+    for index in 0..3 {
+        assert_eq!(creates(&story.plan()), Some(name(index).as_str()));
+        story.machine(index).addresses.clear();
+        story.settle();
+        assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+        story.seen.machines.remove(&name(index));
+        story.machine(index);
+        assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
+        if index > 0 {
+            // `/health` of a learner answers true: it must not count as a voter.
+            story.member(index, true);
+            story.healthy(index);
+            assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_PROMOTION);
+        }
+        story.voter(index);
+        assert!(matches!(story.plan(), Plan::Do(Step::PublishInit { .. })), "{:?}", story.plan());
+        story.publish();
+        story.settle();
+    }
+    assert_eq!(story.plan(), Plan::Steady);
+}
+
+#[test]
+fn first_things_first() {
+    let mut story = Story::new(3);
+    story.etcd().metadata.finalizers = None;
+    assert_eq!(story.plan(), Plan::Do(Step::AddFinalizer));
+
+    let mut story = Story::new(3);
+    story.seen.certificates = Certificates::NoCa;
+    story.cluster().infrastructure_ready = false;
+    assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
+    story.seen.certificates = Certificates::Ca { control_plane_ca: true, staged_client: true };
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE);
+    story.cluster().infrastructure_ready = true;
+    assert!(creates(&story.plan()).is_some());
+}
+
+#[test]
+fn nothing_is_done_without_a_cluster_of_ones_own() {
+    let mut story = Story::new(3);
+    story.seen.cluster = ClusterLink::None("no Cluster names it".to_owned());
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER);
+    story.seen.cluster = ClusterLink::Several(vec!["a".to_owned(), "b".to_owned()]);
+    assert_eq!(reason(&story.plan()), reasons::CLAIMED_BY_SEVERAL_CLUSTERS);
+    story.seen.cluster = ClusterLink::UsesAnother("Cluster demo uses EtcdCluster other".to_owned());
+    assert_eq!(reason(&story.plan()), reasons::CLUSTER_USES_ANOTHER_ETCD);
+}
+
+#[test]
+fn a_pause_stops_everything_but_deletion() {
+    let mut story = Story::new(3);
+    story.cluster().paused = true;
+    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+    assert_eq!(due(&story.seen, &story.plan()), None);
+    let mut story = Story::new(3);
+    story.etcd().metadata.annotations = Some([(names::PAUSED_ANNOTATION.to_owned(), String::new())].into());
+    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+}
+
+#[test]
+fn an_unhealthy_voter_holds_the_next_member_up() {
+    let mut story = Story::with_voters(3, 2);
+    story.failing(1, "no answer in time");
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    story.healthy(1);
+    assert_eq!(creates(&story.plan()), Some("demo-etcd-2"));
+}
+
+#[test]
+fn without_the_member_list_nothing_is_added() {
+    let mut story = Story::with_voters(3, 1);
+    story.seen.membership = Membership::Unknown("no answer".to_owned());
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    story.etcd().status.as_mut().unwrap().members.clear();
+    assert_ne!(creates(&story.plan()), Some("demo-etcd-1"));
+}
+
+#[test]
+fn a_member_without_a_machine_holds_everything_up() {
+    let mut story = Story::with_voters(3, 2);
+    story.member(7, false);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+}
+
+#[test]
+fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
+    let mut story = Story::with_voters(5, 1);
+    story.machine(1);
+    story.pass(90);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
+    story.pass(510);
+    assert_eq!(creates(&story.plan()), Some("demo-etcd-2"), "the dead one is no member, so the next is safe");
+    for index in 2..5 {
+        story.machine(index);
+        story.voter(index);
+    }
+    story.publish();
+    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING, "no Machine beyond the wanted number");
+}
+
+#[test]
+fn a_dead_first_machine_is_only_reported() {
+    let mut story = Story::new(3);
+    story.machine(0);
+    story.pass(3_600);
+    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING);
+}
+
+#[test]
+fn a_second_empty_etcd_is_never_made() {
+    let mut story = Story::with_voters(3, 3);
+    story.seen.machines.clear();
+    story.seen.membership = Membership::NotAsked;
+    assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST);
+    story.seen.init_urls = None;
+    assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST, "the status remembers");
+}
+
+#[test]
+fn a_lost_ca_is_not_replaced() {
+    let mut story = Story::with_voters(3, 3);
+    story.seen.certificates = Certificates::NoCa;
+    assert_eq!(reason(&story.plan()), reasons::SECRET_INVALID);
+}
+
+#[test]
+fn a_missing_template_is_reported() {
+    let mut story = Story::new(1);
+    story.seen.template = Template::NotFound("LocalMachineTemplate etcd does not exist".to_owned());
+    assert_eq!(reason(&story.plan()), reasons::TEMPLATE_NOT_FOUND);
+    story.etcd().spec.infrastructure_template.namespace = Some("elsewhere".to_owned());
+    assert_eq!(reason(&story.plan()), reasons::TEMPLATE_INVALID);
+}
+
+#[test]
+fn deletion_needs_nothing_of_etcd() {
+    let mut story = Story::with_voters(3, 3);
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now));
+    story.seen.cluster = ClusterLink::None(String::new());
+    story.seen.certificates = Certificates::Unknown;
+    story.seen.membership = Membership::Unknown("quorum lost".to_owned());
+    let all: Vec<String> = (0..3).map(name).collect();
+    assert_eq!(story.plan(), Plan::Do(Step::DeleteMachines { names: all }));
+    story.seen.machines.values_mut().for_each(|machine| machine.deleting = true);
+    assert_eq!(reason(&story.plan()), reasons::DELETING);
+    story.seen.machines.clear();
+    assert_eq!(story.plan(), Plan::Do(Step::RemoveFinalizer));
+}
+
+#[test]
+fn names_are_not_used_twice() {
+    let mut story = Story::with_voters(5, 3);
+    story.seen.machines.remove("demo-etcd-1");
+    story.publish();
+    // Its member is still in the list, so nothing is added, least of all under its name.
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Address(usize),
+    Join(usize),
+    Promote(usize),
+    Fail(usize),
+    Heal(usize),
+    ListLost,
+    ListBack,
+    Pass(i64),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        (0..7_usize).prop_map(Happening::Address),
+        (0..7_usize).prop_map(Happening::Join),
+        (0..7_usize).prop_map(Happening::Promote),
+        (0..7_usize).prop_map(Happening::Fail),
+        (0..7_usize).prop_map(Happening::Heal),
+        Just(Happening::ListLost),
+        Just(Happening::ListBack),
+        (1..700_i64).prop_map(Happening::Pass),
+    ]
+}
+
+proptest! {
+    /// Whatever happens in whatever order: never more Machines than wanted, never a second Machine on its way, never
+    /// one more member while a voter is down, a learner unpromoted or the member list unknown.
+    #[test]
+    fn growth_is_always_safe(replicas in prop::sample::select(vec![1, 3, 5, 7]), happenings in prop::collection::vec(happening(), 1..120)) {
+        let mut story = Story::new(replicas);
+        let mut hidden = None;
+        for happening in happenings {
+            let exists = |story: &Story, index: usize| story.seen.machines.contains_key(&name(index));
+            match happening {
+                Happening::Address(index) if exists(&story, index) => {
+                    story.seen.machines.get_mut(&name(index)).unwrap().addresses = vec![("InternalIP".to_owned(), crate::fixture::address(index))];
+                }
+                Happening::Join(index) if exists(&story, index) && story.seen.member_on(&name(index)).is_none() && hidden.is_none() => {
+                    story.seen.machines.get_mut(&name(index)).unwrap().addresses = vec![("InternalIP".to_owned(), crate::fixture::address(index))];
+                    story.member(index, index != 0);
+                }
+                Happening::Promote(index) if story.seen.member_on(&name(index)).is_some() => story.voter(index),
+                Happening::Fail(index) if exists(&story, index) => story.failing(index, "down"),
+                Happening::Heal(index) if story.seen.member_on(&name(index)).is_some() => story.healthy(index),
+                Happening::ListLost if hidden.is_none() => {
+                    hidden = Some(std::mem::replace(&mut story.seen.membership, Membership::Unknown("lost".to_owned())));
+                }
+                Happening::ListBack => if let Some(list) = hidden.take() { story.seen.membership = list },
+                Happening::Pass(seconds) => story.pass(seconds),
+                _ => {}
+            }
+            match story.plan() {
+                Plan::Do(Step::CreateMember { name: new, .. }) => {
+                    prop_assert!(!story.seen.machines.contains_key(&new));
+                    prop_assert!(story.seen.machines.len() < usize::try_from(replicas).unwrap());
+                    let grace = i64::from(story.seen.etcd.spec.health_check.startup_grace_seconds);
+                    for machine in story.seen.live_machines() {
+                        match story.seen.member_on(&machine.name) {
+                            Some((_, member)) => prop_assert!(!member.learner && story.seen.is_healthy(&machine.name)),
+                            None => prop_assert!(story.seen.age(machine) >= grace, "one at a time"),
+                        }
+                    }
+                    if !story.seen.machines.is_empty() {
+                        prop_assert!(story.seen.members().is_some_and(|members| !members.is_empty()), "nothing beside an unknown membership");
+                    }
+                    let index: usize = new.rsplit('-').next().unwrap().parse().unwrap();
+                    story.machine(index).addresses.clear();
+                }
+                Plan::Do(Step::PublishInit { .. }) => story.publish(),
+                Plan::Do(step) => prop_assert!(false, "unexpected {step:?}"),
+                Plan::Steady | Plan::Wait(_) | Plan::Block(_) => {}
+            }
+            story.settle();
+        }
+    }
+}

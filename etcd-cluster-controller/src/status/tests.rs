@@ -1,1 +1,171 @@
-//! Tests.
+//! What the status says, and that it says nothing new when nothing has changed.
+
+use super::transitions::transitions;
+use super::*;
+use crate::fixture::{HASH, Story, id, name};
+use crate::observation::{Certificates, Check, ClusterLink};
+use api::conditions::{self as c, reasons};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+fn condition<'a>(status: &'a EtcdClusterStatus, type_: &str) -> &'a Condition {
+    status.conditions.iter().find(|condition| condition.type_ == type_).unwrap()
+}
+
+fn shows(status: &EtcdClusterStatus, type_: &str) -> (String, String) {
+    let condition = condition(status, type_);
+    (condition.status.clone(), condition.reason.clone())
+}
+
+#[test]
+fn three_healthy_voters_are_ready() {
+    let status = Story::with_voters(3, 3).settle();
+    assert!(status.ready && status.initialized && status.creation_complete);
+    assert_eq!((status.replicas, status.ready_replicas, status.updated_replicas), (3, 3, 3));
+    assert_eq!(status.endpoints, "https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379");
+    assert_eq!(status.endpoint, status.endpoints);
+    assert_eq!((status.version.as_str(), status.cluster_id.as_str()), ("3.6.16", "c"));
+    assert_eq!(status.init_machine_address, "demo-etcd-init");
+    for type_ in [
+        c::READY,
+        c::AVAILABLE,
+        c::INITIALIZED,
+        c::CERTIFICATES_AVAILABLE,
+        c::MEMBERS_HEALTHY,
+        c::ENDPOINTS_AVAILABLE,
+        c::MACHINES_UP_TO_DATE,
+    ] {
+        assert_eq!(condition(&status, type_).status, "True", "{type_}");
+    }
+    for type_ in [c::SCALING_UP, c::PAUSED, c::DELETING] {
+        assert_eq!(condition(&status, type_).status, "False", "{type_}");
+    }
+    let leaders: Vec<&str> = status.members.iter().filter(|m| m.leader).map(|m| m.name.as_str()).collect();
+    assert_eq!(leaders, ["demo-etcd-0"]);
+}
+
+#[test]
+fn time_alone_changes_nothing() {
+    let mut story = Story::with_voters(3, 3);
+    let before = story.settle();
+    story.pass(86_400);
+    assert_eq!(story.settle(), before);
+}
+
+#[test]
+fn a_growing_database_is_written_by_tenths() {
+    let mut story = Story::with_voters(1, 1);
+    let size = |story: &mut Story, bytes: i64| {
+        if let Some(Check::Healthy { report }) = story.seen.checks.get_mut(&name(0)) {
+            report.database_size = bytes;
+        }
+        story.settle().members[0].database_size_bytes
+    };
+    assert_eq!(size(&mut story, 1_000_000), Some(1_000_000));
+    assert_eq!(size(&mut story, 1_099_999), Some(1_000_000));
+    assert_eq!(size(&mut story, 1_100_000), Some(1_100_000));
+}
+
+#[test]
+fn a_failing_member_counts_until_it_has_failed_long_enough() {
+    let mut story = Story::with_voters(3, 3);
+    let healthy = story.settle();
+    story.failing(1, "connection refused");
+    let early = story.settle();
+    assert!(early.ready, "one failed check is no failure");
+    assert_eq!(shows(&early, c::MEMBERS_HEALTHY), ("False".to_owned(), reasons::MEMBER_UNHEALTHY.to_owned()));
+    story.pass(59);
+    story.failing(1, "no answer in time");
+    assert_eq!(story.settle(), early, "other words for the same failure are no news");
+    story.pass(1);
+    let late = story.settle();
+    assert!(!late.ready);
+    assert_eq!((late.ready_replicas, late.replicas), (2, 3));
+    assert_eq!(shows(&late, c::AVAILABLE).0, "True");
+    assert_eq!(late.endpoints, healthy.endpoints, "a voter that is down keeps its endpoint");
+    assert_eq!(late.members[1].message, "connection refused");
+    let told: Vec<&str> = transitions(&early, &late).iter().map(|t| t.reason).collect();
+    assert_eq!(told, ["MemberUnhealthy"]);
+    story.healthy(1);
+    let back = story.settle();
+    assert!(back.ready);
+    assert_eq!(back.members[1].healthy_since, Some(Time(story.seen.now)));
+}
+
+#[test]
+fn a_lost_quorum_is_said_and_the_endpoints_stay() {
+    let mut story = Story::with_voters(3, 3);
+    let endpoints = story.settle().endpoints;
+    story.failing(0, "down");
+    story.failing(1, "down");
+    story.seen.membership = Membership::Unknown("no leader".to_owned());
+    let early = story.settle();
+    story.pass(60);
+    let status = story.settle();
+    assert_eq!(shows(&status, c::AVAILABLE), ("False".to_owned(), reasons::QUORUM_LOST.to_owned()));
+    assert_eq!(status.endpoints, endpoints);
+    assert_eq!(status.members.len(), 3);
+    assert!(transitions(&early, &status).iter().any(|t| t.warning && t.reason == reasons::QUORUM_LOST));
+}
+
+#[test]
+fn a_fault_of_ours_is_not_theirs() {
+    let mut story = Story::with_voters(3, 3);
+    let before = story.settle();
+    story.seen.certificates = Certificates::NoCa;
+    story.seen.checks.clear();
+    story.seen.membership = Membership::NotAsked;
+    story.pass(3_600);
+    let status = story.settle();
+    assert_eq!(status.members, before.members);
+    assert_eq!(status.endpoints, before.endpoints);
+    assert_eq!(shows(&status, c::CERTIFICATES_AVAILABLE), ("False".to_owned(), reasons::SECRET_INVALID.to_owned()));
+}
+
+#[test]
+fn a_learner_is_no_endpoint() {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.member(2, true);
+    story.healthy(2);
+    let status = story.settle();
+    assert_eq!(status.endpoints, "https://10.0.0.1:2379,https://10.0.0.2:2379");
+    assert_eq!((status.ready, status.ready_replicas, status.replicas), (false, 2, 3));
+    assert_eq!(status.members[2].role, MemberRole::Learner);
+    assert_eq!(shows(&status, c::READY).1, reasons::WAITING_FOR_PROMOTION);
+}
+
+#[test]
+fn a_member_is_known_by_its_id() {
+    let mut story = Story::with_voters(3, 3);
+    story.settle();
+    // Another member answers at the address of the second.
+    if let Some(Check::Healthy { report }) = story.seen.checks.get_mut(&name(1)) {
+        report.member_id = id(9);
+    }
+    let status = story.settle();
+    assert_eq!(status.members[1].message, "another member answers at its address");
+}
+
+#[test]
+fn a_changed_spec_is_shown() {
+    let mut story = Story::with_voters(3, 3);
+    let status = status(&story.seen, &story.plan(), "another");
+    assert_eq!(status.updated_replicas, 0);
+    assert_eq!(shows(&status, c::MACHINES_UP_TO_DATE).1, reasons::MADE_FROM_AN_EARLIER_SPEC);
+    story.settle();
+    assert_eq!(story.settle().updated_replicas, 3, "{HASH}");
+}
+
+#[test]
+fn what_is_waited_for_is_said() {
+    let mut story = Story::new(3);
+    story.seen.cluster = ClusterLink::None("no Cluster names it".to_owned());
+    let waiting = story.settle();
+    assert_eq!(shows(&waiting, c::READY), ("False".to_owned(), reasons::WAITING_FOR_CLUSTER.to_owned()));
+    assert_eq!(condition(&waiting, c::READY).message, "no Cluster names it");
+    assert!(transitions(&EtcdClusterStatus::default(), &waiting).is_empty(), "waiting is no alarm");
+    story.seen.cluster = ClusterLink::Several(vec!["a".to_owned(), "b".to_owned()]);
+    let blocked = story.settle();
+    let told: Vec<&str> = transitions(&waiting, &blocked).iter().map(|t| t.reason).collect();
+    assert_eq!(told, [reasons::CLAIMED_BY_SEVERAL_CLUSTERS]);
+}
