@@ -2,6 +2,9 @@
 //!
 //! This crate has no client and no run time, so that the pure parts of the controllers can depend on it.
 
+// kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are no duplicates.
+#![allow(clippy::duplicated_attributes)]
+
 pub mod conditions;
 pub mod crds;
 pub mod etcd_cluster;
