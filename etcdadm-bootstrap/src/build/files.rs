@@ -121,7 +121,7 @@ fn content(bootstrap: &Bootstrap<'_>, field: &str, file: &File) -> Result<(Vec<u
             let joined: Vec<u8> = given.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
             base64::engine::general_purpose::STANDARD
                 .decode(joined)
-                .map_err(|error| InvalidField::new(&field, format!("is not Base64: {}", without_value(error))))?
+                .map_err(|error| InvalidField::new(&field, format!("is not Base64: {}", without_value(&error))))?
         }
     };
     let gzip = matches!(file.encoding, Some(Encoding::Gzip | Encoding::GzipBase64));
@@ -132,7 +132,7 @@ fn content(bootstrap: &Bootstrap<'_>, field: &str, file: &File) -> Result<(Vec<u
 }
 
 /// The content may be a secret: the message must not quote any of it.
-fn without_value(error: base64::DecodeError) -> String {
+fn without_value(error: &base64::DecodeError) -> String {
     match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => {
             format!("unexpected character at {at}")

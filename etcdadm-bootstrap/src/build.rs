@@ -128,7 +128,7 @@ fn format_of(spec: &EtcdadmConfigSpec) -> &'static dyn Format {
 }
 
 /// Refuses what no file name, command or argument on Linux can hold.
-fn without_nul<'a>(field: impl Fn() -> String, text: &'a str) -> Result<&'a str, InvalidField> {
+fn without_nul(field: impl Fn() -> String, text: &str) -> Result<&str, InvalidField> {
     if text.contains('\0') { Err(InvalidField::new(field(), "must not contain a NUL character")) } else { Ok(text) }
 }
 

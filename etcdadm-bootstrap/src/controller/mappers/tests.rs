@@ -1,0 +1,66 @@
+use super::*;
+use crate::fixtures::{cluster, config, machine, object};
+use kube::runtime::{reflector, watcher};
+use serde_json::json;
+
+/// In namespace default: `a` waits for demo, `b` has its data, `c` is of another Cluster, `d` has no label.
+fn configs() -> Configs {
+    let (reader, mut writer) = reflector::store();
+    let add = |name: &str, namespace: &str, label: Option<&str>, ready: bool| {
+        let labels = label.map(|label| json!({"cluster.x-k8s.io/cluster-name": label}));
+        config(json!({
+            "apiVersion": "bootstrap.cluster.x-k8s.io/v1beta1", "kind": "EtcdadmConfig",
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            "spec": {}, "status": {"ready": ready}
+        }))
+    };
+    for config in [
+        add("a", "default", Some("demo"), false),
+        add("b", "default", Some("demo"), true),
+        add("c", "default", Some("other"), false),
+        add("d", "default", None, false),
+        add("e", "elsewhere", Some("demo"), false),
+    ] {
+        writer.apply_watcher_event(&watcher::Event::Apply(config));
+    }
+    reader
+}
+
+fn names_of(refs: Refs) -> Vec<String> {
+    let mut names: Vec<String> = refs.into_iter().map(|r| r.name).collect();
+    names.sort();
+    names
+}
+
+fn named(kind: &str, name: &str) -> DynamicObject {
+    object(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"}}))
+}
+
+#[test]
+fn a_machine_concerns_its_config_and_those_that_wait() {
+    assert_eq!(names_of(of_machine(&configs(), &machine())), ["a", "d", "demo-etcd-0"]);
+}
+
+#[test]
+fn a_cluster_concerns_all_of_its_configs() {
+    assert_eq!(names_of(of_cluster(&configs(), &cluster())), ["a", "b", "d"]);
+}
+
+#[test]
+fn a_secret_concerns_its_owner_or_those_that_wait_for_it() {
+    let of = |secret: &DynamicObject| names_of(of_secret(&configs(), secret));
+    assert_eq!(of(&named("Secret", "demo-managed-etcd")), ["a", "d"]);
+    assert_eq!(of(&named("Secret", "demo-etcd-init")), ["a", "d"]);
+    assert!(of(&named("Secret", "demo-apiserver-etcd-client")).is_empty());
+    let data = object(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
+        "name": "b", "namespace": "default",
+        "ownerReferences": [{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta1", "kind": "EtcdadmConfig", "name": "b", "uid": "u"}]
+    }}));
+    assert_eq!(of(&data), ["b"]);
+}
+
+#[test]
+fn a_lock_concerns_those_that_wait() {
+    assert_eq!(names_of(of_lock(&configs(), &named("ConfigMap", "demo-etcd-lock"))), ["a", "d"]);
+    assert!(of_lock(&configs(), &named("ConfigMap", "kube-root-ca.crt")).is_empty());
+}

@@ -1,0 +1,278 @@
+//! All reads, and the clock. What the watches know costs nothing; the few live reads are made only when nothing else
+//! stands in the way of a bootstrap.
+
+use crate::build::objects::{LOCK_INFORMATION, LockInformation, etcd_cluster_of};
+use crate::build::{CertificateAuthority, SecretValues, references};
+use crate::observation::{DataSecret, Live, Lock, MissingValue, Observation};
+use crate::plan::prerequisites;
+use api::{EtcdCluster, EtcdadmConfig, names};
+use controller_support::kinds::CLUSTER_API_CONTRACTS;
+use controller_support::loose::{ClusterView, MachineView, secret_bytes, secret_text};
+use controller_support::{Cached, Error, Result, ResultExt, Shared, apply};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, DynamicObject};
+use kube::discovery::ApiResource;
+use kube::{Client, Resource, ResourceExt};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The watches, and the client for what is read live.
+pub(crate) struct Sources {
+    pub(crate) client: Client,
+    pub(crate) machines: Cached,
+    pub(crate) clusters: Cached,
+    pub(crate) secrets: Cached,
+    pub(crate) config_maps: Cached,
+}
+
+/// What this reconcile has written, or has learned by being refused: watches lag behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Learned {
+    pub(crate) data_secret: Option<DataSecret>,
+    pub(crate) lock: Option<LockSeen>,
+    pub(crate) refused: Option<String>,
+    values: Option<SecretValues>,
+}
+
+/// The lock as it was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct LockSeen {
+    pub(crate) information: String,
+    pub(crate) resource_version: String,
+}
+
+impl LockSeen {
+    pub(crate) fn read(lock: &DynamicObject) -> Self {
+        let information = lock.data.pointer(&format!("/data/{LOCK_INFORMATION}")).and_then(Value::as_str);
+        Self {
+            information: information.unwrap_or_default().to_owned(),
+            resource_version: lock.resource_version().unwrap_or_default(),
+        }
+    }
+}
+
+impl Sources {
+    /// The watches of a process.
+    ///
+    /// # Errors
+    /// If Cluster API's kinds cannot be looked up.
+    pub(crate) async fn new(shared: &Shared) -> Result<Self> {
+        let machines = shared.kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
+        let clusters = shared.kinds.find(names::CLUSTER_GROUP, "Cluster", CLUSTER_API_CONTRACTS).await?;
+        let ours = Some(names::ETCD_CLUSTER_LABEL);
+        Ok(Self {
+            client: shared.client.clone(),
+            machines: shared.caches.watch(&machines, None),
+            clusters: shared.caches.watch(&clusters, None),
+            secrets: shared.caches.watch(&ApiResource::erase::<Secret>(&()), ours),
+            config_maps: shared.caches.watch(&ApiResource::erase::<ConfigMap>(&()), ours),
+        })
+    }
+
+    /// Everything about a config.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub(crate) async fn observe(&self, config: Arc<EtcdadmConfig>, learned: &mut Learned) -> Result<Observation> {
+        for watch in [&self.machines, &self.clusters, &self.secrets, &self.config_maps] {
+            if !watch.ready().await {
+                let kind = &watch.resource().kind;
+                return Err(Error::Internal(format!("{kind}: the first list has not come yet")));
+            }
+        }
+        let mut seen = Observation {
+            now: now(),
+            machine: self.owner(&config),
+            cluster: None,
+            data_secret: self.data_secret(&config, learned).await?,
+            authority: None,
+            client_urls: None,
+            lock: Lock::Free,
+            live: None,
+            secrets: Ok(SecretValues::default()),
+            refused: learned.refused.clone(),
+            config,
+        };
+        let namespace = seen.config.namespace().unwrap_or_default();
+        let Some(cluster) = seen.cluster_name().map(str::to_owned) else { return Ok(seen) };
+        seen.cluster = self.clusters.get(&namespace, &cluster).map(|object| ClusterView::read(&object));
+        seen.authority = self.watched_secret(&namespace, &names::ca_secret(&cluster), &seen).map(|secret| {
+            let value = |key| secret_bytes(&secret, key).unwrap_or_default();
+            CertificateAuthority::from_pem(&value("tls.crt"), &value("tls.key"))
+        });
+        let init = self.watched_secret(&namespace, &names::init_secret(&cluster), &seen);
+        seen.client_urls = init.map(|secret| client_urls(&secret));
+        let Ok(ready) = prerequisites(&seen) else { return Ok(seen) };
+        let machine = ready.machine.clone();
+        seen.secrets = self.values(&seen.config, learned).await?;
+        if seen.secrets.is_ok() && seen.client_urls.is_none() {
+            self.initialization(&mut seen, &machine, &cluster, learned).await?;
+        }
+        Ok(seen)
+    }
+
+    /// A Secret of the etcd cluster that the Machine belongs to.
+    fn watched_secret(&self, namespace: &str, name: &str, seen: &Observation) -> Option<Arc<DynamicObject>> {
+        let machine = seen.machine.as_ref();
+        self.secrets
+            .get(namespace, name)
+            .filter(|secret| machine.is_none_or(|machine| !is_from_before(secret, machine)))
+    }
+
+    /// The Machine that owns the config.
+    fn owner(&self, config: &EtcdadmConfig) -> Option<MachineView> {
+        let owner = config.owner_references().iter().find(|owner| {
+            let group = owner.api_version.split_once('/').map(|(group, _)| group);
+            owner.kind == "Machine" && group == Some(names::CLUSTER_GROUP)
+        })?;
+        let machine = self.machines.get(&config.namespace()?, &owner.name)?;
+        (machine.uid().as_ref() == Some(&owner.uid)).then(|| MachineView::read(&machine))
+    }
+
+    /// The Secret with the config's name. If the status says that there is one and the watch does not know it, the
+    /// watch may lag behind: the API server knows.
+    async fn data_secret(&self, config: &EtcdadmConfig, learned: &Learned) -> Result<DataSecret> {
+        if let Some(known) = &learned.data_secret {
+            return Ok(known.clone());
+        }
+        let (namespace, name) = (config.namespace().unwrap_or_default(), config.name_any());
+        if let Some(secret) = self.secrets.get(&namespace, &name) {
+            return Ok(whose(config, &secret));
+        }
+        let promised = config.status.as_ref().is_some_and(|status| status.data_secret_name.is_some());
+        if promised { self.data_secret_live(config).await } else { Ok(DataSecret::Absent) }
+    }
+
+    /// The Secret with the config's name, live.
+    pub(crate) async fn data_secret_live(&self, config: &EtcdadmConfig) -> Result<DataSecret> {
+        let (namespace, name) = (config.namespace().unwrap_or_default(), config.name_any());
+        let secret = self.secret_live(&namespace, &name).await?;
+        Ok(secret.map_or(DataSecret::Absent, |secret| whose(config, &secret)))
+    }
+
+    /// The lock, live.
+    pub(crate) async fn lock_live(&self, namespace: &str, name: &str) -> Result<Option<LockSeen>> {
+        let lock = get(&self.client, self.config_maps.resource(), namespace, name).await?;
+        Ok(lock.map(|lock| LockSeen::read(&lock)))
+    }
+
+    async fn secret_live(&self, namespace: &str, name: &str) -> Result<Option<DynamicObject>> {
+        get(&self.client, self.secrets.resource(), namespace, name).await
+    }
+
+    /// Values of the Secrets that the spec refers to, each Secret read once. They are not watched: a watch of them would
+    /// be one of all Secrets.
+    async fn values(
+        &self,
+        config: &EtcdadmConfig,
+        learned: &mut Learned,
+    ) -> Result<Result<SecretValues, MissingValue>> {
+        if let Some(values) = &learned.values {
+            return Ok(Ok(values.clone()));
+        }
+        let namespace = config.namespace().unwrap_or_default();
+        let mut read: BTreeMap<&str, Option<DynamicObject>> = BTreeMap::new();
+        let mut values = SecretValues::default();
+        for (field, source) in references(&config.spec) {
+            if !read.contains_key(source.name.as_str()) {
+                read.insert(&source.name, self.secret_live(&namespace, &source.name).await?);
+            }
+            let secret = read.get(source.name.as_str()).and_then(Option::as_ref);
+            match secret.map(|secret| secret_bytes(secret, &source.key)) {
+                Some(Some(value)) => values.insert(source, value),
+                found => {
+                    let key = found.is_some().then(|| source.key.clone());
+                    return Ok(Err(MissingValue { field, secret: source.name.clone(), key }));
+                }
+            }
+        }
+        learned.values = Some(values.clone());
+        Ok(Ok(values))
+    }
+
+    /// Who may initialize; and if it is this Machine, a last look whether that has not happened long ago.
+    async fn initialization(
+        &self,
+        seen: &mut Observation,
+        machine: &MachineView,
+        cluster: &str,
+        learned: &Learned,
+    ) -> Result<()> {
+        seen.lock = self.lock(machine, cluster, learned).await?;
+        if seen.lock == Lock::Ours {
+            let init = self.secret_live(&machine.namespace, &names::init_secret(cluster)).await?;
+            seen.client_urls = init.filter(|secret| !is_from_before(secret, machine)).map(|s| client_urls(&s));
+            seen.live = Some(self.live(machine).await?);
+        }
+        Ok(())
+    }
+
+    async fn lock(&self, machine: &MachineView, cluster: &str, learned: &Learned) -> Result<Lock> {
+        let watched = || self.config_maps.get(&machine.namespace, &names::init_lock(cluster));
+        let Some(lock) = learned.lock.clone().or_else(|| watched().map(|lock| LockSeen::read(&lock))) else {
+            return Ok(Lock::Free);
+        };
+        let Ok(LockInformation { machine_name: holder, machine_uid: uid }) = serde_json::from_str(&lock.information)
+        else {
+            return Ok(Lock::Unreadable);
+        };
+        // A lock without a UID is told by the name alone.
+        let is_holder = |found: Option<String>| uid.is_none() || found == uid;
+        if holder == machine.name && is_holder(Some(machine.uid.clone())) {
+            return Ok(Lock::Ours);
+        }
+        let known = self.machines.get(&machine.namespace, &holder).is_some_and(|machine| is_holder(machine.uid()));
+        let present = known
+            || get(&self.client, self.machines.resource(), &machine.namespace, &holder)
+                .await?
+                .is_some_and(|machine| is_holder(machine.uid()));
+        Ok(Lock::Held { holder, present, resource_version: lock.resource_version })
+    }
+
+    /// What the EtcdCluster of the Machine says: it remembers that it has been initialized.
+    async fn live(&self, machine: &MachineView) -> Result<Live> {
+        let Some((name, uid)) = etcd_cluster_of(machine) else { return Ok(Live::NotInitialized) };
+        let api: Api<EtcdCluster> = Api::namespaced(self.client.clone(), &machine.namespace);
+        let etcd = api.get_opt(name).await.doing(|| format!("reading EtcdCluster {name}"))?;
+        Ok(match etcd.filter(|etcd| etcd.metadata.uid.as_deref() == Some(uid)) {
+            None => Live::OwnerGone,
+            Some(etcd) if etcd.metadata.deletion_timestamp.is_some() => Live::OwnerGone,
+            Some(etcd) if etcd.status.as_ref().is_some_and(|status| status.initialized) => Live::Initialized,
+            Some(_) => Live::NotInitialized,
+        })
+    }
+}
+
+/// Whether a Secret is controlled by this very config.
+fn whose(config: &EtcdadmConfig, secret: &DynamicObject) -> DataSecret {
+    match secret.owner_references().iter().find(|owner| owner.controller == Some(true)) {
+        Some(owner) if Some(&owner.uid) == config.metadata.uid.as_ref() => DataSecret::Ours,
+        Some(owner) => DataSecret::Foreign(format!("{} {}", owner.kind, owner.name)),
+        None => DataSecret::Foreign("nobody we know".to_owned()),
+    }
+}
+
+/// Whether a Secret is of an earlier EtcdCluster for the same Cluster, and about to be collected.
+fn is_from_before(secret: &DynamicObject, machine: &MachineView) -> bool {
+    let present = etcd_cluster_of(machine).map(|(_, uid)| uid);
+    let is_etcd = |owner: &&OwnerReference| owner.kind == EtcdCluster::kind(&());
+    let owner = secret.owner_references().iter().find(is_etcd);
+    owner.is_some_and(|owner| present.is_some_and(|present| owner.uid != present))
+}
+
+fn client_urls(init: &DynamicObject) -> String {
+    secret_text(init, "clientUrls").unwrap_or_default()
+}
+
+async fn get(client: &Client, kind: &ApiResource, namespace: &str, name: &str) -> Result<Option<DynamicObject>> {
+    let api = apply::dynamic(client, kind, namespace);
+    api.get_opt(name).await.doing(|| format!("reading {} {namespace}/{name}", kind.kind))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}

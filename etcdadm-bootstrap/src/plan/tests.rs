@@ -1,0 +1,202 @@
+//! Every row: what is observed, and what follows.
+
+use super::*;
+use crate::build::InvalidAuthority;
+use crate::fixtures::{ready_to_init, ready_to_join};
+use crate::observation::MissingValue;
+use api::etcdadm_config::File;
+use api::names::PAUSED_ANNOTATION;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use rstest::rstest;
+use std::sync::Arc;
+
+type Seen = Observation;
+
+fn changed(mut seen: Observation, change: impl FnOnce(&mut Observation)) -> Observation {
+    change(&mut seen);
+    seen
+}
+
+fn held(present: bool) -> Lock {
+    Lock::Held { holder: "demo-etcd-7".to_owned(), present, resource_version: "42".to_owned() }
+}
+
+fn missing(key: Option<&str>) -> MissingValue {
+    MissingValue {
+        field: "spec.files[0].contentFrom.secret".to_owned(),
+        secret: "files".to_owned(),
+        key: key.map(str::to_owned),
+    }
+}
+
+fn bad_file(seen: &mut Observation) {
+    let file = File {
+        path: "/etc/../x".to_owned(),
+        owner: None,
+        permissions: None,
+        encoding: None,
+        append: None,
+        content: Some(String::new()),
+        content_from: None,
+    };
+    Arc::make_mut(&mut seen.config).spec.files.push(file);
+}
+
+const BAD_URLS: &str = "block SecretInvalid: Secret demo-etcd-init: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated by commas";
+
+/// The plan in one line.
+fn told(plan: &Plan) -> String {
+    match plan {
+        Plan::Steady => "steady".to_owned(),
+        Plan::Wait(w) => format!("wait {}: {}", w.reason, w.message),
+        Plan::Block(w) => format!("block {}: {}", w.reason, w.message),
+        Plan::Do(step) => format!("do {step}"),
+    }
+}
+
+#[rstest]
+#[case::first(|_: &mut Seen| (), "do create bootstrap Secret demo-etcd-0 to init")]
+#[case::there(|s: &mut Seen| s.data_secret = DataSecret::Ours, "steady")]
+#[case::there_and_nothing_else(|s: &mut Seen| { s.data_secret = DataSecret::Ours; s.machine = None; s.cluster = None; s.authority = None }, "steady")]
+#[case::there_and_paused(|s: &mut Seen| { s.data_secret = DataSecret::Ours; s.cluster.as_mut().unwrap().paused = true }, "steady")]
+#[case::paused(|s: &mut Seen| s.cluster.as_mut().unwrap().paused = true, "wait Paused: the Cluster or the config is paused")]
+#[case::paused_itself(
+    |s: &mut Seen| { Arc::make_mut(&mut s.config).meta_mut().annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into()) },
+    "wait Paused: the Cluster or the config is paused"
+)]
+#[case::foreign(
+    |s: &mut Seen| s.data_secret = DataSecret::Foreign("Deployment web".to_owned()),
+    "block NameTaken: Secret demo-etcd-0 belongs to Deployment web: the bootstrap data cannot have this name. Remove it, or rename the Machine"
+)]
+#[case::refused(|s: &mut Seen| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the bootstrap Secret was refused: quota")]
+#[case::no_machine(|s: &mut Seen| s.machine = None, "wait WaitingForMachine: no Machine owns this config yet")]
+#[case::machine_going(|s: &mut Seen| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
+#[case::no_cluster(|s: &mut Seen| s.cluster = None, "wait WaitingForCluster: there is no Cluster demo")]
+#[case::cluster_going(|s: &mut Seen| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
+#[case::infrastructure(
+    |s: &mut Seen| s.cluster.as_mut().unwrap().infrastructure_ready = false,
+    "wait WaitingForClusterInfrastructure: the infrastructure of Cluster demo is not provisioned yet"
+)]
+#[case::no_ca(
+    |s: &mut Seen| s.authority = None,
+    "wait WaitingForCertificates: there is no Secret demo-managed-etcd with the label cluster.x-k8s.io/etcd-cluster and etcd's CA (tls.crt, tls.key)"
+)]
+#[case::bad_ca(
+    |s: &mut Seen| s.authority = Some(Err(InvalidAuthority::NotAPair)),
+    "block SecretInvalid: Secret demo-managed-etcd: tls.key does not belong to tls.crt"
+)]
+#[case::no_file_secret(
+    |s: &mut Seen| s.secrets = Err(missing(None)),
+    "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: there is no Secret files"
+)]
+#[case::no_file_key(
+    |s: &mut Seen| s.secrets = Err(missing(Some("motd"))),
+    "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: Secret files has no key motd"
+)]
+#[case::lock_free(|s: &mut Seen| { s.lock = Lock::Free; s.live = None }, "do create init lock demo-etcd-lock")]
+#[case::lock_lost(
+    |s: &mut Seen| { s.lock = held(true); s.live = None },
+    "wait WaitingForInitialization: Machine demo-etcd-7 initializes the cluster; this one joins when that is done"
+)]
+#[case::holder_gone(|s: &mut Seen| { s.lock = held(false); s.live = None }, "do take init lock demo-etcd-lock over from demo-etcd-7")]
+#[case::no_lock_at_all(
+    |s: &mut Seen| { s.lock = Lock::Unreadable; s.live = None },
+    "block NameTaken: ConfigMap demo-etcd-lock is no init lock: its key lock-information does not name a Machine. Remove it"
+)]
+#[case::initialized_long_ago(
+    |s: &mut Seen| s.live = Some(Live::Initialized),
+    "wait WaitingForInitialization: the cluster is initialized, and Secret demo-etcd-init, which says where it is, is not there"
+)]
+#[case::not_looked_live(
+    |s: &mut Seen| s.live = None,
+    "wait WaitingForInitialization: the cluster is initialized, and Secret demo-etcd-init, which says where it is, is not there"
+)]
+#[case::etcd_going(|s: &mut Seen| s.live = Some(Live::OwnerGone), "wait Deleting: the EtcdCluster of Machine demo-etcd-0 is being deleted")]
+#[case::unrenderable(
+    bad_file,
+    "block InvalidSpec: spec.files[0].path: must be an absolute path of a file, without `.`, `..` and doubled slashes"
+)]
+#[case::unrenderable_takes_no_lock(
+    |s: &mut Seen| { bad_file(s); s.lock = Lock::Free; s.live = None },
+    "block InvalidSpec: spec.files[0].path: must be an absolute path of a file, without `.`, `..` and doubled slashes"
+)]
+fn the_first_machine(#[case] change: fn(&mut Seen), #[case] expected: &str) {
+    assert_eq!(told(&plan(&changed(ready_to_init(), change))), expected);
+}
+
+#[rstest]
+#[case::joins(|_: &mut Seen| (), "do create bootstrap Secret demo-etcd-0 to join")]
+#[case::even_with_the_lock(|s: &mut Seen| { s.lock = Lock::Ours; s.live = Some(Live::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
+#[case::empty(|s: &mut Seen| s.client_urls = Some(" , ".to_owned()), BAD_URLS)]
+#[case::no_url(|s: &mut Seen| s.client_urls = Some("--evil".to_owned()), BAD_URLS)]
+#[case::more_than_a_url(|s: &mut Seen| s.client_urls = Some("https://a:1 $(id)".to_owned()), BAD_URLS)]
+fn a_further_machine(#[case] change: fn(&mut Seen), #[case] expected: &str) {
+    assert_eq!(told(&plan(&changed(ready_to_join(), change))), expected);
+}
+
+fn created(seen: &Observation) -> (Secret, String) {
+    let Plan::Do(Step::CreateDataSecret { secret, .. }) = plan(seen) else { panic!("{:?}", plan(seen)) };
+    let value = String::from_utf8(secret.data.as_ref().unwrap()["value"].0.clone()).unwrap();
+    (*secret, value)
+}
+
+#[test]
+fn the_secret_satisfies_the_bootstrap_contract() {
+    let (secret, value) = created(&ready_to_join());
+    assert!(value.contains("etcdadm join 'https://10.0.0.1:2379,https://[fd00::2]:2379' "), "{value}");
+    assert_eq!(secret.data.as_ref().unwrap()["format"].0, b"cloud-config");
+    assert_eq!(secret.type_.as_deref(), Some("cluster.x-k8s.io/secret"));
+    assert_eq!(secret.labels()[names::CLUSTER_NAME_LABEL], "demo");
+    assert_eq!(secret.labels()[names::ETCD_CLUSTER_LABEL], "demo-etcd");
+    let owner = &secret.owner_references()[0];
+    assert_eq!(
+        (owner.kind.as_str(), owner.uid.as_str(), owner.controller),
+        ("EtcdadmConfig", "config-uid", Some(true))
+    );
+    let (_, value) = created(&ready_to_init());
+    assert!(value.contains("etcdadm init --init-system systemd --name demo-etcd-0 "), "{value}");
+}
+
+#[test]
+fn the_lock_goes_with_the_etcd_cluster_or_else_with_the_cluster() {
+    let lock = |seen: &Observation| match plan(seen) {
+        Plan::Do(Step::TakeLock(lock)) => *lock,
+        other => panic!("{other:?}"),
+    };
+    let seen = changed(ready_to_init(), |s| s.lock = Lock::Free);
+    let taken = lock(&seen);
+    assert_eq!(
+        taken.data.as_ref().unwrap()["lock-information"],
+        r#"{"machineName":"demo-etcd-0","machineUID":"machine-uid"}"#
+    );
+    assert_eq!(
+        (taken.owner_references()[0].kind.as_str(), taken.owner_references()[0].uid.as_str()),
+        ("EtcdCluster", "etcd-uid")
+    );
+    let taken = lock(&changed(seen, |s| s.machine.as_mut().unwrap().controller = None));
+    let owner = &taken.owner_references()[0];
+    assert_eq!(
+        (owner.api_version.as_str(), owner.kind.as_str(), owner.uid.as_str()),
+        ("cluster.x-k8s.io/v1beta2", "Cluster", "cluster-uid")
+    );
+}
+
+#[test]
+fn what_is_not_watched_is_looked_at_less_and_less_often() {
+    let again = |waited: i64| {
+        let seen = changed(ready_to_init(), |s| {
+            s.secrets = Err(missing(None));
+            let plan = plan(s);
+            Arc::make_mut(&mut s.config).status = Some(crate::status::status(s, &plan));
+            s.now = Timestamp::from_second(s.now.as_second() + waited).unwrap();
+        });
+        match plan(&seen) {
+            Plan::Wait(waiting) => waiting.again.unwrap().as_secs(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([0, 40, 100_000].map(again), [2, 10, 60]);
+    // A clock that was set back is no reason to stop looking.
+    assert_eq!(again(-50), 2);
+}

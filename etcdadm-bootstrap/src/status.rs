@@ -1,0 +1,64 @@
+//! The status that follows from what was observed and planned. Pure.
+
+use crate::observation::Observation;
+use crate::plan::{Plan, Waiting};
+use api::conditions::{self, DATA_SECRET_AVAILABLE, Draft, PAUSED, reasons};
+use api::etcdadm_config::{EtcdadmConfigStatus, Initialization};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt;
+
+/// The status after a reconcile.
+pub(crate) fn status(seen: &Observation, plan: &Plan) -> EtcdadmConfigStatus {
+    let available = *plan == Plan::Steady;
+    let before = seen.config.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let generation = seen.config.metadata.generation;
+    EtcdadmConfigStatus {
+        ready: available,
+        initialization: Some(Initialization { data_secret_created: available }),
+        data_secret_name: available.then(|| seen.config.name_any()),
+        observed_generation: generation,
+        conditions: conditions::settle(before, vec![data(plan), paused(seen)], generation, &Time(seen.now)),
+    }
+}
+
+fn data(plan: &Plan) -> Draft {
+    match plan {
+        Plan::Steady => Draft::new(DATA_SECRET_AVAILABLE, true, reasons::DATA_SECRET_AVAILABLE, ""),
+        Plan::Wait(Waiting { reason, message, .. }) | Plan::Block(Waiting { reason, message, .. }) => {
+            Draft::new(DATA_SECRET_AVAILABLE, false, reason, message.clone())
+        }
+        // Only seen if a step did not lead on to one of the others.
+        Plan::Do(_) => Draft::new(DATA_SECRET_AVAILABLE, false, reasons::WAITING_FOR_INITIALIZATION, ""),
+    }
+}
+
+fn paused(seen: &Observation) -> Draft {
+    if seen.paused() {
+        Draft::new(PAUSED, true, reasons::PAUSED, "nothing is changed")
+    } else {
+        Draft::new(PAUSED, false, reasons::NOT_PAUSED, "")
+    }
+}
+
+/// Whether a status has to be written. Conditions of others are none of our business.
+pub(crate) fn differs(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus) -> bool {
+    let Some(before) = before else { return true };
+    let ours = |condition: &&Condition| after.conditions.iter().any(|own| own.type_ == condition.type_);
+    let mut conditions: Vec<Condition> = before.conditions.iter().filter(ours).cloned().collect();
+    conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    EtcdadmConfigStatus { conditions, ..before.clone() } != *after
+}
+
+/// A reason to do something that was not there before, with its message: worth a warning.
+pub(crate) fn newly_blocked<'a>(before: Option<&EtcdadmConfigStatus>, plan: &'a Plan) -> Option<&'a Waiting> {
+    let Plan::Block(waiting) = plan else { return None };
+    let known = before.iter().flat_map(|status| &status.conditions).any(|condition| {
+        condition.type_ == DATA_SECRET_AVAILABLE
+            && condition.reason == waiting.reason
+            && condition.message == waiting.message
+    });
+    (!known).then_some(waiting)
+}
+
+#[cfg(test)]
+mod tests;
