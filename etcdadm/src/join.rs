@@ -128,14 +128,7 @@ impl<'a> Join<'a> {
     }
 
     fn start(&mut self, id: u64, seen: &Observation) -> Result<()> {
-        let record = MemberRecord {
-            cluster_id: seen.membership.cluster_id,
-            member_id: id,
-            name: self.node.settings.name.clone(),
-            peer_url: self.own_url.clone(),
-            started: true,
-        };
-        record.store(&self.node.paths)?;
+        self.remember(id, &seen.membership)?;
         if seen.local.has_data {
             return self.node.start(None);
         }
@@ -160,7 +153,10 @@ impl<'a> Join<'a> {
 
     /// Waits before the next attempt, unless there shall be or can be none.
     async fn passing(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
-        let is_final = matches!(failure, Failure::Untrusted(_) | Failure::Refused(_));
+        let is_final = matches!(failure, Failure::Refused(_));
+        if let Failure::Untrusted(_) = failure {
+            bail!("{what}: {failure}; ca.crt and ca.key must be those that the cluster's members have");
+        }
         if is_final || !self.retry {
             return Err(anyhow!(failure).context(what.to_owned()));
         }
@@ -169,16 +165,19 @@ impl<'a> Join<'a> {
     }
 
     fn done(&self, id: u64, membership: &Membership) -> Result<()> {
+        self.remember(id, membership)?;
+        let voters = membership.members.iter().filter(|member| !member.learner).count();
+        tracing::info!("member {id:x} of cluster {:x} is a healthy voter, one of {voters}", membership.cluster_id);
+        Ok(())
+    }
+
+    fn remember(&self, id: u64, membership: &Membership) -> Result<()> {
         let record = MemberRecord {
             cluster_id: membership.cluster_id,
             member_id: id,
             name: self.node.settings.name.clone(),
             peer_url: self.own_url.clone(),
-            started: true,
         };
-        record.store(&self.node.paths)?;
-        let voters = membership.members.iter().filter(|member| !member.learner).count();
-        tracing::info!("member {id:x} of cluster {:x} is a healthy voter, one of {voters}", membership.cluster_id);
-        Ok(())
+        record.store(&self.node.paths)
     }
 }

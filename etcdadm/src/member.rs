@@ -21,9 +21,6 @@ pub struct MemberRecord {
     /// The URL by which the other members know it.
     #[serde(rename = "peerURL")]
     pub peer_url: String,
-    /// Whether etcd was ever started as this member. If it was and its data is gone, it must not start as this member
-    /// again: the leader still counts on what it had acknowledged.
-    pub started: bool,
 }
 
 impl MemberRecord {

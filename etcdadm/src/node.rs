@@ -23,7 +23,7 @@ use crate::{config, endpoint, files, install};
 /// Pause between two looks at something that is about to happen.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 /// While waiting, how often the init system is asked whether it still runs etcd: asking starts a process.
-const UNIT_CHECK: Duration = Duration::from_secs(5);
+const UNIT_CHECK: Duration = Duration::from_secs(2);
 /// How often etcd may fail to start before it is given up.
 const START_ATTEMPTS: u32 = 5;
 /// Pause before it is started again.

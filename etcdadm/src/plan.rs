@@ -94,7 +94,7 @@ pub fn join(seen: &Observation) -> JoinStep {
     let own = seen.membership.members.iter().find(|m| m.peer_urls.iter().any(|url| same_url(url, &seen.own_url)));
     match own {
         Some(own) if local.has_data => with_data(own, local.unit),
-        Some(own) => without_data(own, local),
+        Some(own) => without_data(own, local.unit),
         None if local.has_data => JoinStep::Refuse(not_listed(seen)),
         None => JoinStep::Add { learner: seen.as_learner },
     }
@@ -109,12 +109,12 @@ fn with_data(own: &Member, unit: UnitState) -> JoinStep {
     }
 }
 
-fn without_data(own: &Member, local: &Local) -> JoinStep {
-    let started_by_us = local.record.as_ref().is_some_and(|record| record.started && record.member_id == own.id);
-    match (local.unit, own.learner) {
+fn without_data(own: &Member, unit: UnitState) -> JoinStep {
+    match (unit, own.learner) {
         // etcd is about to make its data.
         (UnitState::Up, _) => JoinStep::AwaitStart(own.id),
-        (UnitState::Down, true) if own.has_started() || started_by_us => JoinStep::RemoveOwnLearner(own.id),
+        // The leader counts on what it had acknowledged, so it must not start as this member again.
+        (UnitState::Down, true) if own.has_started() => JoinStep::RemoveOwnLearner(own.id),
         (UnitState::Down, true) => JoinStep::Start(own.id),
         (UnitState::Down, false) if own.has_started() => JoinStep::Refuse(format!(
             "the cluster has this machine as its voter {:x} ({}), but the data of that member is gone; it must be \

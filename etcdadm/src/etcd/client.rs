@@ -57,9 +57,12 @@ impl Cluster {
                 Err(failure) => failures.push((endpoint, failure)),
             }
         }
-        let told = failures.iter().map(|(endpoint, failure)| format!("{endpoint}: {failure}"));
-        let told = told.collect::<Vec<_>>().join("; ");
         let untrusted = failures.iter().all(|(_, failure)| matches!(failure, Failure::Untrusted(_)));
+        let told = failures.into_iter().map(|(endpoint, failure)| match failure {
+            Failure::Untrusted(why) => format!("{endpoint}: {why}"),
+            other => format!("{endpoint}: {other}"),
+        });
+        let told = told.collect::<Vec<_>>().join("; ");
         Err(if untrusted { Failure::Untrusted(told) } else { Failure::Passing(told) })
     }
 

@@ -28,9 +28,10 @@ impl Failure {
     pub(super) fn of(error: &etcd_client::Error) -> Self {
         match error {
             etcd_client::Error::GRpcStatus(status) => {
-                Self::classify(status.code() as i32, status.message(), &chain(status))
+                let chain = chain(status.message().to_owned(), status.source());
+                Self::classify(status.code() as i32, status.message(), &chain)
             }
-            other => Self::classify(0, "", &chain(other)),
+            other => Self::classify(0, "", &chain(other.to_string(), other.source())),
         }
     }
 
@@ -53,10 +54,8 @@ impl Failure {
     }
 }
 
-/// An error and everything below it, without repetitions.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
+/// An error's text and everything below it, without repetitions.
+fn chain(mut text: String, mut source: Option<&(dyn Error + 'static)>) -> String {
     while let Some(below) = source {
         let below_text = below.to_string();
         if !text.contains(&below_text) {
@@ -73,9 +72,7 @@ impl fmt::Display for Failure {
             Self::TooManyLearners => f.write_str("another member is a learner still"),
             Self::NotInSync => f.write_str("it has not caught up with the leader"),
             Self::Unhealthy(why) => write!(f, "its voters have not all been connected for five seconds ({why})"),
-            Self::Untrusted(why) => {
-                write!(f, "certificates are not trusted ({why}); ca.crt must be the one the cluster was made with")
-            }
+            Self::Untrusted(why) => write!(f, "no trust between this machine and the cluster ({why})"),
             Self::Refused(why) | Self::Passing(why) => f.write_str(why),
         }
     }

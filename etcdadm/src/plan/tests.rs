@@ -19,7 +19,7 @@ enum Own {
 }
 
 fn record(cluster_id: u64, member_id: u64) -> MemberRecord {
-    MemberRecord { cluster_id, member_id, name: "own".into(), peer_url: OWN_URL.into(), started: true }
+    MemberRecord { cluster_id, member_id, name: "own".into(), peer_url: OWN_URL.into() }
 }
 
 fn observation(own: Own, has_data: bool, unit: UnitState, record: Option<MemberRecord>) -> Observation {
@@ -58,16 +58,6 @@ const NO_DATA: bool = false;
 #[case::learner_lost_data(Own::Started { learner: LEARNER }, NO_DATA, UnitState::Down, JoinStep::RemoveOwnLearner(OWN))]
 fn an_interrupted_join_goes_on(#[case] own: Own, #[case] data: bool, #[case] unit: UnitState, #[case] step: JoinStep) {
     assert_eq!(join(&observation(own, data, unit, None)), step);
-}
-
-#[test]
-fn a_learner_that_ran_unnoticed_and_lost_its_data_is_replaced() {
-    let unstarted = Own::Unstarted { learner: LEARNER };
-    let seen = observation(unstarted, NO_DATA, UnitState::Down, Some(record(CLUSTER, OWN)));
-    assert_eq!(join(&seen), JoinStep::RemoveOwnLearner(OWN));
-    // A record of an earlier membership says nothing about this one.
-    let seen = observation(unstarted, NO_DATA, UnitState::Down, Some(record(CLUSTER, 0x99)));
-    assert_eq!(join(&seen), JoinStep::Start(OWN));
 }
 
 #[test]
@@ -161,8 +151,7 @@ proptest! {
             JoinStep::RemoveOwnLearner(id) => {
                 prop_assert_eq!(id, OWN);
                 prop_assert!(!seen.local.has_data && seen.local.unit == UnitState::Down);
-                let is_learner = matches!(own, Own::Unstarted { learner: true } | Own::Started { learner: true });
-                prop_assert!(is_learner);
+                prop_assert_eq!(own, Own::Started { learner: true });
             }
             JoinStep::Promote(id) => {
                 prop_assert_eq!(id, OWN);
