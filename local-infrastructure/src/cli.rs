@@ -1,17 +1,20 @@
 //! The command line.
 
 use crate::{
+    crd,
     image::{self, Parts},
     init::Init,
     machine::{Machine, Machines},
+    run::Run,
     start::Start,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use std::{
+    fs,
     io::{Write, stdout},
     net::Ipv4Addr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -27,6 +30,10 @@ pub struct Cli {
 /// What the program does.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Runs the controllers of LocalClusters and LocalMachines.
+    Run(Run),
+    /// Prints the definitions of the kinds, or writes them into a directory.
+    Crds(CrdsArguments),
     /// Looks at machines, and does to them what happens to machines.
     Machine(MachineArguments),
     /// Makes the image that machines start from.
@@ -37,6 +44,14 @@ pub enum Command {
     /// The first process of a machine.
     #[command(hide = true)]
     MachineInit(Init),
+}
+
+/// Arguments of `crds`.
+#[derive(Debug, clap::Args)]
+pub struct CrdsArguments {
+    /// Writes one file for each kind into this directory.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
 }
 
 /// Arguments of `machine`.
@@ -145,6 +160,11 @@ impl std::str::FromStr for Name {
 /// What the person at the command line should read.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
+        Command::Run(arguments) => {
+            let runtime = tokio::runtime::Runtime::new()?;
+            runtime.block_on(crate::run::run(arguments)).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Crds(arguments) => crds(arguments.out.as_deref()).map(|()| ExitCode::SUCCESS),
         Command::Machine(arguments) => machine(&Machines::open(arguments.state_dir), arguments.action),
         Command::Image(ImageArguments { out, etcdadm, etcd_releases, cache }) => {
             let cache = cache.unwrap_or_else(image::default_cache);
@@ -154,6 +174,20 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::MachineStart(arguments) => crate::start::start(&arguments).map(|()| ExitCode::SUCCESS),
         Command::MachineInit(arguments) => crate::init::run(&arguments).map(|()| ExitCode::SUCCESS),
     }
+}
+
+fn crds(out: Option<&Path>) -> Result<()> {
+    for (name, content) in crd::files()? {
+        match out {
+            None => print!("---\n{content}"),
+            Some(directory) => {
+                fs::create_dir_all(directory)?;
+                let path = directory.join(name);
+                fs::write(&path, content).with_context(|| path.display().to_string())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn machine(machines: &Machines, action: Action) -> Result<ExitCode> {

@@ -7,9 +7,17 @@
 
 pub mod address;
 pub mod cli;
+mod cluster;
+mod controller;
 pub mod crd;
+mod events;
+mod execute;
 pub mod image;
 pub mod init;
 pub mod machine;
+mod observe;
+mod plan;
 pub mod reservations;
+pub mod run;
 mod start;
+mod status;

@@ -1,0 +1,232 @@
+//! LocalClusters: an address for the API servers, ready at once.
+
+use crate::{
+    crd::{Endpoint, FIELD_MANAGER, FINALIZER, GROUP, Initialization, LocalCluster, LocalClusterStatus, conditions},
+    machine::Error as MachineError,
+    observe::now,
+    run::Settings,
+};
+use api::{
+    conditions::{Draft, settle},
+    names,
+};
+use controller_support::{
+    Cached, Error, Freshest, Result, ResultExt, Shared,
+    apply::apply_status,
+    drive,
+    error::is_not_found,
+    loose::{ClusterView, Reference},
+};
+use futures::{StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api, ResourceExt,
+    api::{DynamicObject, Patch, PatchParams},
+    runtime::{Controller, controller::Action, reflector::ObjectRef, watcher},
+};
+use serde_json::json;
+use std::sync::Arc;
+
+struct Context {
+    shared: Shared,
+    settings: Arc<Settings>,
+    clusters: Cached,
+    freshest: Freshest<LocalCluster>,
+}
+
+/// Runs until shutdown.
+pub async fn run(shared: &Shared, settings: Arc<Settings>, clusters: Cached) {
+    let by_cluster = clusters.changes().flat_map(|cluster| stream::iter(infrastructure(&cluster)));
+    let controller = Controller::new(Api::<LocalCluster>::all(shared.client.clone()), watcher::Config::default())
+        .reconcile_on(by_cluster);
+    let context = Context { shared: shared.clone(), settings, clusters, freshest: Freshest::default() };
+    drive("local-cluster", controller, shared, Arc::new(context), reconcile).await;
+}
+
+/// The LocalCluster of a Cluster.
+fn infrastructure(cluster: &DynamicObject) -> Option<ObjectRef<LocalCluster>> {
+    let reference = Reference::read(cluster.data.pointer("/spec/infrastructureRef"))?;
+    (reference.group == GROUP && reference.kind == "LocalCluster")
+        .then(|| ObjectRef::new(&reference.name).within(&cluster.namespace().unwrap_or_default()))
+}
+
+/// What to do next about a LocalCluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Nothing, because it is not allowed.
+    Paused,
+    /// No Cluster owns it yet.
+    Wait,
+    /// It has what it needs.
+    Ready,
+    /// Reserve an address, and hold the LocalCluster until that is released.
+    GiveEndpoint,
+    /// Release the address and let the LocalCluster go.
+    Release,
+    /// Nothing any more.
+    Gone,
+}
+
+fn plan(object: &LocalCluster, cluster: Option<&ClusterView>) -> Plan {
+    let held = object.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+    if object.annotations().contains_key(names::PAUSED_ANNOTATION) || cluster.is_some_and(|cluster| cluster.paused) {
+        return Plan::Paused;
+    }
+    match (object.metadata.deletion_timestamp.is_some(), held) {
+        (true, true) => Plan::Release,
+        (true, false) => Plan::Gone,
+        (false, _) if cluster.is_none() => Plan::Wait,
+        (false, _) if object.spec.control_plane_endpoint.is_none() => Plan::GiveEndpoint,
+        (false, _) => Plan::Ready,
+    }
+}
+
+fn status(object: &LocalCluster, plan: Plan, now: &Time) -> LocalClusterStatus {
+    let before = object.status.clone().unwrap_or_default();
+    let ready = match plan {
+        Plan::Ready => Draft::new(conditions::READY, true, conditions::IS_READY, ""),
+        Plan::Paused if before.ready => Draft::new(conditions::READY, true, conditions::IS_READY, ""),
+        Plan::Paused => Draft::new(conditions::READY, false, conditions::IS_PAUSED, ""),
+        Plan::Wait | Plan::GiveEndpoint => {
+            Draft::new(conditions::READY, false, conditions::WAITING_FOR_CLUSTER, "No Cluster owns this LocalCluster")
+        }
+        Plan::Release | Plan::Gone => Draft::new(conditions::READY, false, conditions::DELETING, ""),
+    };
+    let (paused, reason) =
+        if plan == Plan::Paused { (true, conditions::IS_PAUSED) } else { (false, conditions::NOT_PAUSED) };
+    let drafts = vec![ready, Draft::new(conditions::PAUSED, paused, reason, "")];
+    let provisioned = before.initialization.provisioned || plan == Plan::Ready;
+    LocalClusterStatus {
+        ready: provisioned,
+        initialization: Initialization { provisioned },
+        conditions: settle(&before.conditions, drafts, object.metadata.generation, now),
+    }
+}
+
+async fn reconcile(seen: Arc<LocalCluster>, context: Arc<Context>) -> Result<Action> {
+    let mut object = LocalCluster::clone(&context.freshest.pick(seen));
+    if !context.clusters.ready().await {
+        return Err(Error::Internal("Clusters cannot be listed".to_owned()));
+    }
+    let namespace = object.namespace().unwrap_or_default();
+    let cluster = object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.kind == "Cluster" && owner.api_version.starts_with(&format!("{}/", names::CLUSTER_GROUP)))
+        .and_then(|owner| context.clusters.get(&namespace, &owner.name))
+        .map(|cluster| ClusterView::read(&cluster));
+    let mut decision = plan(&object, cluster.as_ref());
+    let owner = format!("cluster/{namespace}/{}", object.name_any());
+    let reservations = context.settings.machines.reservations();
+    let internal = |error: MachineError| Error::Internal(error.to_string());
+    match decision {
+        Plan::GiveEndpoint => {
+            let address = reservations.reserve(&context.settings.subnet, &owner).map_err(internal)?;
+            object = write(&context, &object, Some(&Endpoint::at(address))).await?;
+            decision = plan(&object, cluster.as_ref());
+        }
+        Plan::Release => {
+            reservations.release(&owner).map_err(internal)?;
+            return match write(&context, &object, None).await {
+                Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Action::await_change()),
+                other => other.map(|_| Action::await_change()),
+            };
+        }
+        Plan::Gone => return Ok(Action::await_change()),
+        Plan::Paused | Plan::Wait | Plan::Ready => {}
+    }
+    let status = status(&object, decision, &now());
+    if object.status.as_ref() != Some(&status) {
+        let desired = json!({
+            "apiVersion": format!("{GROUP}/v1alpha1"),
+            "kind": "LocalCluster",
+            "metadata": {"name": object.name_any(), "uid": object.uid()},
+            "status": status,
+        });
+        object = apply_status(&api(&context, &namespace), FIELD_MANAGER, &object.name_any(), &desired).await?;
+    }
+    context.freshest.remember(object);
+    Ok(Action::await_change())
+}
+
+/// Applies everything of ours outside the status: an endpoint with our finalizer, or neither.
+async fn write(context: &Context, object: &LocalCluster, endpoint: Option<&Endpoint>) -> Result<LocalCluster> {
+    let name = object.name_any();
+    let mut desired = json!({
+        "apiVersion": format!("{GROUP}/v1alpha1"),
+        "kind": "LocalCluster",
+        "metadata": {"name": name, "uid": object.uid()},
+        "spec": {},
+    });
+    if let Some(endpoint) = endpoint {
+        desired["metadata"]["finalizers"] = json!([FINALIZER]);
+        desired["spec"]["controlPlaneEndpoint"] = json!(endpoint);
+    }
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    api(context, &object.namespace().unwrap_or_default())
+        .patch(&name, &parameters, &Patch::Apply(&desired))
+        .await
+        .doing(|| format!("applying LocalCluster {name}"))
+}
+
+fn api(context: &Context, namespace: &str) -> Api<LocalCluster> {
+    Api::namespaced(context.shared.client.clone(), namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn cluster(paused: bool) -> ClusterView {
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "demo"}, "spec": {"paused": paused},
+        }))
+        .expect("a Cluster");
+        ClusterView::read(&object)
+    }
+
+    fn object(change: serde_json::Value) -> LocalCluster {
+        let mut object = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LocalCluster",
+            "metadata": {"name": "demo"}, "spec": {},
+        });
+        for (key, value) in change.as_object().expect("an object") {
+            for (inner, value) in value.as_object().expect("an object") {
+                object[key][inner] = value.clone();
+            }
+        }
+        serde_json::from_value(object).expect("a LocalCluster")
+    }
+
+    #[rstest]
+    #[case::new(json!({}), None, Plan::Wait)]
+    #[case::owned(json!({}), Some(false), Plan::GiveEndpoint)]
+    #[case::paused(json!({}), Some(true), Plan::Paused)]
+    #[case::paused_itself(
+        json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}), Some(false), Plan::Paused
+    )]
+    #[case::users_endpoint(
+        json!({"spec": {"controlPlaneEndpoint": {"host": "example.test", "port": 443}}}), Some(false), Plan::Ready
+    )]
+    #[case::deleted(
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER]}}), None, Plan::Release
+    )]
+    #[case::let_go(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), Some(false), Plan::Gone)]
+    fn one_thing_follows(#[case] change: serde_json::Value, #[case] owner: Option<bool>, #[case] expected: Plan) {
+        assert_eq!(plan(&object(change), owner.map(cluster).as_ref()), expected);
+    }
+
+    #[test]
+    fn once_provisioned_it_stays_so() {
+        let now = now();
+        let mut object = object(json!({}));
+        let first = status(&object, Plan::Ready, &now);
+        assert!(first.ready && first.initialization.provisioned);
+        object.status = Some(first);
+        let later = status(&object, Plan::Paused, &now);
+        assert!(later.ready && later.initialization.provisioned);
+        assert!(api::conditions::is_true(&later.conditions, conditions::READY));
+    }
+}

@@ -1,0 +1,127 @@
+//! The controller of LocalMachines: what wakes it up, and one round.
+
+use crate::{
+    crd::{GROUP, LocalMachine, LocalMachineStatus},
+    events::{Events as LocalEvents, Key},
+    execute::{Outcome, execute, write_status},
+    observe::{local, observe},
+    plan::{Observation, Plan, Waiting, plan},
+    run::Settings,
+    status::{news, status},
+};
+use api::names;
+use controller_support::{Cached, Error, Events, Freshest, Result, Shared, drive, loose::MachineView};
+use futures::{Stream, StreamExt, stream};
+use kube::{
+    Api, Resource, ResourceExt,
+    runtime::{Controller, controller::Action, reflector::ObjectRef, watcher},
+};
+use std::{sync::Arc, time::Duration};
+
+/// A Secret that a Machine names before it exists is looked for again after this time.
+const SECRET_RETRY: Duration = Duration::from_secs(1);
+
+/// What every round needs.
+pub struct Context {
+    pub(crate) shared: Shared,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) machines: Cached,
+    pub(crate) clusters: Cached,
+    pub(crate) local_events: LocalEvents,
+    events: Events,
+    freshest: Freshest<LocalMachine>,
+}
+
+/// Runs until shutdown. `local_changes`: machines in whose directories something happened.
+pub async fn run(
+    shared: &Shared,
+    settings: Arc<Settings>,
+    (machines, clusters): (Cached, Cached),
+    local_events: LocalEvents,
+    local_changes: impl Stream<Item = Key> + Send + 'static,
+) {
+    let controller = Controller::new(Api::<LocalMachine>::all(shared.client.clone()), watcher::Config::default());
+    let store = controller.store();
+    let by_machine = machines.changes().flat_map(|machine| stream::iter(infrastructure(&machine)));
+    let by_cluster = clusters.changes().flat_map(move |cluster| {
+        let (namespace, name) = (cluster.namespace(), cluster.name_any());
+        let of_cluster = store.state_filter(|machine| {
+            machine.namespace() == namespace && machine.labels().get(names::CLUSTER_NAME_LABEL) == Some(&name)
+        });
+        stream::iter(of_cluster.into_iter().map(|machine| ObjectRef::from_obj(machine.as_ref())))
+    });
+    let by_local = local_changes.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
+    let controller = controller.reconcile_on(by_machine).reconcile_on(by_cluster).reconcile_on(by_local);
+    let events = shared.events("local-infrastructure");
+    let freshest = Freshest::default();
+    let shared_here = shared.clone();
+    let context = Context { shared: shared_here, settings, machines, clusters, local_events, events, freshest };
+    drive("local-machine", controller, shared, Arc::new(context), reconcile).await;
+}
+
+/// The LocalMachine of a Machine.
+fn infrastructure(machine: &kube::api::DynamicObject) -> Option<ObjectRef<LocalMachine>> {
+    let machine = MachineView::read(machine);
+    let reference = machine.infrastructure.filter(|r| r.group == GROUP && r.kind == "LocalMachine")?;
+    Some(ObjectRef::new(&reference.name).within(&machine.namespace))
+}
+
+async fn reconcile(seen: Arc<LocalMachine>, context: Arc<Context>) -> Result<Action> {
+    let mut object = LocalMachine::clone(&context.freshest.pick(seen));
+    let mut observation = observe(&context, &object).await?;
+    let mut failure = None;
+    let decision = loop {
+        let decision = plan(&observation);
+        let Plan::Do(step) = decision else { break decision };
+        tracing::info!(?step, "machine");
+        match execute(&context, &object, &observation, step).await? {
+            Outcome::Done(now) => object = *now,
+            Outcome::Gone => return Ok(Action::await_change()),
+            Outcome::Failed(why) => {
+                failure = Some(why);
+                break decision;
+            }
+        }
+        refresh(&context, &object, &mut observation)?;
+    };
+    publish(&context, &object, &observation, decision, failure.as_deref()).await?;
+    match (failure, decision) {
+        (Some(why), _) => Err(Error::Internal(why)),
+        (None, Plan::Wait(Waiting::BootstrapSecret)) => Ok(Action::requeue(SECRET_RETRY)),
+        (None, _) => Ok(Action::await_change()),
+    }
+}
+
+/// What a step of ours can have changed.
+fn refresh(context: &Context, object: &LocalMachine, observation: &mut Observation) -> Result<()> {
+    observation.has_finalizer = object.finalizers().iter().any(|finalizer| finalizer == crate::crd::FINALIZER);
+    observation.has_provider_id = object.spec.provider_id.is_some();
+    observation.local = local(context, object)?;
+    Ok(())
+}
+
+async fn publish(
+    context: &Context,
+    object: &LocalMachine,
+    observation: &Observation,
+    plan: Plan,
+    failure: Option<&str>,
+) -> Result<()> {
+    let empty = LocalMachineStatus::default();
+    let before = object.status.as_ref().unwrap_or(&empty);
+    let after = status(before, object.metadata.generation, observation, plan, failure);
+    if object.status.as_ref() == Some(&after) {
+        context.freshest.remember(object.clone());
+        return Ok(());
+    }
+    context.freshest.remember(write_status(context, object, &after).await?);
+    let about = object.object_ref(&());
+    for news in news(before, &after) {
+        if news.warning {
+            context.events.warning(&about, "Reconcile", news.reason, news.note).await;
+        } else {
+            context.events.normal(&about, "Reconcile", news.reason, news.note).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Everything that is written for a LocalMachine.
+
+use crate::{
+    controller::Context,
+    crd::{FIELD_MANAGER, FINALIZER, GROUP, LocalMachine, LocalMachineStatus, provider_id},
+    machine::{Error as MachineError, MachineSpec, machine_owner},
+    plan::{BootstrapData, Observation, Step},
+};
+use controller_support::{Error, Result, ResultExt, apply::apply_status, error::is_not_found};
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+/// What became of a step.
+pub enum Outcome {
+    /// It is done; this is the object now.
+    Done(Box<LocalMachine>),
+    /// It is done, and the object is let go.
+    Gone,
+    /// The machine itself could not be made, started or removed.
+    Failed(String),
+}
+
+/// Takes one step.
+///
+/// # Errors
+/// If the API server refuses a write.
+pub async fn execute(context: &Context, object: &LocalMachine, seen: &Observation, step: Step) -> Result<Outcome> {
+    let done = |object: LocalMachine| Outcome::Done(Box::new(object));
+    match step {
+        Step::Adopt => write(context, object, true, object.spec.provider_id.as_deref()).await.map(done),
+        Step::Create => match create(context, object, seen).await {
+            Ok(()) => Ok(done(object.clone())),
+            Err(error) => Ok(Outcome::Failed(error.to_string())),
+        },
+        Step::Start => match start(context, object).await {
+            Ok(()) => Ok(done(object.clone())),
+            Err(error) => Ok(Outcome::Failed(error.to_string())),
+        },
+        Step::Publish => {
+            let id = provider_id(&object.namespace().unwrap_or_default(), &object.name_any());
+            write(context, object, true, Some(&id)).await.map(done)
+        }
+        Step::Destroy => match destroy(context, object).await {
+            Ok(()) => match write(context, object, false, object.spec.provider_id.as_deref()).await {
+                Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Outcome::Gone),
+                other => other.map(|_| Outcome::Gone),
+            },
+            Err(error) => Ok(Outcome::Failed(error.to_string())),
+        },
+    }
+}
+
+/// Makes the machine and starts it: nothing may come between a machine with an address and its boot.
+async fn create(context: &Context, object: &LocalMachine, seen: &Observation) -> Result<(), MachineError> {
+    let BootstrapData::Ready(user_data) = &seen.bootstrap_data else { return Ok(()) };
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let host_name = seen.owner.as_ref().map_or_else(|| name.clone(), |owner| owner.name.clone());
+    let (settings, user_data) = (context.settings.clone(), user_data.clone());
+    let uid = object.uid().unwrap_or_default();
+    blocking(move || {
+        let address = settings.machines.reservations().reserve(&settings.subnet, &machine_owner(&namespace, &name))?;
+        let spec = MachineSpec {
+            namespace,
+            name,
+            uid,
+            host_name,
+            address,
+            prefix_length: settings.subnet.prefix_length(),
+            gateway: settings.subnet.gateway(),
+            bridge: settings.bridge.clone(),
+            image_dir: settings.image_dir.clone(),
+            program: settings.program.clone(),
+        };
+        settings.machines.create(spec, &user_data.0)?.power_on()
+    })
+    .await
+}
+
+async fn start(context: &Context, object: &LocalMachine) -> Result<(), MachineError> {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let settings = context.settings.clone();
+    blocking(move || settings.machines.get(&namespace, &name)?.power_on()).await
+}
+
+async fn destroy(context: &Context, object: &LocalMachine) -> Result<(), MachineError> {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let settings = context.settings.clone();
+    blocking(move || settings.machines.destroy(&namespace, &name)).await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, MachineError> + Send + 'static,
+) -> Result<T, MachineError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| MachineError::Process { machine: String::new(), what: error.to_string() })?
+}
+
+/// Applies everything of ours outside the status. The uid makes sure that an object that is gone is not made again.
+async fn write(
+    context: &Context,
+    object: &LocalMachine,
+    finalizer: bool,
+    provider_id: Option<&str>,
+) -> Result<LocalMachine> {
+    let name = object.name_any();
+    let mut desired = json!({
+        "apiVersion": format!("{GROUP}/v1alpha1"),
+        "kind": "LocalMachine",
+        "metadata": {"name": name, "uid": object.uid()},
+        "spec": {},
+    });
+    if finalizer {
+        desired["metadata"]["finalizers"] = json!([FINALIZER]);
+    }
+    if let Some(id) = provider_id {
+        desired["spec"]["providerID"] = json!(id);
+    }
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    api(context, object)
+        .patch(&name, &parameters, &Patch::Apply(&desired))
+        .await
+        .doing(|| format!("applying LocalMachine {name}"))
+}
+
+/// Applies the status.
+///
+/// # Errors
+/// If the API server refuses it.
+pub async fn write_status(
+    context: &Context,
+    object: &LocalMachine,
+    status: &LocalMachineStatus,
+) -> Result<LocalMachine> {
+    let name = object.name_any();
+    let desired = json!({
+        "apiVersion": format!("{GROUP}/v1alpha1"),
+        "kind": "LocalMachine",
+        "metadata": {"name": name, "uid": object.uid()},
+        "status": status,
+    });
+    apply_status(&api(context, object), FIELD_MANAGER, &name, &desired).await
+}
+
+fn api(context: &Context, object: &LocalMachine) -> Api<LocalMachine> {
+    Api::namespaced(context.shared.client.clone(), &object.namespace().unwrap_or_default())
+}

@@ -1,0 +1,103 @@
+//! Everything that is read about a LocalMachine, and the clock.
+
+use crate::{
+    controller::Context,
+    crd::{FINALIZER, LocalMachine},
+    machine::{Error as MachineError, Machine},
+    plan::{BootstrapData, Local, Observation, UserData},
+    status::console_end,
+};
+use api::names;
+use controller_support::{
+    Error, Result, ResultExt,
+    loose::{ClusterView, MachineView},
+};
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::{Api, ResourceExt};
+
+/// Reads everything. No request is made for a machine that exists; before that, one for its bootstrap data.
+///
+/// # Errors
+/// If the API server or the state directory cannot be read.
+pub async fn observe(context: &Context, object: &LocalMachine) -> Result<Observation> {
+    if !context.machines.ready().await || !context.clusters.ready().await {
+        return Err(Error::Internal("Machines and Clusters cannot be listed".to_owned()));
+    }
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.kind == "Machine" && owner.api_version.starts_with(&format!("{}/", names::CLUSTER_GROUP)))
+        .and_then(|owner| context.machines.get(&namespace, &owner.name))
+        .map(|machine| MachineView::read(&machine));
+    let cluster_name = object.labels().get(names::CLUSTER_NAME_LABEL).cloned();
+    let cluster = cluster_name
+        .or_else(|| owner.as_ref().map(|owner| owner.cluster.clone()))
+        .and_then(|name| context.clusters.get(&namespace, &name))
+        .map(|cluster| ClusterView::read(&cluster));
+    let local = local(context, object)?;
+    let bootstrap_data = match (&local, &owner) {
+        (None, Some(owner)) => bootstrap_data(context, owner).await?,
+        _ => BootstrapData::NotNamed,
+    };
+    Ok(Observation {
+        now: now(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        paused: object.annotations().contains_key(names::PAUSED_ANNOTATION)
+            || cluster.as_ref().is_some_and(|cluster| cluster.paused),
+        has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+        has_provider_id: object.spec.provider_id.is_some(),
+        owner,
+        cluster,
+        bootstrap_data,
+        local,
+    })
+}
+
+async fn bootstrap_data(context: &Context, owner: &MachineView) -> Result<BootstrapData> {
+    let Some(name) = &owner.data_secret else { return Ok(BootstrapData::NotNamed) };
+    let secrets: Api<Secret> = Api::namespaced(context.shared.client.clone(), &owner.namespace);
+    let secret = secrets.get_opt(name).await.doing(|| format!("reading Secret {name}"))?;
+    let value = secret.and_then(|secret| secret.data).and_then(|mut data| data.remove("value"));
+    Ok(match value {
+        Some(value) => BootstrapData::Ready(UserData(value.0)),
+        None => BootstrapData::Missing(name.clone()),
+    })
+}
+
+/// The machine itself. Its directory is watched from before it is read, so that no later change is missed.
+///
+/// # Errors
+/// If its directory cannot be read.
+pub fn local(context: &Context, object: &LocalMachine) -> Result<Option<Local>> {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let internal = |error: MachineError| Error::Internal(error.to_string());
+    let machine = match context.settings.machines.get(&namespace, &name) {
+        Err(MachineError::NotFound(_)) => return Ok(None),
+        other => other.map_err(internal)?,
+    };
+    context
+        .local_events
+        .watch(machine.directory(), &namespace, &name)
+        .map_err(|error| Error::Internal(format!("watching {}: {error}", machine.directory().display())))?;
+    facts(&machine).map(Some).map_err(internal)
+}
+
+fn facts(machine: &Machine) -> Result<Local, MachineError> {
+    let bootstrap = machine.bootstrap()?;
+    let failed = bootstrap.as_ref().is_some_and(|result| !result.succeeded);
+    Ok(Local {
+        address: machine.address(),
+        host_name: machine.spec().host_name.clone(),
+        was_started: machine.was_started(),
+        powered_on: machine.is_powered_on(),
+        running: machine.is_running(),
+        bootstrap,
+        console_end: if failed { console_end(&machine.console()?) } else { String::new() },
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where the clock is read")]
+pub(crate) fn now() -> Time {
+    Time(Timestamp::now())
+}
