@@ -1,0 +1,60 @@
+//! Merge patches on objects that others own. Each carries the resource version that it was made for, and is refused if
+//! the object has changed since: a manager that is behind cannot undo what another one, or a user, has done.
+
+use crate::observation::{ControlPlaneView, EtcdView};
+use api::names;
+use controller_support::loose::ClusterView;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
+
+/// The Cluster's label and owner reference. A merge patch replaces lists, so the other owners are in it as well.
+pub fn claim(etcd: &EtcdView, cluster: &ClusterView) -> Value {
+    let mut owners: Vec<OwnerReference> =
+        etcd.owners.iter().filter(|owner| owner.uid != cluster.uid).cloned().collect();
+    owners.push(OwnerReference {
+        api_version: cluster.api_version.clone(),
+        kind: "Cluster".to_owned(),
+        name: cluster.name.clone(),
+        uid: cluster.uid.clone(),
+        // Not the controller: the Cluster does not manage it. A provider may want that place for something of its own.
+        controller: None,
+        block_owner_deletion: Some(true),
+    });
+    json!({"metadata": {
+        "resourceVersion": etcd.resource_version,
+        "labels": {names::CLUSTER_NAME_LABEL: cluster.name},
+        "ownerReferences": owners,
+    }})
+}
+
+/// Pause and marker, in one write: no moment at which one is there without the other.
+pub fn pause(control_plane: &ControlPlaneView) -> Value {
+    annotations(
+        control_plane,
+        &json!({
+            names::PAUSED_ANNOTATION: names::PAUSED_BY_HOOK_VALUE,
+            names::PAUSED_BY_HOOK_ANNOTATION: "true",
+        }),
+    )
+}
+
+/// Neither pause nor marker.
+pub fn unpause(control_plane: &ControlPlaneView) -> Value {
+    annotations(control_plane, &json!({names::PAUSED_ANNOTATION: null, names::PAUSED_BY_HOOK_ANNOTATION: null}))
+}
+
+/// No marker; a pause stays.
+pub fn drop_marker(control_plane: &ControlPlaneView) -> Value {
+    annotations(control_plane, &json!({names::PAUSED_BY_HOOK_ANNOTATION: null}))
+}
+
+/// The endpoints, and nothing else.
+pub fn endpoints(control_plane: &ControlPlaneView, endpoints: &[String]) -> Value {
+    let mut patch = control_plane.adapter.patch(endpoints);
+    patch["metadata"] = json!({"resourceVersion": control_plane.resource_version});
+    patch
+}
+
+fn annotations(control_plane: &ControlPlaneView, annotations: &Value) -> Value {
+    json!({"metadata": {"resourceVersion": control_plane.resource_version, "annotations": annotations}})
+}

@@ -1,0 +1,34 @@
+//! What is written into the status of a Cluster: our condition, and where the CRD has them, the fields of the
+//! managed-external-etcd proposal.
+
+use crate::observation::{ClusterState, EtcdView, conditions_path};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Value, json};
+
+/// The Cluster with our condition, to be applied. None takes the condition away.
+pub fn condition(cluster: &ClusterState, condition: Option<&Condition>) -> Value {
+    let view = &cluster.view;
+    let status = match condition {
+        Some(condition) => nest(conditions_path(&view.api_version), json!([condition])),
+        None => json!({"status": {}}),
+    };
+    json!({
+        "apiVersion": view.api_version,
+        "kind": "Cluster",
+        "metadata": {"name": view.name, "namespace": view.namespace},
+        "status": status["status"],
+    })
+}
+
+/// Merge patch of the fields of the proposal. None: the Cluster does not have them, or they are right.
+pub fn mirror(cluster: &ClusterState, etcd: Option<&EtcdView>) -> Option<Value> {
+    let before = cluster.mirror?;
+    let etcd = etcd?;
+    let after = (etcd.usable(), before.1 || etcd.initialized || etcd.ready);
+    (before != after)
+        .then(|| json!({"status": {"managedExternalEtcdReady": after.0, "managedExternalEtcdInitialized": after.1}}))
+}
+
+fn nest(pointer: &str, value: Value) -> Value {
+    pointer.rsplit('/').filter(|key| !key.is_empty()).fold(value, |inner, key| json!({key: inner}))
+}

@@ -1,0 +1,63 @@
+//! What is sent, to the letter.
+
+use super::*;
+use crate::model::World;
+use crate::observation::Observation;
+use insta::assert_json_snapshot;
+use serde_json::json;
+
+fn observed() -> Observation {
+    let mut world = World::applied().etcd_ready();
+    world.etcd.as_mut().unwrap()["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.org/v1", "kind": "Fleet", "name": "fleet", "uid": "fleet-1", "controller": true}]);
+    let seen = world.observe();
+    world.settle();
+    Observation { secrets: world.observe().secrets, ..seen }
+}
+
+#[test]
+fn patches() {
+    let seen = observed();
+    let (etcd, control_plane) = (seen.found_etcd().unwrap(), seen.found_control_plane().unwrap());
+    assert_json_snapshot!(json!({
+        "claim": patch::claim(etcd, &seen.cluster.view),
+        "pause": patch::pause(control_plane),
+        "unpause": patch::unpause(control_plane),
+        "drop marker": patch::drop_marker(control_plane),
+        "endpoints": patch::endpoints(control_plane, &etcd.endpoints),
+    }));
+}
+
+#[test]
+fn client_secret() {
+    let seen = observed();
+    let (etcd, published) = (seen.found_etcd().unwrap(), seen.secrets.published.as_ref().unwrap());
+    let pair = seen.secrets.staged.clone().unwrap().unwrap();
+    assert_json_snapshot!(json!({
+        "created": secret::client(&seen.cluster.view, etcd, &pair),
+        "updated": secret::update(&seen.cluster.view, etcd, published, &pair),
+    }));
+}
+
+#[test]
+fn conditions_of_both_versions() {
+    let mut seen = observed();
+    let condition = serde_json::from_value(json!({"type": "ManagedExternalEtcdReady", "status": "True",
+        "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
+    .unwrap();
+    let v1beta2 = status::condition(&seen.cluster, Some(&condition));
+    let removed = status::condition(&seen.cluster, None);
+    seen.cluster.view.api_version = "cluster.x-k8s.io/v1beta1".to_owned();
+    let v1beta1 = status::condition(&seen.cluster, Some(&condition));
+    assert_json_snapshot!(json!({"v1beta2": v1beta2, "removed": removed, "v1beta1": v1beta1}));
+}
+
+#[test]
+fn the_fields_of_the_proposal_are_mirrored_where_they_are_used() {
+    let mut seen = observed();
+    assert_eq!(status::mirror(&seen.cluster, seen.found_etcd()), None);
+    seen.cluster.mirror = Some((false, false));
+    let body = status::mirror(&seen.cluster, seen.found_etcd()).unwrap();
+    assert_eq!(body, json!({"status": {"managedExternalEtcdReady": true, "managedExternalEtcdInitialized": true}}));
+    seen.cluster.mirror = Some((true, true));
+    assert_eq!(status::mirror(&seen.cluster, seen.found_etcd()), None);
+}

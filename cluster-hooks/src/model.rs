@@ -1,0 +1,329 @@
+//! A small management cluster for tests: objects as JSON, merge patches and resource versions as an API server treats
+//! them, and the steps taken with the same builders that the controller uses. Every write of the hook is checked
+//! against the rules that may never be broken.
+
+use crate::adapter::Adapter;
+use crate::build;
+use crate::observation::{
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, Secrets, names_of,
+};
+use crate::plan::{Plan, Step, plan};
+use api::names;
+use controller_support::loose::Reference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+pub const ENDPOINTS: &str = "https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379";
+pub const USERS_VALUE: &str = "maintenance";
+
+/// One Cluster and what hangs on it.
+#[derive(Clone)]
+pub struct World {
+    pub cluster: Value,
+    pub etcd: Option<Value>,
+    pub etcd_kind: bool,
+    pub control_plane: Option<Value>,
+    pub secrets: BTreeMap<String, Value>,
+    pub workers: Vec<String>,
+    /// Other Clusters that exist.
+    pub others: Vec<String>,
+    /// Of the newest write.
+    pub revision: u64,
+    /// The user has paused the control plane. The hook does not see this.
+    pub user_pauses: bool,
+}
+
+impl World {
+    /// Everything has just been applied, and nothing has happened yet.
+    pub fn applied() -> Self {
+        Self {
+            cluster: json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": {"name": "demo", "namespace": "default", "uid": "cluster-1", "generation": 1,
+                    "annotations": {names::MANAGED_ETCD_ANNOTATION: "demo-etcd"}},
+                "spec": {"controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "demo-cp"}},
+            }),
+            etcd: Some(json!({
+                "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+                "metadata": {"name": "demo-etcd", "namespace": "default", "uid": "etcd-1", "resourceVersion": "1"},
+            })),
+            etcd_kind: true,
+            control_plane: Some(json!({
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+                "metadata": {"name": "demo-cp", "namespace": "default", "uid": "cp-1", "resourceVersion": "1", "annotations": {}},
+                "spec": {"replicas": 3, "kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": {
+                    "endpoints": [names::PLACEHOLDER_ENDPOINT], "caFile": "ca", "certFile": "cert", "keyFile": "key"}}}}},
+            })),
+            secrets: BTreeMap::new(),
+            workers: Vec::new(),
+            others: Vec::new(),
+            revision: 1,
+            user_pauses: false,
+        }
+    }
+
+    /// Etcd is there, healthy, and has made its Secrets.
+    pub fn etcd_ready(mut self) -> Self {
+        self.set_ready(true, ENDPOINTS);
+        self.stage("1");
+        self
+    }
+
+    pub fn set_ready(&mut self, ready: bool, endpoints: &str) {
+        let revision = self.next();
+        if let Some(etcd) = &mut self.etcd {
+            etcd["metadata"]["resourceVersion"] = revision;
+            etcd["status"] = json!({"ready": ready, "initialized": true, "endpoints": endpoints, "conditions": [
+                {"type": "Ready", "status": if ready { "True" } else { "False" }, "reason": "ScalingUp", "message": "1 of 3"}]});
+        }
+    }
+
+    pub fn stage(&mut self, content: &str) {
+        let [ca, staged, _] = names_of("demo");
+        let secret =
+            |name: &str, data| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data});
+        let ca_data = json!({"tls.crt": base64(content)});
+        self.secrets.insert(ca.clone(), secret(&ca, ca_data));
+        let pair = json!({"tls.crt": base64(content), "tls.key": base64(content)});
+        self.secrets.insert(staged.clone(), secret(&staged, pair));
+    }
+
+    pub fn delete_cluster(&mut self) {
+        self.cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+
+    /// The user pauses the control plane, over whatever is there.
+    pub fn user_pause(&mut self) {
+        let revision = self.next();
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane["metadata"]["resourceVersion"] = revision;
+            control_plane["metadata"]["annotations"][names::PAUSED_ANNOTATION] = json!(USERS_VALUE);
+            self.user_pauses = true;
+        }
+    }
+
+    /// The user takes away whatever pauses the control plane.
+    pub fn user_unpause(&mut self) {
+        let revision = self.next();
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane["metadata"]["resourceVersion"] = revision;
+            if let Some(annotations) = control_plane["metadata"]["annotations"].as_object_mut() {
+                annotations.remove(names::PAUSED_ANNOTATION);
+            }
+            self.user_pauses = false;
+        }
+    }
+
+    /// The user applies the manifest of the control plane again.
+    pub fn user_restores_placeholder(&mut self) {
+        let revision = self.next();
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane["metadata"]["resourceVersion"] = revision;
+            control_plane["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"]["external"]["endpoints"] =
+                json!([names::PLACEHOLDER_ENDPOINT]);
+        }
+    }
+
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        let annotations = self.control_plane.as_ref().map(|c| c["metadata"]["annotations"].clone()).unwrap_or_default();
+        serde_json::from_value(annotations).unwrap_or_default()
+    }
+
+    pub fn paused(&self) -> bool {
+        self.annotations().contains_key(names::PAUSED_ANNOTATION)
+    }
+
+    pub fn endpoints(&self) -> String {
+        let control_plane = self.control_plane.as_ref().unwrap();
+        let list = &control_plane["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"]["external"]["endpoints"];
+        serde_json::from_value::<Vec<String>>(list.clone()).unwrap().join(",")
+    }
+
+    pub fn published(&self) -> Option<&Value> {
+        self.secrets.get(&names::apiserver_client_secret("demo"))
+    }
+
+    /// What the controller would see.
+    pub fn observe(&self) -> Observation {
+        let cluster = ClusterState::read(&object(&self.cluster));
+        let etcd = match (&cluster.view.etcd, &self.etcd) {
+            (None, _) => Etcd::NotNamed,
+            (Some(Err(message)), _) => Etcd::Invalid { message: message.clone(), may_pass: false },
+            (Some(Ok(_)), _) if !self.etcd_kind => Etcd::Invalid { message: "no such kind".to_owned(), may_pass: true },
+            (Some(Ok(reference)), None) => Etcd::Missing(reference.clone()),
+            (Some(Ok(reference)), Some(etcd)) => {
+                let exists = |name: &str| name == "demo" || self.others.iter().any(|other| other == name);
+                Etcd::Found(EtcdView::read(&object(etcd), reference, &cluster.view, exists))
+            }
+        };
+        let control_plane = match (&cluster.view.control_plane, &self.control_plane) {
+            (None, _) => ControlPlane::Unset,
+            (Some(reference), None) => ControlPlane::Missing(reference.clone()),
+            (Some(reference), Some(object)) => self.read_control_plane(reference, object),
+        };
+        let has_endpoints = matches!(&control_plane, ControlPlane::Found(view) if view.has_endpoints());
+        let secrets = if has_endpoints && !cluster.view.deleting {
+            let [ca, staged, published] = names_of("demo").map(|name| self.secrets.get(&name).map(object));
+            Secrets::read(ca.as_ref(), staged.as_ref(), published.as_ref())
+        } else {
+            Secrets::default()
+        };
+        let workers = if cluster.view.deleting { self.workers.clone() } else { Vec::new() };
+        Observation { now: Time(Timestamp::from_second(1000).unwrap()), cluster, etcd, control_plane, secrets, workers }
+    }
+
+    fn read_control_plane(&self, reference: &Reference, value: &Value) -> ControlPlane {
+        match Adapter::of(reference) {
+            Some(adapter) => ControlPlane::Found(ControlPlaneView::read(&object(value), reference, adapter)),
+            None => ControlPlane::Unknown { message: "no adapter".to_owned(), may_pass: false },
+        }
+    }
+
+    /// Takes a step that was planned for `seen`, which may be long ago. False: refused, because of a conflict.
+    pub fn act(&mut self, seen: &Observation, step: &Step) -> bool {
+        let (before, was_paused) = (self.annotations(), self.paused());
+        let done = self.write(seen, step);
+        if self.user_pauses {
+            let value = self.annotations().get(names::PAUSED_ANNOTATION).cloned();
+            assert_eq!(value.as_deref(), Some(USERS_VALUE), "{step:?} has taken the user's pause");
+        }
+        if was_paused && !self.paused() {
+            assert_eq!(before[names::PAUSED_ANNOTATION], names::PAUSED_BY_HOOK_VALUE);
+            assert!(before.contains_key(names::PAUSED_BY_HOOK_ANNOTATION));
+        }
+        assert!(self.control_plane.is_none() || !self.endpoints().is_empty());
+        done
+    }
+
+    fn write(&mut self, seen: &Observation, step: &Step) -> bool {
+        let revision = self.next();
+        let cluster = &seen.cluster.view;
+        match step {
+            Step::ClaimEtcd => {
+                patch(self.etcd.as_mut(), &build::patch::claim(seen.found_etcd().unwrap(), cluster), revision)
+            }
+            Step::Pause => {
+                assert!(!seen.released(), "a control plane that was released is paused");
+                let body = build::patch::pause(seen.found_control_plane().unwrap());
+                patch(self.control_plane.as_mut(), &body, revision)
+            }
+            Step::Unpause => {
+                let body = build::patch::unpause(seen.found_control_plane().unwrap());
+                patch(self.control_plane.as_mut(), &body, revision)
+            }
+            Step::DropMarker => {
+                let body = build::patch::drop_marker(seen.found_control_plane().unwrap());
+                patch(self.control_plane.as_mut(), &body, revision)
+            }
+            Step::WriteEndpoints(endpoints) => {
+                let body = build::patch::endpoints(seen.found_control_plane().unwrap(), endpoints);
+                patch(self.control_plane.as_mut(), &body, revision)
+            }
+            Step::PublishClient(pair) => {
+                let control_plane = seen.found_control_plane().unwrap();
+                assert_eq!(control_plane.endpoints.as_ref(), Some(&seen.found_etcd().unwrap().endpoints));
+                let name = names::apiserver_client_secret("demo");
+                if self.secrets.contains_key(&name) {
+                    return false;
+                }
+                let secret = build::secret::client(cluster, seen.found_etcd().unwrap(), pair);
+                let mut secret = serde_json::to_value(secret).unwrap();
+                secret["metadata"]["resourceVersion"] = revision;
+                self.secrets.insert(name, secret);
+                true
+            }
+            Step::UpdateClient(pair) => {
+                let published = seen.secrets.published.as_ref().unwrap();
+                let body = build::secret::update(cluster, seen.found_etcd().unwrap(), published, pair);
+                patch(self.secrets.get_mut(&names::apiserver_client_secret("demo")), &body, revision)
+            }
+            Step::DeleteEtcd => {
+                // The provider takes its time.
+                if let Some(etcd) = &mut self.etcd {
+                    etcd["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                }
+                true
+            }
+            Step::RemoveCondition => {
+                self.cluster["status"] = json!({});
+                true
+            }
+        }
+    }
+
+    /// Reconciles until there is nothing more to do. Answers the steps, and what it ends with.
+    pub fn settle(&mut self) -> (Vec<Step>, Plan) {
+        let mut steps = Vec::new();
+        loop {
+            let seen = self.observe();
+            match plan(&seen) {
+                Plan::Do(step) => {
+                    assert!(self.act(&seen, &step), "nobody else writes");
+                    steps.push(step);
+                    assert!(steps.len() < 12, "it does not come to an end: {steps:?}");
+                }
+                end => return (steps, end),
+            }
+        }
+    }
+
+    /// [`World::settle`] as text, for golden scenarios.
+    pub fn story(&mut self) -> String {
+        let (steps, end) = self.settle();
+        let mut lines: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+        lines.push(match end {
+            Plan::Wait(hold) => format!("wait: {} | {} | {:?}", hold.reason, hold.message, hold.again),
+            Plan::Block(hold) => format!("block: {} | {} | {:?}", hold.reason, hold.message, hold.again),
+            other => format!("{other:?}"),
+        });
+        lines.join("\n")
+    }
+
+    fn next(&mut self) -> Value {
+        self.revision += 1;
+        json!(self.revision.to_string())
+    }
+}
+
+fn base64(text: &str) -> Value {
+    json!(k8s_openapi::ByteString(text.as_bytes().to_vec()))
+}
+
+pub fn object(value: &Value) -> DynamicObject {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// A merge patch with a resource version, as the API server takes it.
+fn patch(target: Option<&mut Value>, body: &Value, revision: Value) -> bool {
+    let Some(target) = target else { return false };
+    let wanted = &body["metadata"]["resourceVersion"];
+    assert!(wanted.is_string(), "a patch without a resource version could undo somebody's change");
+    if *wanted != target["metadata"]["resourceVersion"] && target["metadata"]["resourceVersion"].is_string() {
+        return false;
+    }
+    merge(target, body);
+    target["metadata"]["resourceVersion"] = revision;
+    true
+}
+
+/// RFC 7386.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        match value {
+            Value::Null => {
+                target.as_object_mut().unwrap().remove(key);
+            }
+            value => merge(&mut target[key.as_str()], value),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Everything that the plan decides on, as values. The views are read loosely, and without a client or a clock.
+
+mod control_plane;
+mod etcd;
+mod secrets;
+
+pub use control_plane::{ControlPlane, ControlPlaneView, Pause};
+pub use etcd::{Claim, Etcd, EtcdView};
+pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, names_of};
+
+use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
+use controller_support::loose::ClusterView;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+/// What is known of a Cluster and of all that hangs on it.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// When it was observed.
+    pub now: Time,
+    /// The Cluster.
+    pub cluster: ClusterState,
+    /// The etcd that it names.
+    pub etcd: Etcd,
+    /// Its control plane.
+    pub control_plane: ControlPlane,
+    /// The Secrets between the two. Empty unless the control plane has endpoints already: nothing depends on them
+    /// before.
+    pub secrets: Secrets,
+    /// Workers that are left, as `Kind/name`; looked up only while the Cluster is being deleted, and only until the
+    /// first kind of which there are any.
+    pub workers: Vec<String>,
+}
+
+/// What we need of the Cluster beyond the shared view.
+#[derive(Clone, Debug)]
+pub struct ClusterState {
+    /// The shared view.
+    pub view: ClusterView,
+    /// Generation of its spec.
+    pub generation: Option<i64>,
+    /// A ClusterClass writes its control plane, and would revert what we write.
+    pub topology: bool,
+    /// Our condition as it stands.
+    pub condition: Option<Condition>,
+    /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized` as they stand, where the Cluster
+    /// uses `spec.managedExternalEtcdRef`: its CRD has these fields then.
+    pub mirror: Option<(bool, bool)>,
+}
+
+impl ClusterState {
+    /// Reads a Cluster of any version.
+    pub fn read(cluster: &DynamicObject) -> Self {
+        let view = ClusterView::read(cluster);
+        let data = &cluster.data;
+        let conditions = data.pointer(conditions_path(&view.api_version)).and_then(Value::as_array);
+        let condition = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition["type"] == MANAGED_EXTERNAL_ETCD_READY)
+            .and_then(|condition| serde_json::from_value(condition.clone()).ok());
+        let flag = |pointer: &str| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
+        Self {
+            generation: cluster.metadata.generation,
+            topology: data.pointer("/spec/topology").is_some_and(Value::is_object),
+            condition,
+            mirror: data
+                .pointer("/spec/managedExternalEtcdRef")
+                .map(|_| (flag("/status/managedExternalEtcdReady"), flag("/status/managedExternalEtcdInitialized"))),
+            view,
+        }
+    }
+}
+
+/// Where conditions of the v1beta2 style stand. The list that v1beta1 calls `conditions` is of another shape, and has
+/// no keys: applying one entry would take the others away.
+pub fn conditions_path(api_version: &str) -> &'static str {
+    if api_version.ends_with("/v1beta1") { "/status/v1beta2/conditions" } else { "/status/conditions" }
+}
+
+impl Observation {
+    /// The control plane, if it is there and of a kind that we know.
+    pub fn found_control_plane(&self) -> Option<&ControlPlaneView> {
+        match &self.control_plane {
+            ControlPlane::Found(view) => Some(view),
+            ControlPlane::Unset | ControlPlane::Missing(_) | ControlPlane::Unknown { .. } => None,
+        }
+    }
+
+    /// The etcd object, if it is there.
+    pub fn found_etcd(&self) -> Option<&EtcdView> {
+        match &self.etcd {
+            Etcd::Found(view) => Some(view),
+            Etcd::NotNamed | Etcd::Invalid { .. } | Etcd::Missing(_) => None,
+        }
+    }
+
+    /// The control plane has been given all it needs, now or at an earlier time: it is never held back again.
+    pub fn released(&self) -> bool {
+        self.found_control_plane()
+            .is_some_and(|c| c.initialized || (c.has_endpoints() && self.secrets.published.is_some()))
+    }
+}

@@ -1,0 +1,186 @@
+//! An etcd object of any provider, read through the etcd-provider contract.
+
+use api::names;
+use controller_support::loose::{ClusterView, Reference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+/// The etcd that a Cluster names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Etcd {
+    /// None (any more).
+    NotNamed,
+    /// It cannot be looked up.
+    Invalid {
+        /// What is wrong.
+        message: String,
+        /// Whether something else than the Cluster may cure it: then it is worth looking again.
+        may_pass: bool,
+    },
+    /// No such object.
+    Missing(Reference),
+    /// It is there.
+    Found(EtcdView),
+}
+
+/// Whose an etcd object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It carries our label and owner reference.
+    Ours,
+    /// Nobody's yet, or our marks are incomplete.
+    Free,
+    /// That of the Cluster of this name.
+    Theirs(String),
+}
+
+/// What the contract says about an etcd object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EtcdView {
+    /// Group, kind and name.
+    pub reference: Reference,
+    /// `apiVersion` that it was read in.
+    pub api_version: String,
+    /// UID.
+    pub uid: String,
+    /// Resource version.
+    pub resource_version: String,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// `status.ready`.
+    pub ready: bool,
+    /// `status.initialized`.
+    pub initialized: bool,
+    /// `status.endpoints`, else `status.endpoint`: sorted, each once.
+    pub endpoints: Vec<String>,
+    /// Reason and message of the condition `Ready`.
+    pub condition: Option<(String, String)>,
+    /// Owner references, to be kept when one is added.
+    pub owners: Vec<OwnerReference>,
+    /// Whose it is.
+    pub claim: Claim,
+}
+
+impl EtcdView {
+    /// Reads an etcd object. `exists` says whether there is a Cluster of that name beside it.
+    pub fn read(
+        object: &DynamicObject,
+        reference: &Reference,
+        cluster: &ClusterView,
+        exists: impl Fn(&str) -> bool,
+    ) -> Self {
+        let status = &object.data["status"];
+        let flag = |name: &str| status[name].as_bool().unwrap_or(false);
+        Self {
+            reference: reference.clone(),
+            api_version: object.types.as_ref().map(|types| types.api_version.clone()).unwrap_or_default(),
+            uid: object.uid().unwrap_or_default(),
+            resource_version: object.resource_version().unwrap_or_default(),
+            deleting: object.metadata.deletion_timestamp.is_some(),
+            ready: flag("ready"),
+            initialized: flag("initialized"),
+            endpoints: endpoints(status),
+            condition: condition(status),
+            owners: object.owner_references().to_vec(),
+            claim: claim(object, cluster, exists),
+        }
+    }
+
+    /// It may be used: there is something to connect to, and it is there to stay.
+    pub fn usable(&self) -> bool {
+        self.ready && !self.deleting && !self.endpoints.is_empty()
+    }
+}
+
+fn endpoints(status: &Value) -> Vec<String> {
+    let text = |name: &str| status[name].as_str().filter(|text| !text.trim().is_empty());
+    let list = text("endpoints").or_else(|| text("endpoint")).unwrap_or_default();
+    let mut endpoints: Vec<String> =
+        list.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
+    endpoints.sort();
+    endpoints.dedup();
+    endpoints
+}
+
+fn condition(status: &Value) -> Option<(String, String)> {
+    let ready = status["conditions"].as_array()?.iter().find(|condition| condition["type"] == "Ready")?;
+    let text = |name: &str| ready[name].as_str().unwrap_or_default().to_owned();
+    Some((text("reason"), text("message")))
+}
+
+/// Another Cluster as owner is proof. A label alone may be left over from a Cluster that is gone.
+fn claim(object: &DynamicObject, cluster: &ClusterView, exists: impl Fn(&str) -> bool) -> Claim {
+    let is_cluster = |owner: &&OwnerReference| {
+        owner.kind == "Cluster"
+            && owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::CLUSTER_GROUP)
+    };
+    let owners: Vec<&OwnerReference> = object.owner_references().iter().filter(is_cluster).collect();
+    if let Some(other) = owners.iter().find(|owner| owner.uid != cluster.uid) {
+        return Claim::Theirs(other.name.clone());
+    }
+    match object.labels().get(names::CLUSTER_NAME_LABEL) {
+        Some(label) if *label != cluster.name && exists(label) => Claim::Theirs(label.clone()),
+        Some(label) if *label == cluster.name && !owners.is_empty() => Claim::Ours,
+        _ => Claim::Free,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn cluster() -> ClusterView {
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "demo", "namespace": "default", "uid": "c1"}});
+        ClusterView::read(&serde_json::from_value(cluster).unwrap())
+    }
+
+    fn read(metadata: Value, status: Value) -> EtcdView {
+        let mut object =
+            json!({"apiVersion": "example.org/v1", "kind": "Other", "metadata": metadata, "status": status});
+        object["metadata"]["name"] = json!("demo-etcd");
+        let reference =
+            Reference { group: "example.org".to_owned(), kind: "Other".to_owned(), name: "demo-etcd".to_owned() };
+        EtcdView::read(&serde_json::from_value(object).unwrap(), &reference, &cluster(), |name| name == "alive")
+    }
+
+    #[test]
+    fn endpoints_are_sorted_and_each_is_there_once() {
+        let two = ["https://10.0.0.1:2379", "https://10.0.0.2:2379"];
+        let list = " https://10.0.0.2:2379, https://10.0.0.1:2379,,https://10.0.0.2:2379";
+        assert_eq!(read(json!({}), json!({"endpoints": list})).endpoints, two);
+        assert_eq!(read(json!({}), json!({"endpoint": list, "endpoints": ""})).endpoints, two);
+        assert!(read(json!({}), json!({"endpoints": " , "})).endpoints.is_empty());
+    }
+
+    #[test]
+    fn ready_without_endpoints_or_while_going_away_is_not_usable() {
+        let ready = json!({"ready": true, "endpoints": "https://10.0.0.1:2379"});
+        assert!(read(json!({}), ready.clone()).usable());
+        assert!(!read(json!({}), json!({"ready": true})).usable());
+        assert!(!read(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), ready).usable());
+    }
+
+    #[test]
+    fn it_belongs_to_the_cluster_that_owns_it() {
+        let owner =
+            |uid: &str| json!([{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "x", "uid": uid}]);
+        let label = |name: &str| json!({names::CLUSTER_NAME_LABEL: name});
+        let claim = |metadata| read(metadata, json!({})).claim;
+        assert_eq!(claim(json!({})), Claim::Free);
+        assert_eq!(claim(json!({"labels": label("demo")})), Claim::Free, "a label alone is not enough");
+        assert_eq!(claim(json!({"ownerReferences": owner("c1")})), Claim::Free, "nor is an owner alone");
+        assert_eq!(claim(json!({"labels": label("demo"), "ownerReferences": owner("c1")})), Claim::Ours);
+        assert_eq!(claim(json!({"labels": label("alive")})), Claim::Theirs("alive".to_owned()));
+        assert_eq!(claim(json!({"labels": label("gone")})), Claim::Free);
+        assert_eq!(
+            claim(json!({"labels": label("demo"), "ownerReferences": owner("c2")})),
+            Claim::Theirs("x".to_owned())
+        );
+        let stranger = json!([{"apiVersion": "example.org/v1", "kind": "Cluster", "name": "x", "uid": "s"}]);
+        assert_eq!(claim(json!({"ownerReferences": stranger})), Claim::Free);
+    }
+}

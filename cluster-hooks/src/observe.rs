@@ -1,0 +1,230 @@
+//! All reads, and the clock. Nearly everything comes out of shared watches; what costs a request says so.
+
+use crate::adapter::Adapter;
+use crate::controller::Context;
+use crate::observation::{
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, Secrets, names_of,
+};
+use api::names;
+use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
+use controller_support::loose::Reference;
+use controller_support::{Cached, Error, KindError, Result, ResultExt, apply};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use kube::discovery::ApiResource;
+use std::sync::Arc;
+
+/// What this reconcile has done itself and the watches need not know yet.
+#[derive(Default)]
+pub struct Recent {
+    /// The client Secret as it was answered.
+    pub published: Option<Arc<DynamicObject>>,
+    /// There is a client Secret that the watch does not know: look.
+    pub published_unseen: bool,
+    /// The etcd object is gone.
+    pub etcd_gone: bool,
+}
+
+/// Reads everything about a Cluster. None: it has nothing to do with us.
+pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &Recent) -> Result<Option<Observation>> {
+    let cluster = ClusterState::read(&context.written.pick(cluster.clone()));
+    if cluster.view.etcd.is_none() && cluster.condition.is_none() {
+        return Ok(None);
+    }
+    let etcd = if recent.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
+    let control_plane = control_plane(context, &cluster).await?;
+    let mut observation =
+        Observation { now: now(), cluster, etcd, control_plane, secrets: Secrets::default(), workers: Vec::new() };
+    let view = &observation.cluster.view;
+    if view.paused {
+        return Ok(Some(observation));
+    }
+    if !view.deleting {
+        // Before the endpoints are written no Secret matters, and none may be there.
+        if observation.found_control_plane().is_some_and(ControlPlaneView::has_endpoints) {
+            observation.secrets = secrets(context, &observation, recent).await?;
+        }
+    } else if let Some(etcd) = observation.found_etcd().filter(|etcd| !etcd.deleting) {
+        observation.workers = workers(context, &observation.cluster, etcd).await?;
+    }
+    Ok(Some(observation))
+}
+
+/// Whole seconds: finer ones do not survive Cluster API's own writes of the same list.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
+fn now() -> Time {
+    let now = Timestamp::now();
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+fn gone(cluster: &ClusterState) -> Etcd {
+    match &cluster.view.etcd {
+        Some(Ok(reference)) => Etcd::Missing(reference.clone()),
+        Some(Err(_)) | None => Etcd::NotNamed,
+    }
+}
+
+async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
+    let reference = match &cluster.view.etcd {
+        None => return Ok(Etcd::NotNamed),
+        Some(Err(message)) => return Ok(Etcd::Invalid { message: message.clone(), may_pass: false }),
+        Some(Ok(reference)) => reference,
+    };
+    let resource = match find(context, reference, ETCD_PROVIDER_CONTRACTS).await? {
+        Ok(resource) => resource,
+        Err(message) => return Ok(Etcd::Invalid { message, may_pass: true }),
+    };
+    let watch = watch(context, &resource, None).await?;
+    let namespace = &cluster.view.namespace;
+    Ok(match watch.get(namespace, &reference.name) {
+        None => Etcd::Missing(reference.clone()),
+        Some(seen) => {
+            let exists = |name: &str| context.clusters.get(namespace, name).is_some();
+            Etcd::Found(EtcdView::read(&context.written.pick(seen), reference, &cluster.view, exists))
+        }
+    })
+}
+
+async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<ControlPlane> {
+    let Some(reference) = &cluster.view.control_plane else { return Ok(ControlPlane::Unset) };
+    let Some(adapter) = Adapter::of(reference) else {
+        let message = format!(
+            "control plane {}.{} cannot be told about etcd: only {} can",
+            reference.kind,
+            reference.group,
+            Adapter::known_kinds()
+        );
+        return Ok(ControlPlane::Unknown { message, may_pass: false });
+    };
+    let resource = match find(context, reference, CLUSTER_API_CONTRACTS).await? {
+        Ok(resource) => resource,
+        Err(message) => return Ok(ControlPlane::Unknown { message, may_pass: true }),
+    };
+    let watch = watch(context, &resource, None).await?;
+    Ok(match watch.get(&cluster.view.namespace, &reference.name) {
+        None => ControlPlane::Missing(reference.clone()),
+        Some(seen) => ControlPlane::Found(ControlPlaneView::read(&context.written.pick(seen), reference, adapter)),
+    })
+}
+
+/// The outer error is ours or the API server's; the inner one is for the user to cure.
+async fn find(context: &Context, reference: &Reference, contracts: &[&str]) -> Result<Result<ApiResource, String>> {
+    match context.shared.kinds.find(&reference.group, &reference.kind, contracts).await {
+        Ok(resource) => Ok(Ok(resource)),
+        Err(error) if KindError::is_users(&error) => Ok(Err(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A shared watch whose changes reconcile the Clusters that they concern.
+async fn watch(context: &Context, resource: &ApiResource, selector: Option<&str>) -> Result<Cached> {
+    let watch = context.shared.caches.watch(resource, selector);
+    context.triggers.follow(&watch, selector);
+    if watch.ready().await {
+        return Ok(watch);
+    }
+    Err(Error::Internal(format!("no list of {} yet: the API server does not answer, or refuses it", resource.plural)))
+}
+
+/// Secrets of a provider that labels them, as ours does, cost no request. Others cost one each, as long as there is
+/// something to do.
+async fn secrets(context: &Context, observation: &Observation, recent: &Recent) -> Result<Secrets> {
+    let resource = ApiResource::erase::<Secret>(&());
+    let watch = watch(context, &resource, Some(names::ETCD_CLUSTER_LABEL)).await?;
+    let namespace = &observation.cluster.view.namespace;
+    let [ca, staged, published] = names_of(&observation.cluster.view.name);
+    let read = async |name: &str, recent: Option<&Arc<DynamicObject>>, look: bool| -> Result<_> {
+        let seen = watch.get(namespace, name).map(|secret| context.written.pick(secret));
+        if let Some(secret) = seen.or_else(|| recent.cloned()) {
+            return Ok(Some(secret));
+        }
+        if !look {
+            return Ok(None);
+        }
+        let secrets = apply::dynamic(&context.shared.client, &resource, namespace);
+        let secret = secrets.get_opt(name).await.doing(|| format!("reading Secret {namespace}/{name}"))?;
+        Ok(secret.map(Arc::new))
+    };
+    // Only a handover needs these two.
+    let needed = observation.found_etcd().is_some_and(EtcdView::usable);
+    let ca = read(&ca, None, needed).await?;
+    let staged = read(&staged, None, needed).await?;
+    // A provider that stages does not publish: no need to look before the Secret is created.
+    let look = staged.is_none() || recent.published_unseen;
+    let published = read(&published, recent.published.as_ref(), look).await?;
+    Ok(Secrets::read(ca.as_deref(), staged.as_deref(), published.as_deref()))
+}
+
+/// What Cluster API waits for before it deletes the control plane, etcd's own Machines apart. Up to four requests, and
+/// only while the Cluster is being deleted.
+async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> Result<Vec<String>> {
+    let selector = ListParams::default().labels(&format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.view.name));
+    for kind in ["MachineDeployment", "MachineSet", "MachinePool", "Machine"] {
+        let resource = match context.shared.kinds.find(names::CLUSTER_GROUP, kind, CLUSTER_API_CONTRACTS).await {
+            Ok(resource) => resource,
+            // MachinePools are an option.
+            Err(error) if error.is_users() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
+        let list = objects.list_metadata(&selector).await.doing(|| format!("listing {}", resource.plural))?;
+        let workers: Vec<String> = list
+            .items
+            .iter()
+            .filter(|object| kind != "Machine" || is_worker(object.labels(), object.owner_references(), etcd))
+            .map(|object| format!("{kind} {}", object.name_any()))
+            .collect();
+        if !workers.is_empty() {
+            return Ok(workers);
+        }
+    }
+    Ok(Vec::new())
+}
+
+const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+
+/// Neither a control plane's nor etcd's.
+fn is_worker(labels: &std::collections::BTreeMap<String, String>, owners: &[OwnerReference], etcd: &EtcdView) -> bool {
+    let of_etcd = labels.get(names::ETCD_CLUSTER_LABEL).is_some_and(|name| *name == etcd.reference.name)
+        || owners.iter().any(|owner| owner.controller == Some(true) && owner.uid == etcd.uid);
+    !labels.contains_key(CONTROL_PLANE_LABEL) && !of_etcd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::Claim;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn machines_of_the_control_plane_and_of_etcd_are_no_workers() {
+        let etcd = EtcdView {
+            reference: Reference { group: "g".to_owned(), kind: "K".to_owned(), name: "demo-etcd".to_owned() },
+            api_version: "g/v1".to_owned(),
+            uid: "e".to_owned(),
+            resource_version: "1".to_owned(),
+            deleting: false,
+            ready: false,
+            initialized: false,
+            endpoints: Vec::new(),
+            condition: None,
+            owners: Vec::new(),
+            claim: Claim::Ours,
+        };
+        let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        let owner = |uid: &str, controller| OwnerReference {
+            uid: uid.to_owned(),
+            controller: Some(controller),
+            ..OwnerReference::default()
+        };
+        let none = BTreeMap::new();
+        assert!(!is_worker(&label(CONTROL_PLANE_LABEL, ""), &[], &etcd));
+        assert!(!is_worker(&none, &[owner("e", true)], &etcd));
+        assert!(!is_worker(&label(names::ETCD_CLUSTER_LABEL, "demo-etcd"), &[], &etcd));
+        assert!(is_worker(&none, &[owner("e", false), owner("ms", true)], &etcd));
+        assert!(is_worker(&label(names::ETCD_CLUSTER_LABEL, "other"), &[], &etcd));
+    }
+}

@@ -1,0 +1,17 @@
+//! Golden scenarios, and properties over random interleavings.
+
+use super::*;
+use crate::model::{ENDPOINTS, World};
+use api::names;
+use serde_json::json;
+
+mod deletion;
+mod handover;
+mod properties;
+
+/// The steps of an undisturbed handover, by name.
+const HANDOVER: [&str; 5] = ["ClaimEtcd", "Pause", "WriteEndpoints", "PublishClient", "Unpause"];
+
+fn name(step: &Step) -> String {
+    format!("{step:?}").split('(').next().unwrap_or_default().to_owned()
+}

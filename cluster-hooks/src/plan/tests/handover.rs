@@ -1,0 +1,348 @@
+use super::*;
+
+#[test]
+fn etcd_becomes_ready_and_is_handed_over() {
+    let mut world = World::applied();
+    insta::assert_snapshot!(world.story(), @r"
+    ClaimEtcd
+    Pause
+    wait: WaitingForEtcd | EtcdCluster demo-etcd is not ready | None
+    ");
+    assert!(world.paused());
+    let mut world = world.etcd_ready();
+    insta::assert_snapshot!(world.story(), @r#"
+    WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    PublishClient(KeyPair(..))
+    Unpause
+    Steady
+    "#);
+    assert!(!world.paused());
+    assert_eq!(world.endpoints(), ENDPOINTS);
+    assert!(world.published().is_some());
+    assert_eq!(world.annotations(), Default::default());
+}
+
+#[test]
+fn the_order_in_which_things_appear_does_not_matter() {
+    let ready = World::applied().etcd_ready();
+    let mut world = World { etcd: None, control_plane: None, ..ready.clone() };
+    insta::assert_snapshot!(world.story(), @"wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist | None");
+    world.control_plane.clone_from(&ready.control_plane);
+    insta::assert_snapshot!(world.story(), @r"
+    Pause
+    wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist | None
+    ");
+    world.etcd.clone_from(&ready.etcd);
+    insta::assert_snapshot!(world.story(), @r#"
+    ClaimEtcd
+    WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    PublishClient(KeyPair(..))
+    Unpause
+    Steady
+    "#);
+
+    let mut world = World { control_plane: None, ..ready.clone() };
+    insta::assert_snapshot!(world.story(), @r"
+    ClaimEtcd
+    wait: WaitingForControlPlane | KubeadmControlPlane demo-cp does not exist | None
+    ");
+    world.control_plane.clone_from(&ready.control_plane);
+    assert!(world.story().ends_with("Steady"));
+    assert!(!world.paused());
+
+    let mut world = ready;
+    world.cluster["spec"] = json!({});
+    insta::assert_snapshot!(world.story(), @r"
+    ClaimEtcd
+    wait: WaitingForControlPlane | the Cluster names no control plane: set spec.controlPlaneRef to a KubeadmControlPlane | None
+    ");
+}
+
+#[test]
+fn a_hook_that_dies_at_any_point_is_carried_on() {
+    for died_after in 0..=HANDOVER.len() {
+        for etcd_comes in 0..=died_after.min(2) {
+            let mut world = World::applied();
+            let mut taken = Vec::new();
+            for step in 0..died_after {
+                if step == etcd_comes {
+                    world = world.etcd_ready();
+                }
+                let seen = world.observe();
+                let Plan::Do(step) = plan(&seen) else { break };
+                assert!(world.act(&seen, &step));
+                taken.push(name(&step));
+            }
+            // A new process knows nothing but what it observes.
+            let mut world = world.etcd_ready();
+            let (rest, end) = world.settle();
+            taken.extend(rest.iter().map(name));
+            assert_eq!(taken, HANDOVER, "died after {died_after}");
+            assert_eq!(end, Plan::Steady);
+        }
+    }
+}
+
+#[test]
+fn a_manager_that_is_behind_writes_nothing() {
+    let mut world = World::applied().etcd_ready();
+    let mut behind = Vec::new();
+    loop {
+        let seen = world.observe();
+        let Plan::Do(step) = plan(&seen) else { break };
+        assert!(world.act(&seen, &step));
+        behind.push((seen, step));
+    }
+    let after = (world.endpoints(), world.published().cloned(), world.annotations());
+    for (seen, step) in behind {
+        assert!(!world.act(&seen, &step), "{step:?} was taken twice");
+    }
+    assert_eq!((world.endpoints(), world.published().cloned(), world.annotations()), after);
+}
+
+#[test]
+fn etcd_that_becomes_unready_later_takes_nothing_away() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.set_ready(false, "https://10.0.0.1:2379,https://10.0.0.2:2379");
+    insta::assert_snapshot!(world.story(), @"wait: WaitingForEtcd | EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3 | None");
+    assert!(!world.paused());
+    assert_eq!(world.endpoints(), ENDPOINTS);
+    world.etcd = None;
+    insta::assert_snapshot!(world.story(), @"wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist | None");
+    assert!(!world.paused());
+}
+
+#[test]
+fn a_control_plane_between_release_and_unpausing_is_unpaused_whatever_etcd_does() {
+    let mut world = World::applied().etcd_ready();
+    for _ in 0..4 {
+        let seen = world.observe();
+        let Plan::Do(step) = plan(&seen) else { panic!("more steps") };
+        world.act(&seen, &step);
+    }
+    assert!(world.paused() && world.published().is_some());
+    world.set_ready(false, "");
+    assert_eq!(world.settle().0, [Step::Unpause]);
+}
+
+#[test]
+fn later_changes_follow() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.set_ready(true, "https://10.0.0.9:2379, https://10.0.0.2:2379,https://10.0.0.9:2379");
+    insta::assert_snapshot!(world.story(), @r#"
+    WriteEndpoints(["https://10.0.0.2:2379", "https://10.0.0.9:2379"])
+    Steady
+    "#);
+    world.stage("2");
+    insta::assert_snapshot!(world.story(), @r"
+    UpdateClient(KeyPair(..))
+    Steady
+    ");
+    assert_eq!(world.published().unwrap()["data"]["tls.key"], json!("Mg=="));
+    assert_eq!(world.settle().0, []);
+}
+
+#[test]
+fn the_placeholder_put_back_into_a_running_control_plane_is_replaced_even_while_etcd_is_not_ready() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.control_plane.as_mut().unwrap()["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
+    world.set_ready(false, ENDPOINTS);
+    world.user_restores_placeholder();
+    insta::assert_snapshot!(world.story(), @r#"
+    WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    wait: WaitingForEtcd | EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3 | None
+    "#);
+    assert_eq!(world.endpoints(), ENDPOINTS);
+}
+
+#[test]
+fn the_placeholder_put_back_before_the_first_machine_is_paused_over() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.user_restores_placeholder();
+    let (steps, end) = world.settle();
+    assert_eq!(steps.iter().map(name).collect::<Vec<_>>(), ["Pause", "WriteEndpoints", "Unpause"]);
+    assert_eq!(end, Plan::Steady);
+}
+
+#[test]
+fn a_running_control_plane_is_never_paused() {
+    for status in [json!({"initialized": true}), json!({"initialization": {"controlPlaneInitialized": true}})] {
+        let mut world = World::applied();
+        world.control_plane.as_mut().unwrap()["status"] = status;
+        assert_eq!(world.settle().0, [Step::ClaimEtcd]);
+    }
+}
+
+#[test]
+fn a_users_pause_stays_and_is_no_obstacle() {
+    let mut world = World::applied();
+    world.user_pause();
+    world.settle();
+    let mut world = world.etcd_ready();
+    assert_eq!(world.settle().1, Plan::Steady);
+    assert!(world.paused() && world.published().is_some());
+}
+
+#[test]
+fn a_users_pause_over_ours_loses_the_marker_only() {
+    let mut world = World::applied();
+    world.settle();
+    world.user_pause();
+    assert_eq!(world.settle().0, [Step::DropMarker]);
+    let mut world = world.etcd_ready();
+    assert_eq!(world.settle().1, Plan::Steady);
+    assert!(world.paused());
+}
+
+#[test]
+fn a_pause_that_the_user_takes_away_is_not_set_again() {
+    let mut world = World::applied();
+    world.settle();
+    world.user_unpause();
+    assert_eq!(world.settle().0, []);
+    assert!(!world.paused() && world.published().is_none(), "the gate still holds");
+    let mut world = world.etcd_ready();
+    assert_eq!(world.settle().1, Plan::Steady);
+    assert_eq!(world.annotations(), Default::default());
+}
+
+#[test]
+fn a_paused_cluster_is_left_alone() {
+    let mut world = World::applied().etcd_ready();
+    world.cluster["spec"]["paused"] = json!(true);
+    insta::assert_snapshot!(world.story(), @"wait: Paused | the Cluster is paused: nothing is changed | None");
+    world.delete_cluster();
+    assert_eq!(world.settle().0, []);
+}
+
+#[test]
+fn secrets_that_are_missing_or_broken_are_waited_for() {
+    let full = World::applied().etcd_ready();
+    let mut world = full.clone();
+    world.secrets.clear();
+    insta::assert_snapshot!(world.story(), @r#"
+    ClaimEtcd
+    Pause
+    WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    wait: WaitingForClientCertificate | Secret demo-etcd with etcd's CA certificate is not there | Some(10s)
+    "#);
+    assert!(world.paused());
+    world.secrets.insert("demo-etcd".to_owned(), full.secrets["demo-etcd"].clone());
+    insta::assert_snapshot!(world.story(), @"wait: WaitingForClientCertificate | etcd's provider has made neither Secret demo-managed-etcd-apiserver-client nor Secret demo-apiserver-etcd-client | Some(10s)");
+    let mut half = full.secrets["demo-managed-etcd-apiserver-client"].clone();
+    half["data"]["tls.key"] = json!("");
+    world.secrets.insert("demo-managed-etcd-apiserver-client".to_owned(), half);
+    insta::assert_snapshot!(world.story(), @"wait: WaitingForClientCertificate | Secret demo-managed-etcd-apiserver-client must have tls.crt and tls.key | Some(10s)");
+}
+
+#[test]
+fn a_client_secret_of_somebody_else_is_used_and_left_alone() {
+    let mut world = World::applied().etcd_ready();
+    let theirs = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-apiserver-etcd-client"}});
+    world.secrets.insert("demo-apiserver-etcd-client".to_owned(), theirs.clone());
+    let (steps, end) = world.settle();
+    assert_eq!(steps.iter().map(name).collect::<Vec<_>>(), ["ClaimEtcd", "Pause", "WriteEndpoints", "Unpause"]);
+    assert_eq!(end, Plan::Steady);
+    assert_eq!(world.published(), Some(&theirs));
+}
+
+#[test]
+fn a_client_secret_of_an_etcd_that_is_gone_is_made_anew() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.etcd.as_mut().unwrap()["metadata"]["uid"] = json!("etcd-2");
+    let (steps, _) = world.settle();
+    assert_eq!(steps.iter().map(name).collect::<Vec<_>>(), ["UpdateClient"]);
+    assert_eq!(world.published().unwrap()["metadata"]["ownerReferences"][0]["uid"], "etcd-2");
+}
+
+#[test]
+fn etcd_of_another_cluster_is_not_touched() {
+    let mut world = World::applied().etcd_ready();
+    world.etcd.as_mut().unwrap()["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "other", "uid": "cluster-2"}]);
+    insta::assert_snapshot!(world.story(), @"block: EtcdBelongsToAnotherCluster | etcd belongs to Cluster other: name another one, or none | Some(60s)");
+
+    let mut world = World::applied().etcd_ready();
+    world.etcd.as_mut().unwrap()["metadata"]["labels"] = json!({names::CLUSTER_NAME_LABEL: "other"});
+    world.others.push("other".to_owned());
+    assert!(matches!(world.settle(), (steps, Plan::Block(_)) if steps.is_empty()));
+    world.others.clear();
+    assert_eq!(world.settle().1, Plan::Steady, "a label of a Cluster that is gone binds nobody");
+}
+
+#[test]
+fn a_control_plane_that_cannot_take_etcd_is_reported_and_not_touched() {
+    let mut world = World::applied().etcd_ready();
+    world.control_plane.as_mut().unwrap()["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"] =
+        json!({"local": {}});
+    let before = world.control_plane.clone();
+    insta::assert_snapshot!(world.story(), @r"
+    ClaimEtcd
+    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile} (a change from local to external etcd is refused) | None
+    ");
+    assert_eq!(before, world.control_plane);
+
+    let mut world = World::applied().etcd_ready();
+    world.cluster["spec"]["controlPlaneRef"]["kind"] = json!("OtherControlPlane");
+    assert!(matches!(world.settle().1, Plan::Block(hold) if hold.reason == reasons::CONTROL_PLANE_INVALID));
+}
+
+#[test]
+fn a_cluster_class_has_to_write_the_endpoints_itself() {
+    let mut world = World::applied().etcd_ready();
+    world.cluster["spec"]["topology"] = json!({"classRef": {"name": "class"}});
+    insta::assert_snapshot!(world.story(), @r"
+    ClaimEtcd
+    Pause
+    block: ControlPlaneInvalid | the ClusterClass writes this control plane and would revert the endpoints: have it write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 | None
+    ");
+}
+
+#[test]
+fn a_kind_that_is_not_there_is_looked_for_less_and_less_often() {
+    let mut world = World { etcd_kind: false, ..World::applied() };
+    insta::assert_snapshot!(world.story(), @r"
+    Pause
+    block: EtcdKindInvalid | no such kind | Some(10s)
+    ");
+    let since = |second: &str, status: &str| {
+        let mut world = world.clone();
+        world.cluster["status"] = json!({"conditions": [{"type": "ManagedExternalEtcdReady", "status": status,
+            "reason": "x", "message": "", "lastTransitionTime": second}]});
+        match world.settle().1 {
+            Plan::Block(hold) => hold.again.unwrap().as_secs(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(since("1970-01-01T00:16:15Z", "False"), 25);
+    assert_eq!(since("1970-01-01T00:00:00Z", "False"), 60);
+    assert_eq!(since("1970-01-01T00:00:00Z", "True"), 10);
+
+    world.cluster["metadata"]["annotations"][names::MANAGED_ETCD_ANNOTATION] = json!("two words");
+    assert!(matches!(world.settle().1, Plan::Block(Hold { again: None, .. })));
+}
+
+#[test]
+fn a_cluster_that_names_no_etcd_any_more_is_left_clean() {
+    let mut world = World::applied();
+    world.settle();
+    world.cluster["metadata"]["annotations"] = json!({});
+    world.cluster["status"] = json!({"conditions": [{"type": "ManagedExternalEtcdReady", "status": "False",
+        "reason": "x", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
+    assert_eq!(world.settle(), (vec![Step::Unpause, Step::RemoveCondition], Plan::Steady));
+}
+
+#[test]
+fn a_control_plane_that_is_deleted_alone_is_not_held() {
+    let mut world = World::applied();
+    world.settle();
+    world.control_plane.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(world.settle().0, [Step::Unpause]);
+    let mut world = world.etcd_ready();
+    insta::assert_snapshot!(world.story(), @"wait: WaitingForControlPlane | KubeadmControlPlane demo-cp is being deleted | None");
+}

@@ -1,0 +1,117 @@
+use super::*;
+use proptest::prelude::*;
+
+/// What may happen between two looks of a manager.
+#[derive(Clone, Debug)]
+enum Happening {
+    /// A manager looks, and decides.
+    Look(usize),
+    /// The same manager acts on what it decided then.
+    Act(usize),
+    /// A manager does both, and forgets what it had in mind (killed and started again).
+    Restart(usize),
+    UserPauses,
+    UserUnpauses,
+    UserRestoresPlaceholder,
+    EtcdReady(bool),
+    EndpointsChange(u8),
+    CertificateChanges(u8),
+    ControlPlaneInitialized,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    use Happening::*;
+    prop_oneof![
+        8 => (0..2_usize).prop_map(Look),
+        8 => (0..2_usize).prop_map(Act),
+        4 => (0..2_usize).prop_map(Restart),
+        1 => Just(UserPauses),
+        1 => Just(UserUnpauses),
+        1 => Just(UserRestoresPlaceholder),
+        2 => any::<bool>().prop_map(EtcdReady),
+        1 => (1..9_u8).prop_map(EndpointsChange),
+        1 => (1..9_u8).prop_map(CertificateChanges),
+        1 => Just(ControlPlaneInitialized),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// [`World::act`] checks each write: a user's pause stays, what was released is not paused again, the client
+    /// Secret comes after the endpoints. Here it is checked that two managers, users and etcd come to an end together.
+    #[test]
+    fn two_managers_and_a_user_come_to_an_end(happenings in proptest::collection::vec(happening(), 0..60)) {
+        let mut world = World::applied();
+        let mut minds: [Option<(Observation, Step)>; 2] = [None, None];
+        let (mut ready, mut endpoints) = (false, ENDPOINTS.to_owned());
+        for happening in happenings {
+            match happening {
+                Happening::Look(manager) => {
+                    let seen = world.observe();
+                    minds[manager] = match plan(&seen) {
+                        Plan::Do(step) => Some((seen, step)),
+                        _ => None,
+                    };
+                }
+                Happening::Act(manager) => {
+                    if let Some((seen, step)) = minds[manager].take() {
+                        world.act(&seen, &step);
+                    }
+                }
+                Happening::Restart(manager) => {
+                    minds[manager] = None;
+                    let seen = world.observe();
+                    if let Plan::Do(step) = plan(&seen) {
+                        prop_assert!(world.act(&seen, &step));
+                    }
+                }
+                Happening::UserPauses => world.user_pause(),
+                Happening::UserUnpauses => world.user_unpause(),
+                Happening::UserRestoresPlaceholder => world.user_restores_placeholder(),
+                Happening::EtcdReady(now) => {
+                    ready = now;
+                    world.set_ready(ready, &endpoints);
+                }
+                Happening::EndpointsChange(host) => {
+                    endpoints = format!("https://10.0.0.{host}:2379");
+                    world.set_ready(ready, &endpoints);
+                }
+                Happening::CertificateChanges(content) => world.stage(&content.to_string()),
+                Happening::ControlPlaneInitialized => {
+                    if world.published().is_some() && let Some(control_plane) = &mut world.control_plane {
+                        control_plane["status"] = json!({"initialized": true});
+                    }
+                }
+            }
+        }
+        world.stage("last");
+        world.set_ready(true, &endpoints);
+        let (_, end) = world.settle();
+        prop_assert_eq!(end, Plan::Steady);
+        prop_assert_eq!(world.endpoints(), endpoints);
+        let published = world.published().unwrap();
+        prop_assert_eq!(&published["data"], &world.secrets["demo-managed-etcd-apiserver-client"]["data"]);
+        let marker = world.annotations().contains_key(names::PAUSED_BY_HOOK_ANNOTATION);
+        prop_assert!(!marker, "nothing of ours is left on the control plane");
+    }
+
+    /// Deleted at any point, it ends with etcd deleted and nothing of ours in the way.
+    #[test]
+    fn a_deletion_at_any_point_comes_to_an_end(steps in 0..6_usize, ready in any::<bool>(), users in any::<bool>()) {
+        let mut world = if ready { World::applied().etcd_ready() } else { World::applied() };
+        for _ in 0..steps {
+            let seen = world.observe();
+            if let Plan::Do(step) = plan(&seen) {
+                world.act(&seen, &step);
+            }
+        }
+        if users {
+            world.user_pause();
+        }
+        world.delete_cluster();
+        let (_, end) = world.settle();
+        prop_assert!(matches!(end, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD_DELETION));
+        prop_assert_eq!(world.paused(), users);
+    }
+}

@@ -1,0 +1,90 @@
+//! What reconciles a Cluster besides its own changes: those of its etcd, its control plane and the Secrets between
+//! them. Watches are followed from the first moment on that somebody reads them.
+
+use crate::observation::names_of;
+use controller_support::loose::{ClusterView, Reference};
+use controller_support::{Cached, Shutdown};
+use futures::StreamExt;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::runtime::reflector::ObjectRef;
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Turns changes of other objects into reconciles of Clusters.
+pub struct Triggers {
+    clusters: Cached,
+    followed: Mutex<HashSet<(ApiResource, Option<String>)>>,
+    sender: UnboundedSender<ObjectRef<DynamicObject>>,
+    shutdown: Shutdown,
+}
+
+impl Triggers {
+    /// Reconciles go to `sender`.
+    pub fn new(clusters: Cached, sender: UnboundedSender<ObjectRef<DynamicObject>>, shutdown: Shutdown) -> Self {
+        Self { clusters, followed: Mutex::default(), sender, shutdown }
+    }
+
+    /// Follows a watch until shutdown. Once is enough: it is known by its kind and selector.
+    pub fn follow(&self, watch: &Cached, selector: Option<&str>) {
+        let key = (watch.resource().clone(), selector.map(str::to_owned));
+        if !self.followed.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
+            return;
+        }
+        let changes = watch.changes().take_until(self.shutdown.clone().requested());
+        let (clusters, sender, resource) = (self.clusters.clone(), self.sender.clone(), watch.resource().clone());
+        tokio::spawn(async move {
+            futures::pin_mut!(changes);
+            while let Some(object) = changes.next().await {
+                let reference =
+                    Reference { group: resource.group.clone(), kind: resource.kind.clone(), name: object.name_any() };
+                for cluster in clusters.select(&object.namespace().unwrap_or_default(), |cluster| {
+                    concerns(&ClusterView::read(cluster), &reference)
+                }) {
+                    let cluster = ObjectRef::from_obj_with(cluster.as_ref(), clusters.resource().clone());
+                    if sender.send(cluster).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Whether a change of an object may change what is planned for a Cluster of the same namespace.
+fn concerns(cluster: &ClusterView, changed: &Reference) -> bool {
+    cluster.control_plane.as_ref() == Some(changed)
+        || cluster.etcd.as_ref().is_some_and(|etcd| {
+            etcd.as_ref() == Ok(changed)
+                || (changed.kind == "Secret"
+                    && changed.group.is_empty()
+                    && names_of(&cluster.name).contains(&changed.name))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_change_concerns_the_clusters_that_refer_to_it() {
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {
+            "name": "demo", "annotations": {api::names::MANAGED_ETCD_ANNOTATION: "Other.example.org/demo-etcd"}},
+            "spec": {"controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "demo-cp"}}});
+        let cluster = ClusterView::read(&serde_json::from_value(cluster).unwrap());
+        let concerned = |group: &str, kind: &str, name: &str| {
+            let changed = Reference { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
+            concerns(&cluster, &changed)
+        };
+        assert!(concerned("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "demo-cp"));
+        assert!(concerned("example.org", "Other", "demo-etcd"));
+        for secret in ["demo-etcd", "demo-managed-etcd-apiserver-client", "demo-apiserver-etcd-client"] {
+            assert!(concerned("", "Secret", secret), "{secret}");
+        }
+        assert!(!concerned("", "Secret", "other-etcd"));
+        assert!(!concerned("example.org", "Another", "demo-etcd"));
+    }
+}
