@@ -172,10 +172,13 @@ impl<'a> Join<'a> {
     }
 
     fn remember(&self, id: u64, membership: &Membership) -> Result<()> {
+        // A member that has started is called what it called itself then, whatever this run was told.
+        let listed = membership.members.iter().find(|member| member.id == id && member.has_started());
+        let name = listed.map_or(&self.node.settings.name, |member| &member.name);
         let record = MemberRecord {
             cluster_id: membership.cluster_id,
             member_id: id,
-            name: self.node.settings.name.clone(),
+            name: name.clone(),
             peer_url: self.own_url.clone(),
         };
         record.store(&self.node.paths)
