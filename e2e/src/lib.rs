@@ -5,9 +5,11 @@
 //!   processes never meet the host's or another run's, and all of it ends with its first process.
 //! * [`plane`] starts a management plane in a world: etcd, kube-apiserver, kube-controller-manager and unmodified Cluster
 //!   API managers, each a plain process.
+//! * [`bed`] adds the local infrastructure and this project's manager, and the vocabulary of scenarios about clusters.
 //! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
 
 pub mod apply;
+pub mod bed;
 pub mod cache;
 pub mod plane;
 pub mod process;

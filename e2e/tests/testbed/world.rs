@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::process::{Command, Process};
 use e2e::until::until;
-use e2e::world::{ADDRESS, BRIDGE, World};
+use e2e::world::{ADDRESS, BRIDGE, World, block_on};
 use tokio::net::TcpListener;
 
-pub(crate) const SLEEPER: &str = "sleeper";
+/// Set in the environment, it makes this program sleep in its world instead of running tests.
+pub(crate) const SLEEPER: &str = "TESTBED_SLEEPER";
 /// Long enough to be told from any other `sleep` on the computer.
 const SLEEP: &str = "86413";
 
@@ -61,22 +62,25 @@ pub(crate) async fn is_asked_to_end_and_its_logs_stay(world: World) -> Result<()
     let output = fs::read_to_string(outside.log())?;
     let logs =
         output.lines().find_map(|line| Some(line.split_once("logs: ")?.1)).context("the logs' directory is printed")?;
-    let kept = fs::read_to_string(Path::new(logs).join(SLEEPER).join("said.log"))?;
+    let kept = fs::read_to_string(Path::new(logs).join("said.log"))?;
     ensure!(kept == "something\n", "kept: {kept:?}");
     Ok(())
 }
 
 /// What runs in the other world: a process of its own, for ever.
-pub(crate) async fn sleeper(world: World) -> Result<()> {
+pub(crate) fn sleep(world: &World) -> ExitCode {
     let script = format!("echo something; exec sleep {SLEEP}");
-    Command::new("said", "sh", world.logs()).args(["-c", &script]).spawn()?.wait().await?;
-    Ok(())
+    let sleep = async || {
+        Command::new("said", "sh", world.logs()).args(["-c", &script]).spawn()?.wait().await?;
+        Ok(())
+    };
+    if block_on(sleep()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Starts this program in a world in this world, and waits until its sleeper sleeps.
 async fn another_world(world: &World) -> Result<Process> {
     let process = Command::new("another-world", std::env::current_exe()?, world.logs())
-        .args([SLEEPER, "--exact", "--ignored"])
+        .env(SLEEPER, "1")
         .env_remove("CAPE_WORLD_STAGE")
         .env("E2E_LOGS", world.logs())
         .spawn()?;
@@ -90,7 +94,12 @@ async fn sleeper_ends() -> Result<()> {
 
 /// Whether a sleeper runs, in this world or one within it.
 fn sleepers() -> Result<bool> {
-    let found =
-        std::process::Command::new("pgrep").args(["-f", &format!("^sleep {SLEEP}$")]).stdout(Stdio::null()).status();
-    Ok(found.context("run pgrep")?.success())
+    let wanted = format!("sleep\0{SLEEP}\0");
+    for entry in fs::read_dir("/proc")? {
+        // A process may end while it is looked at.
+        if fs::read_to_string(entry?.path().join("cmdline")).is_ok_and(|cmdline| cmdline == wanted) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

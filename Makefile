@@ -1,0 +1,29 @@
+# Thin names over cargo and hack/*.sh.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build generate lint test demo bench
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: ## Install what building and testing need and this computer lacks
+	hack/setup.sh
+
+build: ## Build every program (target/debug)
+	cargo build --workspace --bins
+
+generate: ## Write the CRDs again from the types in api/
+	cargo run --quiet -p manager --bin generate-crds
+
+lint: ## Check formatting and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+test: ## Run every test that CI runs (hack/test.sh --help: one tier, one test)
+	hack/test.sh
+
+demo: ## Show an etcd cluster and its control plane come up on this computer
+	hack/demo.sh
+
+bench: ## Measure bring-up, API requests and memory
+	cargo run --release -p e2e --bin bench

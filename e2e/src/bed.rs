@@ -1,0 +1,191 @@
+//! Everything that a cluster needs to come up, in one world: a management plane, the local infrastructure and this
+//! project's manager.
+
+mod clusters;
+mod images;
+mod look;
+
+use crate::plane::{Plane, PlaneOptions, users};
+use crate::process::{Command, Process};
+use crate::until::until;
+use crate::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
+use anyhow::{Context, Result};
+use kube::Client;
+use local_infrastructure::machine::Machines;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub use clusters::{EXAMPLE, Manifests};
+pub use images::programs;
+pub use look::Look;
+
+/// Ports of the managers' admin servers: the first manager's, the second's.
+const ADMIN_PORTS: [u16; 2] = [9440, 9441];
+
+/// A world in which clusters can be made.
+pub struct Bed {
+    // Managers first: when the bed is dropped, nobody should miss the API server.
+    managers: [Option<Process>; 2],
+    local_infrastructure: Process,
+    /// The management plane.
+    pub plane: Plane,
+    /// The machines, to do to them what happens to machines.
+    pub machines: Machines,
+    world: World,
+    /// How long the start took.
+    pub started_in: Duration,
+}
+
+impl Bed {
+    /// Starts everything, with one manager, and waits until all of it is ready.
+    ///
+    /// # Errors
+    /// When a part does not start; the error names its log.
+    pub async fn start(world: &World) -> Result<Self> {
+        let mut bed = Self::without_manager(world).await?;
+        bed.start_manager(0).await?;
+        Ok(bed)
+    }
+
+    /// The same without a manager of ours.
+    ///
+    /// # Errors
+    /// When a part does not start.
+    pub async fn without_manager(world: &World) -> Result<Self> {
+        let begun = Instant::now();
+        let image = images::machine_image(world)?;
+        let state = world.state("machines")?;
+        let crds = images::crds()?;
+        let plane = Plane::start(world, PlaneOptions { crds, ..PlaneOptions::default() }).await?;
+        let local_infrastructure =
+            Command::new("local-infrastructure", programs()?.join("local-infrastructure"), world.logs())
+                .arg("run")
+                .arg("--kubeconfig")
+                .arg(plane.kubeconfig_for(users::LOCAL_INFRASTRUCTURE)?)
+                .arg("--state-dir")
+                .arg(&state)
+                .arg("--image-dir")
+                .arg(&image)
+                .args(["--bridge", BRIDGE, "--subnet", &format!("{}/{PREFIX_LENGTH}", subnet())])
+                .spawn()?;
+        let machines = Machines::open(state);
+        let started_in = begun.elapsed();
+        Ok(Self { managers: [None, None], local_infrastructure, plane, machines, world: world.clone(), started_in })
+    }
+
+    /// A client for the person in front of the bed.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.plane.client()
+    }
+
+    /// The world that it is in.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Starts manager `index` (0 or 1) without a lease, and waits until it is ready. Two may run at once.
+    ///
+    /// # Errors
+    /// When it ends or does not become ready.
+    pub async fn start_manager(&mut self, index: usize) -> Result<()> {
+        let mut process = self.manager_command(index)?.arg("--leader-elect=false").spawn()?;
+        ready(&mut process, ADMIN_PORTS[index]).await?;
+        self.managers[index] = Some(process);
+        Ok(())
+    }
+
+    /// The command of manager `index`, for those who want other flags.
+    ///
+    /// # Errors
+    /// When the program has not been built.
+    pub fn manager_command(&self, index: usize) -> Result<Command> {
+        Ok(Command::new(format!("manager-{index}"), programs()?.join("manager"), self.world.logs())
+            .arg("--kubeconfig")
+            .arg(self.plane.kubeconfig_for(users::PROVIDER)?)
+            .args(["--log-format", "json", "--log-level", "info"])
+            .arg("--admin-address")
+            .arg(format!("127.0.0.1:{}", ADMIN_PORTS[index])))
+    }
+
+    /// A running manager.
+    ///
+    /// # Errors
+    /// When it was not started.
+    pub fn manager(&mut self, index: usize) -> Result<&mut Process> {
+        self.managers[index].as_mut().with_context(|| format!("manager {index} was not started"))
+    }
+
+    /// Kills a manager with SIGKILL and starts it again at once, without waiting until it is ready.
+    ///
+    /// # Errors
+    /// When it was not started, or cannot be started again.
+    pub async fn kill_and_restart_manager(&mut self, index: usize) -> Result<()> {
+        self.manager(index)?.restart().await
+    }
+
+    /// Kills a manager with SIGKILL; it stays down.
+    ///
+    /// # Errors
+    /// When it was not started.
+    pub async fn kill_manager(&mut self, index: usize) -> Result<()> {
+        self.manager(index)?.kill().await?;
+        self.managers[index] = None;
+        Ok(())
+    }
+
+    /// The controllers of LocalCluster and LocalMachine.
+    pub fn local_infrastructure(&mut self) -> &mut Process {
+        &mut self.local_infrastructure
+    }
+
+    /// What one manager serves at `path`, such as `/metrics`.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn admin(&self, index: usize, path: &str) -> Result<String> {
+        get(ADMIN_PORTS[index], path).await
+    }
+}
+
+async fn ready(process: &mut Process, port: u16) -> Result<()> {
+    let log = process.log().to_owned();
+    until(format!("{} is ready (log: {})", process.name(), log.display()), Duration::from_secs(20), async || {
+        if !process.is_running()? {
+            anyhow::bail!("it has ended: {}", last_lines(&log));
+        }
+        Ok(get(port, "/readyz").await.is_ok().then_some(()))
+    })
+    .await
+}
+
+async fn get(port: u16, path: &str) -> Result<String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
+    anyhow::ensure!(head.starts_with("HTTP/1.1 200"), "{path} answers {}", head.lines().next().unwrap_or_default());
+    Ok(body.to_owned())
+}
+
+/// The end of a log, for error messages.
+fn last_lines(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(5).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+/// The network of the world's bridge.
+fn subnet() -> String {
+    let octets: Vec<&str> = ADDRESS.split('.').collect();
+    format!("{}.{}.0.0", octets[0], octets[1])
+}
+
+/// A file of this repository.
+pub(crate) fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(|root| root.join(path)).unwrap_or_default()
+}

@@ -1,0 +1,60 @@
+//! Our own programs and CRDs, and the image that machines start from.
+
+use super::repository;
+use crate::world::World;
+use anyhow::{Context, Result, bail};
+use local_infrastructure::image::{Parts, assemble, default_cache};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Where our programs have been built: `E2E_PROGRAMS`, or cargo's directory that this program is in.
+///
+/// # Errors
+/// When one of them is missing.
+pub fn programs() -> Result<PathBuf> {
+    let directory = match std::env::var_os("E2E_PROGRAMS") {
+        Some(directory) => PathBuf::from(directory),
+        None => {
+            let this = std::env::current_exe().context("find this program")?;
+            let parent = this.parent().context("this program lies nowhere")?;
+            // Tests lie in a directory of their own, one below.
+            let beside = if parent.ends_with("deps") { parent.parent().unwrap_or(parent) } else { parent };
+            beside.to_owned()
+        }
+    };
+    for program in ["manager", "etcdadm", "local-infrastructure"] {
+        if !directory.join(program).exists() {
+            bail!("{} is not built: run `cargo build --workspace --bins`", directory.join(program).display());
+        }
+    }
+    Ok(directory)
+}
+
+/// Makes the machines' image: our etcdadm, and the etcd release that the test bed has built.
+pub(super) fn machine_image(world: &World) -> Result<PathBuf> {
+    let image = world.state("image")?;
+    let parts = Parts {
+        etcdadm: Some(programs()?.join("etcdadm")),
+        etcd_releases: Some(world.tools().releases.clone()),
+        cache: default_cache(),
+    };
+    assemble(&image, &parts).context("make the machines' image")?;
+    Ok(image)
+}
+
+/// Our CRDs, as they are installed: from `config/crd`, and the local infrastructure's.
+pub(super) fn crds() -> Result<Vec<Value>> {
+    let mut crds = Vec::new();
+    for directory in ["config/crd", "config/crd/local"] {
+        let directory = repository(directory);
+        let entries = std::fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "yaml") {
+                let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+                crds.push(serde_yaml::from_str(&text).with_context(|| format!("read {}", path.display()))?);
+            }
+        }
+    }
+    Ok(crds)
+}

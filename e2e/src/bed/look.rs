@@ -1,0 +1,266 @@
+//! Looking at a cluster: what scenarios and the demo ask about.
+
+use anyhow::{Context, Result, bail};
+use api::{EtcdCluster, EtcdClusterStatus};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+
+use super::Manifests;
+use crate::until::until;
+use std::time::Duration;
+
+/// The kinds of Cluster API that scenarios look at, with their groups.
+const KINDS: [(&str, &str, &str); 8] = [
+    ("Cluster", "cluster.x-k8s.io", "v1beta2"),
+    ("Machine", "cluster.x-k8s.io", "v1beta2"),
+    ("KubeadmControlPlane", "controlplane.cluster.x-k8s.io", "v1beta2"),
+    ("LocalCluster", "infrastructure.cluster.x-k8s.io", "v1alpha1"),
+    ("LocalMachine", "infrastructure.cluster.x-k8s.io", "v1alpha1"),
+    ("LocalMachineTemplate", "infrastructure.cluster.x-k8s.io", "v1alpha1"),
+    ("EtcdCluster", "etcdcluster.cluster.x-k8s.io", "v1beta1"),
+    ("EtcdadmConfig", "bootstrap.cluster.x-k8s.io", "v1beta1"),
+];
+
+/// One cluster, seen through the API server.
+#[derive(Clone)]
+pub struct Look {
+    client: Client,
+    /// Namespace of everything.
+    pub namespace: String,
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// Name of the EtcdCluster.
+    pub etcd: String,
+    /// Name of the control plane.
+    pub control_plane: String,
+}
+
+impl Look {
+    /// A look at the cluster that these documents make.
+    #[must_use]
+    pub fn at(client: &Client, manifests: &Manifests) -> Self {
+        Self {
+            client: client.clone(),
+            namespace: manifests.namespace.clone(),
+            cluster: manifests.name.clone(),
+            etcd: manifests.etcd(),
+            control_plane: manifests.control_plane(),
+        }
+    }
+
+    /// Objects of a kind, by its name.
+    ///
+    /// # Panics
+    /// For a kind that is not known here: a scenario that is written wrongly.
+    #[must_use]
+    pub fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let known = KINDS.iter().find(|known| known.0 == kind);
+        let (kind, group, version) = known.unwrap_or_else(|| panic!("scenarios do not know kind {kind}"));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    /// Secrets.
+    #[must_use]
+    pub fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// EtcdClusters.
+    #[must_use]
+    pub fn etcds(&self) -> Api<EtcdCluster> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Makes the namespace.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn make_namespace(client: &Client, name: &str) -> Result<()> {
+        let namespace = Namespace {
+            metadata: kube::api::ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
+            ..Default::default()
+        };
+        Api::all(client.clone()).create(&PostParams::default(), &namespace).await.context("make a namespace")?;
+        Ok(())
+    }
+
+    /// The EtcdCluster's status; the default before there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn status(&self) -> Result<EtcdClusterStatus> {
+        Ok(self.etcds().get(&self.etcd).await?.status.unwrap_or_default())
+    }
+
+    /// Waits until the EtcdCluster is ready.
+    ///
+    /// # Errors
+    /// When it is not in time; the error says what it waits for.
+    pub async fn until_ready(&self, timeout: Duration) -> Result<EtcdClusterStatus> {
+        until(format!("EtcdCluster {} is ready", self.etcd), timeout, async || {
+            let status = self.status().await?;
+            if status.ready {
+                return Ok(Some(status));
+            }
+            bail!("{}", self.reason("Ready", &status))
+        })
+        .await
+    }
+
+    /// Waits until a condition of the EtcdCluster has this status and reason, and gives its message.
+    ///
+    /// # Errors
+    /// When it has not in time; the error says what it has.
+    pub async fn until_condition(&self, type_: &str, status: &str, reason: &str, timeout: Duration) -> Result<String> {
+        until(format!("condition {type_} of {} is {status} {reason}", self.etcd), timeout, async || {
+            let seen = self.status().await?;
+            match seen.conditions.iter().find(|condition| condition.type_ == type_) {
+                Some(condition) if condition.status == status && condition.reason == reason => {
+                    Ok(Some(condition.message.clone()))
+                }
+                _ => bail!("{}", self.reason(type_, &seen)),
+            }
+        })
+        .await
+    }
+
+    fn reason(&self, type_: &str, status: &EtcdClusterStatus) -> String {
+        match status.conditions.iter().find(|condition| condition.type_ == type_) {
+            Some(condition) => format!("{type_} is {} {}: {}", condition.status, condition.reason, condition.message),
+            None => format!("it has no condition {type_}"),
+        }
+    }
+
+    /// The control plane.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn control_plane(&self) -> Result<DynamicObject> {
+        Ok(self.api("KubeadmControlPlane").get(&self.control_plane).await?)
+    }
+
+    /// Endpoints in the control plane.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn control_plane_endpoints(&self) -> Result<Vec<String>> {
+        let control_plane = self.control_plane().await?;
+        let path = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints";
+        let endpoints = control_plane.data.pointer(path).and_then(Value::as_array).context("no endpoints")?;
+        Ok(endpoints.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+
+    /// Whether the control plane carries the pause annotation.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn control_plane_is_paused(&self) -> Result<bool> {
+        Ok(self.control_plane().await?.annotations().contains_key(api::names::PAUSED_ANNOTATION))
+    }
+
+    /// Names of the etcd Machines, sorted.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn etcd_machines(&self) -> Result<Vec<String>> {
+        self.names("Machine", &format!("{}={}", api::names::ETCD_CLUSTER_LABEL, self.etcd)).await
+    }
+
+    /// Names of the control plane's Machines, sorted.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn control_plane_machines(&self) -> Result<Vec<String>> {
+        let selector = format!("cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name={}", self.cluster);
+        self.names("Machine", &selector).await
+    }
+
+    /// Names of objects of a kind that match a label selector, sorted.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn names(&self, kind: &str, selector: &str) -> Result<Vec<String>> {
+        let list = self.api(kind).list(&ListParams::default().labels(selector)).await?;
+        let mut names: Vec<String> = list.items.iter().map(ResourceExt::name_any).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Names of all Secrets of the namespace, sorted.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn secret_names(&self) -> Result<Vec<String>> {
+        let list = self.secrets().list(&ListParams::default()).await?;
+        let mut names: Vec<String> = list.items.iter().map(ResourceExt::name_any).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// A value of a Secret as text.
+    ///
+    /// # Errors
+    /// When there is no such Secret or key.
+    pub async fn secret(&self, name: &str, key: &str) -> Result<String> {
+        let secret = self.secrets().get(name).await.with_context(|| format!("read Secret {name}"))?;
+        let value = secret.data.unwrap_or_default().remove(key).with_context(|| format!("{name} has no {key}"))?;
+        Ok(String::from_utf8(value.0)?)
+    }
+
+    /// Waits for the first control-plane Machine, and gives its bootstrap data with every base64 block decoded beside.
+    ///
+    /// # Errors
+    /// When it does not come in time.
+    pub async fn until_control_plane_data(&self, timeout: Duration) -> Result<String> {
+        until(format!("control plane {} has a Machine with data", self.control_plane), timeout, async || {
+            let Some(name) = self.control_plane_machines().await?.into_iter().next() else { return Ok(None) };
+            let machine = self.api("Machine").get(&name).await?;
+            let Some(secret) = machine.data.pointer("/spec/bootstrap/dataSecretName").and_then(Value::as_str) else {
+                return Ok(None);
+            };
+            let data = self.secret(secret, "value").await?;
+            let decoded: Vec<String> = data
+                .split_whitespace()
+                .filter_map(|word| STANDARD.decode(word.trim_matches(['"', '\''])).ok())
+                .filter_map(|bytes| String::from_utf8(bytes).ok())
+                .collect();
+            Ok(Some(format!("{data}\n{}", decoded.join("\n"))))
+        })
+        .await
+    }
+
+    /// Deletes an object in the background.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
+        self.api(kind).delete(name, &DeleteParams::background()).await.with_context(|| format!("delete {kind} {name}"))?;
+        Ok(())
+    }
+
+    /// Waits until nothing of a cluster's life is left: no Machine, config, infrastructure, Secret, lock.
+    ///
+    /// # Errors
+    /// When something is, with its name.
+    pub async fn until_nothing_is_left(&self, kinds: &[&str], timeout: Duration) -> Result<()> {
+        until(format!("nothing is left in {}", self.namespace), timeout, async || {
+            let mut left = Vec::new();
+            for kind in kinds {
+                left.extend(self.names(kind, "").await?.into_iter().map(|name| format!("{kind} {name}")));
+            }
+            left.extend(self.secret_names().await?.into_iter().map(|name| format!("Secret {name}")));
+            let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+            let maps = maps.list(&ListParams::default()).await?;
+            left.extend(maps.items.iter().map(|map| format!("ConfigMap {}", map.name_any())));
+            if left.is_empty() { Ok(Some(())) } else { bail!("left are {}", left.join(", ")) }
+        })
+        .await
+    }
+}

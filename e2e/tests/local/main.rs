@@ -1,0 +1,64 @@
+//! The loop on real parts: an unmodified Cluster API, machines of namespaces, real etcd. One bed serves all scenarios;
+//! each has a namespace of its own.
+
+mod bring_up;
+
+use e2e::bed::Bed;
+use e2e::world::{block_on, enter_or_run};
+use futures::future::LocalBoxFuture;
+use libtest_mimic::{Arguments, Trial};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+fn main() -> ExitCode {
+    enter_or_run(|world| {
+        let mut arguments = Arguments::from_args();
+        // They share the bed, and some of them take parts of it away for a while.
+        arguments.test_threads = Some(1);
+        let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
+            return ExitCode::FAILURE;
+        };
+        let runtime = Arc::new(runtime);
+        let bed: Shared = Arc::default();
+        let tests = scenarios()
+            .into_iter()
+            .map(|(name, scenario)| {
+                let (bed, world, runtime) = (bed.clone(), world.clone(), runtime.clone());
+                Trial::test(name, move || {
+                    let mut slot = bed.lock().unwrap_or_else(PoisonError::into_inner);
+                    let result = runtime.block_on(async {
+                        if slot.is_none() {
+                            *slot = Some(Bed::start(&world).await?);
+                        }
+                        match slot.as_mut() {
+                            Some(bed) => scenario(bed).await,
+                            None => Ok(()),
+                        }
+                    });
+                    result.map_err(|error: anyhow::Error| format!("{error:#}").into())
+                })
+            })
+            .collect();
+        let conclusion = libtest_mimic::run(&arguments, tests);
+        // Its processes end inside the runtime that they were started in.
+        let _ = block_on(async { Ok(drop(bed.lock().unwrap_or_else(PoisonError::into_inner).take())) });
+        conclusion.exit_code()
+    })
+}
+
+type Shared = Arc<Mutex<Option<Bed>>>;
+type Scenario = for<'a> fn(&'a mut Bed) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+
+/// Names a scenario by its path: `bring_up::three_members`.
+macro_rules! scenario {
+    ($module:ident :: $name:ident) => {{
+        fn run(bed: &mut Bed) -> LocalBoxFuture<'_, anyhow::Result<()>> {
+            Box::pin($module::$name(bed))
+        }
+        (concat!(stringify!($module), "::", stringify!($name)), run as Scenario)
+    }};
+}
+
+fn scenarios() -> Vec<(&'static str, Scenario)> {
+    vec![scenario!(bring_up::three_members)]
+}

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and this computer lacks, and says so. Does nothing, silently, where all is there.
+#
+# Run it, or source it to have the right PATH as well. Packages and compilers are installed as root only; without root it
+# says what is missing. Debian 12 and 13, Ubuntu 24.04.
+set -euo pipefail
+
+RUST_MINIMUM=1.90
+# Installed where there is no Rust that is new enough. Not the newest of the day, whose lints nobody has seen.
+RUST_VERSION=1.95.0
+GO_MINIMUM=1.21
+# Fetched where there is no Go that is new enough; e2e/tools/*/go.mod ask for no newer one.
+GO_VERSION=1.26.8
+
+setup_cache="${XDG_CACHE_HOME:-$HOME/.cache}/cluster-api-provider-etcdadm"
+# rustup's place; ours, see below; and those of ip and iptables, which an ordinary user's PATH often lacks.
+export PATH="$HOME/.cargo/bin:$PATH:$setup_cache/go/bin:/usr/sbin:/sbin"
+
+setup_say() { echo "setup: $*" >&2; }
+setup_fail() { setup_say "$@"; exit 1; }
+setup_has() { command -v "$1" >/dev/null 2>&1; }
+
+# Whether version $1 is at least version $2.
+setup_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+setup_rust_is_there() {
+    local version
+    version=$(rustc --version 2>/dev/null | cut -d ' ' -f 2) || return 1
+    setup_at_least "$version" "$RUST_MINIMUM" && setup_has cargo && cargo fmt --version >/dev/null 2>&1 &&
+        cargo clippy --version >/dev/null 2>&1
+}
+
+setup_go_is_there() {
+    local version
+    version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || return 1
+    setup_at_least "${version#go}" "$GO_MINIMUM"
+}
+
+# Names of the packages that are missing.
+setup_missing_packages() {
+    local missing=()
+    setup_has cc || missing+=(gcc libc6-dev)
+    setup_has git || missing+=(git)
+    setup_has protoc || missing+=(protobuf-compiler)
+    [ -e /usr/include/google/protobuf/timestamp.proto ] || missing+=(libprotobuf-dev)
+    setup_has unshare && setup_has setpriv && setup_has nsenter || missing+=(util-linux)
+    setup_has ip || missing+=(iproute2)
+    setup_has iptables || missing+=(iptables)
+    setup_has cloud-init || missing+=(cloud-init)
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+    # Old or new: an old one can fetch a new one.
+    setup_has go || missing+=(golang-go)
+    setup_rust_is_there || setup_has rustup || setup_has curl || missing+=(curl)
+    echo "${missing[*]}"
+}
+
+setup_install_packages() {
+    local missing
+    missing=$(setup_missing_packages)
+    [ -n "$missing" ] || return 0
+    [ "$(id -u)" = 0 ] || setup_fail "these packages are missing; as root: apt-get install $missing"
+    setup_has apt-get || setup_fail "no apt-get here; these Debian packages, or what has their programs, are missing: $missing"
+    setup_say "installing packages: $missing"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q >&2
+    # shellcheck disable=SC2086 # a list
+    apt-get install -y -q --no-install-recommends $missing >&2
+    case " $missing " in
+    *" cloud-init "*)
+        # It is for test machines. This computer's own settings are none of its business.
+        mkdir -p /etc/cloud
+        touch /etc/cloud/cloud-init.disabled
+        setup_say "cloud-init is switched off for this computer itself (/etc/cloud/cloud-init.disabled)"
+        ;;
+    esac
+}
+
+# The distribution's Go may be too old to fetch tool chains by itself, but it can fetch a module, and Go is one.
+setup_install_go() {
+    ! setup_go_is_there || return 0
+    local arch module answer directory
+    arch=$(go env GOARCH)
+    module="golang.org/toolchain@v0.0.1-go$GO_VERSION.linux-$arch"
+    setup_say "installing Go $GO_VERSION in $setup_cache/go: $(go env GOVERSION) is older than $GO_MINIMUM"
+    answer=$(cd / && go mod download -json "$module") || setup_fail "could not fetch $module: $answer"
+    directory=$(sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p' <<<"$answer")
+    mkdir -p "$setup_cache"
+    rm -rf "$setup_cache/go.partial"
+    cp -r "$directory" "$setup_cache/go.partial"
+    chmod -R u+w "$setup_cache/go.partial"
+    # Modules carry no permissions.
+    find "$setup_cache/go.partial/bin" "$setup_cache/go.partial/pkg/tool" -type f -exec chmod 755 {} +
+    rm -rf "$setup_cache/go"
+    mv "$setup_cache/go.partial" "$setup_cache/go"
+    export PATH="$setup_cache/go/bin:$PATH"
+}
+
+setup_install_rust() {
+    ! setup_rust_is_there || return 0
+    # Beside an older default of the user's, which stays the default.
+    export RUSTUP_TOOLCHAIN=$RUST_VERSION
+    ! setup_rust_is_there || return 0
+    setup_say "installing Rust $RUST_VERSION by rustup: no Rust $RUST_MINIMUM or newer with rustfmt and clippy here"
+    local why="install Rust $RUST_MINIMUM or newer with rustfmt and clippy yourself"
+    if ! setup_has rustup; then
+        # From where the compilers come from too, so that one reachable server is enough.
+        local init
+        init=$(mktemp -d)/rustup-init
+        curl --proto '=https' --tlsv1.2 --fail --silent --show-error --location --output "$init" \
+            "https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init" ||
+            setup_fail "rustup could not be fetched; $why"
+        chmod +x "$init"
+        "$init" -y --quiet --no-modify-path --profile minimal --default-toolchain none >&2 ||
+            setup_fail "rustup could not be installed; $why"
+        rm -r "$(dirname "$init")"
+    fi
+    rustup toolchain install "$RUST_VERSION" --profile minimal --component rustfmt --component clippy >&2 ||
+        setup_fail "rustup could not fetch Rust; $why"
+    # Where there was no Rust at all, plain cargo should work too.
+    env -u RUSTUP_TOOLCHAIN rustc --version >/dev/null 2>&1 || rustup default "$RUST_VERSION" >&2
+    hash -r
+    setup_rust_is_there || setup_fail "the installed Rust is not found; is $HOME/.cargo/bin another one's?"
+}
+
+setup_install_packages
+# An earlier run's, before the distribution's old one.
+setup_go_is_there || { [ -x "$setup_cache/go/bin/go" ] && export PATH="$setup_cache/go/bin:$PATH"; } || true
+setup_install_go
+setup_install_rust
