@@ -20,7 +20,7 @@ pub use images::programs;
 pub use look::Look;
 
 /// Ports of the managers' admin servers: the first manager's, the second's.
-const ADMIN_PORTS: [u16; 2] = [9440, 9441];
+const ADMIN_PORTS: [u16; 2] = [9700, 9701];
 
 /// A world in which clusters can be made.
 pub struct Bed {

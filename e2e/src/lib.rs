@@ -11,6 +11,7 @@
 pub mod apply;
 pub mod bed;
 pub mod cache;
+pub mod demo;
 pub mod plane;
 pub mod process;
 pub mod tools;

@@ -7,6 +7,7 @@ mod objects;
 mod pki;
 mod ports;
 pub mod users;
+pub mod workload;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,1 +1,6 @@
-//! Placeholder until the crate is written.
+//! The process around the controllers: flags, logs, lease, health and metrics, and a graceful stop.
+
+pub mod admin;
+pub mod flags;
+pub mod lease;
+pub mod process;

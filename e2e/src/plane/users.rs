@@ -38,6 +38,11 @@ pub(super) struct Users {
 impl Users {
     /// Writes the token file and one kubeconfig a user into `directory`; `extra` are users beside the usual ones.
     pub(super) fn create(directory: &Path, pki: &Pki, extra: &[String]) -> Result<Self> {
+        Self::create_at(directory, pki, extra, ports::APISERVER)
+    }
+
+    /// The same for an API server on another port.
+    pub(super) fn create_at(directory: &Path, pki: &Pki, extra: &[String], port: u16) -> Result<Self> {
         let mut tokens = String::new();
         let mut kubeconfigs = BTreeMap::new();
         for user in ALL.into_iter().chain(extra.iter().map(String::as_str)) {
@@ -48,7 +53,7 @@ impl Users {
                 "apiVersion": "v1",
                 "kind": "Config",
                 "clusters": [{"name": "plane", "cluster": {
-                    "server": format!("https://127.0.0.1:{}", ports::APISERVER),
+                    "server": format!("https://127.0.0.1:{port}"),
                     "certificate-authority": pki.authority_file,
                 }}],
                 "users": [{"name": user, "user": {"token": token}}],

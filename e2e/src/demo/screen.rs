@@ -1,0 +1,58 @@
+//! Draws lines over the ones drawn before; where nobody watches a terminal, prints what has changed.
+
+use std::io::{IsTerminal, Write, stdout};
+
+/// The place on the terminal where the tree is.
+#[derive(Default)]
+pub struct Screen {
+    drawn: Vec<String>,
+}
+
+impl Screen {
+    /// Shows these lines in place of the last ones.
+    pub fn show(&mut self, lines: &[String]) {
+        let mut out = stdout().lock();
+        // Nothing better can be done about a terminal that is gone than to go on without it.
+        let _ = if out.is_terminal() { self.redraw(&mut out, lines) } else { self.print_new(&mut out, lines) };
+        let _ = out.flush();
+        lines.clone_into(&mut self.drawn);
+    }
+
+    fn redraw(&self, out: &mut impl Write, lines: &[String]) -> std::io::Result<()> {
+        if !self.drawn.is_empty() {
+            // Up to the first line, and clear from there on.
+            write!(out, "\x1b[{}F\x1b[J", self.drawn.len())?;
+        }
+        // Without wrapping: a wrapped line would count as two when it is drawn over.
+        write!(out, "\x1b[?7l")?;
+        for line in lines {
+            writeln!(out, "{line}")?;
+        }
+        write!(out, "\x1b[?7h")
+    }
+
+    /// The first line holds the time, which changes always.
+    fn print_new(&self, out: &mut impl Write, lines: &[String]) -> std::io::Result<()> {
+        let new: Vec<&String> = lines.iter().skip(1).filter(|line| !self.drawn.contains(line)).collect();
+        if let (Some(head), false) = (lines.first(), new.is_empty()) {
+            writeln!(out, "{head}")?;
+        }
+        new.into_iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_news_are_printed_where_nobody_watches() {
+        let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let screen = Screen { drawn: lines(&["1 s", "a", "b"]) };
+        let mut out = Vec::new();
+        screen.print_new(&mut out, &lines(&["2 s", "a", "b"])).unwrap();
+        assert!(out.is_empty(), "time alone is no news");
+        screen.print_new(&mut out, &lines(&["3 s", "a", "c"])).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "3 s\nc\n");
+    }
+}

@@ -1,0 +1,69 @@
+//! The proof that published endpoints and Secrets are enough: a real API server started with nothing else.
+
+use super::health;
+use super::pki::Pki;
+use super::users::{self, Users};
+use crate::process::{Command, Process};
+use crate::world::World;
+use anyhow::{Context, Result};
+use kube::Client;
+use std::fs;
+
+/// Port of the workload's API server on loopback.
+const PORT: u16 = 16443;
+
+/// What the control plane gets of etcd: from its spec, and from the two Secrets.
+#[derive(Clone, Debug)]
+pub struct EtcdAccess {
+    /// Client URLs.
+    pub endpoints: Vec<String>,
+    /// `tls.crt` of `{cluster}-etcd`.
+    pub ca: String,
+    /// `tls.crt` of `{cluster}-apiserver-etcd-client`.
+    pub certificate: String,
+    /// `tls.key` of `{cluster}-apiserver-etcd-client`.
+    pub key: String,
+}
+
+/// An API server of the workload cluster. Dropping it kills it.
+pub struct WorkloadApiServer {
+    /// A client for it.
+    pub client: Client,
+    _process: Process,
+}
+
+impl WorkloadApiServer {
+    /// Starts it, and waits until it is ready: which it is only when it can write to etcd.
+    ///
+    /// # Errors
+    /// When it does not become ready; the error names its log.
+    pub async fn start(world: &World, etcd: &EtcdAccess) -> Result<Self> {
+        let directory = world.state("workload")?;
+        let pki = Pki::create(&directory.join("pki"))?;
+        let users = Users::create_at(&directory, &pki, &[], PORT)?;
+        let write = |name: &str, text: &str| {
+            let path = directory.join(name);
+            fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+            Ok::<_, anyhow::Error>(path)
+        };
+        let mut process = Command::new("workload-kube-apiserver", &world.tools().kube_apiserver, world.logs())
+            .arg(format!("--etcd-servers={}", etcd.endpoints.join(",")))
+            .arg(format!("--etcd-cafile={}", write("etcd-ca.crt", &etcd.ca)?.display()))
+            .arg(format!("--etcd-certfile={}", write("etcd.crt", &etcd.certificate)?.display()))
+            .arg(format!("--etcd-keyfile={}", write("etcd.key", &etcd.key)?.display()))
+            .args(["--bind-address=127.0.0.1", "--endpoint-reconciler-type=none", "--authorization-mode=RBAC"])
+            .arg(format!("--advertise-address={}", crate::world::ADDRESS))
+            .arg(format!("--secure-port={PORT}"))
+            .arg(format!("--tls-cert-file={}", pki.server_certificate.display()))
+            .arg(format!("--tls-private-key-file={}", pki.server_key.display()))
+            .arg(format!("--token-auth-file={}", users.token_file.display()))
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg(format!("--service-account-key-file={}", pki.service_account_public.display()))
+            .arg(format!("--service-account-signing-key-file={}", pki.service_account_private.display()))
+            .args(["--service-cluster-ip-range=10.128.0.0/16", "--disable-admission-plugins=ServiceAccount"])
+            .spawn()?;
+        let client = super::client(users.kubeconfig(users::ADMIN)?).await?;
+        health::apiserver_ready(&mut process, &client).await?;
+        Ok(Self { client, _process: process })
+    }
+}

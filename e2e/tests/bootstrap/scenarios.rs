@@ -1,0 +1,244 @@
+//! What the bootstrap provider promises.
+
+use crate::stage::{SECOND, SOON, Stage, etcd_cluster};
+use anyhow::{Context, Result, ensure};
+use api::etcdadm_config::EtcdadmConfig;
+use e2e::plane::users;
+use e2e::until::until;
+use e2e::world::World;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Resource, ResourceExt};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Long enough for a reconcile that should not happen.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+/// Two configs at the same time, and two controllers for them that know nothing of each other.
+pub(crate) async fn one_initializes(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.run().await?;
+    stage.run_as(SECOND).await?;
+    let spec = json!({});
+    tokio::try_join!(stage.machine("demo-etcd-0", &spec), stage.machine("demo-etcd-1", &spec))?;
+    stage.until_reason("demo-etcd-0", "WaitingForCertificates").await?;
+    stage.certificates().await?;
+
+    let (first, second) = until("one of the two has bootstrap data", SOON, async || {
+        let ready =
+            async |name: &str| anyhow::Ok(stage.configs().get(name).await?.status.is_some_and(|status| status.ready));
+        Ok(match (ready("demo-etcd-0").await?, ready("demo-etcd-1").await?) {
+            (false, false) => None,
+            (true, _) => Some(("demo-etcd-0", "demo-etcd-1")),
+            (false, true) => Some(("demo-etcd-1", "demo-etcd-0")),
+        })
+    })
+    .await?;
+    let data = stage.until_data(first).await?;
+    ensure!(data.contains(&format!("etcdadm init --init-system systemd --name {first} ")), "{data}");
+    let message = stage.until_reason(second, "WaitingForInitialization").await?;
+    ensure!(message.contains(first), "{message}");
+    ensure!(stage.secrets().get_opt(second).await?.is_none());
+
+    stage.initialized("https://10.0.0.1:2379").await?;
+    let data = stage.until_data(second).await?;
+    ensure!(data.contains("etcdadm join https://10.0.0.1:2379 "), "{data}");
+
+    // Lost before it was used: made again, and by now even the first one joins.
+    stage.secrets().delete(first, &DeleteParams::default()).await?;
+    until("the lost Secret is there again", SOON, async || Ok(stage.secrets().get_opt(first).await?)).await?;
+    ensure!(stage.until_data(first).await?.contains("etcdadm join "));
+    stage.stop().await
+}
+
+pub(crate) async fn costs_little(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    stage.run().await?;
+    // The watches are there once something has been reconciled.
+    stage.machine("demo-etcd-0", &json!({})).await?;
+    stage.until_data("demo-etcd-0").await?;
+    let start = stage.plane.mark();
+    let ours = |stage: &Stage, since| {
+        let requests = stage.plane.requests_since(since)?.user(users::PROVIDER);
+        anyhow::Ok(requests.filter(|request| request.verb != "watch"))
+    };
+
+    stage.initialized("https://10.0.0.1:2379").await?;
+    for name in ["demo-etcd-1", "demo-etcd-2"] {
+        let before = stage.plane.mark();
+        stage.machine(name, &json!({})).await?;
+        stage.until_data(name).await?;
+        let spent = until("the event of the new data", SOON, async || {
+            let spent = ours(&stage, before)?;
+            Ok((!spent.resource("events").is_empty()).then_some(spent))
+        })
+        .await?;
+        for request in spent.iter() {
+            println!("{name}: {} {} {}", request.verb, request.resource, request.subresource);
+        }
+        ensure!(spent.len() <= 4, "{} requests for {name}", spent.len());
+    }
+
+    let idle = stage.plane.mark();
+    tokio::time::sleep(A_WHILE).await;
+    let spent = ours(&stage, idle)?;
+    ensure!(spent.is_empty(), "{:?}", spent.iter().collect::<Vec<_>>());
+    println!("{} requests for two joins", ours(&stage, start)?.len());
+    stage.stop().await
+}
+
+pub(crate) async fn takes_over(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    stage.run().await?;
+    stage.machine("demo-etcd-0", &json!({})).await?;
+    stage.until_data("demo-etcd-0").await?;
+    stage.machine("demo-etcd-1", &json!({})).await?;
+    stage.until_reason("demo-etcd-1", "WaitingForInitialization").await?;
+
+    let machine =
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "demo-etcd-0"}});
+    let (machines, name) = e2e::apply::api_for(&stage.client, &machine).await?;
+    machines.delete(&name, &DeleteParams::default()).await?;
+    ensure!(stage.until_data("demo-etcd-1").await?.contains("etcdadm init "));
+    ensure!(lock(&stage).await?.contains("demo-etcd-1"));
+    // The config and its Secret go with the Machine that owns them.
+    until("nothing is left of the first Machine", SOON, async || {
+        ensure!(stage.secrets().get_opt("demo-etcd-0").await?.is_none(), "its Secret is there");
+        Ok(Some(()))
+    })
+    .await?;
+
+    // A later Machine of the same name is not the one that held the lock.
+    machines.delete("demo-etcd-1", &DeleteParams::default()).await?;
+    until("the second Machine's config is gone", SOON, async || {
+        Ok(stage.configs().get_opt("demo-etcd-1").await?.is_none().then_some(()))
+    })
+    .await?;
+    stage.machine("demo-etcd-1", &json!({})).await?;
+    ensure!(stage.until_data("demo-etcd-1").await?.contains("etcdadm init "));
+    stage.stop().await
+}
+
+/// Lock and init Secret are lost, but the EtcdCluster remembers.
+pub(crate) async fn never_twice(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    let initialized = json!({"initialized": true, "ready": false, "replicas": 1, "conditions": []});
+    stage.status(&etcd_cluster(), &initialized).await?;
+    stage.run().await?;
+    stage.machine("demo-etcd-3", &json!({})).await?;
+    let message = stage.until_reason("demo-etcd-3", "WaitingForInitialization").await?;
+    ensure!(message.contains("demo-etcd-init"), "{message}");
+    stage.initialized("https://10.0.0.1:2379,https://10.0.0.2:2379").await?;
+    let data = stage.until_data("demo-etcd-3").await?;
+    ensure!(data.contains("etcdadm join https://10.0.0.1:2379,https://10.0.0.2:2379 "), "{data}");
+    stage.stop().await
+}
+
+/// A Secret that was written just before the end is not written again.
+pub(crate) async fn goes_on(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    stage.machine("demo-etcd-0", &json!({})).await?;
+    let config = stage.configs().get("demo-etcd-0").await?;
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(config.name_any());
+    secret.metadata.owner_references = Some(config.controller_owner_ref(&()).into_iter().collect());
+    secret.string_data = Some([("value".to_owned(), "made before".to_owned())].into());
+    let written = stage.secrets().create(&PostParams::default(), &secret).await?;
+    stage.run().await?;
+    ensure!(stage.until_data("demo-etcd-0").await? == "made before");
+    let now = stage.secrets().get("demo-etcd-0").await?;
+    ensure!(now.resource_version() == written.resource_version(), "the Secret has been written again");
+    stage.stop().await
+}
+
+pub(crate) async fn leaves_foreign_alone(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    stage.secret("demo-etcd-0", &json!({"mine": "yes"})).await?;
+    stage.run().await?;
+    stage.machine("demo-etcd-0", &json!({})).await?;
+    let message = stage.until_reason("demo-etcd-0", "NameTaken").await?;
+    ensure!(message.contains("Secret demo-etcd-0"), "{message}");
+    ensure!(stage.secrets().get("demo-etcd-0").await?.data.unwrap_or_default().contains_key("mine"));
+    stage.secrets().delete("demo-etcd-0", &DeleteParams::default()).await?;
+    ensure!(stage.until_data("demo-etcd-0").await?.contains("etcdadm init "));
+    stage.stop().await
+}
+
+pub(crate) async fn waits_for_files(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    stage.run().await?;
+    let source = json!({"secret": {"name": "files", "key": "motd"}});
+    let spec = json!({"files": [{"path": "/etc/motd", "contentFrom": source}]});
+    stage.machine("demo-etcd-0", &spec).await?;
+    let message = stage.until_reason("demo-etcd-0", "WaitingForFileSecret").await?;
+    ensure!(message == "spec.files[0].contentFrom.secret: there is no Secret files", "{message}");
+    ensure!(lock(&stage).await.is_err(), "it holds the lock while it waits");
+    let files = |values: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "files"}, "stringData": values});
+    stage.apply(&files(json!({"other": "x"}))).await?;
+    until("the message is about the key", SOON, async || {
+        let message = stage.until_reason("demo-etcd-0", "WaitingForFileSecret").await?;
+        ensure!(message.ends_with("Secret files has no key motd"), "{message}");
+        Ok(Some(()))
+    })
+    .await?;
+    stage.apply(&files(json!({"motd": "hello"}))).await?;
+    ensure!(stage.until_data("demo-etcd-0").await?.contains("aGVsbG8="));
+    stage.stop().await
+}
+
+pub(crate) async fn respects_pause(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    stage.run().await?;
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "demo"}});
+    let (clusters, name) = e2e::apply::api_for(&stage.client, &cluster).await?;
+    let pause = async |paused: bool| {
+        let patch = Patch::Merge(json!({"spec": {"paused": paused}}));
+        clusters.patch(&name, &PatchParams::default(), &patch).await
+    };
+    pause(true).await?;
+    stage.machine("demo-etcd-0", &json!({})).await?;
+    stage.until_reason("demo-etcd-0", "Paused").await?;
+    ensure!(stage.secrets().get_opt("demo-etcd-0").await?.is_none());
+    ensure!(lock(&stage).await.is_err());
+    pause(false).await?;
+    stage.until_data("demo-etcd-0").await?;
+    until("it says that it is not paused", SOON, async || {
+        let config: EtcdadmConfig = stage.configs().get("demo-etcd-0").await?;
+        let conditions = config.status.unwrap_or_default().conditions;
+        ensure!(conditions.iter().any(|c| c.type_ == "Paused" && c.status == "False"), "{conditions:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    stage.stop().await
+}
+
+/// The API server is away when the controller starts, and once more in the middle.
+pub(crate) async fn survives_an_outage(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.machine("demo-etcd-0", &json!({})).await?;
+    stage.plane.stop_apiserver().await?;
+    stage.run().await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.plane.start_apiserver().await?;
+    stage.until_reason("demo-etcd-0", "WaitingForCertificates").await?;
+    stage.plane.stop_apiserver().await?;
+    stage.plane.start_apiserver().await?;
+    stage.certificates().await?;
+    ensure!(stage.until_data("demo-etcd-0").await?.contains("etcdadm init "));
+    stage.stop().await
+}
+
+/// Content of the lock.
+async fn lock(stage: &Stage) -> Result<String> {
+    let api: Api<ConfigMap> = Api::default_namespaced(stage.client.clone());
+    let lock = api.get("demo-etcd-lock").await?;
+    lock.data.and_then(|data| data.get("lock-information").cloned()).context("the lock is empty")
+}
