@@ -26,12 +26,17 @@ async fn steps(node: &Node) -> Result<()> {
     node.install().await?;
     node.certificates(&authority)?;
     let (mut cluster, health) = node.clients(&authority, vec![node.settings.client_endpoint()])?;
+    node.tell_differences(&node.local().await?)?;
     loop {
         match plan::init(&node.local().await?) {
             InitStep::StartNew => {
-                node.start(Some(&Start::New { token: format!("{:016x}", rand::rng().random::<u64>()) }))?;
+                node.start(&Start::New { token: format!("{:016x}", rand::rng().random::<u64>()) })?;
             }
-            InitStep::StartAgain => node.start(None)?,
+            InitStep::StartAgain => {
+                // etcd reads its cluster from its data; the variable must only be well-formed.
+                let initial_cluster = format!("{}={}", node.settings.name, node.settings.peer_endpoint());
+                node.start(&Start::Existing { initial_cluster })?;
+            }
             InitStep::AwaitHealth => match health.check().await {
                 Ok(()) => break,
                 Err(why) => node.wait(POLL, format!("for this member to be healthy ({why})")).await,

@@ -57,7 +57,9 @@ impl<'a> Join<'a> {
     async fn run(mut self) -> Result<()> {
         // On a machine that is a member already, the member itself can tell when nobody else does. Before, its address
         // answers nothing.
-        if self.node.local().await?.has_data {
+        let local = self.node.local().await?;
+        self.node.tell_differences(&local)?;
+        if local.has_data {
             self.cluster.also_through(self.node.settings.client_endpoint());
         }
         loop {
@@ -129,12 +131,9 @@ impl<'a> Join<'a> {
 
     fn start(&mut self, id: u64, seen: &Observation) -> Result<()> {
         self.remember(id, &seen.membership)?;
-        if seen.local.has_data {
-            return self.node.start(None);
-        }
         let initial_cluster = initial_cluster(&seen.membership.members, id, &self.node.settings.name);
         let initial_cluster = initial_cluster.map_err(|why| anyhow!(why))?;
-        self.node.start(Some(&Start::Existing { initial_cluster }))
+        self.node.start(&Start::Existing { initial_cluster })
     }
 
     async fn promote(&mut self, id: u64) -> Result<()> {

@@ -138,6 +138,21 @@ impl Node {
         })
     }
 
+    /// Says so if the member runs with other settings than are asked for: a run never restarts a member.
+    pub(crate) fn tell_differences(&self, local: &Local) -> Result<()> {
+        if local.has_data && local.unit == UnitState::Up {
+            let different = config::differences(&self.paths, &self.settings)?;
+            if !different.is_empty() {
+                tracing::warn!(
+                    "the member runs, and is left, with other settings than asked for: {}; stop etcd.service and run \
+                     this again to change them",
+                    different.join(", ")
+                );
+            }
+        }
+        Ok(())
+    }
+
     fn has_data(&self) -> Result<bool> {
         let wal = self.paths.wal_dir();
         match std::fs::read_dir(&wal) {
@@ -186,11 +201,9 @@ impl Node {
         self.service.borrow_mut().known = Some((state, Instant::now()));
     }
 
-    /// Writes etcd's files, unless it has data, which it was made with; and has it started, without waiting for it.
-    pub(crate) fn start(&self, first: Option<&config::env::Start>) -> Result<()> {
-        if let Some(first) = first {
-            config::write_all(&self.paths, &self.settings, first)?;
-        }
+    /// Writes etcd's files and has it started, without waiting for it.
+    pub(crate) fn start(&self, start: &config::env::Start) -> Result<()> {
+        config::write_all(&self.paths, &self.settings, start)?;
         tracing::info!("starting etcd");
         let order = tokio::spawn(self.init_system.start());
         self.service.borrow_mut().starting = Some(order);

@@ -148,7 +148,8 @@ async fn members_come_join_are_interrupted_and_come_back() {
     let fourth = Machine::new(all.path(), 4).with_authority_of(&first);
     let (through_first, through_second) = ([&fourth, &first], [&third, &second]);
     let (a, b) = tokio::join!(third.join(&through_first), fourth.join(&through_second));
-    (a.unwrap(), b.unwrap());
+    a.unwrap();
+    b.unwrap();
     assert_eq!(first.members(), voters(4));
 
     // A member that was stopped comes back, a voter without its data does not.

@@ -80,6 +80,19 @@ fn files_have_their_permissions() {
     assert_eq!(mode(&root.path().join("var/lib/etcd")), 0o700);
 }
 
+#[test]
+fn settings_that_differ_are_named() {
+    let root = tempfile::tempdir().unwrap();
+    let mut settings = example();
+    let paths = Paths::new(root.path(), &settings);
+    assert!(differences(&paths, &settings).unwrap().is_empty());
+    write_all(&paths, &settings, &Start::New { token: "t".to_owned() }).unwrap();
+    assert!(differences(&paths, &settings).unwrap().is_empty(), "how it first started does not count");
+    settings.cipher_suites.push("TLS_AES_256_GCM_SHA384".to_owned());
+    settings.name = "other".to_owned();
+    assert_eq!(differences(&paths, &settings).unwrap(), ["ETCD_CIPHER_SUITES", "ETCD_NAME"]);
+}
+
 proptest! {
     /// etcd refuses to start unless the file lists exactly the cluster's members, each under a name of its own.
     #[test]

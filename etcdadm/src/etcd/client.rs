@@ -57,6 +57,9 @@ impl Cluster {
                 Err(failure) => failures.push((endpoint, failure)),
             }
         }
+        if failures.is_empty() {
+            return Err(Failure::Refused("no endpoint is one of another member".to_owned()));
+        }
         let untrusted = failures.iter().all(|(_, failure)| matches!(failure, Failure::Untrusted(_)));
         let told = failures.into_iter().map(|(endpoint, failure)| match failure {
             Failure::Untrusted(why) => format!("{endpoint}: {why}"),
