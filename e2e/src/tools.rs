@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use module::{CLUSTER_API, ETCD_3_6, KUBERNETES, Module, Program};
+use module::{CLUSTER_API, ETCD_3_6, KUBERNETES, Module};
 
 /// Paths of the real parts on this computer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -56,24 +56,28 @@ impl Tools {
     /// # Errors
     /// When Go is not there, a build fails, or `KUBEBUILDER_ASSETS` lacks one of its three programs.
     pub fn ensure() -> Result<Self> {
-        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty()).map(PathBuf::from);
+        // Looked at before anything is built: a wrong directory should be heard of at once.
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty());
+        let assets = assets.map(|directory| Assets::find(Path::new(&directory))).transpose()?;
         let etcd = build::ensure(&ETCD_3_6, &|_| true)?;
-        let kubernetes = build::ensure(&KUBERNETES, &|program| assets.is_none() || !is_asset(program))?;
-        let (kube_apiserver, kubectl, plane_etcd) = match &assets {
-            Some(dir) => (asset(dir, "kube-apiserver")?, asset(dir, "kubectl")?, asset(dir, "etcd")?),
-            None => (kubernetes.join("kube-apiserver"), kubernetes.join("kubectl"), etcd.join("etcd")),
-        };
+        let kubernetes =
+            build::ensure(&KUBERNETES, &|program| assets.is_none() || !Assets::NAMES.contains(&program.name))?;
+        let assets = assets.unwrap_or_else(|| Assets {
+            etcd: etcd.join("etcd"),
+            kube_apiserver: kubernetes.join("kube-apiserver"),
+            kubectl: kubernetes.join("kubectl"),
+        });
         let cluster_api = build::ensure(&CLUSTER_API, &|_| true)?;
-        let manifests = manifests::ensure(&CLUSTER_API, &cluster_api, &kubectl)?;
+        let manifests = manifests::ensure(&CLUSTER_API, &cluster_api, &assets.kubectl)?;
         let etcd_version = build::version(&ETCD_3_6)?.trim_start_matches('v').to_owned();
         let releases = release::ensure_etcd(&ETCD_3_6, &etcd, &etcd_version)?;
         Ok(Self {
-            etcd: plane_etcd,
+            etcd: assets.etcd,
             etcdctl: etcd.join("etcdctl"),
             etcdutl: etcd.join("etcdutl"),
-            kube_apiserver,
+            kube_apiserver: assets.kube_apiserver,
             kube_controller_manager: kubernetes.join("kube-controller-manager"),
-            kubectl,
+            kubectl: assets.kubectl,
             capi_core: cluster_api.join("capi-core"),
             capi_bootstrap: cluster_api.join("capi-bootstrap"),
             capi_control_plane: cluster_api.join("capi-control-plane"),
@@ -84,14 +88,26 @@ impl Tools {
     }
 }
 
-/// The programs that `KUBEBUILDER_ASSETS` is known to carry.
-fn is_asset(program: &Program) -> bool {
-    matches!(program.name, "etcd" | "kube-apiserver" | "kubectl")
+/// The programs that `KUBEBUILDER_ASSETS` carries.
+struct Assets {
+    etcd: PathBuf,
+    kube_apiserver: PathBuf,
+    kubectl: PathBuf,
 }
 
-fn asset(dir: &Path, name: &str) -> Result<PathBuf> {
-    let path = dir.join(name);
-    path.is_file().then_some(path).with_context(|| format!("KUBEBUILDER_ASSETS={} has no {name}", dir.display()))
+impl Assets {
+    const NAMES: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
+
+    fn find(directory: &Path) -> Result<Self> {
+        let find = |name: &str| {
+            let path = directory.join(name);
+            path.is_file()
+                .then_some(path)
+                .with_context(|| format!("KUBEBUILDER_ASSETS={} has no {name}", directory.display()))
+        };
+        let [etcd, kube_apiserver, kubectl] = Self::NAMES;
+        Ok(Self { etcd: find(etcd)?, kube_apiserver: find(kube_apiserver)?, kubectl: find(kubectl)? })
+    }
 }
 
 /// Where our own Go modules are in this checkout.
