@@ -102,7 +102,19 @@ impl Kinds {
             Err(error) if is_not_found(&error) => return Err(KindError::NotServed { kind, group }),
             Err(source) => return Err(KindError::Api { kind, group, source: Box::new(source) }),
         };
-        match version_of(&metadata.labels.unwrap_or_default(), contracts) {
+        let mut version = version_of(&metadata.labels.unwrap_or_default(), contracts);
+        // Cluster API's own kinds have no such labels: they are what the contracts are named after.
+        if version.is_none() && contracts.iter().any(|contract| contract.split('/').next() == Some(group.as_str())) {
+            let groups = self.client.list_api_groups().await;
+            let groups = groups.map_err(|source| KindError::Api {
+                kind: kind.clone(),
+                group: group.clone(),
+                source: Box::new(source),
+            })?;
+            let served = groups.groups.into_iter().filter(|served| served.name == group).flat_map(|g| g.versions);
+            version = own_version(&served.map(|version| version.group_version).collect::<Vec<_>>(), contracts);
+        }
+        match version {
             Some(version) => {
                 let gvk = GroupVersionKind::gvk(&group, &version, &kind);
                 Ok(ApiResource::from_gvk_with_plural(&gvk, &guess.plural))
@@ -121,6 +133,12 @@ fn version_of(labels: &BTreeMap<String, String>, contracts: &[&str]) -> Option<S
     versions.split('_').filter(|v| !v.is_empty()).max_by_key(|v| Version::parse(v).priority()).map(str::to_owned)
 }
 
+/// The version that the first contract is named after, of those served as `group/version`.
+fn own_version(served: &[String], contracts: &[&str]) -> Option<String> {
+    let contract = contracts.iter().find(|contract| served.iter().any(|version| version == *contract))?;
+    contract.split_once('/').map(|(_, version)| version.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,5 +154,14 @@ mod tests {
         let old = labels(&[("cluster.x-k8s.io/v1beta1", "v1alpha4_v1beta1")]);
         assert_eq!(version_of(&old, CLUSTER_API_CONTRACTS).as_deref(), Some("v1beta1"));
         assert_eq!(version_of(&labels(&[("app", "x")]), CLUSTER_API_CONTRACTS), None);
+    }
+
+    #[test]
+    fn cluster_apis_own_kinds_are_spoken_to_in_the_version_of_the_preferred_contract() {
+        let served = |versions: &[&str]| versions.iter().map(|v| format!("cluster.x-k8s.io/{v}")).collect::<Vec<_>>();
+        let version = |versions: &[&str]| own_version(&served(versions), CLUSTER_API_CONTRACTS);
+        assert_eq!(version(&["v1beta1", "v1beta2"]).as_deref(), Some("v1beta2"));
+        assert_eq!(version(&["v1alpha4", "v1beta1"]).as_deref(), Some("v1beta1"));
+        assert_eq!(version(&["v2"]), None);
     }
 }
