@@ -122,12 +122,12 @@ async fn reconcile(seen: Arc<LocalCluster>, context: Arc<Context>) -> Result<Act
     match decision {
         Plan::GiveEndpoint => {
             let address = reservations.reserve(&context.settings.subnet, &owner).map_err(internal)?;
-            object = write(&context, &object, Some(&Endpoint::at(address))).await?;
+            object = write(&context, &object, true, Some(&Endpoint::at(address))).await?;
             decision = plan(&object, cluster.as_ref());
         }
         Plan::Release => {
             reservations.release(&owner).map_err(internal)?;
-            return match write(&context, &object, None).await {
+            return match write(&context, &object, false, object.spec.control_plane_endpoint.as_ref()).await {
                 Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Action::await_change()),
                 other => other.map(|_| Action::await_change()),
             };
@@ -149,8 +149,13 @@ async fn reconcile(seen: Arc<LocalCluster>, context: Arc<Context>) -> Result<Act
     Ok(Action::await_change())
 }
 
-/// Applies everything of ours outside the status: an endpoint with our finalizer, or neither.
-async fn write(context: &Context, object: &LocalCluster, endpoint: Option<&Endpoint>) -> Result<LocalCluster> {
+/// Applies everything of ours outside the status. The uid makes sure that an object that is gone is not made again.
+async fn write(
+    context: &Context,
+    object: &LocalCluster,
+    finalizer: bool,
+    endpoint: Option<&Endpoint>,
+) -> Result<LocalCluster> {
     let name = object.name_any();
     let mut desired = json!({
         "apiVersion": format!("{GROUP}/v1alpha1"),
@@ -158,8 +163,10 @@ async fn write(context: &Context, object: &LocalCluster, endpoint: Option<&Endpo
         "metadata": {"name": name, "uid": object.uid()},
         "spec": {},
     });
-    if let Some(endpoint) = endpoint {
+    if finalizer {
         desired["metadata"]["finalizers"] = json!([FINALIZER]);
+    }
+    if let Some(endpoint) = endpoint {
         desired["spec"]["controlPlaneEndpoint"] = json!(endpoint);
     }
     let parameters = PatchParams::apply(FIELD_MANAGER).force();

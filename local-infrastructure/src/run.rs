@@ -4,7 +4,7 @@ use crate::{address::Subnet, cluster, controller, events::Events, machine::Machi
 use anyhow::{Context, Result};
 use api::names;
 use clap::ValueEnum;
-use controller_support::{KindError, Kinds, Shared, Shutdown, kinds::CLUSTER_API_CONTRACTS};
+use controller_support::{Kinds, Shared, Shutdown, kinds::CLUSTER_API_CONTRACTS};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -108,14 +108,16 @@ pub async fn run(arguments: Run) -> Result<()> {
 
 /// The version of one of Cluster API's kinds, as soon as it is served.
 async fn served(kinds: &Kinds, kind: &str) -> ApiResource {
-    let mut said = false;
+    let mut said = String::new();
     loop {
         match kinds.find(names::CLUSTER_GROUP, kind, CLUSTER_API_CONTRACTS).await {
             Ok(found) => return found,
-            Err(KindError::NotServed { .. }) if said => {}
-            Err(error) => tracing::warn!(%error, "waiting for Cluster API"),
+            Err(error) if error.to_string() == said => {}
+            Err(error) => {
+                tracing::warn!(%error, "waiting for Cluster API");
+                said = error.to_string();
+            }
         }
-        said = true;
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
