@@ -194,7 +194,7 @@ mod tests {
         ClusterView::read(&object)
     }
 
-    fn object(change: serde_json::Value) -> LocalCluster {
+    fn object(change: &serde_json::Value) -> LocalCluster {
         let mut object = json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LocalCluster",
             "metadata": {"name": "demo"}, "spec": {},
@@ -222,13 +222,13 @@ mod tests {
     )]
     #[case::let_go(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), Some(false), Plan::Gone)]
     fn one_thing_follows(#[case] change: serde_json::Value, #[case] owner: Option<bool>, #[case] expected: Plan) {
-        assert_eq!(plan(&object(change), owner.map(cluster).as_ref()), expected);
+        assert_eq!(plan(&object(&change), owner.map(cluster).as_ref()), expected);
     }
 
     #[test]
     fn once_provisioned_it_stays_so() {
         let now = now();
-        let mut object = object(json!({}));
+        let mut object = object(&json!({}));
         let first = status(&object, Plan::Ready, &now);
         assert!(first.ready && first.initialization.provisioned);
         object.status = Some(first);

@@ -1,5 +1,8 @@
 //! LocalCluster, LocalMachine and LocalMachineTemplate: infrastructure of Cluster API, contracts v1beta1 and v1beta2.
 
+// kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are no duplicates.
+#![allow(clippy::duplicated_attributes)]
+
 use api::meta::{AddressType, TemplateMeta};
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,

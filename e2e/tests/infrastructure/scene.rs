@@ -41,7 +41,9 @@ impl Scene {
             .arg(&image)
             .spawn()?;
         let scene = Self { provider, plane, machines: Machines::open(state) };
-        scene.apply(json!({"apiVersion": LOCAL, "kind": "LocalCluster", "metadata": {"name": "demo"}, "spec": {}})).await?;
+        scene
+            .apply(json!({"apiVersion": LOCAL, "kind": "LocalCluster", "metadata": {"name": "demo"}, "spec": {}}))
+            .await?;
         scene
             .apply(json!({
                 "apiVersion": CLUSTER, "kind": "Cluster", "metadata": {"name": "demo"},
@@ -65,7 +67,9 @@ impl Scene {
 
     pub(crate) async fn api(&self, kind: &str) -> Result<Api<DynamicObject>> {
         let version = if kind.starts_with("Local") { LOCAL } else { CLUSTER };
-        Ok(api_for(&self.plane.client(), &json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}})).await?.0)
+        Ok(api_for(&self.plane.client(), &json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}}))
+            .await?
+            .0)
     }
 
     pub(crate) async fn get(&self, kind: &str, name: &str) -> Result<DynamicObject> {
@@ -84,7 +88,8 @@ impl Scene {
 
     pub(crate) async fn until_gone(&self, kind: &str, name: &str) -> Result<()> {
         let api = self.api(kind).await?;
-        until(format!("{kind} {name} is gone"), SOON, async || Ok(api.get_opt(name).await?.is_none().then_some(()))).await
+        until(format!("{kind} {name} is gone"), SOON, async || Ok(api.get_opt(name).await?.is_none().then_some(())))
+            .await
     }
 
     /// A Machine with its LocalMachine. Without `data` its bootstrap data are not there yet.
@@ -131,7 +136,8 @@ impl Scene {
         until(format!("{type_} of LocalMachine {name} says {reason}"), SOON, async || {
             let machine = api.get(name).await?;
             let conditions = machine.data.pointer("/status/conditions").and_then(Value::as_array).cloned();
-            let condition = conditions.into_iter().flatten().find(|c| c["type"] == type_).context("no such condition")?;
+            let condition =
+                conditions.into_iter().flatten().find(|c| c["type"] == type_).context("no such condition")?;
             if condition["reason"] != reason {
                 bail!("{condition}");
             }

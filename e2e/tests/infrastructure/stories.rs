@@ -21,7 +21,9 @@ pub(crate) async fn life_of_a_machine(world: World) -> Result<()> {
 
     scene.secret("one", GOOD).await?;
     let begin = Instant::now();
-    scene.change("Machine", "one", json!({"spec": {"bootstrap": {"configRef": null, "dataSecretName": "one"}}})).await?;
+    scene
+        .change("Machine", "one", json!({"spec": {"bootstrap": {"configRef": null, "dataSecretName": "one"}}}))
+        .await?;
     let named = begin.elapsed();
     while !scene.machines.get("default", "one").is_ok_and(|machine| machine.is_running()) {
         ensure!(begin.elapsed() < SOON, "it does not start");

@@ -322,7 +322,7 @@ impl Machine {
     /// # Errors
     /// If the rule cannot be set in a running machine.
     pub fn cut_off(&self) -> Result<()> {
-        network::partition(&self.layout, network::Partition::everything())
+        network::partition(&self.layout, &network::Partition::everything())
     }
 
     /// Cuts it off from one other address (a machine's, or the bridge's), in both directions, in addition to what it is
@@ -331,7 +331,7 @@ impl Machine {
     /// # Errors
     /// If the rule cannot be set in a running machine.
     pub fn cut_off_from(&self, peer: Ipv4Addr) -> Result<()> {
-        network::partition(&self.layout, network::Partition::read(&self.layout)?.and(peer))
+        network::partition(&self.layout, &network::Partition::read(&self.layout)?.and(peer))
     }
 
     /// Ends every cut of this machine.
@@ -339,7 +339,7 @@ impl Machine {
     /// # Errors
     /// If the rules cannot be removed from a running machine.
     pub fn reconnect(&self) -> Result<()> {
-        network::partition(&self.layout, network::Partition::none())
+        network::partition(&self.layout, &network::Partition::none())
     }
 
     /// Pulls the plug, loses what lies under `/var/lib/etcd`, and starts it again if it was running. The rest of the

@@ -103,8 +103,8 @@ pub(crate) fn apply_partition(layout: &Layout) -> Result<()> {
 }
 
 /// Records what a machine is cut off from, and applies it if the machine is running.
-pub(super) fn partition(layout: &Layout, partition: Partition) -> Result<()> {
-    let json = serde_json::to_vec(&partition).map_err(io::Error::from).map_err(on(&layout.partition()))?;
+pub(super) fn partition(layout: &Layout, partition: &Partition) -> Result<()> {
+    let json = serde_json::to_vec(partition).map_err(io::Error::from).map_err(on(&layout.partition()))?;
     write_atomic(&layout.partition(), &json)?;
     match processes::enter(layout, &["--net"]) {
         Err(Error::NotRunning(_)) => Ok(()),
