@@ -95,6 +95,9 @@ async fn reconcile(config: Arc<EtcdadmConfig>, context: Arc<Context>) -> Result<
         if differs(before, &after) {
             writer.write_status(sources, &config, &after).await?;
         }
+        if let Some(note) = learned.created {
+            writer.events.normal(&config.object_ref(&()), "Bootstrap", "BootstrapDataCreated", note).await;
+        }
         if let Some(blocked) = newly_blocked(before, &plan) {
             let note = blocked.message.clone();
             writer.events.warning(&config.object_ref(&()), "Bootstrap", blocked.reason, note).await;

@@ -40,37 +40,7 @@ impl Writer {
                 self.events.normal(&seen.config.object_ref(&()), "Bootstrap", "InitLockTakenOver", note).await;
                 Ok(())
             }
-            Step::CreateDataSecret { secret, init } => {
-                self.create_data_secret(sources, seen, secret, *init, learned).await
-            }
-        }
-    }
-
-    async fn create_data_secret(
-        &self,
-        sources: &Sources,
-        seen: &Observation,
-        secret: &Secret,
-        init: bool,
-        learned: &mut Learned,
-    ) -> Result<()> {
-        let api: Api<Secret> = Api::namespaced(sources.client.clone(), &secret.namespace().unwrap_or_default());
-        match apply::create(&api, CONTROLLER, secret).await {
-            Ok(_) => {
-                learned.data_secret = Some(DataSecret::Ours);
-                let note = if init { "the Machine initializes etcd" } else { "the Machine joins etcd" };
-                self.events.normal(&seen.config.object_ref(&()), "Bootstrap", "BootstrapDataCreated", note).await;
-                Ok(())
-            }
-            Err(Error::Api { source, .. }) if is_conflict(&source) => {
-                learned.data_secret = Some(sources.data_secret_live(&seen.config).await?);
-                Ok(())
-            }
-            Err(Error::Api { source, .. }) if is_invalid(&source) => {
-                learned.refused = Some(source.to_string());
-                Ok(())
-            }
-            Err(error) => Err(error),
+            Step::CreateDataSecret { secret, init } => create_data_secret(sources, seen, secret, *init, learned).await,
         }
     }
 
@@ -140,5 +110,33 @@ fn held(lock: &ConfigMap) -> LockSeen {
     LockSeen {
         information: lock.data.as_ref().and_then(|data| data.get(LOCK_INFORMATION)).cloned().unwrap_or_default(),
         resource_version: lock.resource_version().unwrap_or_default(),
+    }
+}
+
+/// Creates the bootstrap Secret. If there is one of that name already, it is found out whose.
+async fn create_data_secret(
+    sources: &Sources,
+    seen: &Observation,
+    secret: &Secret,
+    init: bool,
+    learned: &mut Learned,
+) -> Result<()> {
+    let api: Api<Secret> = Api::namespaced(sources.client.clone(), &secret.namespace().unwrap_or_default());
+    match apply::create(&api, CONTROLLER, secret).await {
+        Ok(_) => {
+            learned.data_secret = Some(DataSecret::Ours);
+            // Told once the status is written: the Machine waits for that, and nobody for the event.
+            learned.created = Some(if init { "the Machine initializes etcd" } else { "the Machine joins etcd" });
+            Ok(())
+        }
+        Err(Error::Api { source, .. }) if is_conflict(&source) => {
+            learned.data_secret = Some(sources.data_secret_live(&seen.config).await?);
+            Ok(())
+        }
+        Err(Error::Api { source, .. }) if is_invalid(&source) => {
+            learned.refused = Some(source.to_string());
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }

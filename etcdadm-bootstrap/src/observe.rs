@@ -34,6 +34,8 @@ pub(crate) struct Learned {
     pub(crate) data_secret: Option<DataSecret>,
     pub(crate) lock: Option<LockSeen>,
     pub(crate) refused: Option<String>,
+    /// What to tell about the bootstrap Secret that was created.
+    pub(crate) created: Option<&'static str>,
     values: Option<SecretValues>,
 }
 
