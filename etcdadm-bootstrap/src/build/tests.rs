@@ -375,21 +375,33 @@ proptest! {
     }
 }
 
-/// Runs what cloud-init would make of the commands, with a stand-in for etcdadm; true if that one was run.
-fn run_like_cloud_init(pre: &[&str]) -> (bool, bool) {
-    let spec = EtcdadmConfigSpec { pre_etcdadm_commands: strings(pre), ..EtcdadmConfigSpec::default() };
-    let document = Document::read(&render_init(&spec).unwrap());
+/// What cloud-init makes of a spec's commands, run with a stand-in for etcdadm; what it printed, and whether it succeeded.
+fn run_like_cloud_init(etcdadm: &str, spec: &EtcdadmConfigSpec) -> (String, bool) {
+    let document = Document::read(&render_init(spec).unwrap());
     let commands: Vec<String> = document.runcmd.iter().map(|c| c.replace(SUCCESS_SENTINEL, "/dev/null")).collect();
-    let script = format!("etcdadm() {{ echo RAN-ETCDADM >&2; }}\n{}\n", commands.join("\n"));
+    let script = format!("etcdadm() {{ {etcdadm}; }}\n{}\n", commands.join("\n"));
     let out = std::process::Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
-    (String::from_utf8_lossy(&out.stderr).contains("RAN-ETCDADM"), out.status.success())
+    // Not stdout: a command that swallows the next one may print it.
+    (String::from_utf8_lossy(&out.stderr).into_owned(), out.status.success())
 }
 
 #[test]
 fn a_command_that_fails_or_is_cut_short_keeps_etcdadm_from_running() {
-    assert_eq!(run_like_cloud_init(&["true", "# a note", "cd /; X=1", "test \"$X$PWD\" = 1/"]), (true, true));
+    let run = |pre: &[&str]| {
+        let spec = EtcdadmConfigSpec { pre_etcdadm_commands: strings(pre), ..EtcdadmConfigSpec::default() };
+        let (printed, success) = run_like_cloud_init("echo RAN >&2", &spec);
+        (printed.contains("RAN"), success)
+    };
+    assert_eq!(run(&["true", "# a note", "cd /; X=1", "test \"$X$PWD\" = 1/"]), (true, true));
     for bad in ["false", "echo 'open", "echo \\", "true ||", "cat <<END\nx", "if true; then", "(exit 3)", "a=$(false)"]
     {
-        assert_eq!(run_like_cloud_init(&[bad]), (false, false), "{bad}");
+        assert_eq!(run(&[bad]), (false, false), "{bad}");
     }
+}
+
+#[test]
+fn nothing_runs_after_etcdadm_has_failed() {
+    let spec = EtcdadmConfigSpec { post_etcdadm_commands: strings(&["echo POST >&2"]), ..EtcdadmConfigSpec::default() };
+    assert_eq!(run_like_cloud_init("true", &spec), ("POST\n".to_owned(), true));
+    assert_eq!(run_like_cloud_init("false", &spec), (String::new(), false));
 }
