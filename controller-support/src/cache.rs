@@ -20,8 +20,11 @@ const FIRST_LIST: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Caches {
     client: Client,
-    running: Arc<Mutex<HashMap<(ApiResource, Option<String>), Cached>>>,
+    running: Arc<Mutex<HashMap<Watched, Cached>>>,
 }
+
+/// A kind and a label selector.
+type Watched = (ApiResource, Option<String>);
 
 impl Caches {
     /// No watch yet.

@@ -100,9 +100,7 @@ impl Manifests {
     /// When one is refused.
     pub async fn apply_in_order(&self, client: &Client, order: &[&str]) -> Result<()> {
         let mut sorted = self.documents.clone();
-        let rank = |document: &Value| {
-            order.iter().position(|kind| document["kind"] == *kind).unwrap_or(order.len())
-        };
+        let rank = |document: &Value| order.iter().position(|kind| document["kind"] == *kind).unwrap_or(order.len());
         sorted.sort_by_key(rank);
         for document in &sorted {
             apply_object(client, document).await?;

@@ -35,7 +35,7 @@ pub(super) fn machine_image(world: &World) -> Result<PathBuf> {
     let image = world.state("image")?;
     let parts = Parts {
         etcdadm: Some(programs()?.join("etcdadm")),
-        etcd_releases: Some(world.tools().releases.clone()),
+        etcd_releases: Some(world.tools().releases.join("etcd")),
         cache: default_cache(),
     };
     assemble(&image, &parts).context("make the machines' image")?;

@@ -241,7 +241,10 @@ impl Look {
     /// # Errors
     /// When it is refused.
     pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
-        self.api(kind).delete(name, &DeleteParams::background()).await.with_context(|| format!("delete {kind} {name}"))?;
+        self.api(kind)
+            .delete(name, &DeleteParams::background())
+            .await
+            .with_context(|| format!("delete {kind} {name}"))?;
         Ok(())
     }
 
@@ -256,7 +259,8 @@ impl Look {
                 left.extend(self.names(kind, "").await?.into_iter().map(|name| format!("{kind} {name}")));
             }
             left.extend(self.secret_names().await?.into_iter().map(|name| format!("Secret {name}")));
-            let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+            let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
+                Api::namespaced(self.client.clone(), &self.namespace);
             let maps = maps.list(&ListParams::default()).await?;
             left.extend(maps.items.iter().map(|map| format!("ConfigMap {}", map.name_any())));
             if left.is_empty() { Ok(Some(())) } else { bail!("left are {}", left.join(", ")) }

@@ -18,7 +18,11 @@ pub fn lines(seen: &Snapshot, elapsed: Duration) -> Vec<String> {
         "" => condition.reason.clone(),
         message => format!("{}: {message}", condition.reason),
     });
-    lines.push(format!("├── {} EtcdCluster {etcd}  {}/{wanted} healthy  {says}", mark(status.ready), status.ready_replicas));
+    lines.push(format!(
+        "├── {} EtcdCluster {etcd}  {}/{wanted} healthy  {says}",
+        mark(status.ready),
+        status.ready_replicas
+    ));
     let last = seen.machines.len().saturating_sub(1);
     for (index, (name, phase, address)) in seen.machines.iter().enumerate() {
         let branch = if index == last { "└──" } else { "├──" };

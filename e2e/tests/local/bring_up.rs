@@ -28,7 +28,9 @@ pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
     for endpoint in &endpoints {
         ensure!(data.contains(endpoint.as_str()), "{endpoint} is in the first Machine's bootstrap data");
     }
-    for (secret, key) in [("demo-etcd", "tls.crt"), ("demo-apiserver-etcd-client", "tls.crt"), ("demo-apiserver-etcd-client", "tls.key")] {
+    for (secret, key) in
+        [("demo-etcd", "tls.crt"), ("demo-apiserver-etcd-client", "tls.crt"), ("demo-apiserver-etcd-client", "tls.key")]
+    {
         let value = look.secret(secret, key).await?;
         let line = value.lines().nth(1).unwrap_or_default();
         ensure!(data.contains(line), "{key} of {secret} is in the first Machine's bootstrap data");
