@@ -29,12 +29,12 @@ pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
     let _lock = exclusive(layout)?;
     layout.set_power(true)?;
     if running(layout).is_some() {
-        return Ok(());
+        // Whoever started it may have ended before it could count.
+        return if layout.boots() == 0 { layout.count_boot() } else { Ok(()) };
     }
     if layout.boots() > 0 {
         network::disconnect(spec)?;
     }
-    layout.count_boot()?;
     // `unshare` makes the namespaces, because making them from here would take unsafe code or a process with one thread.
     let output = Command::new("unshare")
         .args(["--net", "--mount", "--uts", "--ipc", "--pid", "--"])
@@ -50,8 +50,10 @@ pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
         .output()
         .map_err(|error| Error::Program { program: "unshare".to_owned(), message: error.to_string() })?;
     if output.status.success() {
-        return Ok(());
+        return layout.count_boot();
     }
+    // What it left would be in the way of the next attempt; that it cannot be removed is not what went wrong.
+    let _ = network::disconnect(spec);
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Error::Program { program: format!("starting machine {}", layout.label()), message })
 }
@@ -80,7 +82,6 @@ pub(super) fn destroy(layout: &Layout) -> Result<()> {
     end(layout)?;
     if let Ok(spec) = fs::read(layout.spec())
         && let Ok(spec) = serde_json::from_slice::<MachineSpec>(&spec)
-        && layout.boots() > 0
     {
         network::disconnect(&spec)?;
     }

@@ -37,7 +37,14 @@ impl Network {
 
     /// A machine that has been started.
     pub(crate) fn machine(&self, name: &str, data: &Data) -> Result<Machine, Failed> {
-        let spec = MachineSpec {
+        let machine = self.machines.create(self.spec(name)?, data.text().as_bytes())?;
+        machine.power_on()?;
+        Ok(machine)
+    }
+
+    /// What a machine is made from.
+    pub(crate) fn spec(&self, name: &str) -> Result<MachineSpec, Failed> {
+        Ok(MachineSpec {
             namespace: "default".to_owned(),
             name: name.to_owned(),
             uid: format!("uid-of-{name}"),
@@ -48,10 +55,7 @@ impl Network {
             bridge: "cape0".to_owned(),
             image_dir: self.image_dir.clone(),
             program: PathBuf::from(env!("CARGO_BIN_EXE_local-infrastructure")),
-        };
-        let machine = self.machines.create(spec, data.text().as_bytes())?;
-        machine.power_on()?;
-        Ok(machine)
+        })
     }
 }
 
@@ -96,7 +100,7 @@ impl Data {
             .run("systemctl daemon-reload && systemctl enable --now server")
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut commands = self.commands.clone();
         if self.sentinel {
             let sentinel = "/run/cluster-api/bootstrap-success.complete";

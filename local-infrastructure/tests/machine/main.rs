@@ -13,20 +13,21 @@ fn main() -> std::process::ExitCode {
     if !arguments.list && !world::inside() {
         return world::enter();
     }
-    let tests: &[(&str, fn() -> Result<(), Failed>)] = &[
-        ("boots_its_bootstrap_data", boots_its_bootstrap_data),
-        ("creates_users", creates_users),
-        ("reports_bootstrap_data_that_fails", reports_bootstrap_data_that_fails),
-        ("keeps_its_disk_across_a_reboot", keeps_its_disk_across_a_reboot),
-        ("restarts_what_died_and_not_what_was_stopped", restarts_what_died_and_not_what_was_stopped),
-        ("stays_down_after_a_kill", stays_down_after_a_kill),
-        ("is_silent_while_frozen", is_silent_while_frozen),
-        ("is_cut_off_from_one_or_from_all", is_cut_off_from_one_or_from_all),
-        ("loses_a_robbed_disk", loses_a_robbed_disk),
-        ("does_not_boot_when_a_fault_says_so", does_not_boot_when_a_fault_says_so),
-        ("leaves_nothing_behind", leaves_nothing_behind),
+    let trials = vec![
+        Trial::test("boots_its_bootstrap_data", boots_its_bootstrap_data),
+        Trial::test("creates_users", creates_users),
+        Trial::test("reports_bootstrap_data_that_fails", reports_bootstrap_data_that_fails),
+        Trial::test("keeps_its_disk_across_a_reboot", keeps_its_disk_across_a_reboot),
+        Trial::test("restarts_what_died_and_not_what_was_stopped", restarts_what_died_and_not_what_was_stopped),
+        Trial::test("waits_for_a_service_that_says_when_it_is_ready", waits_for_a_service_that_says_when_it_is_ready),
+        Trial::test("stays_down_after_a_kill", stays_down_after_a_kill),
+        Trial::test("is_silent_while_frozen", is_silent_while_frozen),
+        Trial::test("is_cut_off_from_one_or_from_all", is_cut_off_from_one_or_from_all),
+        Trial::test("loses_a_robbed_disk", loses_a_robbed_disk),
+        Trial::test("does_not_boot_when_a_fault_says_so", does_not_boot_when_a_fault_says_so),
+        Trial::test("starts_once_what_stopped_it_is_gone", starts_once_what_stopped_it_is_gone),
+        Trial::test("leaves_nothing_behind", leaves_nothing_behind),
     ];
-    let trials = tests.iter().map(|(name, test)| Trial::test(*name, *test)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -90,7 +91,7 @@ fn keeps_its_disk_across_a_reboot() -> Result<(), Failed> {
     assert_ne!(machine.first_process(), first);
     until("the enabled server answers again", || Ok(fixture::answers(&machine)))?;
     assert_eq!(machine.address(), address);
-    until("cloud-init is done", || Ok(fixture::succeeds(&machine, "test -e /run/cloud-init/result.json")?))?;
+    until("cloud-init is done", || fixture::succeeds(&machine, "test -e /run/cloud-init/result.json"))?;
     assert_eq!(fixture::read(&machine, "/root/runs")?, "once\n");
     assert!(machine.bootstrap()?.is_some_and(|result| result.succeeded));
     machine.destroy()?;
@@ -111,6 +112,26 @@ fn restarts_what_died_and_not_what_was_stopped() -> Result<(), Failed> {
     let stopped = Instant::now();
     until("a while", || Ok(stopped.elapsed() > Duration::from_millis(1500)))?;
     assert!(!fixture::answers(&machine), "{}", machine.console()?);
+    machine.destroy()?;
+    Ok(())
+}
+
+fn waits_for_a_service_that_says_when_it_is_ready() -> Result<(), Failed> {
+    let script = "import os, socket, time\ntime.sleep(0.4)\nopen('/root/ready', 'w')\n\
+                  socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'READY=1', os.environ['NOTIFY_SOCKET'])\n\
+                  time.sleep(1000)\n";
+    let unit = "[Service]\nType=notify\nExecStart=/usr/bin/python3 /root/service.py\n\
+                [Install]\nWantedBy=multi-user.target\n";
+    let data = Data::new().file("/root/service.py", script).file("/etc/systemd/system/notifies.service", unit).run(
+        "date +%s%N > /root/before; systemctl enable --now notifies; date +%s%N > /root/after; test -e /root/ready",
+    );
+    let machine = Network::get().machine("notifies", &data)?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    assert!(machine.bootstrap()?.is_some_and(|result| result.succeeded), "{}", machine.console()?);
+    let time = |name: &str| -> Result<u64, Failed> { Ok(fixture::read(&machine, name)?.trim().parse()?) };
+    let milliseconds = (time("/root/after")? - time("/root/before")?) / 1_000_000;
+    assert!((400..1400).contains(&milliseconds), "systemctl took {milliseconds} ms");
+    assert!(fixture::succeeds(&machine, "systemctl is-active notifies")?);
     machine.destroy()?;
     Ok(())
 }
@@ -198,6 +219,22 @@ fn does_not_boot_when_a_fault_says_so() -> Result<(), Failed> {
     until("it serves once the fault is gone", || Ok(fixture::answers(&never)))?;
     never.destroy()?;
     slow.destroy()?;
+    Ok(())
+}
+
+fn starts_once_what_stopped_it_is_gone() -> Result<(), Failed> {
+    let network = Network::get();
+    let mut spec = network.spec("late-bridge")?;
+    spec.bridge = "no-bridge".to_owned();
+    let machine = network.machines.create(spec, Data::new().text().as_bytes())?;
+    let error = machine.power_on().err().ok_or("it starts without a bridge")?.to_string();
+    assert!(error.contains("no-bridge"), "{error}");
+    assert!(!machine.was_started() && !machine.is_running());
+    world::add_bridge("no-bridge")?;
+    machine.power_on()?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    assert!(machine.was_started());
+    machine.destroy()?;
     Ok(())
 }
 

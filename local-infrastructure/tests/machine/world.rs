@@ -57,3 +57,9 @@ pub(crate) fn links() -> Result<String, Failed> {
     let output = Command::new("ip").args(["-oneline", "link", "show"]).output()?;
     Ok(String::from_utf8(output.stdout)?)
 }
+
+/// One more bridge.
+pub(crate) fn add_bridge(name: &str) -> Result<(), Failed> {
+    let status = Command::new("ip").args(["link", "add", name, "type", "bridge"]).status()?;
+    if status.success() { Ok(()) } else { Err(format!("the bridge {name} cannot be made").into()) }
+}
