@@ -2,6 +2,7 @@
 
 use crate::build;
 use crate::execute::{Outcome, execute, object_reference, write_condition, write_mirror};
+use crate::looked::Looked;
 use crate::observation::Observation;
 use crate::observe::{Recent, observe};
 use crate::plan::{Hold, Plan, plan};
@@ -46,6 +47,8 @@ pub struct Context {
     pub triggers: Triggers,
     /// Answers to our writes that the watches may not have seen.
     pub written: Freshest<DynamicObject>,
+    /// Secrets that the watch does not know.
+    pub looked: Looked,
     /// Our events.
     pub events: Events,
     /// When the condition of a Cluster (by UID) was written last.
@@ -71,6 +74,7 @@ pub async fn run(shared: Shared) -> Result<(), Error> {
         clusters: clusters.clone(),
         triggers,
         written: Freshest::default(),
+        looked: Looked::default(),
         reported: Mutex::default(),
         shared: shared.clone(),
     });

@@ -13,9 +13,9 @@ use controller_support::loose::Reference;
 use controller_support::{Error, Result, ResultExt};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::discovery::ApiResource;
+use kube::{Api, ResourceExt};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -134,18 +134,20 @@ fn or_gone(result: Result<Outcome>) -> Result<Outcome> {
 
 async fn publish(context: &Context, cluster: &ClusterState, secret: &Secret, recent: &mut Recent) -> Result<Outcome> {
     let resource = ApiResource::erase::<Secret>(&());
-    let typed: Api<Secret> = Api::namespaced(context.shared.client.clone(), &cluster.view.namespace);
+    let (namespace, name) = (&cluster.view.namespace, secret.name_any());
+    let typed: Api<Secret> = Api::namespaced(context.shared.client.clone(), namespace);
     match apply::create(&typed, NAME, secret).await {
         Ok(answer) => {
             let value = serde_json::to_value(&answer).map_err(|error| Error::Internal(error.to_string()))?;
             let mut object: DynamicObject =
                 serde_json::from_value(value).map_err(|error| Error::Internal(error.to_string()))?;
             object.types = Some(kube::api::TypeMeta { api_version: resource.api_version, kind: resource.kind });
-            recent.published = Some(Arc::new(object));
+            context.looked.remember(namespace, &name, Some(Arc::new(object)));
             Ok(Outcome::Done)
         }
         // Somebody else's, or ours of a moment ago: look at it before anything else is decided.
         Err(Error::Api { source, .. }) if is_conflict(&source) => {
+            context.looked.forget(namespace, &name);
             recent.published_unseen = true;
             Ok(Outcome::Stale)
         }

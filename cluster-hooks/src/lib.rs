@@ -11,6 +11,7 @@ mod adapter;
 mod build;
 mod controller;
 mod execute;
+mod looked;
 mod observation;
 mod observe;
 mod plan;

@@ -20,8 +20,6 @@ use std::sync::Arc;
 /// What this reconcile has done itself and the watches need not know yet.
 #[derive(Default)]
 pub struct Recent {
-    /// The client Secret as it was answered.
-    pub published: Option<Arc<DynamicObject>>,
     /// There is a client Secret that the watch does not know: look.
     pub published_unseen: bool,
     /// The etcd object is gone.
@@ -136,33 +134,39 @@ async fn secrets(context: &Context, observation: &Observation, recent: &Recent) 
     let watch = watch(context, &resource, Some(names::ETCD_CLUSTER_LABEL)).await?;
     let namespace = &observation.cluster.view.namespace;
     let [ca, staged, published] = names_of(&observation.cluster.view.name);
-    let read = async |name: &str, recent: Option<&Arc<DynamicObject>>, look: bool| -> Result<_> {
-        let seen = watch.get(namespace, name).map(|secret| context.written.pick(secret));
-        if let Some(secret) = seen.or_else(|| recent.cloned()) {
-            return Ok(Some(secret));
+    let read = async |name: &str, look: bool| -> Result<_> {
+        if let Some(secret) = watch.get(namespace, name) {
+            return Ok(Some(context.written.pick(secret)));
+        }
+        if let Some(answer) = context.looked.recall(namespace, name) {
+            return Ok(answer.map(|secret| context.written.pick(secret)));
         }
         if !look {
             return Ok(None);
         }
         let secrets = apply::dynamic(&context.shared.client, &resource, namespace);
-        let secret = secrets.get_opt(name).await.doing(|| format!("reading Secret {namespace}/{name}"))?;
-        Ok(secret.map(Arc::new))
+        let secret = secrets.get_opt(name).await.doing(|| format!("reading Secret {namespace}/{name}"))?.map(Arc::new);
+        // That a Secret is missing is only worth remembering of the one that a provider need not have: two managers of
+        // which one has missed the appearance of another would contradict each other.
+        if secret.is_some() || name == staged {
+            context.looked.remember(namespace, name, secret.clone());
+        }
+        Ok(secret)
     };
     // Only a handover needs these two.
     let needed = observation.found_etcd().is_some_and(EtcdView::usable);
-    let ca = read(&ca, None, needed).await?;
-    let staged = read(&staged, None, needed).await?;
+    let ca = read(&ca, needed).await?;
+    let staged_secret = read(&staged, needed).await?;
     // A provider that stages does not publish: no need to look before the Secret is created.
-    let look = staged.is_none() || recent.published_unseen;
-    let published = read(&published, recent.published.as_ref(), look).await?;
-    Ok(Secrets::read(ca.as_deref(), staged.as_deref(), published.as_deref()))
+    let published = read(&published, staged_secret.is_none() || recent.published_unseen).await?;
+    Ok(Secrets::read(ca.as_deref(), staged_secret.as_deref(), published.as_deref()))
 }
 
-/// What Cluster API waits for before it deletes the control plane, etcd's own Machines apart. Up to four requests, and
-/// only while the Cluster is being deleted.
+/// What Cluster API waits for before it deletes the control plane, etcd's own Machines apart. Up to four requests (one as
+/// long as a Machine is left), and only while the Cluster is being deleted.
 async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> Result<Vec<String>> {
     let selector = ListParams::default().labels(&format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.view.name));
-    for kind in ["MachineDeployment", "MachineSet", "MachinePool", "Machine"] {
+    for kind in ["Machine", "MachineDeployment", "MachineSet", "MachinePool"] {
         let resource = match context.shared.kinds.find(names::CLUSTER_GROUP, kind, CLUSTER_API_CONTRACTS).await {
             Ok(resource) => resource,
             // MachinePools are an option.

@@ -55,7 +55,7 @@ pub enum Step {
 }
 
 /// Nothing watches what another provider keeps in Secrets without our label.
-const UNWATCHED_SECRETS: Duration = Duration::from_secs(10);
+const UNWATCHED_SECRETS: Duration = crate::looked::GOOD_FOR;
 /// Between two looks at the workers that are left.
 const WORKERS: Duration = Duration::from_secs(5);
 /// Between two looks at what only a person will change, and no watch of ours would tell.

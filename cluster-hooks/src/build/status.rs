@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 /// The Cluster with our condition, to be applied. None takes the condition away.
 pub fn condition(cluster: &ClusterState, condition: Option<&Condition>) -> Value {
     let view = &cluster.view;
-    let status = match condition {
-        Some(condition) => nest(conditions_path(&view.api_version), json!([condition])),
-        None => json!({"status": {}}),
-    };
+    // An empty list, not an empty status: that would become null if nobody else has written one yet.
+    let conditions: Vec<&Condition> = condition.into_iter().collect();
+    let status = nest(conditions_path(&view.api_version), json!(conditions));
     json!({
         "apiVersion": view.api_version,
         "kind": "Cluster",

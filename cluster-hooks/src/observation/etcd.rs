@@ -138,7 +138,7 @@ mod tests {
         ClusterView::read(&serde_json::from_value(cluster).unwrap())
     }
 
-    fn read(metadata: Value, status: Value) -> EtcdView {
+    fn read(metadata: &Value, status: &Value) -> EtcdView {
         let mut object =
             json!({"apiVersion": "example.org/v1", "kind": "Other", "metadata": metadata, "status": status});
         object["metadata"]["name"] = json!("demo-etcd");
@@ -151,17 +151,17 @@ mod tests {
     fn endpoints_are_sorted_and_each_is_there_once() {
         let two = ["https://10.0.0.1:2379", "https://10.0.0.2:2379"];
         let list = " https://10.0.0.2:2379, https://10.0.0.1:2379,,https://10.0.0.2:2379";
-        assert_eq!(read(json!({}), json!({"endpoints": list})).endpoints, two);
-        assert_eq!(read(json!({}), json!({"endpoint": list, "endpoints": ""})).endpoints, two);
-        assert!(read(json!({}), json!({"endpoints": " , "})).endpoints.is_empty());
+        assert_eq!(read(&json!({}), &json!({"endpoints": list})).endpoints, two);
+        assert_eq!(read(&json!({}), &json!({"endpoint": list, "endpoints": ""})).endpoints, two);
+        assert!(read(&json!({}), &json!({"endpoints": " , "})).endpoints.is_empty());
     }
 
     #[test]
     fn ready_without_endpoints_or_while_going_away_is_not_usable() {
         let ready = json!({"ready": true, "endpoints": "https://10.0.0.1:2379"});
-        assert!(read(json!({}), ready.clone()).usable());
-        assert!(!read(json!({}), json!({"ready": true})).usable());
-        assert!(!read(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), ready).usable());
+        assert!(read(&json!({}), &ready).usable());
+        assert!(!read(&json!({}), &json!({"ready": true})).usable());
+        assert!(!read(&json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), &ready).usable());
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         let owner =
             |uid: &str| json!([{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "x", "uid": uid}]);
         let label = |name: &str| json!({names::CLUSTER_NAME_LABEL: name});
-        let claim = |metadata| read(metadata, json!({})).claim;
+        let claim = |metadata| read(&metadata, &json!({})).claim;
         assert_eq!(claim(json!({})), Claim::Free);
         assert_eq!(claim(json!({"labels": label("demo")})), Claim::Free, "a label alone is not enough");
         assert_eq!(claim(json!({"ownerReferences": owner("c1")})), Claim::Free, "nor is an owner alone");
