@@ -240,3 +240,22 @@ fn list(machines: &Machines) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_machine_is_named_by_namespace_and_name() {
+        assert!("default/one".parse::<Name>().is_ok());
+        for wrong in ["one", "default/", "/one", "default/../one", "a/b/c"] {
+            assert!(wrong.parse::<Name>().is_err(), "{wrong}");
+        }
+    }
+}

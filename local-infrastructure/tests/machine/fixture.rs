@@ -11,9 +11,24 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     path::PathBuf,
+    process::Command,
     sync::OnceLock,
     time::{Duration, Instant},
 };
+
+const STATE: &str = "/run/local-infrastructure";
+
+/// What `local-infrastructure machine` prints.
+pub(crate) fn cli(arguments: &[&str]) -> Result<String, Failed> {
+    let output = Command::new(env!("CARGO_BIN_EXE_local-infrastructure"))
+        .args(["machine", "--state-dir", STATE])
+        .args(arguments)
+        .output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8(output.stdout)?);
+    }
+    Err(String::from_utf8(output.stderr)?.into())
+}
 
 /// The machines of this world.
 pub(crate) struct Network {
@@ -31,7 +46,7 @@ impl Network {
             let parts = Parts { etcdadm: None, etcd_releases: None, cache: image::default_cache() };
             image::assemble(&image_dir, &parts).expect("an image");
             let subnet = "10.77.0.0/16".parse().expect("a subnet");
-            Self { machines: Machines::open("/run/local-infrastructure"), subnet, image_dir }
+            Self { machines: Machines::open(STATE), subnet, image_dir }
         })
     }
 

@@ -136,14 +136,26 @@ fn waits_for_a_service_that_says_when_it_is_ready() -> Result<(), Failed> {
     Ok(())
 }
 
+/// As a person does it, with the program.
 fn stays_down_after_a_kill() -> Result<(), Failed> {
     let machine = Network::get().machine("killed", &Data::new().server())?;
     until("the server answers", || Ok(fixture::answers(&machine)))?;
-    machine.kill()?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    let line = || -> Result<String, Failed> {
+        let list = fixture::cli(&["list"])?;
+        Ok(list.lines().find(|line| line.contains("default/killed")).ok_or("it is not listed")?.to_owned())
+    };
+    assert!(line()?.contains(" on ") && line()?.contains("succeeded"), "{}", line()?);
+    assert_eq!(fixture::cli(&["exec", "default/killed", "--", "echo", "-n", "hello"])?, "hello");
+    fixture::cli(&["kill", "default/killed"])?;
     assert!(!machine.is_running() && !machine.is_powered_on());
     assert!(!fixture::answers(&machine));
-    machine.power_on()?;
+    assert!(line()?.contains(" off "), "{}", line()?);
+    fixture::cli(&["power-on", "default/killed"])?;
     until("the server answers again", || Ok(fixture::answers(&machine)))?;
+    assert!(fixture::cli(&["console", "default/killed"])?.contains("Bootstrap data succeeded"));
+    let error = fixture::cli(&["kill", "default/no-such-machine"]).err().ok_or("it is killed")?;
+    assert!(error.message().is_some_and(|text| text.contains("there is no machine default/no-such-machine")));
     machine.destroy()?;
     Ok(())
 }
