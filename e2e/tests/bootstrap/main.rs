@@ -1,6 +1,7 @@
 //! The bootstrap provider alone, against a real API server: the scenarios play Cluster API and the etcd provider, so
 //! that they can stop at every point in between.
 
+mod boot;
 mod scenarios;
 mod stage;
 
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
         // Every plane has the same ports.
         arguments.test_threads = Some(1);
         let tests = vec![
+            trial(&here, "bootstrap_data_with_every_field_boots", boot::every_field),
             trial(&here, "bootstrap_one_of_two_initializes_and_the_other_joins", scenarios::one_initializes),
             trial(&here, "bootstrap_costs_few_requests_and_none_afterwards", scenarios::costs_little),
             trial(&here, "bootstrap_takes_the_lock_over_from_a_machine_that_is_gone", scenarios::takes_over),

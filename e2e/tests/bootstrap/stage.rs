@@ -86,11 +86,8 @@ impl Stage {
 
     /// etcd's CA, as the etcd provider makes it.
     pub(crate) async fn certificates(&self) -> Result<()> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let cert = params.self_signed(&key)?.pem();
-        self.secret("demo-managed-etcd", &json!({"tls.crt": cert, "tls.key": key.serialize_pem()})).await
+        let (cert, key) = new_authority()?;
+        self.secret("demo-managed-etcd", &json!({"tls.crt": cert, "tls.key": key})).await
     }
 
     /// Says that the cluster is initialized, as the etcd provider does.
@@ -183,6 +180,14 @@ pub(crate) fn etcd_cluster() -> Value {
             "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": "demo"
         }}
     })
+}
+
+/// Certificate and key of a CA, in PEM.
+pub(crate) fn new_authority() -> Result<(String, String)> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 
 fn labels() -> Value {
