@@ -16,6 +16,9 @@ pub const PEER_PORT: u16 = 2380;
 /// Finalizer of an EtcdCluster: its Machines go first.
 pub const ETCD_CLUSTER_FINALIZER: &str = "etcdcluster.cluster.x-k8s.io";
 
+/// Finalizer of a Machine (Cluster API's own).
+pub const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
+
 /// Label on everything that belongs to a Cluster (Cluster API's own).
 pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 /// Label on Machines, configs and Secrets of an EtcdCluster: its name.

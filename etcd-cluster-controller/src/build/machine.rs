@@ -63,6 +63,9 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     // An etcd Machine never gets a Node, so a MachineHealthCheck that selects it by chance would delete it after ten
     // minutes.
     annotations.insert(names::SKIP_REMEDIATION_ANNOTATION.to_owned(), String::new());
+    // Cluster API's own finalizer, as its MachineSets set it: otherwise the Machine's first reconcile does nothing else,
+    // and the next is a second later.
+    metadata.finalizers = Some(vec![names::MACHINE_FINALIZER.to_owned()]);
     let config_kind = EtcdadmConfig::kind(&());
     let bootstrap = ApiResource::erase::<EtcdadmConfig>(&());
     let version = parts.etcd.spec.etcdadm_config_spec.etcd_version().unwrap_or(DEFAULT_ETCD_VERSION);
