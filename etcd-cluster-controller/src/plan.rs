@@ -128,10 +128,6 @@ pub fn plan(seen: &Observation) -> Plan {
     if let Some(step) = init_secret(seen, cluster) {
         return Plan::Do(step);
     }
-    if !cluster.infrastructure_ready && seen.machines.is_empty() {
-        let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
-        return wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message);
-    }
     growth::plan(seen, cluster)
 }
 

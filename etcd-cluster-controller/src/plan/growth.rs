@@ -26,7 +26,7 @@ pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
     let states: Vec<(&MachineView, Progress)> = machines.iter().map(|m| (*m, progress(seen, m))).collect();
 
     if let Some((machine, state)) = states.iter().find(|(_, s)| !matches!(s, Progress::Voter | Progress::NotBooting)) {
-        return waiting_for(machine, state);
+        return waiting_for(cluster, machine, state);
     }
     if let Some(stranger) = stranger(seen) {
         return wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, stranger);
@@ -93,9 +93,14 @@ fn stranger(seen: &Observation) -> Option<String> {
     })
 }
 
-fn waiting_for(machine: &MachineView, state: &Progress) -> Plan {
+fn waiting_for(cluster: &ClusterView, machine: &MachineView, state: &Progress) -> Plan {
     let name = &machine.name;
     match state {
+        // Machines are made without waiting for it, as Cluster API's MachineSets do: the rest of their way runs beside.
+        Progress::NoAddress if !cluster.infrastructure_ready => {
+            let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
+            wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
+        }
         Progress::NoAddress => wait(reasons::WAITING_FOR_MACHINE_ADDRESS, format!("Machine {name} has no address yet")),
         Progress::NoMember => wait(reasons::WAITING_FOR_MEMBER, format!("Machine {name} is no member yet")),
         Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner")),

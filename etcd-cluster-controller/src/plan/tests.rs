@@ -56,9 +56,15 @@ fn first_things_first() {
     story.cluster().infrastructure_ready = false;
     assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
     story.seen.certificates = Certificates::Ca { control_plane_ca: true, staged_client: true };
+    assert_eq!(
+        creates(&story.plan()),
+        Some("demo-etcd-0"),
+        "the Machine does not wait for the Cluster's infrastructure"
+    );
+    story.machine(0).addresses.clear();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE);
     story.cluster().infrastructure_ready = true;
-    assert!(creates(&story.plan()).is_some());
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
 }
 
 #[test]
