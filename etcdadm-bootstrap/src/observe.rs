@@ -87,7 +87,7 @@ impl Sources {
         }
         let mut seen = Observation {
             now: now(),
-            machine: self.owner(&config),
+            machine: self.machine(&config),
             cluster: None,
             data_secret: self.data_secret(&config, learned).await?,
             authority: None,
@@ -124,13 +124,19 @@ impl Sources {
             .filter(|secret| machine.is_none_or(|machine| !is_from_before(secret, machine)))
     }
 
-    /// The Machine that owns the config.
-    fn owner(&self, config: &EtcdadmConfig) -> Option<MachineView> {
+    /// The Machine that the config is for: its owner, or, before Cluster API has made it that, the Machine that refers
+    /// to it. Not to wait for the owner saves a second: Cluster API reconciles a Machine once a second.
+    fn machine(&self, config: &EtcdadmConfig) -> Option<MachineView> {
+        let namespace = config.namespace()?;
         let owner = config.owner_references().iter().find(|owner| {
             let group = owner.api_version.split_once('/').map(|(group, _)| group);
             owner.kind == "Machine" && group == Some(names::CLUSTER_GROUP)
-        })?;
-        let machine = self.machines.get(&config.namespace()?, &owner.name)?;
+        });
+        let Some(owner) = owner else {
+            let refers = |machine: &DynamicObject| refers_to(&MachineView::read(machine), config);
+            return self.machines.select(&namespace, refers).first().map(|machine| MachineView::read(machine));
+        };
+        let machine = self.machines.get(&namespace, &owner.name)?;
         (machine.uid().as_ref() == Some(&owner.uid)).then(|| MachineView::read(&machine))
     }
 
@@ -246,6 +252,15 @@ impl Sources {
             Some(_) => Live::NotInitialized,
         })
     }
+}
+
+/// Whether a Machine's bootstrap config is this one.
+fn refers_to(machine: &MachineView, config: &EtcdadmConfig) -> bool {
+    machine.bootstrap_config.as_ref().is_some_and(|reference| {
+        reference.kind == EtcdadmConfig::kind(&())
+            && reference.group == names::BOOTSTRAP_GROUP
+            && Some(&reference.name) == config.metadata.name.as_ref()
+    })
 }
 
 /// Whether a Secret is controlled by this very config.

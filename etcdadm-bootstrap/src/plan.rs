@@ -160,10 +160,8 @@ pub(crate) fn prerequisites(seen: &Observation) -> Result<Ready<'_>, Plan> {
     if cluster.deleting {
         return Err(wait(reasons::DELETING, format!("Cluster {} is being deleted", cluster.name)));
     }
-    if !cluster.infrastructure_ready {
-        let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
-        return Err(wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message));
-    }
+    // The data of an etcd member depends on nothing of the Cluster's infrastructure, so it does not wait for that: the
+    // Machine's infrastructure does.
     let secret = names::ca_secret(&cluster.name);
     match &seen.authority {
         None => {

@@ -74,10 +74,6 @@ fn told(plan: &Plan) -> String {
 #[case::machine_going(|s: &mut Seen| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
 #[case::no_cluster(|s: &mut Seen| s.cluster = None, "wait WaitingForCluster: there is no Cluster demo")]
 #[case::cluster_going(|s: &mut Seen| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
-#[case::infrastructure(
-    |s: &mut Seen| s.cluster.as_mut().unwrap().infrastructure_ready = false,
-    "wait WaitingForClusterInfrastructure: the infrastructure of Cluster demo is not provisioned yet"
-)]
 #[case::no_ca(
     |s: &mut Seen| s.authority = None,
     "wait WaitingForCertificates: there is no Secret demo-managed-etcd with the label cluster.x-k8s.io/etcd-cluster and etcd's CA (tls.crt, tls.key)"
