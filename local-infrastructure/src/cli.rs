@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_machine_is_named_by_namespace_and_name() {
         assert!("default/one".parse::<Name>().is_ok());
-        for wrong in ["one", "default/", "/one", "default/../one", "a/b/c"] {
+        for wrong in ["one", "default/", "/one", "default/../one", "default/..", "a/b/c"] {
             assert!(wrong.parse::<Name>().is_err(), "{wrong}");
         }
     }

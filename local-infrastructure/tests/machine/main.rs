@@ -36,6 +36,7 @@ fn boots_its_bootstrap_data() -> Result<(), Failed> {
     let data = Data::new()
         .file("/etc/demo/greeting", "hello {{ ds.meta_data.local_hostname }}")
         .section("ntp: {enabled: true, servers: [10.0.0.1]}")
+        .run("date --set=@$(date +%s) && touch /root/clock-set; true")
         .run("hostname > /root/name; ip -4 -oneline address show eth0 > /root/address; mount | grep -c ' on / ' > /root/roots");
     let machine = network.machine("boots", &data)?;
     until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
@@ -48,6 +49,7 @@ fn boots_its_bootstrap_data() -> Result<(), Failed> {
     assert!(!fixture::succeeds(&machine, "echo 1 > /proc/sys/kernel/panic")?);
     assert!(fixture::succeeds(&machine, "echo 1 > /proc/sys/net/ipv4/ip_forward")?);
     assert!(!fixture::succeeds(&machine, "date --set=@$(date +%s)")?, "the clock is the computer's");
+    assert!(!fixture::succeeds(&machine, "test -e /root/clock-set")?, "also for bootstrap data");
     machine.destroy()?;
     Ok(())
 }

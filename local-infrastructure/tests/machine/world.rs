@@ -1,6 +1,7 @@
 //! Namespaces for the whole test: root in them, a bridge, and a file system for the machines' state.
 
 use libtest_mimic::Failed;
+use local_infrastructure::image::{default_cache, systemctl};
 use std::{
     fs,
     path::Path,
@@ -22,6 +23,11 @@ pub(crate) fn real_root() -> bool {
 /// Runs this program once more, inside. With `LOCAL_INFRASTRUCTURE_TEST_USERNS` set the world is made as an ordinary user
 /// makes it, also by root.
 pub(crate) fn enter() -> ExitCode {
+    // Fetched now, because inside there is no network.
+    if let Err(error) = systemctl(&default_cache()) {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
     let root = is_root() && std::env::var_os("LOCAL_INFRASTRUCTURE_TEST_USERNS").is_none();
     let user: &[&str] = if root { &[] } else { &["--user", "--map-root-user"] };
     let set_up = "mount -t tmpfs tmpfs /run && ip link set lo up && ip link add cape0 type bridge \
