@@ -143,8 +143,10 @@ impl std::str::FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let part =
-            |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+        let part = |text: &str| {
+            text.starts_with(|first: char| first.is_ascii_alphanumeric())
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
+        };
         match text.split_once('/') {
             Some((namespace, name)) if part(namespace) && part(name) => {
                 Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
