@@ -75,6 +75,16 @@ setup_install_packages() {
     esac
 }
 
+# Machines get a systemctl that needs no systemd, from a package that is never installed here. The program that makes the
+# machines fetches it, as any user, where apt knows it.
+setup_let_apt_know_systemctl() {
+    [ ! -e "$setup_cache/systemctl/usr/bin/systemctl" ] || return 0
+    ! apt-cache show systemctl >/dev/null 2>&1 || return 0
+    [ "$(id -u)" = 0 ] || setup_fail "apt does not know the package systemctl; as root: apt-get update"
+    setup_say "apt does not know the package systemctl yet: apt-get update"
+    apt-get update -q >&2
+}
+
 # The distribution's Go may be too old to fetch tool chains by itself, but it can fetch a module, and Go is one.
 setup_install_go() {
     ! setup_go_is_there || return 0
@@ -123,6 +133,7 @@ setup_install_rust() {
 }
 
 setup_install_packages
+setup_let_apt_know_systemctl
 # An earlier run's, before the distribution's old one.
 setup_go_is_there || { [ -x "$setup_cache/go/bin/go" ] && export PATH="$setup_cache/go/bin:$PATH"; } || true
 setup_install_go

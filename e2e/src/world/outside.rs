@@ -7,11 +7,13 @@ use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use local_infrastructure::image::systemctl;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{INIT, LOGS, STAGE, TOOLS, search_path};
+use crate::cache;
 use crate::tools::Tools;
 
 /// How long the program inside may take to end after it was asked to.
@@ -23,6 +25,10 @@ const NAMESPACES: [&str; 3] = ["--net", "--mount", "--pid"];
 /// Starts the world and waits for its end.
 pub(super) fn enter() -> Result<ExitCode> {
     let tools = Tools::ensure()?;
+    // Fetched now, because inside there is no network. Not every program that enters a world starts machines.
+    if let Err(error) = systemctl(&cache::root()?) {
+        eprintln!("machines will not start: no systemctl for them: {error}");
+    }
     let program = std::env::current_exe().context("find this program")?;
     let logs = make_log_directory(&program)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start tokio")?;
