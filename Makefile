@@ -12,8 +12,9 @@ setup: ## Install what building and testing need and this computer lacks
 build: ## Build every program (target/debug)
 	cargo build --workspace --bins
 
-generate: ## Write the CRDs again from the types in api/
+generate: ## Write config/crd again from the types in api/ and local-infrastructure/
 	cargo run --quiet -p manager --bin generate-crds
+	cargo run --quiet -p local-infrastructure -- crds --out config/crd/local
 
 lint: ## Check formatting and lints
 	cargo fmt --all --check
@@ -26,4 +27,5 @@ demo: ## Show an etcd cluster and its control plane come up on this computer
 	hack/demo.sh
 
 bench: ## Measure bring-up, API requests and memory
-	cargo run --release -p e2e --bin bench
+	cargo build --release --workspace --bins
+	$${CARGO_TARGET_DIR:-target}/release/bench

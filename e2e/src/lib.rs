@@ -10,6 +10,7 @@
 
 pub mod apply;
 pub mod bed;
+pub mod bench;
 pub mod cache;
 pub mod demo;
 pub mod plane;

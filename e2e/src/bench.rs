@@ -1,0 +1,90 @@
+//! Measurements, as a program (`make bench`) and never as tests: each figure beside its goal and the closest peer's.
+
+mod bare;
+mod cost;
+mod process;
+mod table;
+
+use crate::bed::{Bed, Look, Manifests};
+use crate::world::World;
+use anyhow::Result;
+use std::time::{Duration, Instant};
+use table::Table;
+
+/// How long a bring-up may take before the measurement is given up.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Measures everything and prints a table. `rounds`: bring-ups of each kind; the median counts.
+///
+/// # Errors
+/// If something that is to be measured does not come up.
+pub async fn run(world: &World, rounds: usize) -> Result<()> {
+    let mut table = Table::default();
+    let mut bed = Bed::start(world).await?;
+    eprintln!("management plane ready after {:.1} s", bed.started_in.as_secs_f32());
+    // The first bring-up of a plane pays for things that later ones find done.
+    bring_up(&bed, "warm-up").await?;
+    bring_ups(&bed, rounds, &mut table).await?;
+    cost::requests(&bed, &mut table).await?;
+    process::measure(&mut bed, &mut table).await?;
+    print!("{table}");
+    Ok(())
+}
+
+/// Our bring-up, and the same three machines by scripts, in turns so that all see the same computer.
+async fn bring_ups(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
+    let (mut ours, mut by_hand, mut machines) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        ours.push(bring_up(bed, &format!("ours-{round}")).await?);
+        by_hand.push(bare::through_cluster_api(bed, &format!("hand-{round}")).await?);
+        machines.push(bare::machines_alone(bed, &format!("bare-{round}")).await?);
+        eprintln!(
+            "round {}: ours {:.1} s, by hand through Cluster API {:.1} s, machines alone {:.1} s",
+            round + 1,
+            ours[round].as_secs_f64(),
+            by_hand[round].as_secs_f64(),
+            machines[round].as_secs_f64()
+        );
+    }
+    let (ours, by_hand, machines) = (median(ours), median(by_hand), median(machines));
+    table.row("apply → Ready, three members", format!("{:.1} s", ours.as_secs_f64()), "", "48–50 s on docker");
+    table.row("same etcdadm steps, by hand through Cluster API", format!("{:.1} s", by_hand.as_secs_f64()), "", "");
+    table.row("  ratio", format!("{:.2}", ours.as_secs_f64() / by_hand.as_secs_f64()), "≤ 1.25", "");
+    table.row(
+        "same etcdadm steps, no Kubernetes at all",
+        format!("{:.1} s", machines.as_secs_f64()),
+        "",
+        "22–26 s on docker",
+    );
+    table.row("  ratio", format!("{:.2}", ours.as_secs_f64() / machines.as_secs_f64()), "≤ 1.25", "≈ 2");
+    Ok(())
+}
+
+/// One bring-up of ours, in a namespace of its own, which is left as it is.
+async fn bring_up(bed: &Bed, namespace: &str) -> Result<Duration> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = Manifests::new(namespace, "demo")?;
+    let begun = Instant::now();
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    look.until_ready(PATIENCE).await?;
+    let took = begun.elapsed();
+    remove(bed, &look).await?;
+    Ok(took)
+}
+
+/// Deletes a cluster, so that the next measurement has the computer to itself.
+async fn remove(bed: &Bed, look: &Look) -> Result<()> {
+    look.delete("Cluster", &look.cluster).await?;
+    crate::until::until(format!("the machines of {} are gone", look.namespace), PATIENCE, async || {
+        let machines = bed.machines.list()?;
+        Ok(machines.iter().all(|machine| machine.spec().namespace != look.namespace).then_some(()))
+    })
+    .await
+}
+
+fn median(mut durations: Vec<Duration>) -> Duration {
+    durations.sort();
+    durations.get(durations.len() / 2).copied().unwrap_or_default()
+}

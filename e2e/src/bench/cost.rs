@@ -1,0 +1,42 @@
+//! What we ask of the API server.
+
+use super::{PATIENCE, remove, table::Table};
+use crate::bed::{Bed, Look, Manifests};
+use crate::plane::users::PROVIDER;
+use anyhow::Result;
+use std::time::Duration;
+
+/// Minutes that a ready cluster is watched doing nothing.
+const IDLE_MINUTES: u32 = 2;
+
+/// Counts the requests of one bring-up, and of minutes in which nothing happens.
+pub(super) async fn requests(bed: &Bed, table: &mut Table) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "counted").await?;
+    let manifests = Manifests::new("counted", "demo")?;
+    let look = Look::at(&client, &manifests);
+    let mark = bed.plane.mark();
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    // The hand-over to the control plane belongs to it.
+    look.until_control_plane_data(PATIENCE).await?;
+    let requests = bed.plane.requests_since(mark)?.user(PROVIDER);
+    eprintln!("requests of one bring-up:\n{requests}");
+    table.row("API requests of ours, apply → control plane released", requests.len().to_string(), "≤ 100", "369–419");
+
+    // The control plane's Machine settles in the meantime.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let mark = bed.plane.mark();
+    tokio::time::sleep(Duration::from_secs(60) * IDLE_MINUTES).await;
+    let idle = bed.plane.requests_since(mark)?.user(PROVIDER);
+    let others = idle.filter(|request| request.verb != "watch");
+    if !others.is_empty() {
+        eprintln!("requests while idle:\n{others}");
+    }
+    let minutes = f64::from(IDLE_MINUTES);
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let per_minute = |count: usize| format!("{:.1}", count as f64 / minutes);
+    table.row("idle: requests per minute, beside renewed watches", per_minute(others.len()), "0", "2 + watches");
+    table.row("idle: renewed watches per minute", per_minute(idle.len() - others.len()), "", "1.6");
+    remove(bed, &look).await
+}
