@@ -93,9 +93,6 @@ impl Kinds {
     }
 
     async fn ask(&self, group: &str, kind: &str, contracts: &[&str]) -> Result<ApiResource, KindError> {
-        if group == api::names::CLUSTER_GROUP {
-            return self.ask_core(group, kind).await;
-        }
         // The plural is only a guess here, but the guess is Cluster API's rule for naming CRDs.
         let guess = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
@@ -126,23 +123,6 @@ impl Kinds {
                 let label = contracts.first().copied().unwrap_or_default().to_owned();
                 Err(KindError::NoContract { kind, group, label })
             }
-        }
-    }
-}
-
-impl Kinds {
-    /// Cluster API's own kinds carry no contract labels: the version that the API server prefers is the contract's.
-    async fn ask_core(&self, group: &str, kind: &str) -> Result<ApiResource, KindError> {
-        let (kind, group) = (kind.to_owned(), group.to_owned());
-        let served = match kube::discovery::group(&self.client, &group).await {
-            Ok(served) => served,
-            Err(kube::Error::Discovery(_)) => return Err(KindError::NotServed { kind, group }),
-            Err(error) if is_not_found(&error) => return Err(KindError::NotServed { kind, group }),
-            Err(source) => return Err(KindError::Api { kind, group, source: Box::new(source) }),
-        };
-        match served.recommended_kind(&kind) {
-            Some((resource, _)) => Ok(resource),
-            None => Err(KindError::NotServed { kind, group }),
         }
     }
 }
