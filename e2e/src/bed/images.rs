@@ -43,14 +43,19 @@ pub(super) fn machine_image(world: &World) -> Result<PathBuf> {
 }
 
 /// Our CRDs, as they are installed: from `config/crd`, and the local infrastructure's.
-pub(super) fn crds() -> Result<Vec<Value>> {
+///
+/// # Errors
+/// When one cannot be read.
+pub fn crds() -> Result<Vec<Value>> {
     let mut crds = Vec::new();
     for directory in ["config/crd", "config/crd/local"] {
         let directory = repository(directory);
         let entries = std::fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?;
         for entry in entries {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "yaml") {
+            // Beside the CRDs lies the list of them for kustomize.
+            let listed = path.extension().is_some_and(|extension| extension == "yaml");
+            if listed && !path.ends_with("kustomization.yaml") {
                 let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
                 crds.push(serde_yaml::from_str(&text).with_context(|| format!("read {}", path.display()))?);
             }
