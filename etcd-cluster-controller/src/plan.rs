@@ -1,9 +1,11 @@
 //! What to do next. Total and pure: everything it depends on is in the [`Observation`].
 //!
 //! ```text
+//! paused? ── yes ─> nothing, as everywhere in Cluster API
+//!    │ no
 //! deleting? ── yes ─> Machines go, then the finalizer
 //!    │ no
-//! Cluster known, not paused ─> finalizer ─> certificates ─> init Secret follows the voters ─> one member at a time
+//! Cluster known ─> finalizer ─> certificates ─> init Secret follows the voters ─> one member at a time
 //! ```
 
 mod deletion;
@@ -91,6 +93,9 @@ fn block(reason: &'static str, message: impl Into<String>) -> Plan {
 #[must_use]
 pub fn plan(seen: &Observation) -> Plan {
     let etcd = &seen.etcd;
+    if let Some(what) = paused(seen) {
+        return wait(reasons::PAUSED, format!("{what} is paused"));
+    }
     if etcd.metadata.deletion_timestamp.is_some() {
         return deletion::plan(seen);
     }
@@ -103,9 +108,6 @@ pub fn plan(seen: &Observation) -> Plan {
             return block(reasons::CLAIMED_BY_SEVERAL_CLUSTERS, message);
         }
     };
-    if let Some(what) = paused(seen) {
-        return wait(reasons::PAUSED, format!("{what} is paused"));
-    }
     if cluster.deleting {
         return wait(reasons::DELETING, format!("Cluster {} is being deleted: no member is added", cluster.name));
     }

@@ -79,11 +79,13 @@ fn nothing_is_done_without_a_cluster_of_ones_own() {
 }
 
 #[test]
-fn a_pause_stops_everything_but_deletion() {
+fn a_pause_stops_everything() {
     let mut story = Story::new(3);
     story.cluster().paused = true;
     assert_eq!(reason(&story.plan()), reasons::PAUSED);
     assert_eq!(due(&story.seen, &story.plan()), None);
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now));
+    assert_eq!(reason(&story.plan()), reasons::PAUSED, "deletion waits too, as Cluster API's own does");
     let mut story = Story::new(3);
     story.etcd().metadata.annotations = Some([(names::PAUSED_ANNOTATION.to_owned(), String::new())].into());
     assert_eq!(reason(&story.plan()), reasons::PAUSED);
