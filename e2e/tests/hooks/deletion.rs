@@ -1,0 +1,122 @@
+use anyhow::{Context, Result, ensure};
+use e2e::until::until;
+use e2e::world::World;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::stage::{PLACEHOLDER, SOON, Stage};
+
+/// A finalizer that keeps a Machine until the scenario lets it go.
+const HOLD: &str = "example.org/hold";
+
+pub(crate) async fn workers_first(world: World) -> Result<()> {
+    let stage = Stage::start(&world).await?;
+    stage.apply_cluster("demo", |_| ()).await?;
+    stage.apply_etcd("demo").await?;
+    stage.make_secret("demo", "etcd", true, "ca").await?;
+    stage.make_secret("demo", "managed-etcd-apiserver-client", true, "client").await?;
+    stage.report("demo", true, "https://10.0.0.1:2379", "").await?;
+    stage.until_says("demo", "True Ready").await?;
+    let etcd = stage.api("OtherEtcd").get("demo-etcd").await?;
+    let owner = json!({"apiVersion": "example.org/v1", "kind": "OtherEtcd", "name": "demo-etcd", "uid": etcd.uid(), "controller": true});
+    stage.apply(machine("demo-etcd-0", &[owner])).await?;
+    stage.apply(machine("demo-worker-0", &[])).await?;
+
+    until("Cluster API has adopted the worker", SOON, async || {
+        let worker = stage.api("Machine").get("demo-worker-0").await?;
+        Ok(worker.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(()))
+    })
+    .await?;
+
+    stage.delete("Cluster", "demo").await?;
+    stage
+        .until_says("demo", "False WaitingForWorkersDeletion etcd is deleted after the workers: Machine demo-worker-0")
+        .await?;
+    ensure!(!is_deleting(&stage, "OtherEtcd", "demo-etcd").await?, "etcd goes before the workers");
+    let_go(&stage, "demo-worker-0").await?;
+    let_go(&stage, "demo-etcd-0").await?;
+    stage.until_gone("demo").await?;
+    ensure!(stage.secret("demo-apiserver-etcd-client", "tls.crt").await?.is_none(), "the client Secret is left");
+    stage.plane.stop().await
+}
+
+pub(crate) async fn every_state(world: World) -> Result<()> {
+    let mut stage = Stage::start(&world).await?;
+    // Etcd not ready, the control plane paused by us.
+    stage.apply_cluster("waiting", |_| ()).await?;
+    stage.apply_etcd("waiting").await?;
+    stage.until_says("waiting", "False WaitingForEtcd").await?;
+    stage.until_control_plane("waiting", true, &[PLACEHOLDER]).await?;
+    stage.delete("Cluster", "waiting").await?;
+    stage.until_gone("waiting").await?;
+
+    // No etcd, and then no control plane either.
+    stage.apply_cluster("alone", |_| ()).await?;
+    stage.until_control_plane("alone", true, &[PLACEHOLDER]).await?;
+    stage.delete("Cluster", "alone").await?;
+    stage.until_gone("alone").await?;
+    stage
+        .apply_cluster("bare", |document| {
+            if document["kind"] == "Cluster" {
+                document["spec"]["controlPlaneRef"]["name"] = json!("nowhere");
+            }
+        })
+        .await?;
+    stage.apply_etcd("bare").await?;
+    stage.until_says("bare", "False WaitingForEtcd").await?;
+    stage.delete("Cluster", "bare").await?;
+    stage.until_gone("bare").await?;
+
+    // A kind of etcd that is not installed.
+    stage
+        .apply_cluster("unknown", |document| {
+            if document["kind"] == "Cluster" {
+                document["metadata"]["annotations"] =
+                    json!({"etcdcluster.cluster.x-k8s.io/managed-external-etcd": "NoEtcd.example.org/x"});
+            }
+        })
+        .await?;
+    stage.until_control_plane("unknown", true, &[PLACEHOLDER]).await?;
+    stage.delete("Cluster", "unknown").await?;
+    stage.until_gone("unknown").await?;
+
+    // The hook is away when the deletion begins, and comes back.
+    stage.apply_cluster("away", |_| ()).await?;
+    stage.apply_etcd("away").await?;
+    stage.until_control_plane("away", true, &[PLACEHOLDER]).await?;
+    stage.until_says("away", "False WaitingForEtcd").await?;
+    stage.kill_hook(0);
+    stage.delete("Cluster", "away").await?;
+    stage.start_hook(0).await?;
+    stage.until_gone("away").await?;
+    stage.plane.stop().await
+}
+
+fn machine(name: &str, owners: &[Value]) -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+        "metadata": {"name": name, "namespace": "default", "finalizers": [HOLD], "ownerReferences": owners,
+            "labels": {"cluster.x-k8s.io/cluster-name": "demo"}},
+        "spec": {"clusterName": "demo", "version": "v1.36.3", "bootstrap": {"dataSecretName": "none"},
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachine", "name": name}},
+    })
+}
+
+async fn is_deleting(stage: &Stage, kind: &str, name: &str) -> Result<bool> {
+    let object = stage.api(kind).get_opt(name).await?;
+    Ok(object.with_context(|| format!("{kind} {name} is gone"))?.metadata.deletion_timestamp.is_some())
+}
+
+/// Waits until a Machine is being deleted, and lets it go.
+async fn let_go(stage: &Stage, name: &str) -> Result<()> {
+    until(format!("{name} is being deleted"), SOON, async || {
+        let machine = stage.api("Machine").get(name).await?;
+        ensure!(machine.metadata.deletion_timestamp.is_some());
+        let finalizers: Vec<_> = machine.finalizers().iter().filter(|finalizer| *finalizer != HOLD).collect();
+        let body = json!({"metadata": {"finalizers": finalizers, "resourceVersion": machine.resource_version()}});
+        stage.api("Machine").patch(name, &PatchParams::default(), &Patch::Merge(&body)).await?;
+        Ok(Some(()))
+    })
+    .await
+}

@@ -1,0 +1,265 @@
+//! A management plane, hooks that come and go, and the part of an etcd provider to play.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use controller_support::loose::secret_text;
+use controller_support::{Shared, Shutdown};
+use e2e::apply::apply_object;
+use e2e::plane::{Plane, PlaneOptions};
+use e2e::until::until;
+use e2e::world::World;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::discovery::ApiResource;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// For everything that takes a moment.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// Users of the API server that hooks are.
+pub(crate) const HOOKS: [&str; 2] = ["hook-0", "hook-1"];
+pub(crate) const PLACEHOLDER: &str = "https://placeholder.invalid:2379";
+
+const PAUSED: &str = "cluster.x-k8s.io/paused";
+
+pub(crate) struct Stage {
+    pub(crate) plane: Plane,
+    hooks: [Option<Hook>; 2],
+}
+
+struct Hook {
+    task: JoinHandle<()>,
+    // Dropping it would end the hook.
+    _stop: watch::Sender<bool>,
+}
+
+impl Stage {
+    /// A plane that knows the kind OtherEtcd, with one hook.
+    pub(crate) async fn start(world: &World) -> Result<Self> {
+        let mut crds: Vec<Value> =
+            local_infrastructure::crd::all().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        crds.push(crd("OtherEtcd"));
+        let users = HOOKS.map(str::to_owned).to_vec();
+        let plane = Plane::start(world, PlaneOptions { crds, users, ..PlaneOptions::default() }).await?;
+        let mut stage = Self { plane, hooks: [None, None] };
+        stage.start_hook(0).await?;
+        Ok(stage)
+    }
+
+    pub(crate) async fn start_hook(&mut self, index: usize) -> Result<()> {
+        let (stop, shutdown) = Shutdown::new();
+        let shared = Shared::new(self.plane.client_for(HOOKS[index]).await?, shutdown);
+        let task = tokio::spawn(async move {
+            if let Err(error) = cluster_hooks::run(shared).await {
+                eprintln!("the hook has ended: {error}");
+            }
+        });
+        self.hooks[index] = Some(Hook { task, _stop: stop });
+        Ok(())
+    }
+
+    /// Ends a hook wherever it is, between any two requests.
+    pub(crate) fn kill_hook(&mut self, index: usize) {
+        if let Some(hook) = self.hooks[index].take() {
+            hook.task.abort();
+        }
+    }
+
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = match kind {
+            "Cluster" | "Machine" => ("cluster.x-k8s.io", "v1beta2"),
+            "KubeadmControlPlane" => ("controlplane.cluster.x-k8s.io", "v1beta2"),
+            "LocalCluster" | "LocalMachineTemplate" => ("infrastructure.cluster.x-k8s.io", "v1alpha1"),
+            "Secret" => ("", "v1"),
+            _ => ("example.org", "v1"),
+        };
+        let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.plane.client(), "default", &resource)
+    }
+
+    /// A Cluster with everything but etcd; its infrastructure is provisioned. `change` may alter the documents.
+    pub(crate) async fn apply_cluster(&self, name: &str, change: impl Fn(&mut Value)) -> Result<()> {
+        for mut document in documents(name) {
+            change(&mut document);
+            apply_object(&self.plane.client(), &document).await?;
+        }
+        let body = json!({"status": {"ready": true, "initialization": {"provisioned": true}}});
+        self.api("LocalCluster").patch_status(name, &PatchParams::default(), &Patch::Merge(&body)).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn apply_etcd(&self, cluster: &str) -> Result<()> {
+        self.apply(json!({"apiVersion": "example.org/v1", "kind": "OtherEtcd",
+            "metadata": {"name": format!("{cluster}-etcd"), "namespace": "default"}, "spec": {}}))
+            .await
+    }
+
+    pub(crate) async fn apply(&self, document: Value) -> Result<()> {
+        apply_object(&self.plane.client(), &document).await?;
+        Ok(())
+    }
+
+    /// The provider reports. Its condition says `message` while it is not ready.
+    pub(crate) async fn report(&self, cluster: &str, ready: bool, endpoints: &str, message: &str) -> Result<()> {
+        let condition = json!({"type": "Ready", "status": if ready { "True" } else { "False" }, "reason": "ScalingUp", "message": message});
+        let body = json!({"status": {"ready": ready, "endpoints": endpoints, "conditions": [condition]}});
+        self.api("OtherEtcd")
+            .patch_status(&format!("{cluster}-etcd"), &PatchParams::default(), &Patch::Merge(&body))
+            .await?;
+        Ok(())
+    }
+
+    /// The provider makes a Secret, with the label that has it watched or without.
+    pub(crate) async fn make_secret(&self, cluster: &str, suffix: &str, labelled: bool, content: &str) -> Result<()> {
+        let mut labels = json!({"cluster.x-k8s.io/cluster-name": cluster});
+        if labelled {
+            labels["cluster.x-k8s.io/etcd-cluster"] = json!(format!("{cluster}-etcd"));
+        }
+        let mut data = json!({"tls.crt": content});
+        if suffix != "etcd" {
+            data["tls.key"] = json!(content);
+        }
+        let name = format!("{cluster}-{suffix}");
+        self.apply(json!({"apiVersion": "v1", "kind": "Secret", "stringData": data,
+            "metadata": {"name": name, "namespace": "default", "labels": labels}}))
+            .await
+    }
+
+    /// Waits until the condition reads `status reason message`, beginning with `wanted`.
+    pub(crate) async fn until_says(&self, cluster: &str, wanted: &str) -> Result<()> {
+        until(format!("Cluster {cluster} says {wanted:?}"), SOON, async || {
+            let says = self.says(cluster).await?.context("there is no condition")?;
+            ensure!(says.starts_with(wanted), "it says {says:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    pub(crate) async fn says(&self, cluster: &str) -> Result<Option<String>> {
+        let cluster = self.api("Cluster").get(cluster).await?;
+        let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array).cloned();
+        let text = |condition: &Value, key: &str| condition[key].as_str().unwrap_or_default().to_owned();
+        Ok(conditions
+            .unwrap_or_default()
+            .iter()
+            .find(|condition| condition["type"] == "ManagedExternalEtcdReady")
+            .map(|c| format!("{} {} {}", text(c, "status"), text(c, "reason"), text(c, "message"))))
+    }
+
+    pub(crate) async fn control_plane(&self, cluster: &str) -> Result<ControlPlane> {
+        let object = self.api("KubeadmControlPlane").get(&format!("{cluster}-cp")).await?;
+        let endpoints = object.data.pointer("/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints");
+        let endpoints = serde_json::from_value(endpoints.cloned().unwrap_or_default()).unwrap_or_default();
+        Ok(ControlPlane { paused: object.annotations().contains_key(PAUSED), endpoints })
+    }
+
+    pub(crate) async fn until_control_plane(&self, cluster: &str, paused: bool, endpoints: &[&str]) -> Result<()> {
+        until(format!("{cluster}-cp has paused={paused} and {endpoints:?}"), SOON, async || {
+            let seen = self.control_plane(cluster).await?;
+            ensure!(seen.paused == paused && seen.endpoints == endpoints, "it is {seen:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// A person pauses the control plane, or lifts the pause.
+    pub(crate) async fn pause(&self, cluster: &str, value: Option<&str>) -> Result<()> {
+        let body = json!({"metadata": {"annotations": {PAUSED: value}}});
+        let name = format!("{cluster}-cp");
+        self.api("KubeadmControlPlane").patch(&name, &PatchParams::default(), &Patch::Merge(&body)).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn control_plane_machines(&self, cluster: &str) -> Result<usize> {
+        let selector = format!("cluster.x-k8s.io/cluster-name={cluster},cluster.x-k8s.io/control-plane");
+        Ok(self.api("Machine").list(&ListParams::default().labels(&selector)).await?.items.len())
+    }
+
+    pub(crate) async fn secret(&self, name: &str, key: &str) -> Result<Option<String>> {
+        Ok(self.api("Secret").get_opt(name).await?.and_then(|secret| secret_text(&secret, key)))
+    }
+
+    pub(crate) async fn delete(&self, kind: &str, name: &str) -> Result<()> {
+        self.api(kind).delete(name, &DeleteParams::background()).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn until_gone(&self, cluster: &str) -> Result<()> {
+        let etcd = format!("{cluster}-etcd");
+        until(format!("Cluster {cluster} and {etcd} are gone"), Duration::from_secs(90), async || {
+            for (kind, name) in [("Cluster", cluster), ("OtherEtcd", &etcd)] {
+                let left = self.api(kind).get_opt(name).await?;
+                ensure!(left.is_none(), "{kind}: {}", left.map(|left| left.data.to_string()).unwrap_or_default());
+            }
+            Ok(Some(()))
+        })
+        .await
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ControlPlane {
+    pub(crate) paused: bool,
+    pub(crate) endpoints: Vec<String>,
+}
+
+/// An etcd provider's CRD.
+pub(crate) fn crd(kind: &str) -> Value {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let singular = kind.to_lowercase();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{singular}s.example.org"),
+            "labels": {"etcdcluster.cluster.x-k8s.io/provider-contract-v1": "v1"},
+        },
+        "spec": {
+            "group": "example.org", "scope": "Namespaced",
+            "names": {"kind": kind, "plural": format!("{singular}s"), "singular": singular},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
+            }],
+        },
+    })
+}
+
+fn documents(name: &str) -> [Value; 4] {
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    let cp = format!("{name}-cp");
+    let infrastructure =
+        |kind: &str, name: &str| json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": name});
+    let mut cluster = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": metadata(name),
+        "spec": {
+            "controlPlaneEndpoint": {"host": "10.99.0.1", "port": 6443},
+            "infrastructureRef": infrastructure("LocalCluster", name),
+            "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": cp},
+        },
+    });
+    cluster["metadata"]["annotations"] =
+        json!({"etcdcluster.cluster.x-k8s.io/managed-external-etcd": format!("OtherEtcd.example.org/{name}-etcd")});
+    let external = json!({
+        "endpoints": [PLACEHOLDER],
+        "caFile": "/etc/kubernetes/pki/etcd/ca.crt",
+        "certFile": "/etc/kubernetes/pki/apiserver-etcd-client.crt",
+        "keyFile": "/etc/kubernetes/pki/apiserver-etcd-client.key",
+    });
+    let template = infrastructure("LocalMachineTemplate", &cp);
+    [
+        cluster,
+        json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LocalCluster",
+            "metadata": metadata(name), "spec": {}}),
+        json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LocalMachineTemplate",
+            "metadata": metadata(&cp), "spec": {"template": {"spec": {}}}}),
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+        "metadata": metadata(&cp),
+        "spec": {
+            "replicas": 1, "version": "v1.36.3",
+            "machineTemplate": {"spec": {"infrastructureRef": template}},
+            "kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": external}}},
+        }}),
+    ]
+}
