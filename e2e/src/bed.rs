@@ -2,8 +2,11 @@
 //! project's manager.
 
 mod clusters;
+mod events;
 mod images;
+mod inventory;
 mod look;
+mod members;
 
 use crate::plane::{Plane, PlaneOptions, users};
 use crate::process::{Command, Process};
@@ -16,8 +19,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use clusters::{EXAMPLE, Manifests};
-pub use images::programs;
+pub use images::{crds, programs};
 pub use look::Look;
+pub use members::{Member, Membership};
 
 /// Ports of the managers' admin servers: the first manager's, the second's.
 const ADMIN_PORTS: [u16; 2] = [9700, 9701];
@@ -160,7 +164,11 @@ async fn ready(process: &mut Process, port: u16) -> Result<()> {
     .await
 }
 
-async fn get(port: u16, path: &str) -> Result<String> {
+/// What a program in this world serves on a port of loopback.
+///
+/// # Errors
+/// When it does not answer, or not with 200.
+pub async fn get(port: u16, path: &str) -> Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

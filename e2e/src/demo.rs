@@ -6,12 +6,9 @@ pub mod tree;
 
 use crate::apply::{apply_object, documents};
 use crate::bed::{Bed, EXAMPLE, Look, Manifests, repository};
-use crate::plane::workload::{EtcdAccess, WorkloadApiServer};
+use crate::plane::workload::WorkloadApiServer;
 use crate::world::World;
-use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
-use kube::api::{ObjectMeta, PostParams};
+use anyhow::{Context, Result, bail};
 use screen::Screen;
 use snapshot::Snapshot;
 use std::time::{Duration, Instant};
@@ -86,25 +83,11 @@ async fn watch(look: &Look, begun: Instant) -> Result<Times> {
 /// Starts an API server on the new etcd and stores an object in it.
 async fn prove(bed: &Bed, look: &Look) -> Result<Duration> {
     let begun = Instant::now();
-    let client_secret = api::names::apiserver_client_secret(&look.cluster);
-    let access = EtcdAccess {
-        endpoints: look.control_plane_endpoints().await?,
-        ca: look.secret(&api::names::control_plane_ca_secret(&look.cluster), "tls.crt").await?,
-        certificate: look.secret(&client_secret, "tls.crt").await?,
-        key: look.secret(&client_secret, "tls.key").await?,
-    };
+    let access = look.etcd_access().await?;
     let server = WorkloadApiServer::start(bed.world(), &access).await?;
     let after = begun.elapsed();
     println!("  ready after {:.1} s, on {}", after.as_secs_f32(), access.endpoints.join(", "));
-    let maps: Api<ConfigMap> = Api::namespaced(server.client.clone(), "kube-system");
-    let map = ConfigMap {
-        metadata: ObjectMeta { name: Some("it-works".to_owned()), ..ObjectMeta::default() },
-        data: Some([("etcd".to_owned(), "on machines of its own".to_owned())].into()),
-        ..ConfigMap::default()
-    };
-    maps.create(&PostParams::default(), &map).await.context("store an object")?;
-    let read = maps.get("it-works").await.context("read the object")?;
-    ensure!(read.data == map.data, "what was read is not what was stored");
+    server.store_an_object().await?;
     println!("  ConfigMap kube-system/it-works stored and read back");
     Ok(after)
 }

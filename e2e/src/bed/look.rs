@@ -12,6 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
 
 use super::Manifests;
+use crate::plane::workload::EtcdAccess;
 use crate::until::until;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ const KINDS: [(&str, &str, &str); 8] = [
 /// One cluster, seen through the API server.
 #[derive(Clone)]
 pub struct Look {
-    client: Client,
+    pub(super) client: Client,
     /// Namespace of everything.
     pub namespace: String,
     /// Name of the Cluster.
@@ -39,6 +40,12 @@ pub struct Look {
     pub etcd: String,
     /// Name of the control plane.
     pub control_plane: String,
+}
+
+fn resource(kind: &str) -> ApiResource {
+    let known = KINDS.iter().find(|known| known.0 == kind);
+    let (kind, group, version) = known.unwrap_or_else(|| panic!("scenarios do not know kind {kind}"));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
 impl Look {
@@ -60,10 +67,23 @@ impl Look {
     /// For a kind that is not known here: a scenario that is written wrongly.
     #[must_use]
     pub fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let known = KINDS.iter().find(|known| known.0 == kind);
-        let (kind, group, version) = known.unwrap_or_else(|| panic!("scenarios do not know kind {kind}"));
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind))
+    }
+
+    /// A look at no cluster, for questions about all of them.
+    #[must_use]
+    pub fn anywhere(client: &Client) -> Self {
+        let none = String::new;
+        Self { client: client.clone(), namespace: none(), cluster: none(), etcd: none(), control_plane: none() }
+    }
+
+    /// Objects of a kind in every namespace.
+    ///
+    /// # Panics
+    /// As [`Look::api`].
+    #[must_use]
+    pub fn everywhere(&self, kind: &str) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &resource(kind))
     }
 
     /// Secrets.
@@ -214,6 +234,20 @@ impl Look {
         Ok(String::from_utf8(value.0)?)
     }
 
+    /// What is published for API servers: endpoints and certificates, from where a control plane takes them.
+    ///
+    /// # Errors
+    /// When a part of it is not there.
+    pub async fn etcd_access(&self) -> Result<EtcdAccess> {
+        let client = api::names::apiserver_client_secret(&self.cluster);
+        Ok(EtcdAccess {
+            endpoints: self.control_plane_endpoints().await?,
+            ca: self.secret(&api::names::control_plane_ca_secret(&self.cluster), "tls.crt").await?,
+            certificate: self.secret(&client, "tls.crt").await?,
+            key: self.secret(&client, "tls.key").await?,
+        })
+    }
+
     /// Waits for the first control-plane Machine, and gives its bootstrap data with every base64 block decoded beside.
     ///
     /// # Errors
@@ -259,10 +293,7 @@ impl Look {
                 left.extend(self.names(kind, "").await?.into_iter().map(|name| format!("{kind} {name}")));
             }
             left.extend(self.secret_names().await?.into_iter().map(|name| format!("Secret {name}")));
-            let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
-                Api::namespaced(self.client.clone(), &self.namespace);
-            let maps = maps.list(&ListParams::default()).await?;
-            left.extend(maps.items.iter().map(|map| format!("ConfigMap {}", map.name_any())));
+            left.extend(self.config_map_names().await?.into_iter().map(|name| format!("ConfigMap {name}")));
             if left.is_empty() { Ok(Some(())) } else { bail!("left are {}", left.join(", ")) }
         })
         .await

@@ -9,13 +9,18 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
-/// The policy: of every request its metadata, once it is answered (a watch: once it has begun).
+/// The policy: of every request its metadata, once it is answered (a watch: once it has begun); of patches of control
+/// planes also what they say.
 pub(super) const POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1",
   "kind": "Policy",
   "omitStages": ["RequestReceived"],
-  "rules": [{"level": "Metadata"}]
+  "rules": [
+    {"level": "Request", "verbs": ["patch"], "resources": [{"group": "controlplane.cluster.x-k8s.io"}]},
+    {"level": "Metadata"}
+  ]
 }"#;
 
 /// A place in the audit log: what comes after it has been asked later.
@@ -47,6 +52,8 @@ pub struct Request {
     pub code: u16,
     /// When the request came in, by the server's clock.
     pub received: Timestamp,
+    /// What was sent, for patches of control planes; otherwise null.
+    pub body: Value,
 }
 
 /// Requests in the order in which they were answered.
@@ -173,6 +180,8 @@ struct Event {
     #[serde(default)]
     response_status: ResponseStatus,
     request_received_timestamp: Timestamp,
+    #[serde(default)]
+    request_object: Value,
 }
 
 #[derive(Deserialize)]
@@ -218,6 +227,7 @@ impl From<Event> for Request {
             user_agent: event.user_agent,
             code: event.response_status.code,
             received: event.request_received_timestamp,
+            body: event.request_object,
         }
     }
 }

@@ -80,6 +80,8 @@ pub(super) fn apiserver(world: &World, pki: &Pki, users: &Users, audit_policy: &
         .arg("--service-cluster-ip-range=10.96.0.0/16")
         // Nobody makes service accounts here: the controller for them does not run.
         .arg("--disable-admission-plugins=ServiceAccount")
+        // As strict as some distributions are: scenario `rbac` should see what that asks for.
+        .arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
         .arg(format!("--audit-policy-file={}", audit_policy.display()))
         .arg(format!("--audit-log-path={}", audit_log.display()))
         // One file, however long: requests are counted in it.

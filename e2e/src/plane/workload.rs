@@ -5,8 +5,10 @@ use super::pki::Pki;
 use super::users::{self, Users};
 use crate::process::{Command, Process};
 use crate::world::World;
-use anyhow::{Context, Result};
-use kube::Client;
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
 use std::fs;
 
 /// Port of the workload's API server on loopback.
@@ -65,5 +67,22 @@ impl WorkloadApiServer {
         let client = super::client(users.kubeconfig(users::ADMIN)?).await?;
         health::apiserver_ready(&mut process, &client).await?;
         Ok(Self { client, _process: process })
+    }
+
+    /// Stores an object in etcd, and reads it back.
+    ///
+    /// # Errors
+    /// When it is refused, or something else is read.
+    pub async fn store_an_object(&self) -> Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
+        let map = ConfigMap {
+            metadata: ObjectMeta { name: Some("it-works".to_owned()), ..ObjectMeta::default() },
+            data: Some([("etcd".to_owned(), "on machines of its own".to_owned())].into()),
+            ..ConfigMap::default()
+        };
+        maps.create(&PostParams::default(), &map).await.context("store an object")?;
+        let read = maps.get("it-works").await.context("read the object")?;
+        ensure!(read.data == map.data, "what was read is not what was stored: {:?}", read.data);
+        Ok(())
     }
 }

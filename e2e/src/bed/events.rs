@@ -1,0 +1,39 @@
+//! What people are told: events.
+
+use super::Look;
+use anyhow::Result;
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+
+impl Look {
+    /// Events about an object, oldest first, as `<type> <reason>: <note>`.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn events_about(&self, kind: &str, name: &str) -> Result<Vec<String>> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut list = events.list(&ListParams::default()).await?.items;
+        list.retain(|event| {
+            let about = event.regarding.as_ref();
+            about.is_some_and(|about| about.kind.as_deref() == Some(kind) && about.name.as_deref() == Some(name))
+        });
+        list.sort_by(|a, b| a.event_time.cmp(&b.event_time));
+        let text = |text: Option<String>| text.unwrap_or_default();
+        let line = |event: Event| format!("{} {}: {}", text(event.type_), text(event.reason), text(event.note));
+        Ok(list.into_iter().map(line).collect())
+    }
+
+    /// Warnings about the EtcdCluster, its Machines' configs and their infrastructure: everything of ours.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn warnings(&self, replicas: usize) -> Result<Vec<String>> {
+        let mut all = self.events_about("EtcdCluster", &self.etcd).await?;
+        for name in self.member_names(replicas) {
+            all.extend(self.events_about("EtcdadmConfig", &name).await?);
+            all.extend(self.events_about("LocalMachine", &name).await?);
+        }
+        Ok(all.into_iter().filter(|line| line.starts_with("Warning ")).collect())
+    }
+}
