@@ -135,6 +135,9 @@ impl Plane {
     }
 
     /// The kubeconfig of [`users::ADMIN`].
+    ///
+    /// # Errors
+    /// Never for this user; as for [`Plane::kubeconfig_for`].
     pub fn kubeconfig(&self) -> Result<&Path> {
         self.users.kubeconfig(users::ADMIN)
     }
