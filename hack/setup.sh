@@ -47,6 +47,8 @@ setup_missing_packages() {
     setup_has ip || missing+=(iproute2)
     setup_has iptables || missing+=(iptables)
     setup_has cloud-init || missing+=(cloud-init)
+    # Machines are made of this computer's programs, and their users may be given sudo.
+    setup_has sudo || missing+=(sudo)
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
     # Old or new: an old one can fetch a new one.
     setup_has go || missing+=(golang-go)
