@@ -151,6 +151,31 @@ impl Look {
         .await
     }
 
+    /// Waits until a condition of the Cluster has this status and reason, and gives its message.
+    ///
+    /// # Errors
+    /// When it has not in time; the error says what it has.
+    pub async fn until_cluster_condition(
+        &self,
+        type_: &str,
+        status: &str,
+        reason: &str,
+        timeout: Duration,
+    ) -> Result<String> {
+        until(format!("condition {type_} of Cluster {} is {status} {reason}", self.cluster), timeout, async || {
+            let cluster = self.api("Cluster").get(&self.cluster).await?;
+            let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
+            let condition = conditions.into_iter().flatten().find(|condition| condition["type"] == type_);
+            match condition {
+                Some(found) if found["status"] == status && found["reason"] == reason => {
+                    Ok(Some(found["message"].as_str().unwrap_or_default().to_owned()))
+                }
+                found => bail!("it is {}", found.unwrap_or(&Value::Null)),
+            }
+        })
+        .await
+    }
+
     fn reason(&self, type_: &str, status: &EtcdClusterStatus) -> String {
         match status.conditions.iter().find(|condition| condition.type_ == type_) {
             Some(condition) => format!("{type_} is {} {}: {}", condition.status, condition.reason, condition.message),

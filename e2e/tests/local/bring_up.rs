@@ -1,39 +1,213 @@
 //! From one apply to an unpaused control plane.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use e2e::apply::apply_object;
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::plane::workload::WorkloadApiServer;
+use e2e::plane::{Request, Requests, users};
+use futures::future::try_join_all;
+use futures::try_join;
+use kube::Client;
+use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a cluster of three may take here, on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// What a cluster may take here, on a machine that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The main road: three members come up as voters, the control plane gets endpoints and certificates, and only then
-/// makes its first Machine.
+/// makes its first Machine; an API server with nothing but what was published works.
 pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     Look::make_namespace(&client, "three").await?;
     let manifests = Manifests::new("three", "demo")?;
     let look = Look::at(&client, &manifests);
+    let before = bed.plane.mark();
     manifests.apply(&client).await?;
 
     let status = look.until_ready(PATIENCE).await?;
-    ensure!(look.control_plane_machines().await?.len() <= 1);
     ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
-    ensure!(look.etcd_machines().await? == ["demo-etcd-0", "demo-etcd-1", "demo-etcd-2"]);
+    released(&look).await?;
+    bed.exactly(&[(&look, 3)]).await?;
+    gate_was_kept(&look, &bed.plane.requests_since(before)?)?;
 
-    let data = look.until_control_plane_data(PATIENCE).await?;
-    let endpoints: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
-    ensure!(look.control_plane_endpoints().await? == endpoints, "the control plane has the endpoints of the status");
-    ensure!(!look.control_plane_is_paused().await?, "the control plane is unpaused");
-    for endpoint in &endpoints {
-        ensure!(data.contains(endpoint.as_str()), "{endpoint} is in the first Machine's bootstrap data");
+    let server = WorkloadApiServer::start(bed.world(), &look.etcd_access().await?).await?;
+    server.store_an_object().await
+}
+
+/// One member and five, side by side in one namespace.
+pub(crate) async fn one_and_five_members(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "sizes").await?;
+    let one = Manifests::new("sizes", "one")?.replicas(1);
+    let five = Manifests::new("sizes", "five")?.replicas(5);
+    try_join!(one.apply(&client), five.apply(&client))?;
+
+    let (one, five) = (Look::at(&client, &one), Look::at(&client, &five));
+    try_join!(one.until_ready(PATIENCE), five.until_ready(PATIENCE))?;
+    try_join!(released(&one), released(&five))?;
+    bed.exactly(&[(&one, 1), (&five, 5)]).await?;
+    strangers(&[&one, &five]).await
+}
+
+/// The same names in a second namespace are another cluster.
+pub(crate) async fn same_names_in_two_namespaces(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    let manifests = [Manifests::new("here", "demo")?.replicas(1), Manifests::new("there", "demo")?.replicas(3)];
+    let looks = manifests.each_ref().map(|manifests| Look::at(&client, manifests));
+    for look in &looks {
+        Look::make_namespace(&client, &look.namespace).await?;
     }
-    for (secret, key) in
-        [("demo-etcd", "tls.crt"), ("demo-apiserver-etcd-client", "tls.crt"), ("demo-apiserver-etcd-client", "tls.key")]
-    {
-        let value = look.secret(secret, key).await?;
-        let line = value.lines().nth(1).unwrap_or_default();
-        ensure!(data.contains(line), "{key} of {secret} is in the first Machine's bootstrap data");
+    try_join_all(manifests.iter().map(|manifests| manifests.apply(&client))).await?;
+
+    try_join_all(looks.iter().map(|look| look.until_ready(PATIENCE))).await?;
+    try_join_all(looks.iter().map(released)).await?;
+    bed.exactly(&[(&looks[0], 1)]).await?;
+    bed.exactly(&[(&looks[1], 3)]).await?;
+    strangers(&[&looks[0], &looks[1]]).await
+}
+
+/// Whichever document comes first, the others are waited for, with a word about which; and the managed-external-etcd
+/// proposal's document is one of ours.
+pub(crate) async fn documents_in_any_order(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "orders").await?;
+    let looks = try_join!(
+        etcd_first(&client),
+        cluster_first(&client),
+        template_last(&client),
+        backwards(&client),
+        the_proposals_document(&client)
+    );
+    let looks = <[Look; 5]>::from(looks?);
+    try_join_all(looks.iter().map(|look| look.until_ready(PATIENCE))).await?;
+    try_join_all(looks.iter().map(released)).await?;
+    let clusters: Vec<(&Look, usize)> = looks.iter().map(|look| (look, 1)).collect();
+    bed.exactly(&clusters).await
+}
+
+async fn etcd_first(client: &Client) -> Result<Look> {
+    let manifests = Manifests::new("orders", "etcd-first")?.replicas(1);
+    let look = Look::at(client, &manifests);
+    apply_kinds(client, &manifests, &["EtcdCluster"]).await?;
+    let message = look.until_condition("Ready", "False", "WaitingForCluster", PATIENCE).await?;
+    ensure!(message.contains("managed-external-etcd: etcd-first-etcd"), "what would help is said: {message}");
+    manifests.apply(client).await?;
+    Ok(look)
+}
+
+async fn cluster_first(client: &Client) -> Result<Look> {
+    let manifests = Manifests::new("orders", "cluster-first")?.replicas(1);
+    apply_kinds(client, &manifests, &["Cluster"]).await?;
+    let look = Look::at(client, &manifests);
+    let message = look.until_cluster_condition("ManagedExternalEtcdReady", "False", "EtcdNotFound", PATIENCE).await?;
+    ensure!(message.contains("cluster-first-etcd"), "what is missing is named: {message}");
+    apply_kinds(client, &manifests, &["KubeadmControlPlane", "LocalCluster", "LocalMachineTemplate"]).await?;
+    apply_kinds(client, &manifests, &["EtcdCluster"]).await?;
+    Ok(look)
+}
+
+async fn template_last(client: &Client) -> Result<Look> {
+    let manifests = Manifests::new("orders", "template-last")?.replicas(1);
+    let look = Look::at(client, &manifests);
+    apply_kinds(client, &manifests, &["Cluster", "LocalCluster", "EtcdCluster", "KubeadmControlPlane"]).await?;
+    let message = look.until_condition("Ready", "False", "InfrastructureTemplateNotFound", PATIENCE).await?;
+    ensure!(message.contains("LocalMachineTemplate template-last-etcd"), "what is missing is named: {message}");
+    apply_kinds(client, &manifests, &["LocalMachineTemplate"]).await?;
+    Ok(look)
+}
+
+async fn backwards(client: &Client) -> Result<Look> {
+    let manifests = Manifests::new("orders", "backwards")?.replicas(1);
+    for document in manifests.documents().iter().rev() {
+        apply_object(client, document).await?;
+    }
+    Ok(Look::at(client, &manifests))
+}
+
+async fn the_proposals_document(client: &Client) -> Result<Look> {
+    let manifests = Manifests::new("orders", "proposal")?.replicas(1).with("EtcdCluster", |etcd| {
+        etcd["apiVersion"] = json!("etcdcluster.cluster.x-k8s.io/v1alpha4");
+        etcd["spec"]["infrastructureTemplate"] = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
+            "kind": "LocalMachineTemplate",
+            "name": "proposal-etcd",
+            "namespace": "orders",
+        });
+    });
+    manifests.apply(client).await?;
+    Ok(Look::at(client, &manifests))
+}
+
+async fn apply_kinds(client: &Client, manifests: &Manifests, kinds: &[&str]) -> Result<()> {
+    for kind in kinds {
+        for document in manifests.documents().iter().filter(|document| document["kind"] == *kind) {
+            apply_object(client, document).await?;
+        }
     }
     Ok(())
+}
+
+/// The control plane is released: endpoints as in etcd's status, no pause, and a first Machine whose data carry endpoints,
+/// CA and client certificate.
+pub(crate) async fn released(look: &Look) -> Result<()> {
+    let data = look.until_control_plane_data(PATIENCE).await?;
+    let status = look.status().await?;
+    let endpoints: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
+    let published = look.control_plane_endpoints().await?;
+    ensure!(published == endpoints, "the control plane has {published:?}, the status {endpoints:?}");
+    ensure!(!look.control_plane_is_paused().await?, "the control plane is still paused");
+    for endpoint in &endpoints {
+        ensure!(data.contains(endpoint.as_str()), "{endpoint} is not in the first Machine's bootstrap data");
+    }
+    let (ca, client) = (format!("{}-etcd", look.cluster), format!("{}-apiserver-etcd-client", look.cluster));
+    for (secret, key) in [(&ca, "tls.crt"), (&client, "tls.crt"), (&client, "tls.key")] {
+        let value = look.secret(secret, key).await?;
+        let line = value.lines().nth(1).with_context(|| format!("{key} of {secret} is no PEM: {value}"))?;
+        ensure!(data.contains(line), "{key} of {secret} is not in the first Machine's bootstrap data");
+    }
+    Ok(())
+}
+
+/// By the API server's own account: the endpoints were written, then the client Secret was made, and only then did the
+/// control plane make a Machine.
+fn gate_was_kept(look: &Look, requests: &Requests) -> Result<()> {
+    let here = |request: &Request| request.namespace == look.namespace && (200..300).contains(&request.code);
+    let ours = requests.user(users::PROVIDER).filter(here);
+    let secret = format!("{}-apiserver-etcd-client", look.cluster);
+    let secrets = ours.verb("create").resource("secrets").filter(|request| request.name == secret);
+    let published = secrets.iter().next().with_context(|| format!("nobody of us made Secret {secret}:\n{ours}"))?;
+    let patches = ours.verb("patch").resource("kubeadmcontrolplanes");
+    let written = patches.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some());
+    ensure!(written.len() == 1, "endpoints were written {} times:\n{patches:?}", written.len());
+    let endpoints = written.iter().next().context("no patch")?;
+    ensure!(
+        endpoints.received < published.received,
+        "the client Secret was made at {}, the endpoints were written at {}",
+        published.received,
+        endpoints.received
+    );
+    let theirs = requests.user(users::CAPI_CONTROL_PLANE).filter(here).resource("machines").filter(|r| r.code == 201);
+    let first = theirs.iter().next().context("the control plane has made no Machine")?;
+    ensure!(
+        published.received < first.received,
+        "the client Secret was made at {}, the control plane's first Machine at {}",
+        published.received,
+        first.received
+    );
+    Ok(())
+}
+
+/// Clusters that share nothing: not the CA, not the ID, not a machine.
+async fn strangers(looks: &[&Look; 2]) -> Result<()> {
+    let [one, other] = try_join!(traits(looks[0]), traits(looks[1])).map(<[_; 2]>::from)?;
+    let shared: Vec<_> = one.intersection(&other).collect();
+    ensure!(shared.is_empty(), "the clusters share {shared:?}");
+    Ok(())
+}
+
+async fn traits(look: &Look) -> Result<BTreeSet<String>> {
+    let status = look.status().await?;
+    let access = look.etcd_access().await?;
+    Ok(access.endpoints.into_iter().chain([access.ca, access.certificate, access.key, status.cluster_id]).collect())
 }

@@ -1,6 +1,5 @@
 //! The loop on real parts: an unmodified Cluster API, machines of namespaces, real etcd. One bed serves all scenarios;
-//! each has namespaces of its own, and leaves
-//! nothing running.
+//! each has namespaces of its own and leaves nothing running.
 
 mod bring_up;
 mod rbac;
@@ -68,5 +67,11 @@ macro_rules! scenario {
 }
 
 fn scenarios() -> Vec<(&'static str, Scenario)> {
-    vec![scenario!(bring_up::three_members), scenario!(rbac::least_privilege)]
+    vec![
+        scenario!(bring_up::three_members),
+        scenario!(bring_up::one_and_five_members),
+        scenario!(bring_up::same_names_in_two_namespaces),
+        scenario!(bring_up::documents_in_any_order),
+        scenario!(rbac::least_privilege),
+    ]
 }
