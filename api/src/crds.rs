@@ -1,14 +1,36 @@
 //! The CustomResourceDefinitions, as they are installed.
 
 use crate::{EtcdCluster, EtcdadmConfig, EtcdadmConfigTemplate};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt;
 
 /// Every CRD of this project. Version v1alpha4 is served beside v1beta1 with the same schema, so that manifests of the
 /// managed-external-etcd proposal apply as they stand.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
-    [EtcdCluster::crd(), EtcdadmConfig::crd(), EtcdadmConfigTemplate::crd()].into_iter().map(serve_v1alpha4).collect()
+    [EtcdCluster::crd(), EtcdadmConfig::crd(), EtcdadmConfigTemplate::crd()]
+        .into_iter()
+        .map(|mut crd| {
+            let versions = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+            versions.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(null_is_absent);
+            serve_v1alpha4(crd)
+        })
+        .collect()
+}
+
+/// The API server drops a null from a field that is not nullable, before any rule sees it: `users:` with nothing behind
+/// it means the same as no `users`. Rules would take a null for a value.
+fn null_is_absent(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(null_is_absent);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        null_is_absent(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        null_is_absent(values);
+    }
 }
 
 fn serve_v1alpha4(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {

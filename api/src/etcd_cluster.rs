@@ -68,7 +68,8 @@ pub const DEFAULT_REPLICAS: i32 = 3;
         json_path = ".status.conditions[?(@.type=='Ready')].message",
         priority = 1,
         description = "What is waited for"
-    )
+    ),
+    validation = Rule::new("size(self.metadata.name) <= 50").message("metadata.name must have at most 50 characters: names and labels of the members' Machines are made from it")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterSpec {
@@ -119,14 +120,16 @@ pub struct InfrastructureTemplateRef {
     /// the version is the one that the API server serves for Cluster API's contract.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 317))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^[^/\s]+/[^/\s]+$')").message("apiVersion must be <group>/<version>, such as infrastructure.cluster.x-k8s.io/v1beta1"))]
     pub api_version: Option<String>,
     /// Group of the template, such as `infrastructure.cluster.x-k8s.io`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("!self.contains('/')").message("apiGroup must be a group without a version, such as infrastructure.cluster.x-k8s.io"))]
     pub api_group: Option<String>,
     /// Kind of the template; must end in `Template`.
     #[schemars(length(min = 1, max = 63))]
-    #[x_kube(validation = Rule::new("self.endsWith('Template')").message("kind must be that of a template, such as DockerMachineTemplate"))]
+    #[x_kube(validation = Rule::new("self.endsWith('Template') && self != 'Template'").message("kind must be that of a template, such as DockerMachineTemplate"))]
     pub kind: String,
     /// Name of the template.
     #[schemars(length(min = 1, max = 253))]
@@ -190,8 +193,9 @@ impl Default for HealthCheck {
 }
 
 /// What the members' Machines carry.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.metadata.labels) || !('cluster.x-k8s.io/control-plane' in self.metadata.labels)").message("label cluster.x-k8s.io/control-plane must not be on etcd's Machines: the control plane would take them for its own"))]
 pub struct MachineTemplate {
     /// Labels and annotations for new Machines, their configs and their infrastructure.
     #[serde(default)]

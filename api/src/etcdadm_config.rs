@@ -7,6 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What a version must look like, as a rule of the API server.
+const VERSION_RULE: &str = r"self.matches(r'^v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(-[0-9A-Za-z.-]+)?$')";
+
 /// How a Machine is made an etcd member. Fields keep the names that EKS Anywhere's EtcdadmConfig gave them.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -39,7 +42,8 @@ use std::collections::BTreeMap;
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='DataSecretAvailable')].reason"
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.dataSecretName) || self.spec == oldSelf.spec").message("spec cannot change any more: the Machine's bootstrap data was made from it (see status.dataSecretName). Change the EtcdCluster, or whatever makes new Machines")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.version) || !has(self.cloudInitConfig) || !has(self.cloudInitConfig.version)").message("etcd's version is given twice: set either version or cloudInitConfig.version"))]
@@ -84,7 +88,8 @@ pub struct EtcdadmConfigSpec {
 
     /// TLS cipher suites that etcd may use, as etcd names them, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 4096), regex(pattern = r"^[A-Z0-9_]+(,[A-Z0-9_]+)*$"))]
+    #[schemars(length(max = 4096))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Z0-9_]+(,[A-Z0-9_]+)*$')").message("must be cipher suites as etcd names them, separated by commas, such as TLS_AES_128_GCM_SHA256"))]
     pub cipher_suites: Option<String>,
 
     /// Time servers.
@@ -105,14 +110,20 @@ pub struct EtcdadmConfigSpec {
 
     /// etcd version, such as 3.6.16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64), regex(pattern = r"^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$"))]
+    #[schemars(length(max = 64))]
+    #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
     pub version: Option<String>,
 
     /// Further flags of etcdadm, by name and without the dashes: data-dir, download-connect-timeout, log-level,
     /// release-sha256, server-cert-extra-sans.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 16))]
+    #[schemars(extend("maxProperties" = 16, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
     #[x_kube(validation = Rule::new("self.all(name, name in ['data-dir', 'download-connect-timeout', 'log-level', 'release-sha256', 'server-cert-extra-sans'])").message("unknown etcdadm argument; possible are data-dir, download-connect-timeout, log-level, release-sha256 and server-cert-extra-sans (version, cipher-suites, release-url and install-dir have fields of their own)"))]
+    #[x_kube(validation = Rule::new(r"!('data-dir' in self) || self['data-dir'].matches(r'^/[^\s]*$')").message("data-dir must be an absolute path without spaces"))]
+    #[x_kube(validation = Rule::new(r"!('download-connect-timeout' in self) || self['download-connect-timeout'].matches(r'^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$')").message("download-connect-timeout must be a duration such as 10s or 1m30s"))]
+    #[x_kube(validation = Rule::new("!('log-level' in self) || self['log-level'] in ['error', 'warn', 'info', 'debug', 'trace']").message("log-level must be error, warn, info, debug or trace"))]
+    #[x_kube(validation = Rule::new("!('release-sha256' in self) || self['release-sha256'].matches('^[0-9A-Fa-f]{64}$')").message("release-sha256 must be 64 hexadecimal digits"))]
+    #[x_kube(validation = Rule::new(r"!('server-cert-extra-sans' in self) || self['server-cert-extra-sans'].matches(r'^[^,\s]+(,[^,\s]+)*$')").message("server-cert-extra-sans must be names and addresses, separated by commas without spaces"))]
     pub etcdadm_args: BTreeMap<String, String>,
 }
 
@@ -139,7 +150,8 @@ pub enum Format {
 #[x_kube(validation = Rule::new("!has(self.passwd) || !has(self.passwdFrom)").message("set either passwd or passwdFrom"))]
 pub struct User {
     /// Login name.
-    #[schemars(length(min = 1, max = 32), regex(pattern = r"^[a-z_][a-z0-9_-]*$"))]
+    #[schemars(length(min = 1, max = 32))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^[a-z_][a-z0-9_-]*$')").message("must be a login name: lower-case letters, digits, - and _, and no digit or - at its beginning"))]
     pub name: String,
     /// Comment, usually the full name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,16 +203,18 @@ pub struct User {
 pub struct File {
     /// Where the file goes. Must be absolute and not one of those that the bootstrap itself writes.
     #[schemars(length(min = 2, max = 512))]
-    #[x_kube(validation = Rule::new("self.startsWith('/')").message("path must be absolute"))]
+    #[x_kube(validation = Rule::new("self.startsWith('/')").message("path must be absolute: it must begin with /"))]
     #[x_kube(validation = Rule::new("!self.startsWith('/etc/etcd/') && !self.startsWith('/run/cluster-api/')").message("paths below /etc/etcd/ and /run/cluster-api/ are written by the bootstrap itself"))]
     pub path: String,
     /// Owner, as `user` or `user:group`. Default root:root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 128), regex(pattern = r"^[A-Za-z0-9._-]+(:[A-Za-z0-9._-]+)?$"))]
+    #[schemars(length(max = 128))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Za-z0-9._-]+(:[A-Za-z0-9._-]+)?$')").message("must be a user or user:group, such as root:root"))]
     pub owner: Option<String>,
     /// Permissions in octal, such as 0640. Default 0644.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 5), regex(pattern = r"^0?[0-7]{3,4}$"))]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^0?[0-7]{3,4}$')").message("must be permissions in octal, such as '0640'"))]
     pub permissions: Option<String>,
     /// How the content is encoded. Default: not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -268,11 +282,13 @@ pub struct Ntp {
 pub struct Proxy {
     /// Proxy for http, such as `http://proxy:3128`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), regex(pattern = r"^[A-Za-z0-9.:/@%_\[\]-]+$"))]
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Za-z0-9.:/@%_\[\]-]+$')").message("must be the URL of a proxy, such as http://proxy.example:3128"))]
     pub http_proxy: Option<String>,
     /// Proxy for https.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), regex(pattern = r"^[A-Za-z0-9.:/@%_\[\]-]+$"))]
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Za-z0-9.:/@%_\[\]-]+$')").message("must be the URL of a proxy, such as http://proxy.example:3128"))]
     pub https_proxy: Option<String>,
     /// Hosts, domains and networks that are reached directly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -281,11 +297,12 @@ pub struct Proxy {
 }
 
 /// Mirror of container registries.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistryMirror {
     /// Host of the mirror, with a port and a path if needed, and without a scheme: `mirror.example:5000/v2/all`.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^[A-Za-z0-9.:/_\[\]-]+$"))]
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Za-z0-9.:/_\[\]-]+$') && !self.contains('://')").message("must be a host with a port and a path if needed, and without a scheme, such as mirror.example:5000/v2/all"))]
     pub endpoint: String,
     /// CA certificate of the mirror, in PEM.
     #[serde(default, rename = "caCert", skip_serializing_if = "Option::is_none")]
@@ -294,20 +311,23 @@ pub struct RegistryMirror {
 }
 
 /// Settings for cloud-config.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudInitConfig {
     /// etcd version, such as 3.6.16. The same as `version` one level up; only one may be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64), regex(pattern = r"^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$"))]
+    #[schemars(length(max = 64))]
+    #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
     pub version: Option<String>,
     /// Where etcd's releases are downloaded from, if the machine's image does not hold the one that is asked for.
     #[serde(default, rename = "etcdReleaseURL", skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), regex(pattern = r"^https?://[^\s]+$"))]
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^https?://[^\s]+$')").message("must be an http or https URL"))]
     pub etcd_release_url: Option<String>,
     /// Where etcd's programs go. Default /opt/bin/.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 512), regex(pattern = r"^/[^\s]*$"))]
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^/[^\s]*$')").message("must be an absolute path without spaces"))]
     pub install_dir: Option<String>,
     /// Which of cloud-init's modules the data may use.
     #[serde(default)]

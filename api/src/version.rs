@@ -6,9 +6,6 @@ use std::str::FromStr;
 /// etcd version that members get when none is asked for.
 pub const DEFAULT_ETCD_VERSION: &str = "3.6.16";
 
-/// Pattern of a version in the CRDs: `3.6.16`, with or without a leading `v`.
-pub const VERSION_PATTERN: &str = r"^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$";
-
 /// A parsed etcd version. Ordered by major, minor, patch; a pre-release comes before its release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdVersion {

@@ -1,0 +1,235 @@
+//! What an EtcdadmConfig may not say. The same goes for a template of it, and for `etcdadmConfigSpec`.
+
+#![expect(clippy::needless_pass_by_value, reason = "so that a case reads like a document")]
+
+use crate::refusals::Case;
+use serde_json::{Value, json};
+
+const TWICE: &str = "etcd's version is given twice: set either version or cloudInitConfig.version";
+const VERSION: &str = "must be an etcd version such as 3.6.16";
+const USERS_AND_NTP: &str = "users and ntp need cloudInitConfig.modules: All";
+
+fn file(change: Value) -> Value {
+    let Value::Object(mut fields) = change else { return Value::Null };
+    fields.entry("path").or_insert(json!("/etc/a"));
+    fields.entry("content").or_insert(json!("a"));
+    fields.retain(|_, value| !value.is_null());
+    json!({"files": [fields]})
+}
+
+fn user(change: Value) -> Value {
+    let Value::Object(mut fields) = change else { return Value::Null };
+    fields.entry("name").or_insert(json!("a"));
+    json!({"users": [fields]})
+}
+
+fn argument(name: &str, value: &str) -> Value {
+    json!({"etcdadmArgs": {name: value}})
+}
+
+fn cloud_init(change: Value) -> Value {
+    json!({"cloudInitConfig": change})
+}
+
+fn simple(mut others: Value) -> Value {
+    others["cloudInitConfig"] = json!({"modules": "WriteFilesAndRunCmd"});
+    others
+}
+
+fn secret() -> Value {
+    json!({"secret": {"name": "files", "key": "a"}})
+}
+
+/// The fields are below the spec of a config, wherever that is.
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut case = |at: &'static str, says: &'static str, wrong: Value, right: Value| {
+        cases.push(Case::new(at, says, wrong, right));
+    };
+    for bad in ["latest", "3.6", "3.6.x", "3.6.16.1", "v", "", " 3.6.16", "3.6.16-", "99999999999.0.0"] {
+        case("version", VERSION, json!({"version": bad}), json!({"version": "v3.6.16"}));
+        let good = json!({"version": "3.7.0-rc.1"});
+        case("cloudInitConfig.version", VERSION, cloud_init(json!({"version": bad})), cloud_init(good));
+    }
+    case(
+        "",
+        TWICE,
+        json!({"version": "3.6.16", "cloudInitConfig": {"version": "3.6.16"}}),
+        json!({"version": "3.6.16", "cloudInitConfig": {}}),
+    );
+
+    for unknown in ["name", "version", "certs-dir", "Data-Dir", "--data-dir", "init-system"] {
+        case(
+            "etcdadmArgs",
+            "unknown etcdadm argument; possible are data-dir, download-connect-timeout, log-level, release-sha256 and server-cert-extra-sans",
+            argument(unknown, "x"),
+            argument("data-dir", "/srv/etcd"),
+        );
+    }
+    for (name, bad, says, good) in [
+        ("data-dir", "etcd", "data-dir must be an absolute path", "/srv/etcd"),
+        ("download-connect-timeout", "10", "must be a duration such as 10s or 1m30s", "1m30s"),
+        ("download-connect-timeout", "-1s", "must be a duration such as 10s or 1m30s", "1.5s"),
+        ("log-level", "loud", "log-level must be error, warn, info, debug or trace", "debug"),
+        (
+            "release-sha256",
+            "abc",
+            "release-sha256 must be 64 hexadecimal digits",
+            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789ABCDEF",
+        ),
+        ("server-cert-extra-sans", "a, b", "separated by commas without spaces", "a.example,10.0.0.1"),
+    ] {
+        case("etcdadmArgs", says, argument(name, bad), argument(name, good));
+    }
+
+    let two = |second: &str| json!({"files": [{"path": "/etc/a", "content": ""}, {"path": second, "content": "b"}]});
+    case("files", "two files have the same path", two("/etc/a"), two("/etc/b"));
+    case("files[0].path", "path must be absolute", file(json!({"path": "etc/a"})), file(json!({"path": "/etc/a"})));
+    case("files[0].path", "at least 2 chars", file(json!({"path": "/"})), file(json!({"path": "/a"})));
+    for (reserved, free) in [("/etc/etcd/pki/ca.crt", "/etc/etcd.conf"), ("/run/cluster-api/x", "/run/cluster-api-x")] {
+        case(
+            "files[0].path",
+            "paths below /etc/etcd/ and /run/cluster-api/ are written by the bootstrap itself",
+            file(json!({"path": reserved})),
+            file(json!({"path": free})),
+        );
+    }
+    let either = "set either content or contentFrom";
+    case("files[0]", either, file(json!({"contentFrom": secret()})), file(json!({})));
+    case("files[0]", either, file(json!({"content": null})), file(json!({"content": null, "contentFrom": secret()})));
+    case(
+        "files[0].contentFrom.secret.key",
+        "Required value",
+        file(json!({"content": null, "contentFrom": {"secret": {"name": "a"}}})),
+        file(json!({"content": null, "contentFrom": secret()})),
+    );
+    case(
+        "files[0].owner",
+        "must be a user or user:group, such as root:root",
+        file(json!({"owner": "root root"})),
+        file(json!({"owner": "root:adm"})),
+    );
+    for bad in ["rw-r--r--", "0999", "64", "777777"] {
+        case("files[0].permissions", "0640", file(json!({"permissions": bad})), file(json!({"permissions": "0640"})));
+    }
+    case(
+        "files[0].permissions",
+        "must be of type string",
+        file(json!({"permissions": 640})),
+        file(json!({"permissions": "640"})),
+    );
+    case(
+        "files[0].encoding",
+        "supported values: \"base64\", \"gzip\", \"gzip+base64\"",
+        file(json!({"encoding": "gz"})),
+        file(json!({"encoding": "gzip+base64"})),
+    );
+    let many = |count: usize| {
+        let files: Vec<Value> = (0..count).map(|n| json!({"path": format!("/etc/{n}"), "content": ""})).collect();
+        json!({"files": files})
+    };
+    case("files", "128", many(129), many(128));
+
+    case(
+        "users[0]",
+        "set either passwd or passwdFrom",
+        user(json!({"passwd": "x", "passwdFrom": secret()})),
+        user(json!({"passwdFrom": secret()})),
+    );
+    for bad in ["Root", "-x", "a b", "1a", "a:b"] {
+        case("users[0].name", "must be a login name", user(json!({"name": bad})), user(json!({"name": "_a-1"})));
+    }
+
+    case(
+        "",
+        "etcdadmBuiltin is false, so etcdadmInstallCommands must say how",
+        json!({"etcdadmBuiltin": false}),
+        json!({"etcdadmBuiltin": false, "etcdadmInstallCommands": ["true"]}),
+    );
+    case(
+        "",
+        "set etcdadmBuiltin to false, or leave one of them out",
+        json!({"etcdadmBuiltin": true, "etcdadmInstallCommands": ["true"]}),
+        json!({"etcdadmInstallCommands": ["true"]}),
+    );
+    case(
+        "",
+        "etcdadmInstallCommands must say how",
+        json!({"etcdadmBuiltin": false, "etcdadmInstallCommands": []}),
+        json!({"etcdadmBuiltin": true}),
+    );
+    let one = json!({"users": [{"name": "a"}]});
+    case("", USERS_AND_NTP, simple(one.clone()), one);
+    case("", USERS_AND_NTP, simple(json!({"ntp": {}})), simple(json!({"users": []})));
+    case(
+        "cloudInitConfig.modules",
+        "supported values: \"All\", \"WriteFilesAndRunCmd\"",
+        cloud_init(json!({"modules": "Docker"})),
+        cloud_init(json!({"modules": "WriteFilesAndRunCmd"})),
+    );
+    case(
+        "cloudInitConfig.etcdReleaseURL",
+        "must be an http or https URL",
+        cloud_init(json!({"etcdReleaseURL": "ftp://x"})),
+        cloud_init(json!({"etcdReleaseURL": "https://x/y"})),
+    );
+    case(
+        "cloudInitConfig.installDir",
+        "must be an absolute path",
+        cloud_init(json!({"installDir": "bin"})),
+        cloud_init(json!({"installDir": "/usr/local/bin/"})),
+    );
+    case(
+        "format",
+        "supported values: \"cloud-config\"",
+        json!({"format": "bottlerocket"}),
+        json!({"format": "cloud-config"}),
+    );
+
+    case(
+        "proxy",
+        "set httpProxy or httpsProxy",
+        json!({"proxy": {"noProxy": ["a"]}}),
+        json!({"proxy": {"httpsProxy": "http://proxy:3128"}}),
+    );
+    for field in ["httpProxy", "httpsProxy"] {
+        let at = if field == "httpProxy" { "proxy.httpProxy" } else { "proxy.httpsProxy" };
+        case(
+            at,
+            "must be the URL of a proxy, such as",
+            json!({"proxy": {field: "a b"}}),
+            json!({"proxy": {field: "http://u:p%40@[fd00::1]:3128"}}),
+        );
+    }
+    for bad in ["https://mirror.example", "a b", "\"x"] {
+        case(
+            "registryMirror.endpoint",
+            "without a scheme, such as mirror.example:5000/v2/all",
+            json!({"registryMirror": {"endpoint": bad}}),
+            json!({"registryMirror": {"endpoint": "mirror.example:5000/v2/all"}}),
+        );
+    }
+    case(
+        "registryMirror.endpoint",
+        "Required value",
+        json!({"registryMirror": {}}),
+        json!({"registryMirror": {"endpoint": "a"}}),
+    );
+    for bad in ["tls_x", "A B", "A,", ""] {
+        case(
+            "cipherSuites",
+            "must be cipher suites as etcd names them, separated by commas",
+            json!({"cipherSuites": bad}),
+            json!({"cipherSuites": "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}),
+        );
+    }
+    let commands = |count: usize| json!({"preEtcdadmCommands": vec!["true"; count]});
+    case("preEtcdadmCommands", "128", commands(129), commands(128));
+    case(
+        "preEtcdadmCommands[0]",
+        "must be of type string",
+        json!({"preEtcdadmCommands": [["a", "b"]]}),
+        json!({"preEtcdadmCommands": ["a b"]}),
+    );
+    cases
+}

@@ -1,0 +1,187 @@
+//! What an EtcdCluster may not say.
+
+#![expect(clippy::needless_pass_by_value, reason = "so that a case reads like a document")]
+
+use crate::refusals::Case;
+use crate::server::{merged, object};
+use serde_json::{Value, json};
+
+/// A good EtcdCluster, with `change` in its spec.
+pub(crate) fn cluster(name: &str, change: &Value) -> Value {
+    let template =
+        json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": "demo"});
+    let spec = json!({"replicas": 3, "infrastructureTemplate": template});
+    object("EtcdCluster", name, &merged(&spec, change))
+}
+
+/// A name with so many characters.
+fn named(length: usize) -> Value {
+    json!({"metadata": {"name": "n".repeat(length)}})
+}
+
+/// A change of the reference to the infrastructure template.
+fn template(change: Value) -> Value {
+    json!({"spec": {"infrastructureTemplate": change}})
+}
+
+fn health_check(change: Value) -> Value {
+    json!({"spec": {"healthCheck": change}})
+}
+
+fn replicas(replicas: Value) -> Value {
+    json!({"spec": {"replicas": replicas}})
+}
+
+fn address_types(types: &[&str]) -> Value {
+    json!({"spec": {"addressTypes": types}})
+}
+
+fn labels(labels: Value) -> Value {
+    json!({"spec": {"machineTemplate": {"metadata": {"labels": labels}}}})
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let long = |length: usize| json!("n".repeat(length));
+    let mut cases = vec![
+        Case::new("metadata.name", "at most 50 characters", named(51), named(50)),
+        Case::new(
+            "spec.infrastructureTemplate",
+            "Required value",
+            json!({"spec": {"infrastructureTemplate": null}}),
+            json!({}),
+        ),
+        Case::new("spec.infrastructureTemplate.kind", "Required value", template(json!({"kind": null})), json!({})),
+        Case::new("spec.infrastructureTemplate.name", "Required value", template(json!({"name": null})), json!({})),
+        Case::new(
+            "spec.infrastructureTemplate",
+            "set either apiGroup (the served version is found) or apiVersion",
+            template(json!({"apiVersion": "g.example/v1"})),
+            json!({}),
+        ),
+        Case::new(
+            "spec.infrastructureTemplate",
+            "set either apiGroup (the served version is found) or apiVersion",
+            template(json!({"apiGroup": null})),
+            template(json!({"apiGroup": null, "apiVersion": "g.example/v1"})),
+        ),
+        Case::new(
+            "spec.infrastructureTemplate.apiVersion",
+            "must be <group>/<version>",
+            template(json!({"apiGroup": null, "apiVersion": "v1"})),
+            template(json!({"apiGroup": null, "apiVersion": "g.example/v1"})),
+        ),
+        Case::new(
+            "spec.infrastructureTemplate.apiGroup",
+            "without a version",
+            template(json!({"apiGroup": "g.example/v1"})),
+            template(json!({"apiGroup": "g.example"})),
+        ),
+        Case::new(
+            "spec.infrastructureTemplate.kind",
+            "must be that of a template, such as DockerMachineTemplate",
+            template(json!({"kind": "DockerMachine"})),
+            template(json!({"kind": "DockerMachineTemplate"})),
+        ),
+        Case::new(
+            "spec.infrastructureTemplate.kind",
+            "must be that of a template",
+            template(json!({"kind": "Template"})),
+            template(json!({"kind": "XTemplate"})),
+        ),
+        Case::new(
+            "spec.infrastructureTemplate.name",
+            "at least 1",
+            template(json!({"name": ""})),
+            template(json!({"name": "a"})),
+        ),
+        Case::new(
+            "spec.infrastructureTemplate.name",
+            "253",
+            template(json!({"name": long(254)})),
+            template(json!({"name": long(253)})),
+        ),
+        Case::new(
+            "spec.healthCheck.intervalSeconds",
+            "greater than or equal to 1",
+            health_check(json!({"intervalSeconds": 0})),
+            health_check(json!({"intervalSeconds": 1})),
+        ),
+        Case::new(
+            "spec.healthCheck.intervalSeconds",
+            "less than or equal to 3600",
+            health_check(json!({"intervalSeconds": 3601, "unhealthyAfterSeconds": 3601})),
+            health_check(json!({"intervalSeconds": 3600, "unhealthyAfterSeconds": 3600})),
+        ),
+        Case::new(
+            "spec.healthCheck.unhealthyAfterSeconds",
+            "less than or equal to 86400",
+            health_check(json!({"unhealthyAfterSeconds": 86401})),
+            health_check(json!({"unhealthyAfterSeconds": 86400})),
+        ),
+        Case::new(
+            "spec.healthCheck",
+            "unhealthyAfterSeconds must be at least intervalSeconds",
+            health_check(json!({"intervalSeconds": 61})),
+            health_check(json!({"intervalSeconds": 60})),
+        ),
+        Case::new(
+            "spec.healthCheck.startupGraceSeconds",
+            "greater than or equal to 1",
+            health_check(json!({"startupGraceSeconds": 0})),
+            health_check(json!({"startupGraceSeconds": 1})),
+        ),
+        Case::new(
+            "spec.healthCheck.startupGraceSeconds",
+            "less than or equal to 86400",
+            health_check(json!({"startupGraceSeconds": 86401})),
+            health_check(json!({"startupGraceSeconds": 86400})),
+        ),
+        Case::new(
+            "spec.healthCheck.intervalSeconds",
+            "must be of type integer",
+            health_check(json!({"intervalSeconds": "10s"})),
+            health_check(json!({"intervalSeconds": 10})),
+        ),
+        Case::new(
+            "spec.addressTypes",
+            "names one kind twice",
+            address_types(&["InternalIP", "Hostname", "InternalIP"]),
+            address_types(&["Hostname", "InternalIP"]),
+        ),
+        Case::new(
+            "spec.addressTypes",
+            "should have at least 1 items",
+            address_types(&[]),
+            address_types(&["ExternalDNS"]),
+        ),
+        Case::new(
+            "spec.addressTypes[0]",
+            "supported values: \"InternalIP\", \"ExternalIP\", \"InternalDNS\", \"ExternalDNS\", \"Hostname\"",
+            address_types(&["internalIP"]),
+            address_types(&["InternalIP"]),
+        ),
+        Case::new(
+            "spec.machineTemplate",
+            "label cluster.x-k8s.io/control-plane must not be on etcd's Machines",
+            labels(json!({"cluster.x-k8s.io/control-plane": ""})),
+            labels(json!({"example.org/control-plane": ""})),
+        ),
+    ];
+    for bad in [0, 2, 4, 6, 8, 9, -1, 100] {
+        cases.push(Case::new(
+            "spec.replicas",
+            "replicas must be 1, 3, 5 or 7",
+            replicas(json!(bad)),
+            replicas(json!(5)),
+        ));
+    }
+    for good in [1, 3, 7] {
+        cases.push(Case::new(
+            "spec.replicas",
+            "must be of type integer",
+            replicas(json!("three")),
+            replicas(json!(good)),
+        ));
+    }
+    cases
+}

@@ -1,0 +1,99 @@
+//! What the API server accepts, refuses, adds and shows of our kinds: schemas and CEL rules as they are installed,
+//! against a real one. And that cloud-init accepts what is made of what the API server accepts.
+
+mod cloud_init;
+mod config_cases;
+mod etcd_cases;
+mod installed;
+mod refusals;
+mod served;
+mod server;
+mod updates;
+
+use e2e::bed::crds;
+use e2e::plane::{Plane, PlaneOptions};
+use e2e::world::{World, block_on, enter_or_run};
+use futures::future::LocalBoxFuture;
+use libtest_mimic::{Arguments, Trial};
+use server::Server;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+fn main() -> ExitCode {
+    enter_or_run(|world| {
+        let mut arguments = Arguments::from_args();
+        // They share the API server.
+        arguments.test_threads = Some(1);
+        let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
+            return ExitCode::FAILURE;
+        };
+        let runtime = Arc::new(runtime);
+        let plane: Shared = Arc::default();
+        let mut tests: Vec<Trial> = tests()
+            .into_iter()
+            .map(|(name, test)| {
+                let (plane, world, runtime) = (plane.clone(), world.clone(), runtime.clone());
+                Trial::test(name, move || {
+                    let mut slot = plane.lock().unwrap_or_else(PoisonError::into_inner);
+                    let result = runtime.block_on(async { test(&server(&mut slot, &world).await?).await });
+                    result.map_err(|error: anyhow::Error| format!("{error:#}").into())
+                })
+            })
+            .collect();
+        tests.push(Trial::test("cloud_init::accepts_the_bootstrap_data", || {
+            cloud_init::accepts_the_bootstrap_data().map_err(|error| format!("{error:#}").into())
+        }));
+        let conclusion = libtest_mimic::run(&arguments, tests);
+        // Its processes end inside the runtime that they were started in.
+        let _ = block_on(async {
+            drop(plane.lock().unwrap_or_else(PoisonError::into_inner).take());
+            Ok(())
+        });
+        conclusion.exit_code()
+    })
+}
+
+type Shared = Arc<Mutex<Option<Plane>>>;
+type Test = for<'a> fn(&'a Server) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+
+/// The API server, started for the first test.
+async fn server(slot: &mut Option<Plane>, world: &World) -> anyhow::Result<Server> {
+    if slot.is_none() {
+        let options = PlaneOptions { cluster_api: false, crds: crds()?, ..PlaneOptions::default() };
+        *slot = Some(Plane::start(world, options).await?);
+    }
+    match slot {
+        Some(plane) => Ok(Server::new(plane.client())),
+        None => anyhow::bail!("there is no plane"),
+    }
+}
+
+/// Names a test by its path: `served::defaults`.
+macro_rules! test {
+    ($module:ident :: $name:ident) => {{
+        fn run(server: &Server) -> LocalBoxFuture<'_, anyhow::Result<()>> {
+            Box::pin($module::$name(server))
+        }
+        (concat!(stringify!($module), "::", stringify!($name)), run as Test)
+    }};
+}
+
+fn tests() -> Vec<(&'static str, Test)> {
+    vec![
+        test!(installed::every_crd_is_established),
+        test!(installed::every_rule_has_a_message_and_is_judged),
+        test!(served::one_object_is_read_in_both_versions),
+        test!(served::the_documents_of_the_proposal_and_the_example_apply),
+        test!(served::defaults),
+        test!(served::a_null_is_no_value),
+        test!(served::scale_subresource),
+        test!(served::columns_answer_whether_it_is_well),
+        test!(refusals::of_etcd_clusters),
+        test!(refusals::of_configs_in_every_kind),
+        test!(refusals::of_unknown_fields),
+        test!(refusals::of_infrastructure_without_a_spec),
+        test!(updates::of_replicas),
+        test!(updates::of_configs_with_bootstrap_data),
+        test!(updates::that_are_refused_change_nothing),
+    ]
+}

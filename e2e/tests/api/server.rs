@@ -1,0 +1,124 @@
+//! Requests as kubectl makes them: strict about unknown fields, in the version that the document names.
+
+use anyhow::{Context, Result, bail};
+use http::Request;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use kube::Client;
+use serde_json::{Value, json};
+
+/// Our kinds and those of the local infrastructure, with group and plural.
+const KINDS: [(&str, &str, &str); 6] = [
+    ("EtcdCluster", "etcdcluster.cluster.x-k8s.io", "etcdclusters"),
+    ("EtcdadmConfig", "bootstrap.cluster.x-k8s.io", "etcdadmconfigs"),
+    ("EtcdadmConfigTemplate", "bootstrap.cluster.x-k8s.io", "etcdadmconfigtemplates"),
+    ("LocalCluster", "infrastructure.cluster.x-k8s.io", "localclusters"),
+    ("LocalMachine", "infrastructure.cluster.x-k8s.io", "localmachines"),
+    ("LocalMachineTemplate", "infrastructure.cluster.x-k8s.io", "localmachinetemplates"),
+];
+
+/// kubectl's default for `--validate`.
+const STRICT: &str = "fieldValidation=Strict";
+
+/// What the API server answered.
+pub(crate) type Answer = Result<Value, String>;
+
+/// The API server.
+pub(crate) struct Server {
+    pub(crate) client: Client,
+}
+
+impl Server {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Creates an object in namespace default, or says why the server refuses it.
+    pub(crate) async fn create(&self, object: &Value) -> Result<Answer> {
+        self.send("POST", &format!("{}?{STRICT}", collection(object)?), "application/json", object).await
+    }
+
+    /// What would come of creating it.
+    pub(crate) async fn try_create(&self, object: &Value) -> Result<Answer> {
+        self.send("POST", &format!("{}?dryRun=All&{STRICT}", collection(object)?), "application/json", object).await
+    }
+
+    /// Server-side apply, as `kubectl apply --server-side`.
+    pub(crate) async fn apply(&self, object: &Value) -> Result<Answer> {
+        let uri = format!("{}?fieldManager=e2e&force=true&{STRICT}", path(object)?);
+        self.send("PATCH", &uri, "application/apply-patch+yaml", object).await
+    }
+
+    /// Merge patch of an object, or of one of its subresources (`/status`, `/scale`).
+    pub(crate) async fn patch(&self, object: &Value, subresource: &str, patch: &Value) -> Result<Answer> {
+        let uri = format!("{}{subresource}?{STRICT}", path(object)?);
+        self.send("PATCH", &uri, "application/merge-patch+json", patch).await
+    }
+
+    /// Reads an object, or one of its subresources.
+    pub(crate) async fn get(&self, object: &Value, subresource: &str) -> Result<Value> {
+        let uri = format!("{}{subresource}", path(object)?);
+        let request = Request::get(uri).body(Vec::new())?;
+        Ok(self.client.request(request).await?)
+    }
+
+    /// What `kubectl get` prints of one object: values by the name of their column, the wide ones too.
+    pub(crate) async fn columns(&self, object: &Value) -> Result<Vec<(String, Value)>> {
+        let request = Request::get(path(object)?)
+            .header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(Vec::new())?;
+        let table: Value = self.client.request(request).await?;
+        let columns = table["columnDefinitions"].as_array().context("no columns")?;
+        let cells = table.pointer("/rows/0/cells").and_then(Value::as_array).context("no row")?;
+        let names = columns.iter().map(|column| column["name"].as_str().unwrap_or_default().to_owned());
+        Ok(names.zip(cells.iter().cloned()).collect())
+    }
+
+    async fn send(&self, method: &str, uri: &str, content_type: &str, body: &Value) -> Result<Answer> {
+        let request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(CONTENT_TYPE, content_type)
+            .body(serde_json::to_vec(body)?)?;
+        match self.client.request(request).await {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Err(status.message)),
+            Err(error) => Err(error).with_context(|| format!("{method} {uri}")),
+        }
+    }
+}
+
+/// An object of one of our kinds, in v1beta1.
+pub(crate) fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    let group = KINDS.iter().find(|known| known.0 == kind).map_or("", |known| known.1);
+    let version = if kind.starts_with("Local") { "v1alpha1" } else { "v1beta1" };
+    json!({"apiVersion": format!("{group}/{version}"), "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// `document` with the values of `change` in it, as in a merge patch: null takes a field away.
+pub(crate) fn merged(document: &Value, change: &Value) -> Value {
+    let (Value::Object(fields), Value::Object(changes)) = (document, change) else { return change.clone() };
+    let mut fields = fields.clone();
+    for (name, value) in changes {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            let before = fields.remove(name).unwrap_or(Value::Null);
+            fields.insert(name.clone(), merged(&before, value));
+        }
+    }
+    Value::Object(fields)
+}
+
+fn collection(object: &Value) -> Result<String> {
+    let text = |name: &str| object[name].as_str().unwrap_or_default();
+    let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("default");
+    match KINDS.iter().find(|known| known.0 == text("kind")) {
+        Some((_, _, plural)) => Ok(format!("/apis/{}/namespaces/{namespace}/{plural}", text("apiVersion"))),
+        None => bail!("these tests do not know kind {}", text("kind")),
+    }
+}
+
+fn path(object: &Value) -> Result<String> {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).context("no name")?;
+    Ok(format!("{}/{name}", collection(object)?))
+}

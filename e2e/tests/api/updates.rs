@@ -1,0 +1,77 @@
+//! What may change, and what may not.
+
+use crate::etcd_cases::cluster;
+use crate::served::accepted;
+use crate::server::{Server, object};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+pub(crate) async fn of_replicas(server: &Server) -> Result<()> {
+    let etcd = cluster("resized", &json!({"replicas": 3}));
+    accepted(server.create(&etcd).await?)?;
+    let to = |replicas: i32| json!({"spec": {"replicas": replicas}});
+    for (replicas, says) in [(1, "cannot be lowered"), (4, "must be 1, 3, 5 or 7")] {
+        let refusal = server.patch(&etcd, "", &to(replicas)).await?.err().context("it is accepted")?;
+        ensure!(refusal.contains("spec.replicas") && refusal.contains(says), "{refusal}");
+    }
+    for replicas in [3, 5, 7] {
+        let now = accepted(server.patch(&etcd, "", &to(replicas)).await?)?;
+        ensure!(now["spec"]["replicas"] == replicas, "{now}");
+    }
+    Ok(())
+}
+
+/// The data of a Machine is made once: a later change would be taken and then ignored.
+pub(crate) async fn of_configs_with_bootstrap_data(server: &Server) -> Result<()> {
+    let config =
+        object("EtcdadmConfig", "frozen", &json!({"version": "3.6.16", "files": [{"path": "/a", "content": "a"}]}));
+    accepted(server.create(&config).await?)?;
+    let version = |version: &str| json!({"spec": {"version": version}});
+    // Until then it may change, also while the status says that something is waited for.
+    accepted(server.patch(&config, "", &version("3.6.15")).await?)?;
+    let waiting = json!({"status": {"ready": false, "observedGeneration": 1}});
+    accepted(server.patch(&config, "/status", &waiting).await?)?;
+    accepted(server.patch(&config, "", &version("3.6.16")).await?)?;
+
+    let made = json!({"status": {"ready": true, "dataSecretName": "frozen"}});
+    let before = accepted(server.patch(&config, "/status", &made).await?)?;
+    for change in
+        [version("3.6.15"), json!({"spec": {"files": null}}), json!({"spec": {"preEtcdadmCommands": ["true"]}})]
+    {
+        let refusal = server.patch(&config, "", &change).await?.err().with_context(|| format!("accepted: {change}"))?;
+        ensure!(refusal.contains("spec cannot change any more"), "{refusal}");
+        ensure!(refusal.contains("status.dataSecretName") && refusal.contains("EtcdCluster"), "{refusal}");
+    }
+    let after = server.get(&config, "").await?;
+    ensure!(after == before, "{after}\n{before}");
+
+    // What is not the spec may change, and applying the same again is no change.
+    accepted(server.patch(&config, "", &json!({"metadata": {"labels": {"a": "b"}}})).await?)?;
+    accepted(server.apply(&config).await?)?;
+    let again = json!({"status": {"observedGeneration": 3}});
+    accepted(server.patch(&config, "/status", &again).await?)?;
+    Ok(())
+}
+
+pub(crate) async fn that_are_refused_change_nothing(server: &Server) -> Result<()> {
+    let good = json!({"replicas": 5, "etcdadmConfigSpec": {"version": "3.6.16"}});
+    let etcd = cluster("kept", &good);
+    let before = accepted(server.create(&etcd).await?)?;
+    for change in [
+        json!({"replicas": 2}),
+        json!({"replicas": 3}),
+        json!({"infrastructureTemplate": null}),
+        json!({"infrastructureTemplate": {"kind": "LocalMachine"}}),
+        json!({"etcdadmConfigSpec": {"version": "latest"}}),
+        json!({"etcdadmConfigSpec": {"etcdadmArgs": {"name": "x"}}}),
+        // One good field beside a bad one is not taken either.
+        json!({"replicas": 7, "healthCheck": {"intervalSeconds": 0}}),
+        json!({"replicas": 7, "nonsense": true}),
+    ] {
+        let answer = server.patch(&etcd, "", &json!({"spec": change})).await?;
+        ensure!(answer.is_err(), "accepted: {change}");
+    }
+    let after = server.get(&etcd, "").await?;
+    ensure!(after == before, "{after}\n{before}");
+    Ok(())
+}
