@@ -2,6 +2,8 @@
 //! each has namespaces of its own and leaves nothing running.
 
 mod bring_up;
+mod kills;
+mod outage;
 mod rbac;
 
 use e2e::bed::Bed;
@@ -72,6 +74,10 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(bring_up::one_and_five_members),
         scenario!(bring_up::same_names_in_two_namespaces),
         scenario!(bring_up::documents_in_any_order),
+        scenario!(kills::manager_at_random_points),
+        scenario!(kills::two_managers_at_once),
+        scenario!(kills::local_infrastructure),
+        scenario!(outage::api_server_away),
         scenario!(rbac::least_privilege),
     ]
 }

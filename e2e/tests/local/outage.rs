@@ -1,0 +1,49 @@
+//! The API server goes away in the middle.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::kills::made_once;
+use anyhow::{Result, bail, ensure};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::until::until;
+use std::time::Duration;
+
+/// How long it is away.
+const AWAY: Duration = Duration::from_secs(20);
+
+/// With one member up and the second on its way, the API server is gone for 20 seconds. etcd does not notice; afterwards
+/// the bring-up goes on, and makes nothing twice.
+pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "outage").await?;
+    let manifests = Manifests::new("outage", "demo")?;
+    let look = Look::at(&client, &manifests);
+    let before = bed.plane.mark();
+    manifests.apply(&client).await?;
+    let second = "demo-etcd-1";
+    until(format!("machine {second} is there"), PATIENCE, async || {
+        Ok(bed.machines.get("outage", second).is_ok().then_some(()))
+    })
+    .await?;
+    let first = look.member_names(1);
+    let etcd = look.membership(&bed.machines, &first).await?;
+    let process = bed.machines.get("outage", &first[0])?.first_process();
+
+    bed.plane.stop_apiserver().await?;
+    tokio::time::sleep(AWAY).await;
+    let during = look.membership(&bed.machines, &first).await?;
+    ensure!(during.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {during:?}");
+    bed.plane.start_apiserver().await?;
+
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    bed.exactly(&[(&look, 3)]).await?;
+    made_once(bed, "outage", before)?;
+    let same = bed.machines.get("outage", &first[0])?.first_process() == process;
+    ensure!(same, "machine {} was started again", first[0]);
+    // Members that were never unwell are not said to have been.
+    let alarms: Vec<String> = look.warnings(3).await?.into_iter().filter(|line| line.contains("Unhealthy")).collect();
+    if !alarms.is_empty() {
+        bail!("false alarms: {alarms:?}");
+    }
+    Ok(())
+}
