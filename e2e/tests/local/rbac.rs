@@ -1,0 +1,230 @@
+//! The manager as `config/default` installs it: with that command line, that service account and no other permission.
+
+use anyhow::{Context, Result, bail, ensure};
+use e2e::apply::{apply_object, documents};
+use e2e::bed::{Bed, Look, Manifests, get, programs};
+use e2e::plane::{Mark, Requests};
+use e2e::process::{Command, Process};
+use e2e::until::until;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Where a Pod finds its service account. `/run` is the world's own.
+const MOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
+
+/// A Pod has its ports to itself; here a manager of Cluster API has the same.
+const ADMIN_PORT: u16 = 9710;
+
+/// Permissions that this scenario does not use, and why they are needed all the same.
+const UNUSED: &[(&str, &[&str])] = &[
+    // Asked for by admission, not by us.
+    ("update", &["etcdclusters/finalizers", "etcdadmconfigs/finalizers", "clusters/finalizers"]),
+    ("delete", &["configmaps", "secrets"]),
+    // After a kill, to find out whose an object is that is there already.
+    ("get", &["etcdadmconfigs", "*", "configmaps", "machines"]),
+    // Of an event that is repeated.
+    ("patch", &["events"]),
+];
+
+/// A whole life with nothing but the permissions of `config/rbac`: none is missing, and none is left over.
+pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
+    let documents = documents(&kustomize(bed).await?)?;
+    for document in &documents {
+        apply_object(&bed.client(), document).await?;
+    }
+    // Another manager would do the work.
+    bed.kill_manager(0).await?;
+    let result = live(bed, &documents).await;
+    bed.start_manager(0).await?;
+    result
+}
+
+async fn live(bed: &Bed, documents: &[Value]) -> Result<()> {
+    let account = documents.iter().find(|document| document["kind"] == "ServiceAccount").context("a ServiceAccount")?;
+    let (namespace, name) = (text(account, "/metadata/namespace")?, text(account, "/metadata/name")?);
+    let mark = bed.plane.mark();
+    mount_account(bed, namespace, name).await?;
+    let mut manager = start(bed, documents, namespace).await?;
+    let result = bring_up_and_delete(bed).await;
+    let metrics = get(ADMIN_PORT, "/metrics").await?;
+    manager.terminate(Duration::from_secs(20)).await?;
+    result?;
+    metrics_are_documented(&metrics)?;
+    judge(bed, mark, documents, &format!("system:serviceaccount:{namespace}:{name}"))
+}
+
+async fn kustomize(bed: &Bed) -> Result<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/default");
+    let kubectl = &bed.world().tools().kubectl;
+    let output = tokio::process::Command::new(kubectl).arg("kustomize").arg(folder).output().await?;
+    ensure!(output.status.success(), "kubectl kustomize: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What kubelet mounts into a Pod.
+async fn mount_account(bed: &Bed, namespace: &str, name: &str) -> Result<()> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(bed.client(), namespace);
+    let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
+    let token = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+    let token = token.status.and_then(|status| status.token).context("no token")?;
+    std::fs::create_dir_all(MOUNT)?;
+    let file = |name: &str, content: &[u8]| std::fs::write(Path::new(MOUNT).join(name), content);
+    file("token", token.as_bytes())?;
+    file("namespace", namespace.as_bytes())?;
+    let kubeconfig: Value = serde_json::from_slice(&std::fs::read(bed.plane.kubeconfig()?)?)?;
+    file("ca.crt", &std::fs::read(text(&kubeconfig, "/clusters/0/cluster/certificate-authority")?)?)?;
+    Ok(())
+}
+
+/// Starts what the Deployment says, with the environment of a Pod, and waits until its probe says that it is ready.
+async fn start(bed: &Bed, documents: &[Value], namespace: &str) -> Result<Process> {
+    let deployment = documents.iter().find(|document| document["kind"] == "Deployment").context("a Deployment")?;
+    let container = deployment.pointer("/spec/template/spec/containers/0").context("a container")?;
+    let kubeconfig: Value = serde_json::from_slice(&std::fs::read(bed.plane.kubeconfig()?)?)?;
+    let server = text(&kubeconfig, "/clusters/0/cluster/server")?.trim_start_matches("https://");
+    let (host, server_port) = server.split_once(':').context("a port")?;
+    let probe = &container["readinessProbe"]["httpGet"];
+    let port = list_of(&container["ports"]).find(|port| port["name"] == probe["port"]).context("the probe's port")?;
+    let arguments = list(&container["args"]).map(|argument| {
+        let argument = argument.replace("$(POD_NAMESPACE)", namespace);
+        argument.replace(&port["containerPort"].to_string(), &ADMIN_PORT.to_string())
+    });
+    let mut process = Command::new("manager-as-in-a-pod", programs()?.join("manager"), bed.world().logs())
+        .args(arguments)
+        .env("KUBERNETES_SERVICE_HOST", host)
+        .env("KUBERNETES_SERVICE_PORT", server_port)
+        .env("HOME", "/nonexistent")
+        .env_remove("KUBECONFIG")
+        .spawn()?;
+    let path = text(probe, "/path")?;
+    until(format!("the manager is ready (log: {})", process.log().display()), Duration::from_secs(30), async || {
+        ensure!(process.is_running()?, "it has ended");
+        Ok(get(ADMIN_PORT, path).await.is_ok().then_some(()))
+    })
+    .await?;
+    get(ADMIN_PORT, text(container, "/livenessProbe/httpGet/path")?).await?;
+    Ok(process)
+}
+
+/// Whatever a cluster may ask of the manager in the way of requests.
+async fn bring_up_and_delete(bed: &Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "rbac").await?;
+    // A lock that a Machine has left behind is taken over, and a file comes from a Secret.
+    let lock: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "late-etcd-lock", "labels": {"cluster.x-k8s.io/etcd-cluster": "late-etcd"}},
+        "data": {"lock-information": r#"{"machineName": "gone", "machineUID": "gone"}"#},
+    }))?;
+    Api::namespaced(client.clone(), "rbac").create(&PostParams::default(), &lock).await?;
+    let motd: Secret = serde_json::from_value(json!({"metadata": {"name": "motd"}, "stringData": {"text": "hello"}}))?;
+    Api::namespaced(client.clone(), "rbac").create(&PostParams::default(), &motd).await?;
+    let file = json!({"path": "/etc/motd", "contentFrom": {"secret": {"name": "motd", "key": "text"}}});
+    let clusters = [
+        Manifests::new("rbac", "usual")?,
+        Manifests::new("rbac", "late")?
+            .replicas(1)
+            .with("EtcdCluster", |etcd| etcd["spec"]["etcdadmConfigSpec"]["files"] = json!([file])),
+    ];
+    for manifests in &clusters {
+        manifests.apply(&client).await?;
+    }
+    for manifests in &clusters {
+        let look = Look::at(&client, manifests);
+        look.until_ready(PATIENCE).await?;
+        look.until_control_plane_data(PATIENCE).await?;
+        look.delete("Cluster", &manifests.name).await?;
+    }
+    let look = Look::at(&client, &clusters[0]);
+    let gone = ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "LocalMachine"];
+    until("the Clusters and what belongs to them are gone", PATIENCE, async || {
+        for kind in gone {
+            let left = look.names(kind, "").await?;
+            ensure!(left.is_empty(), "{kind} {} is left", left.join(", "));
+        }
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Whatever a person finds in `/metrics` is explained.
+fn metrics_are_documented(metrics: &str) -> Result<()> {
+    let documentation = include_str!("../../../docs/metrics.md");
+    let names = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let missing: Vec<&str> = names.filter(|name| !documentation.contains(&format!("`{name}"))).collect();
+    ensure!(missing.is_empty(), "docs/metrics.md does not explain {}", missing.join(", "));
+    Ok(())
+}
+
+fn judge(bed: &Bed, mark: Mark, documents: &[Value], user: &str) -> Result<()> {
+    let requests = bed.plane.requests_since(mark)?.user(user);
+    let refused = requests.filter(|request| request.code == 403);
+    ensure!(refused.is_empty(), "the manager lacks permissions:\n{refused}");
+    ensure!(!requests.resource("leases").is_empty(), "the manager did not take its lease:\n{requests}");
+    let roles =
+        documents.iter().filter(|document| ["ClusterRole", "Role"].iter().any(|kind| document["kind"] == *kind));
+    let unused: BTreeSet<String> = roles
+        .flat_map(permissions)
+        .filter(|permission| !permission.is_used(&requests) && !permission.is_excused())
+        .map(|permission| format!("{} {}.{}", permission.verb, permission.resource, permission.group))
+        .collect();
+    if unused.is_empty() {
+        return Ok(());
+    }
+    bail!("permissions that are not needed: {}", unused.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// One verb on one resource.
+struct Permission<'a> {
+    group: &'a str,
+    resource: &'a str,
+    verb: &'a str,
+}
+
+/// Every permission of a role.
+fn permissions(role: &Value) -> Vec<Permission<'_>> {
+    let mut found = Vec::new();
+    for rule in list_of(&role["rules"]) {
+        for group in list(&rule["apiGroups"]) {
+            for resource in list(&rule["resources"]) {
+                found.extend(list(&rule["verbs"]).map(|verb| Permission { group, resource, verb }));
+            }
+        }
+    }
+    found
+}
+
+fn list(texts: &Value) -> impl Iterator<Item = &str> {
+    list_of(texts).filter_map(Value::as_str)
+}
+
+fn list_of(values: &Value) -> impl Iterator<Item = &Value> {
+    values.as_array().into_iter().flatten()
+}
+
+impl Permission<'_> {
+    fn is_used(&self, requests: &Requests) -> bool {
+        requests.iter().any(|request| {
+            let resource = match request.subresource.as_str() {
+                "" => request.resource.clone(),
+                subresource => format!("{}/{subresource}", request.resource),
+            };
+            request.verb == self.verb
+                && request.group == self.group
+                && (self.resource == "*" || self.resource == resource)
+        })
+    }
+
+    fn is_excused(&self) -> bool {
+        UNUSED.iter().any(|(verb, resources)| *verb == self.verb && resources.contains(&self.resource))
+    }
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> Result<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str).with_context(|| format!("no {pointer}"))
+}
