@@ -2,11 +2,17 @@
 //!
 //! Not pure (keys are random), so only `execute` and `observe` use it.
 
+mod ca_key;
+
+use ca_key::CaKey;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use time::{Duration, OffsetDateTime};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// How long a CA is valid.
 const CA_LIFE: Duration = Duration::days(3650);
@@ -54,7 +60,8 @@ pub(crate) fn new_ca(cluster: &str, now: OffsetDateTime) -> Result<CertAndKey, r
 
 /// Signs a client certificate. Fails if the CA is not a certificate with its key in PEM.
 pub(crate) fn new_client(ca: &CertAndKey, client: Client, now: OffsetDateTime) -> Result<CertAndKey, rcgen::Error> {
-    let issuer = Issuer::from_ca_cert_pem(&ca.cert, KeyPair::from_pem(&ca.key)?)?;
+    let signing = CaKey::from_pem(&ca.key).ok_or(rcgen::Error::CouldNotParseKeyPair)?;
+    let issuer = Issuer::from_ca_cert_pem(&ca.cert, signing)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut params = params(client.common_name(), Some("system:masters"), now, LEAF_LIFE);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -65,21 +72,21 @@ pub(crate) fn new_client(ca: &CertAndKey, client: Client, now: OffsetDateTime) -
 
 /// Says what is wrong with a CA that somebody else has made, in words for its owner.
 pub(crate) fn check_ca(ca: &CertAndKey) -> Result<(), String> {
-    let key =
-        KeyPair::from_pem(&ca.key).map_err(|error| format!("tls.key is no private key in PKCS#8 PEM: {error}"))?;
-    Issuer::from_ca_cert_pem(&ca.cert, &key).map_err(|error| format!("tls.crt is no certificate in PEM: {error}"))?;
-    let params = rustls::pki_types::pem::PemObject::from_pem_slice(ca.cert.as_bytes())
-        .map_err(|error| format!("tls.crt is no certificate in PEM: {error:?}"))?;
-    let certificate: rustls::pki_types::CertificateDer<'_> = params;
-    if !contains(&certificate, key.public_key_raw()) {
+    let no_certificate = || "tls.crt is not a certificate in PEM".to_owned();
+    let der = CertificateDer::from_pem_slice(ca.cert.as_bytes()).map_err(|_| no_certificate())?;
+    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| no_certificate())?;
+    if !certificate.is_ca() {
+        return Err("tls.crt is not the certificate of a CA (basicConstraints CA:TRUE)".to_owned());
+    }
+    let Some(key) = CaKey::from_pem(&ca.key) else {
+        return Err(
+            "tls.key is not a private key in PEM of a supported kind (ECDSA P-256 or P-384, RSA, Ed25519)".to_owned()
+        );
+    };
+    if key.public != certificate.public_key().raw {
         return Err("tls.key does not belong to tls.crt".to_owned());
     }
     Ok(())
-}
-
-/// A certificate carries its public key as it is, so the key belongs to it exactly if its public half is in there.
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    !needle.is_empty() && haystack.windows(needle.len()).any(|window| window == needle)
 }
 
 fn params(common_name: &str, organization: Option<&str>, now: OffsetDateTime, life: Duration) -> CertificateParams {
@@ -124,7 +131,39 @@ mod tests {
         assert_eq!(check_ca(&mixed).unwrap_err(), "tls.key does not belong to tls.crt");
         let no_key = CertAndKey { cert: ca.cert.clone(), key: "nonsense".to_owned() };
         assert!(check_ca(&no_key).unwrap_err().starts_with("tls.key"));
-        let no_cert = CertAndKey { cert: "nonsense".to_owned(), key: ca.key };
+        let no_cert = CertAndKey { cert: "nonsense".to_owned(), key: ca.key.clone() };
         assert!(check_ca(&no_cert).unwrap_err().starts_with("tls.crt"));
+        let leaf = new_client(&ca, Client::Controller, NOW).unwrap();
+        assert!(check_ca(&leaf).unwrap_err().contains("CA:TRUE"));
+    }
+
+    fn is_signed_by(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
+        let key = authority.public_key().subject_public_key.data.as_ref();
+        let (message, signature) = (leaf.tbs_certificate.as_ref(), leaf.signature_value.data.as_ref());
+        let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
+        known.iter().any(|algorithm| algorithm.verify_signature(key, message, signature).is_ok())
+    }
+
+    /// What OpenSSL, kubeadm and cfssl have written over the years.
+    #[test]
+    fn a_ca_of_any_usual_kind_signs() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../etcdadm/src/pki/testdata");
+        let mut kinds = 0;
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "crt") {
+                let read = |extension: &str| std::fs::read_to_string(path.with_extension(extension)).unwrap();
+                let ca = CertAndKey { cert: read("crt"), key: read("key") };
+                check_ca(&ca).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                let client = new_client(&ca, Client::ApiServer, NOW).unwrap();
+                let (_, ca_pem) = x509_parser::pem::parse_x509_pem(ca.cert.as_bytes()).unwrap();
+                let (_, pem) = x509_parser::pem::parse_x509_pem(client.cert.as_bytes()).unwrap();
+                let (authority, leaf) = (ca_pem.parse_x509().unwrap(), pem.parse_x509().unwrap());
+                assert_eq!(leaf.issuer(), authority.subject());
+                assert!(is_signed_by(&leaf, &authority), "{}", path.display());
+                kinds += 1;
+            }
+        }
+        assert!(kinds >= 6, "{kinds}");
     }
 }

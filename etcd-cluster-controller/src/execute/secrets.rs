@@ -137,7 +137,6 @@ fn invalid(name: &str, message: &str) -> Outcome {
     Outcome::Blocked(Reason { reason: reasons::SECRET_INVALID, message: format!("Secret {name}: {message}") })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn internal(error: impl std::fmt::Display) -> Error {
     Error::Internal(error.to_string())
 }
