@@ -1,5 +1,5 @@
 //! Condition types and reasons: every one that we write, with its meaning. `docs/conditions.md` is for readers; this is
-//! the list it is checked against.
+//! the list that it is checked against.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -34,8 +34,6 @@ pub mod reasons {
     pub const READY: &str = "Ready";
     /// A quorum answers.
     pub const AVAILABLE: &str = "Available";
-    /// The opposite of what the condition asks about is not the case: nothing to do.
-    pub const NOT_NEEDED: &str = "NotNeeded";
     /// No Cluster names this EtcdCluster yet.
     pub const WAITING_FOR_CLUSTER: &str = "WaitingForCluster";
     /// The EtcdCluster's label names a Cluster that names another etcd.

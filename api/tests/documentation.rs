@@ -1,0 +1,42 @@
+//! What a user can meet is written down in `docs/`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Values of the string constants of a source file, from `from` on.
+fn constants(path: &str, from: &str) -> BTreeSet<String> {
+    let source = read(path);
+    let (_, part) = source.split_once(from).unwrap_or_else(|| panic!("{path} has no {from:?}"));
+    let constants = part.lines().filter_map(|line| line.trim().strip_prefix("pub const ")?.split('"').nth(1));
+    constants.map(str::to_owned).collect()
+}
+
+/// Whatever stands in backquotes in the first column of a table.
+fn explained(document: &str) -> BTreeSet<String> {
+    let cells = document.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    cells.flat_map(|cell| cell.split('`').step_by(2).filter(|word| is_name(word)).map(str::to_owned)).collect()
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+#[test]
+fn every_condition_and_reason_is_explained_and_nothing_else() {
+    let mut known = constants("api/src/conditions.rs", "use ");
+    known.extend(constants("local-infrastructure/src/crd.rs", "pub mod conditions"));
+    assert!(known.len() > 40, "{known:?}");
+    let explained = explained(&read("docs/conditions.md"));
+    let missing: Vec<_> = known.difference(&explained).collect();
+    assert!(missing.is_empty(), "docs/conditions.md does not explain {missing:?}");
+    let invented: Vec<_> = explained.difference(&known).collect();
+    assert!(invented.is_empty(), "docs/conditions.md explains {invented:?}, which nothing has");
+}
