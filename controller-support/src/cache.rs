@@ -1,5 +1,6 @@
 //! Watches that several controllers share: one connection and one copy for each kind, started on first use.
 
+use crate::backoff::WatchBackoff;
 use futures::{Stream, StreamExt, stream};
 use kube::api::{Api, DynamicObject};
 use kube::discovery::ApiResource;
@@ -63,7 +64,7 @@ impl Cached {
         }
         let events = watcher(Api::<DynamicObject>::all_with(client.clone(), resource), config)
             .modify(|object| object.metadata.managed_fields = None)
-            .default_backoff();
+            .backoff(WatchBackoff::default());
         let (kept, sender, kind) = (reader.clone(), changes.clone(), resource.kind.clone());
         tokio::spawn(async move {
             let mut before: HashMap<String, Arc<DynamicObject>> = HashMap::new();

@@ -2,6 +2,7 @@
 //! writes. Nothing here decides anything about etcd.
 
 pub mod apply;
+pub mod backoff;
 pub mod cache;
 pub mod error;
 pub mod events;

@@ -1,5 +1,6 @@
 //! How a controller is run: logs with object and reconcile id, metrics, back-off for each object, a graceful stop.
 
+use crate::backoff::WatchBackoff;
 use crate::cache::Caches;
 use crate::error::Error;
 use crate::events::Events;
@@ -140,6 +141,7 @@ pub async fn drive_with<K, C, F, Fut>(
         Action::requeue(failures.next(key))
     };
     controller
+        .trigger_backoff(WatchBackoff::default())
         .graceful_shutdown_on(shared.shutdown.clone().requested())
         .run(observed, policy, context)
         // Failures are logged where they happen, with their object; the rest is the queue's own chatter.
