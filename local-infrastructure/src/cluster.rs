@@ -50,6 +50,24 @@ fn infrastructure(cluster: &DynamicObject) -> Option<ObjectRef<LocalCluster>> {
         .then(|| ObjectRef::new(&reference.name).within(&cluster.namespace().unwrap_or_default()))
 }
 
+/// The Cluster that owns a LocalCluster, or, before Cluster API has made it that, the one that refers to it. Not to wait
+/// for the owner saves a second: Cluster API reconciles a Cluster once a second.
+fn cluster_of(clusters: &Cached, object: &LocalCluster) -> Option<ClusterView> {
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.kind == "Cluster" && owner.api_version.starts_with(&format!("{}/", names::CLUSTER_GROUP)));
+    let found = match owner {
+        Some(owner) => clusters.get(&namespace, &owner.name),
+        None => clusters
+            .select(&namespace, |cluster| infrastructure(cluster).is_some_and(|found| found.name == object.name_any()))
+            .into_iter()
+            .next(),
+    };
+    found.map(|cluster| ClusterView::read(&cluster))
+}
+
 /// What to do next about a LocalCluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
@@ -109,12 +127,7 @@ async fn reconcile(seen: Arc<LocalCluster>, context: Arc<Context>) -> Result<Act
         return Err(Error::Internal("Clusters cannot be listed".to_owned()));
     }
     let namespace = object.namespace().unwrap_or_default();
-    let cluster = object
-        .owner_references()
-        .iter()
-        .find(|owner| owner.kind == "Cluster" && owner.api_version.starts_with(&format!("{}/", names::CLUSTER_GROUP)))
-        .and_then(|owner| context.clusters.get(&namespace, &owner.name))
-        .map(|cluster| ClusterView::read(&cluster));
+    let cluster = cluster_of(&context.clusters, &object);
     let mut decision = plan(&object, cluster.as_ref());
     let owner = format!("cluster/{namespace}/{}", object.name_any());
     let reservations = context.settings.machines.reservations();

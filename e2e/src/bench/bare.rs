@@ -26,9 +26,9 @@ pub(super) async fn through_cluster_api(bed: &Bed, namespace: &str) -> Result<Du
         })
         .with("Cluster", |cluster| {
             cluster["metadata"]["annotations"] = json!({});
-            // Cluster API takes a Cluster without a control plane only if it says where that is.
-            cluster["spec"]["controlPlaneRef"] = Value::Null;
-            cluster["spec"]["controlPlaneEndpoint"] = json!({"host": "10.77.255.1", "port": 6443});
+            if let Some(spec) = cluster["spec"].as_object_mut() {
+                spec.remove("controlPlaneRef");
+            }
         });
     let data = UserData::new()?;
     let begun = Instant::now();
@@ -125,12 +125,15 @@ impl UserData {
 
 fn objects(namespace: &str, name: &str, data: &str) -> [Value; 3] {
     let metadata = json!({"name": name, "namespace": namespace, "labels": {(api::names::CLUSTER_NAME_LABEL): "demo"}});
+    // As ours have it, so that the Machine's first reconcile is not spent on it.
+    let mut machine = metadata.clone();
+    machine["finalizers"] = json!([api::names::MACHINE_FINALIZER]);
     let group = "infrastructure.cluster.x-k8s.io";
     [
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": api::names::CLUSTER_SECRET_TYPE,
                "stringData": {"value": data, "format": "cloud-config"}}),
         json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "LocalMachine", "metadata": metadata, "spec": {}}),
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": metadata, "spec": {
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": machine, "spec": {
             "clusterName": "demo", "bootstrap": {"dataSecretName": name},
             "infrastructureRef": {"apiGroup": group, "kind": "LocalMachine", "name": name}}}),
     ]
