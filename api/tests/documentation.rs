@@ -1,5 +1,8 @@
 //! What a user can meet is written down in `docs/`.
 
+use api::{EtcdCluster, EtcdadmConfig};
+use kube::CustomResourceExt;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -39,4 +42,38 @@ fn every_condition_and_reason_is_explained_and_nothing_else() {
     assert!(missing.is_empty(), "docs/conditions.md does not explain {missing:?}");
     let invented: Vec<_> = explained.difference(&known).collect();
     assert!(invented.is_empty(), "docs/conditions.md explains {invented:?}, which nothing has");
+}
+
+/// Explained elsewhere, or together with the field that has them.
+const CLOSED: [&str; 4] = ["conditions", "etcdadmConfigSpec", "passwdFrom", "contentFrom"];
+
+/// Paths of all fields of an object's schema.
+fn paths(schema: &Value, above: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{above}{name}");
+        if !CLOSED.contains(&name.as_str()) {
+            found.extend(paths(field, &format!("{path}.")));
+            found.extend(paths(&field["items"], &format!("{path}[].")));
+        }
+        found.push(path);
+    }
+    found
+}
+
+#[test]
+fn every_field_is_explained() {
+    let document = read("docs/api.md");
+    for crd in [EtcdCluster::crd(), EtcdadmConfig::crd()] {
+        let (kind, crd) = (crd.spec.names.kind.clone(), serde_json::to_value(crd).unwrap());
+        let section = document.split("\n## ").find(|section| section.starts_with(&kind)).unwrap_or_default();
+        let properties = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        for part in ["spec", "status"] {
+            let text = section.split("\n### ").find(|text| text.starts_with(part)).unwrap_or_default();
+            let paths = paths(&properties[part], "");
+            assert!(paths.len() > 4, "{paths:?}");
+            let missing: Vec<&String> = paths.iter().filter(|path| !text.contains(&format!("`{path}`"))).collect();
+            assert!(missing.is_empty(), "docs/api.md does not explain {missing:?} of the {part} of {kind}");
+        }
+    }
 }

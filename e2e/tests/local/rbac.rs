@@ -1,9 +1,9 @@
 //! The manager as `config/default` installs it: with that command line, that service account and no other permission.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::apply::{apply_object, documents};
 use e2e::bed::{Bed, Look, Manifests, get, programs};
-use e2e::plane::{Mark, Requests};
+use e2e::plane::Requests;
 use e2e::process::{Command, Process};
 use e2e::until::until;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -48,15 +48,21 @@ pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
 async fn live(bed: &Bed, documents: &[Value]) -> Result<()> {
     let account = documents.iter().find(|document| document["kind"] == "ServiceAccount").context("a ServiceAccount")?;
     let (namespace, name) = (text(account, "/metadata/namespace")?, text(account, "/metadata/name")?);
+    let user = format!("system:serviceaccount:{namespace}:{name}");
     let mark = bed.plane.mark();
     mount_account(bed, namespace, name).await?;
     let mut manager = start(bed, documents, namespace).await?;
     let result = bring_up_and_delete(bed).await;
     let metrics = get(ADMIN_PORT, "/metrics").await?;
     manager.terminate(Duration::from_secs(20)).await?;
+    let requests = bed.plane.requests_since(mark)?.user(&user);
+    let refused = requests.filter(|request| request.code == 403);
+    // Said before whatever came of it.
+    ensure!(refused.is_empty(), "the manager lacks permissions:\n{refused}");
     result?;
+    ensure!(!requests.resource("leases").is_empty(), "the manager did not take its lease:\n{requests}");
     metrics_are_documented(&metrics)?;
-    judge(bed, mark, documents, &format!("system:serviceaccount:{namespace}:{name}"))
+    nothing_left_over(documents, &requests)
 }
 
 async fn kustomize(bed: &Bed) -> Result<String> {
@@ -161,22 +167,15 @@ fn metrics_are_documented(metrics: &str) -> Result<()> {
     Ok(())
 }
 
-fn judge(bed: &Bed, mark: Mark, documents: &[Value], user: &str) -> Result<()> {
-    let requests = bed.plane.requests_since(mark)?.user(user);
-    let refused = requests.filter(|request| request.code == 403);
-    ensure!(refused.is_empty(), "the manager lacks permissions:\n{refused}");
-    ensure!(!requests.resource("leases").is_empty(), "the manager did not take its lease:\n{requests}");
-    let roles =
-        documents.iter().filter(|document| ["ClusterRole", "Role"].iter().any(|kind| document["kind"] == *kind));
+fn nothing_left_over(documents: &[Value], requests: &Requests) -> Result<()> {
+    let roles = documents.iter().filter(|document| document["kind"] == "ClusterRole" || document["kind"] == "Role");
     let unused: BTreeSet<String> = roles
         .flat_map(permissions)
-        .filter(|permission| !permission.is_used(&requests) && !permission.is_excused())
+        .filter(|permission| !permission.is_used(requests) && !permission.is_excused())
         .map(|permission| format!("{} {}.{}", permission.verb, permission.resource, permission.group))
         .collect();
-    if unused.is_empty() {
-        return Ok(());
-    }
-    bail!("permissions that are not needed: {}", unused.into_iter().collect::<Vec<_>>().join(", "))
+    ensure!(unused.is_empty(), "permissions that are not needed: {}", Vec::from_iter(unused).join(", "));
+    Ok(())
 }
 
 /// One verb on one resource.
