@@ -8,7 +8,7 @@ use crate::plan::Step;
 use api::names;
 use controller_support::apply::{self, dynamic};
 use controller_support::error::{is_conflict, is_invalid, is_not_found};
-use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
+use controller_support::kinds::{CLUSTER_API_CONTRACTS, Contracts, ETCD_PROVIDER_CONTRACTS};
 use controller_support::loose::Reference;
 use controller_support::{Error, Result, ResultExt};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
@@ -215,7 +215,7 @@ async fn objects(
     context: &Context,
     cluster: &ClusterState,
     reference: &Reference,
-    contracts: &[&str],
+    contracts: Contracts,
 ) -> Result<Api<DynamicObject>> {
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, contracts).await?;
     Ok(dynamic(&context.shared.client, &resource, &cluster.view.namespace))

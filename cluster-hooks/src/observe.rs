@@ -6,7 +6,7 @@ use crate::observation::{
     ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, Secrets, names_of,
 };
 use api::names;
-use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
+use controller_support::kinds::{CLUSTER_API_CONTRACTS, Contracts, ETCD_PROVIDER_CONTRACTS};
 use controller_support::loose::Reference;
 use controller_support::{Cached, Error, KindError, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
@@ -109,7 +109,7 @@ async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<Cont
 }
 
 /// The outer error is ours or the API server's; the inner one is for the user to cure.
-async fn find(context: &Context, reference: &Reference, contracts: &[&str]) -> Result<Result<ApiResource, String>> {
+async fn find(context: &Context, reference: &Reference, contracts: Contracts) -> Result<Result<ApiResource, String>> {
     match context.shared.kinds.find(&reference.group, &reference.kind, contracts).await {
         Ok(resource) => Ok(Ok(resource)),
         Err(error) if KindError::is_users(&error) => Ok(Err(error.to_string())),

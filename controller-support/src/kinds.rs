@@ -10,10 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use tokio::sync::RwLock;
 
+/// Labels on CRDs that each name a contract.
+pub type Contracts = &'static [&'static str];
+
 /// Cluster API's contracts, the one we prefer first.
-pub const CLUSTER_API_CONTRACTS: &[&str] = &["cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1"];
+pub const CLUSTER_API_CONTRACTS: Contracts = &["cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1"];
 /// The etcd-provider contract.
-pub const ETCD_PROVIDER_CONTRACTS: &[&str] = &[api::names::ETCD_PROVIDER_CONTRACT_LABEL];
+pub const ETCD_PROVIDER_CONTRACTS: Contracts = &[api::names::ETCD_PROVIDER_CONTRACT_LABEL];
 
 /// Why a kind cannot be spoken to.
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +60,14 @@ impl KindError {
     }
 }
 
+/// Group, kind, and the contracts that it was asked about: what satisfies one need not satisfy another.
+type Known = (String, String, Contracts);
+
 /// Finds and remembers the served version of kinds.
 #[derive(Clone)]
 pub struct Kinds {
     client: Client,
-    known: Arc<RwLock<HashMap<(String, String), ApiResource>>>,
+    known: Arc<RwLock<HashMap<Known, ApiResource>>>,
 }
 
 impl Kinds {
@@ -77,8 +83,8 @@ impl Kinds {
     ///
     /// # Errors
     /// See [`KindError`].
-    pub async fn find(&self, group: &str, kind: &str, contracts: &[&str]) -> Result<ApiResource, KindError> {
-        let key = (group.to_owned(), kind.to_owned());
+    pub async fn find(&self, group: &str, kind: &str, contracts: Contracts) -> Result<ApiResource, KindError> {
+        let key = (group.to_owned(), kind.to_owned(), contracts);
         if let Some(found) = self.known.read().await.get(&key) {
             return Ok(found.clone());
         }
@@ -89,7 +95,7 @@ impl Kinds {
 
     /// Forgets a kind, so that the next [`Kinds::find`] asks again.
     pub async fn forget(&self, group: &str, kind: &str) {
-        self.known.write().await.remove(&(group.to_owned(), kind.to_owned()));
+        self.known.write().await.retain(|(known_group, known_kind, _), _| known_group != group || known_kind != kind);
     }
 
     async fn ask(&self, group: &str, kind: &str, contracts: &[&str]) -> Result<ApiResource, KindError> {
