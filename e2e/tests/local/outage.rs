@@ -1,10 +1,12 @@
 //! The API server goes away in the middle.
 
+use crate::boots::look_again;
 use crate::bring_up::{PATIENCE, released};
 use crate::kills::made_once;
 use anyhow::{Result, bail, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::until::until;
+use serde_json::json;
 use std::time::Duration;
 
 /// How long it is away.
@@ -34,6 +36,8 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     ensure!(during.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {during:?}");
     bed.plane.start_apiserver().await?;
 
+    // The watches are back long before anybody would wonder.
+    look_again(&look, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61}}})).await?;
     look.until_ready(PATIENCE).await?;
     released(&look).await?;
     bed.exactly(&[(&look, 3)]).await?;

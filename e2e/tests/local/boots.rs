@@ -1,0 +1,140 @@
+//! Machines that boot late, or never.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use api::EtcdCluster;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::until::until;
+use futures::future::try_join_all;
+use futures::try_join;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A slow boot, well within the default grace.
+const SLOW: Duration = Duration::from_secs(90);
+/// Grace of the clusters with a machine that never boots: as short as a busy computer allows for the other machines.
+const GRACE: i64 = 20;
+
+/// Side by side: a machine that takes 90 seconds to boot is waited for without a word of complaint; one that never boots
+/// is reported, and the cluster goes on around it as far as is safe.
+pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
+    Look::make_namespace(&bed.client(), "boots").await?;
+    try_join!(late(bed), second_never(bed), first_never(bed))?;
+    Ok(())
+}
+
+async fn late(bed: &Bed) -> Result<()> {
+    let look = apply(bed, Manifests::new("boots", "late")?, |machines| {
+        machines.fault_boot_delay("boots", "late-etcd-1", SLOW)
+    })
+    .await?;
+    let mut seen = Vec::new();
+    until("the cluster with the late machine is ready", SLOW + PATIENCE, async || {
+        let status = look.status().await?;
+        seen.extend(status.conditions.iter().map(|c| (c.type_.clone(), c.reason.clone(), c.message.clone())));
+        seen.sort();
+        seen.dedup();
+        anyhow::ensure!(status.ready, "{:?}", seen.last());
+        Ok(Some(()))
+    })
+    .await?;
+    let alarms: Vec<_> = seen.iter().filter(|(_, reason, _)| reason == "MachineNotBooting").collect();
+    ensure!(alarms.is_empty(), "a slow boot was reported as a failure: {alarms:?}");
+    let warnings = look.warnings(3).await?;
+    ensure!(warnings.is_empty(), "a slow boot is no reason for warnings: {warnings:?}");
+    released(&look).await?;
+    one_etcd_of_three(bed, &look).await
+}
+
+/// The second of three: the third is made once the grace is over, and not a fourth. Booted after all, it joins.
+async fn second_never(bed: &Bed) -> Result<()> {
+    let dead = "second-etcd-1";
+    let manifests = Manifests::new("boots", "second")?.with("EtcdCluster", short_grace);
+    let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
+    let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
+    ensure!(message.contains(dead), "the machine is named: {message}");
+
+    let healthy = ["second-etcd-0".to_owned(), "second-etcd-2".to_owned()];
+    until("two voters are well", PATIENCE, async || {
+        let status = look.status().await?;
+        ensure!(status.ready_replicas == 2, "{:?}", status.members);
+        let etcd = look.membership(&bed.machines, &healthy).await?;
+        ensure!(etcd.voters() == healthy, "{:?}", etcd.members);
+        Ok(Some(()))
+    })
+    .await?;
+    let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
+    ensure!(message.contains(dead), "the machine is still named: {message}");
+    let told = look.events_about("EtcdCluster", &look.etcd).await?;
+    let warnings: Vec<_> = told.iter().filter(|line| line.starts_with("Warning MachineNotBooting")).collect();
+    ensure!(warnings.len() == 1, "one warning is wanted: {told:?}");
+    stays_so(&look, &["second-etcd-0", dead, "second-etcd-2"]).await?;
+    ensure!(look.control_plane_is_paused().await?, "the control plane is held back until all three are there");
+
+    bed.machines.clear_faults("boots", dead)?;
+    let machine = bed.machines.get("boots", dead)?;
+    tokio::task::spawn_blocking(move || machine.reboot()).await??;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    one_etcd_of_three(bed, &look).await
+}
+
+/// The first of three: without it there is nothing to join, so nothing is made beside it.
+async fn first_never(bed: &Bed) -> Result<()> {
+    let dead = "first-etcd-0";
+    let manifests = Manifests::new("boots", "first")?.with("EtcdCluster", short_grace);
+    let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
+    let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
+    ensure!(message.contains(dead), "the machine is named: {message}");
+    stays_so(&look, &[dead]).await
+}
+
+/// Makes the fault, and then the cluster.
+async fn apply(
+    bed: &Bed,
+    manifests: Manifests,
+    fault: impl FnOnce(&local_infrastructure::machine::Machines) -> local_infrastructure::machine::Result<()>,
+) -> Result<Look> {
+    fault(&bed.machines)?;
+    manifests.apply(&bed.client()).await?;
+    Ok(Look::at(&bed.client(), &manifests))
+}
+
+fn short_grace(etcd: &mut Value) {
+    etcd["spec"]["healthCheck"] = json!({"startupGraceSeconds": GRACE, "intervalSeconds": 2});
+}
+
+/// The Machines are these, also after the controller has looked again: it is made to by a change that means nothing.
+async fn stays_so(look: &Look, machines: &[&str]) -> Result<()> {
+    for round in 0..3 {
+        let patch = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 100 + round}}});
+        look_again(look, &patch).await?;
+        let found = look.etcd_machines().await?;
+        ensure!(found == machines, "Machines {machines:?} are wanted, there are {found:?}");
+    }
+    Ok(())
+}
+
+/// Changes the EtcdCluster, and waits until the controller has taken the change into account.
+pub(crate) async fn look_again(look: &Look, patch: &Value) -> Result<()> {
+    let params = kube::api::PatchParams::default();
+    let changed: EtcdCluster = look.etcds().patch(&look.etcd, &params, &kube::api::Patch::Merge(patch)).await?;
+    let generation = changed.metadata.generation.context("the API server counts generations")?;
+    until(format!("generation {generation} of {} is seen", changed.name_any()), Duration::from_secs(20), async || {
+        let seen = look.status().await?.observed_generation;
+        ensure!(seen >= Some(generation), "generation {seen:?} is");
+        Ok(Some(()))
+    })
+    .await
+}
+
+async fn one_etcd_of_three(bed: &Bed, look: &Look) -> Result<()> {
+    let names = look.member_names(3);
+    let etcd = look.membership(&bed.machines, &names).await?;
+    ensure!(etcd.voters() == names, "{:?}", etcd.members);
+    let machines = look.etcd_machines().await?;
+    ensure!(machines == names, "{machines:?}");
+    try_join_all(names.iter().map(|name| look.secret(name, "value"))).await?;
+    Ok(())
+}

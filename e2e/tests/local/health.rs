@@ -1,0 +1,147 @@
+//! Members of a cluster that is up fail, and come back: it is said, and nothing is removed.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::EtcdClusterStatus;
+use e2e::bed::{Bed, Look, Manifests, Membership};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+
+/// Seconds between two checks, and until a member counts as unhealthy.
+const CHECKS: (i64, i64) = (1, 8);
+
+/// A cluster of three, as it was when it had come up.
+struct Up<'a> {
+    bed: &'a Bed,
+    look: Look,
+    status: EtcdClusterStatus,
+    etcd: Membership,
+}
+
+/// One machine dies, reboots, hangs, is cut off; then two die at once. Each time it is told, and once the machine is back
+/// all is as it was: members, Machines, endpoints.
+pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "health").await?;
+    let manifests = Manifests::new("health", "demo")?.with("EtcdCluster", |etcd| {
+        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
+    });
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    let status = look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    let etcd = look.membership(&bed.machines, &look.member_names(3)).await?;
+    let up = Up { bed, look, status, etcd };
+
+    up.machine_dies(0).await.context("one machine is killed")?;
+    up.machine_reboots(1).await.context("one machine is rebooted")?;
+    up.for_a_moment(2, Machine::freeze, Machine::thaw).await.context("one machine hangs")?;
+    up.for_a_moment(0, Machine::cut_off, Machine::reconnect).await.context("one machine is cut off")?;
+    up.quorum_is_lost(1, 2).await.context("two machines are killed")
+}
+
+impl Up<'_> {
+    async fn machine_dies(&self, number: usize) -> Result<()> {
+        let name = self.name(number);
+        self.on(number, Machine::kill).await?;
+        let message = self.until("MembersHealthy", "False", "MemberUnhealthy").await?;
+        ensure!(message.contains(&name), "the member is named: {message}");
+        // Told at once; and for as long as it may be a short absence, the cluster is ready.
+        let message = self.until("Ready", "False", "WaitingForHealthyMembers").await?;
+        ensure!(message.contains(&name), "the member is named: {message}");
+        let status = self.look.status().await?;
+        let (told, counted) = (condition(&status, "MembersHealthy")?, condition(&status, "Ready")?);
+        let between = counted.last_transition_time.0.as_second() - told.last_transition_time.0.as_second();
+        ensure!(between >= CHECKS.1 - 1, "Ready was given up {between} s after the first failing check");
+        ensure!(
+            condition(&status, "Available")?.status == "True",
+            "two of three are a quorum: {:?}",
+            status.conditions
+        );
+        let events = self.look.events_about("EtcdCluster", &self.look.etcd).await?;
+        let warnings: Vec<_> = events.iter().filter(|line| line.starts_with("Warning ")).collect();
+        ensure!(
+            warnings.len() == 1 && warnings[0].starts_with("Warning MemberUnhealthy") && warnings[0].contains(&name),
+            "one warning, about {name}: {events:?}"
+        );
+        self.nothing_is_removed(&status).await?;
+
+        self.on(number, Machine::power_on).await?;
+        self.all_is_as_it_was().await
+    }
+
+    async fn machine_reboots(&self, number: usize) -> Result<()> {
+        self.on(number, Machine::reboot).await?;
+        self.all_is_as_it_was().await
+    }
+
+    async fn for_a_moment(&self, number: usize, fault: Action, end: Action) -> Result<()> {
+        let name = self.name(number);
+        self.on(number, fault).await?;
+        let message = self.until("MembersHealthy", "False", "MemberUnhealthy").await?;
+        ensure!(message.contains(&name), "the member is named: {message}");
+        self.until("Ready", "False", "WaitingForHealthyMembers").await?;
+        self.nothing_is_removed(&self.look.status().await?).await?;
+        self.on(number, end).await?;
+        self.all_is_as_it_was().await
+    }
+
+    async fn quorum_is_lost(&self, one: usize, other: usize) -> Result<()> {
+        self.on(one, Machine::kill).await?;
+        self.on(other, Machine::kill).await?;
+        let message = self.until("Available", "False", "QuorumLost").await?;
+        for number in [one, other] {
+            ensure!(message.contains(&self.name(number)), "the members are named: {message}");
+        }
+        self.nothing_is_removed(&self.look.status().await?).await?;
+        self.on(one, Machine::power_on).await?;
+        self.on(other, Machine::power_on).await?;
+        self.all_is_as_it_was().await
+    }
+
+    async fn until(&self, type_: &str, status: &str, reason: &str) -> Result<String> {
+        self.look.until_condition(type_, status, reason, PATIENCE).await
+    }
+
+    /// Machines, members and endpoints are what they were, whatever the health.
+    async fn nothing_is_removed(&self, status: &EtcdClusterStatus) -> Result<()> {
+        let machines = self.look.etcd_machines().await?;
+        ensure!(machines == self.look.member_names(3), "the Machines are {machines:?}");
+        let ids = |status: &EtcdClusterStatus| status.members.iter().map(|m| m.id.clone()).collect::<Vec<_>>();
+        ensure!(ids(status) == ids(&self.status), "the members are {:?}", status.members);
+        ensure!(status.endpoints == self.status.endpoints, "the endpoints are {}", status.endpoints);
+        let published = self.look.control_plane_endpoints().await?.join(",");
+        ensure!(published == self.status.endpoints, "the control plane has {published}");
+        Ok(())
+    }
+
+    async fn all_is_as_it_was(&self) -> Result<()> {
+        for (type_, reason) in [("MembersHealthy", "MembersHealthy"), ("Ready", "Ready"), ("Available", "Available")] {
+            self.until(type_, "True", reason).await?;
+        }
+        // That of the condition may be from before a reboot: the members themselves are asked as well.
+        let etcd = e2e::until::until("the members answer", PATIENCE, async || {
+            Ok(Some(self.look.membership(&self.bed.machines, &self.look.member_names(3)).await?))
+        })
+        .await?;
+        ensure!(etcd == self.etcd, "etcd was {:?}, and is {etcd:?}", self.etcd);
+        self.nothing_is_removed(&self.look.status().await?).await
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("{}-{number}", self.look.etcd)
+    }
+
+    async fn on(&self, number: usize, action: Action) -> Result<()> {
+        let machine = self.bed.machines.get(&self.look.namespace, &self.name(number))?;
+        Ok(tokio::task::spawn_blocking(move || action(&machine)).await??)
+    }
+}
+
+type Action = fn(&Machine) -> local_infrastructure::machine::Result<()>;
+
+fn condition<'a>(status: &'a EtcdClusterStatus, type_: &str) -> Result<&'a Condition> {
+    let found = status.conditions.iter().find(|condition| condition.type_ == type_);
+    found.with_context(|| format!("there is no condition {type_}"))
+}
