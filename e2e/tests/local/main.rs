@@ -1,7 +1,12 @@
 //! The loop on real parts: an unmodified Cluster API, machines of namespaces, real etcd. One bed serves all scenarios;
 //! each has namespaces of its own and leaves nothing running.
 
+mod bad_input;
+mod boots;
 mod bring_up;
+mod deletion;
+mod health;
+mod idle;
 mod kills;
 mod outage;
 mod rbac;
@@ -78,6 +83,13 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(kills::two_managers_at_once),
         scenario!(kills::local_infrastructure),
         scenario!(outage::api_server_away),
+        scenario!(boots::late_and_never),
+        scenario!(health::members_fail_and_come_back),
+        scenario!(deletion::in_the_middle),
+        scenario!(deletion::when_up),
+        scenario!(idle::costs_nothing),
+        scenario!(bad_input::references),
+        scenario!(bad_input::contents),
         scenario!(rbac::least_privilege),
     ]
 }

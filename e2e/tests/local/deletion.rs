@@ -1,0 +1,210 @@
+//! Deleting finishes at any moment, in whatever state etcd is, and leaves nothing.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use api::names;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::until::until;
+use futures::try_join;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+
+/// How long a deletion may take when several happen at once on a busy computer.
+const GONE: Duration = Duration::from_secs(90);
+/// Value of a pause that a user sets.
+const USERS: &str = "by-a-user";
+
+/// Side by side: the Cluster, and the EtcdCluster alone, each deleted when the first Machine has just been made, and when
+/// the second has; also with the control plane paused by its user. An EtcdCluster applied anew begins anew.
+pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let cluster = async |name, machines| {
+        let look = begun(bed, name, machines).await?;
+        look.delete("Cluster", &look.cluster).await?;
+        all_is_gone(bed, &look).await
+    };
+    let etcd_alone = async |name, machines| {
+        let look = begun(bed, name, machines).await?;
+        look.delete("EtcdCluster", &look.etcd).await?;
+        etcd_is_gone(bed, &look).await?;
+        held_back(&look).await?;
+        anyhow::Ok(look)
+    };
+    let paused = async || {
+        let look = begun(bed, "middle-paused", 1).await?;
+        pause(&look, Some(USERS)).await?;
+        look.delete("Cluster", &look.cluster).await?;
+        gone_once_the_user_allows(bed, &look).await
+    };
+    let (_, _, anew, _, _) = try_join!(
+        cluster("middle-cluster-1", 1),
+        cluster("middle-cluster-2", 2),
+        etcd_alone("middle-etcd-1", 1),
+        etcd_alone("middle-etcd-2", 2),
+        paused(),
+    )?;
+    Manifests::new(&anew.namespace, &anew.cluster)?.apply(&bed.client()).await?;
+    anew.until_ready(PATIENCE).await?;
+    released(&anew).await?;
+    bed.exactly(&[(&anew, 3)]).await
+}
+
+/// Side by side, after the clusters have come up: the Cluster, and the EtcdCluster alone; both also with every machine of
+/// etcd dead; and the Cluster while its user has paused the control plane.
+pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let cluster = async |name, killed: bool| {
+        let look = up(bed, name, if killed { 3 } else { 1 }).await?;
+        if killed {
+            kill_all(bed, &look).await?;
+        }
+        look.delete("Cluster", &look.cluster).await?;
+        all_is_gone(bed, &look).await
+    };
+    let etcd_alone = async |name, killed: bool| {
+        let look = up(bed, name, 1).await?;
+        if killed {
+            kill_all(bed, &look).await?;
+        }
+        look.delete("EtcdCluster", &look.etcd).await?;
+        etcd_is_gone(bed, &look).await
+    };
+    let paused = async || {
+        let look = up(bed, "up-paused", 1).await?;
+        pause(&look, Some(USERS)).await?;
+        look.delete("Cluster", &look.cluster).await?;
+        gone_once_the_user_allows(bed, &look).await
+    };
+    try_join!(
+        cluster("up-cluster", false),
+        cluster("up-cluster-dead", true),
+        etcd_alone("up-etcd", false),
+        etcd_alone("up-etcd-dead", true),
+        paused(),
+    )?;
+    Ok(())
+}
+
+/// A cluster on its way: it has so many Machines, the last of them just made.
+async fn begun(bed: &Bed, name: &str, machines: usize) -> Result<Look> {
+    let look = apply(bed, name, 3).await?;
+    until(format!("{name} has {machines} Machines"), PATIENCE, async || {
+        let found = look.etcd_machines().await?;
+        ensure!(found.len() == machines, "it has {found:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    Ok(look)
+}
+
+/// A cluster that is up, and its control plane released.
+async fn up(bed: &Bed, name: &str, replicas: i64) -> Result<Look> {
+    let look = apply(bed, name, replicas).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    Ok(look)
+}
+
+async fn apply(bed: &Bed, name: &str, replicas: i64) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, name).await?;
+    let manifests = Manifests::new(name, "demo")?.replicas(replicas);
+    manifests.apply(&client).await?;
+    Ok(Look::at(&client, &manifests))
+}
+
+/// Kills every machine of etcd, and waits until that is known.
+async fn kill_all(bed: &Bed, look: &Look) -> Result<()> {
+    let patch = json!({"spec": {"healthCheck": {"intervalSeconds": 1, "unhealthyAfterSeconds": 2}}});
+    crate::boots::look_again(look, &patch).await?;
+    for name in look.etcd_machines().await? {
+        let machine = bed.machines.get(&look.namespace, &name)?;
+        tokio::task::spawn_blocking(move || machine.kill()).await??;
+    }
+    look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+    Ok(())
+}
+
+/// Sets the annotation that pauses the control plane, or takes it away.
+async fn pause(look: &Look, value: Option<&str>) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: value}}});
+    let patch = Patch::Merge(&patch);
+    look.api("KubeadmControlPlane").patch(&look.control_plane, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Nothing of the Cluster is left, not even a Secret or a machine. What etcd's machines were to be made from has no owner
+/// but its user, and stays.
+async fn all_is_gone(bed: &Bed, look: &Look) -> Result<()> {
+    let kinds =
+        ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalCluster", "LocalMachine"];
+    look.until_nothing_is_left(&kinds, GONE).await?;
+    no_machine(bed, look, |_| true).await
+}
+
+/// With the control plane paused by its user, Cluster API leaves that alone, and so do we: etcd goes, and the rest once
+/// the pause is lifted.
+async fn gone_once_the_user_allows(bed: &Bed, look: &Look) -> Result<()> {
+    etcd_is_gone(bed, look).await?;
+    let control_plane = look.control_plane().await.context("a paused control plane is not deleted")?;
+    let paused = control_plane.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str);
+    ensure!(paused == Some(USERS), "the user's pause is not touched, it is {paused:?}");
+    pause(look, None).await?;
+    all_is_gone(bed, look).await
+}
+
+/// Nothing that was made for etcd is left; the user's own documents and the control plane's objects are.
+async fn etcd_is_gone(bed: &Bed, look: &Look) -> Result<()> {
+    let members = look.etcd.clone();
+    until(format!("nothing of {}/{members} is left", look.namespace), GONE, async || {
+        let is_members = |name: &String| name.starts_with(&format!("{members}-"));
+        let mut left = Vec::new();
+        for kind in ["EtcdCluster", "EtcdadmConfig", "Machine", "LocalMachine"] {
+            let found = look.names(kind, "").await?;
+            let found = found.into_iter().filter(|name| *name == members || is_members(name));
+            left.extend(found.map(|name| format!("{kind} {name}")));
+        }
+        let ours = [
+            names::ca_secret(&look.cluster),
+            names::control_plane_ca_secret(&look.cluster),
+            names::apiserver_client_secret(&look.cluster),
+            names::staged_apiserver_client_secret(&look.cluster),
+            names::init_secret(&look.cluster),
+        ];
+        let is_ours = |name: &String| ours.contains(name) || is_members(name);
+        let secrets = look.secret_names().await?;
+        left.extend(secrets.iter().filter(|name| is_ours(name)).map(|name| format!("Secret {name}")));
+        let lock = names::init_lock(&look.cluster);
+        left.extend(look.config_map_names().await?.into_iter().filter(|name| *name == lock));
+        ensure!(left.is_empty(), "left are {}", left.join(", "));
+        Ok(Some(()))
+    })
+    .await?;
+    no_machine(bed, look, |name| name.starts_with(&format!("{}-", look.etcd))).await?;
+    let templates = look.names("LocalMachineTemplate", "").await?;
+    ensure!(templates.contains(&look.etcd), "the user's template of etcd is gone too, there are {templates:?}");
+    Ok(())
+}
+
+/// Without its EtcdCluster the Cluster is there, says so, and its control plane waits as it did before.
+async fn held_back(look: &Look) -> Result<()> {
+    let message = look.until_cluster_condition("ManagedExternalEtcdReady", "False", "EtcdNotFound", PATIENCE).await?;
+    ensure!(message.contains(&look.etcd), "what is missing is named: {message}");
+    ensure!(look.control_plane_is_paused().await?, "the control plane is not held back");
+    let endpoints = look.control_plane_endpoints().await?;
+    ensure!(endpoints == [names::PLACEHOLDER_ENDPOINT], "the control plane has {endpoints:?}");
+    Ok(())
+}
+
+async fn no_machine(bed: &Bed, look: &Look, ours: impl Fn(&str) -> bool) -> Result<()> {
+    let machines = bed.machines.list()?;
+    let specs = machines.iter().map(|machine| machine.spec());
+    let left: Vec<&str> = specs
+        .filter(|spec| spec.namespace == look.namespace && ours(&spec.name))
+        .map(|spec| spec.name.as_str())
+        .collect();
+    ensure!(left.is_empty(), "machines {left:?} are left");
+    Ok(())
+}
