@@ -1,0 +1,10 @@
+# The manager's image.
+FROM rust:1.95-trixie AS build
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked -p manager --bin manager
+
+FROM debian:trixie-slim
+COPY --from=build /src/target/release/manager /manager
+USER 65532:65532
+ENTRYPOINT ["/manager"]
