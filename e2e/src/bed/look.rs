@@ -61,6 +61,13 @@ impl Look {
         }
     }
 
+    /// The same, at an EtcdCluster of another name.
+    #[must_use]
+    pub fn with_etcd(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.etcd);
+        self
+    }
+
     /// Objects of a kind, by its name.
     ///
     /// # Panics

@@ -1,0 +1,68 @@
+//! A cluster that is as it should be costs the API server nothing but its watches.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::plane::{Mark, Request, users};
+use e2e::until::until;
+use kube::ResourceExt;
+use std::time::Duration;
+
+/// Several rounds of health checks, which come every 10 s.
+const WINDOW: Duration = Duration::from_secs(75);
+/// With `E2E_FULL` set. A watch is renewed every five minutes at the latest.
+const FULL_WINDOW: Duration = Duration::from_secs(320);
+/// How long there has to be no write at all before the window begins.
+const CALM: Duration = Duration::from_secs(5);
+
+/// Neither our manager nor the local infrastructure writes, lists or reads anything; and all the same they see at once
+/// what happens.
+pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "idle").await?;
+    let manifests = Manifests::new("idle", "demo")?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    calm(bed).await?;
+
+    let before = look.etcds().get(&look.etcd).await?;
+    let window = if std::env::var_os("E2E_FULL").is_some() { FULL_WINDOW } else { WINDOW };
+    let mark = bed.plane.mark();
+    tokio::time::sleep(window).await;
+    let spent = bed.plane.requests_since(mark)?;
+    let ours = spent.filter(|request| OURS.contains(&request.user.as_str()));
+    println!("in {} s:\n{ours}", window.as_secs());
+    let other = ours.filter(|request| request.verb != "watch");
+    ensure!(other.is_empty(), "in {} s:\n{other}\n{:?}", window.as_secs(), other.iter().next());
+    let after = look.etcds().get(&look.etcd).await?;
+    ensure!(after.resource_version() == before.resource_version(), "the EtcdCluster was written");
+
+    // It was silence, not sleep: the members are being asked all the time.
+    let member = look.etcd_machines().await?.pop().context("no Machine")?;
+    bed.machines.get(&look.namespace, &member)?.freeze()?;
+    look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
+    bed.machines.get(&look.namespace, &member)?.thaw()?;
+    look.until_ready(PATIENCE).await?;
+    Ok(())
+}
+
+const OURS: [&str; 2] = [users::PROVIDER, users::LOCAL_INFRASTRUCTURE];
+
+/// Waits until the last words about what has happened are written.
+async fn calm(bed: &Bed) -> Result<()> {
+    let last = |since: Mark| -> Result<Option<Request>> {
+        let spent = bed.plane.requests_since(since)?.filter(|request| OURS.contains(&request.user.as_str()));
+        Ok(spent.filter(|request| request.verb != "watch").iter().last().cloned())
+    };
+    until("nothing is asked or written any more", PATIENCE, async || {
+        let mark = bed.plane.mark();
+        tokio::time::sleep(CALM).await;
+        match last(mark)? {
+            None => Ok(Some(())),
+            Some(request) => Err(anyhow::anyhow!("{request:?}")),
+        }
+    })
+    .await
+}
