@@ -17,7 +17,7 @@ pub struct Flags {
     )]
     pub controllers: Vec<ControllerName>,
 
-    /// Kubeconfig of the management cluster. Default: in-cluster, or KUBECONFIG, or ~/.kube/config.
+    /// Kubeconfig of the management cluster. Default: KUBECONFIG, or ~/.kube/config, or that of the Pod this runs in.
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
 
