@@ -77,3 +77,20 @@ fn every_field_is_explained() {
         }
     }
 }
+
+#[test]
+fn links_lead_somewhere() {
+    let mut documents: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(repository).to_vec();
+    documents.extend(std::fs::read_dir(repository("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    let mut count = 0;
+    for document in &documents {
+        let text = std::fs::read_to_string(document).unwrap();
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for target in targets.filter(|target| !target.is_empty() && !target.contains("://")) {
+            count += 1;
+            let path = document.parent().unwrap().join(target);
+            assert!(path.exists(), "{}: {target} does not exist", document.display());
+        }
+    }
+    assert!(count > 20, "{count}");
+}
