@@ -35,6 +35,11 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     let during = look.membership(&bed.machines, &first).await?;
     ensure!(during.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {during:?}");
     bed.plane.start_apiserver().await?;
+    // Where they elect a leader, Cluster API's managers end when they cannot reach the API server for ten seconds, and
+    // are started again. Ours goes on.
+    for manager in ["capi-core", "capi-bootstrap", "capi-control-plane"] {
+        bed.plane.process(manager)?.restart().await?;
+    }
 
     // The watches are back long before anybody would wonder.
     look_again(&look, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61}}})).await?;
