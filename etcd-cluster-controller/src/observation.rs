@@ -186,10 +186,11 @@ impl Observation {
         self.etcd.status.as_ref()?.members.iter().find(|member| member.id == id)
     }
 
-    /// The check of a Machine's member.
+    /// Whether the member of a Machine is healthy. Another member that answers at its address says nothing of it.
     #[must_use]
     pub fn is_healthy(&self, machine: &str) -> bool {
-        matches!(self.checks.get(machine), Some(Check::Healthy { .. }))
+        let Some(Check::Healthy { report }) = self.checks.get(machine) else { return false };
+        self.member_on(machine).is_some_and(|(id, _)| id == report.member_id)
     }
 
     /// Address of a Machine by the EtcdCluster's order of preference.
@@ -223,6 +224,14 @@ pub fn address<'a>(machine: &'a MachineView, preference: &[api::meta::AddressTyp
         .map(|(_, address)| address.as_str())
 }
 
+/// Whose member list is taken, of the clusters that answer at the addresses of Machines: the recorded one, or the only
+/// one. An address may have gone to a member of another etcd that trusts the same CA.
+#[must_use]
+pub fn trusted_cluster(recorded: &str, answering: &BTreeSet<u64>) -> Option<u64> {
+    let known = answering.iter().find(|id| hex(**id) == recorded);
+    known.or_else(|| answering.first().filter(|_| answering.len() == 1)).copied()
+}
+
 /// An ID as etcdctl prints it.
 #[must_use]
 pub fn hex(id: u64) -> String {
@@ -242,6 +251,17 @@ pub fn host(url: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stranger_is_not_asked_who_our_members_are() {
+        let set = |ids: &[u64]| ids.iter().copied().collect::<BTreeSet<u64>>();
+        assert_eq!(trusted_cluster("", &set(&[0xc])), Some(0xc));
+        assert_eq!(trusted_cluster("c", &set(&[0xa, 0xc])), Some(0xc));
+        assert_eq!(trusted_cluster("", &set(&[0xa, 0xc])), None);
+        assert_eq!(trusted_cluster("b", &set(&[0xa, 0xc])), None);
+        assert_eq!(trusted_cluster("b", &set(&[0xc])), Some(0xc), "restored from a snapshot, it has a new ID");
+        assert_eq!(trusted_cluster("c", &set(&[])), None);
+    }
 
     #[test]
     fn hosts_of_urls() {

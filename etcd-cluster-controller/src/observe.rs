@@ -3,7 +3,9 @@
 use crate::build;
 use crate::controller::Context;
 use crate::etcd_access::Access;
-use crate::observation::{Certificates, Check, ClusterLink, Membership, Observation, Template, address};
+use crate::observation::{
+    Certificates, Check, ClusterLink, Membership, Observation, Template, address, trusted_cluster,
+};
 use crate::pki::{CertAndKey, check_ca};
 use api::{EtcdCluster, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
@@ -174,12 +176,17 @@ async fn ask_members(context: &Context, seen: &mut Observation, ca: &CertAndKey,
     });
     let mut healthy = Vec::new();
     for (name, url, check) in join_all(asked).await {
-        if let (Check::Healthy { .. }, Some(url)) = (&check, url) {
-            healthy.push(url);
+        if let (Check::Healthy { report }, Some(url)) = (&check, url) {
+            healthy.push((report.cluster_id, url));
         }
         seen.checks.insert(name, check);
     }
-    for url in healthy {
+    let recorded = seen.etcd.status.as_ref().map_or("", |status| &status.cluster_id);
+    let trusted = trusted_cluster(recorded, &healthy.iter().map(|(id, _)| *id).collect());
+    if trusted.is_none() && !healthy.is_empty() {
+        seen.membership = Membership::Unknown("members of several etcd clusters answer".to_owned());
+    }
+    for (_, url) in healthy.into_iter().filter(|(id, _)| Some(*id) == trusted) {
         match access.members(&url).await {
             Ok((cluster_id, members)) => {
                 seen.membership = Membership::Known { cluster_id, members };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture::{Story, name};
-use crate::observation::{Membership, Template};
+use crate::observation::{Check, Membership, Template};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 
@@ -98,6 +98,15 @@ fn an_unhealthy_voter_holds_the_next_member_up() {
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
     story.healthy(1);
     assert_eq!(creates(&story.plan()), Some("demo-etcd-2"));
+}
+
+#[test]
+fn another_member_at_the_address_of_a_voter_does_not_stand_for_it() {
+    let mut story = Story::with_voters(3, 2);
+    if let Some(Check::Healthy { report }) = story.seen.checks.get_mut(&name(1)) {
+        report.member_id = 0x999;
+    }
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
 }
 
 #[test]
