@@ -200,7 +200,7 @@ pub mod conditions {
 
     /// No Machine owns the LocalMachine yet.
     pub const WAITING_FOR_MACHINE: &str = "WaitingForMachine";
-    /// The Cluster does not exist, or does not own the LocalCluster yet.
+    /// The Cluster does not exist, or none refers to the LocalCluster yet.
     pub const WAITING_FOR_CLUSTER: &str = "WaitingForCluster";
     /// The Cluster's infrastructure is not provisioned yet.
     pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
