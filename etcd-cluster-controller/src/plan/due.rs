@@ -25,7 +25,17 @@ pub fn due(seen: &Observation, plan: &Plan) -> Option<Duration> {
         Plan::Wait(reason) if reason.reason == reasons::PAUSED => None,
         Plan::Wait(reason) if is_coming_up(reason.reason) => {
             let youngest = seen.live_machines().map(|machine| seen.age(machine)).min().unwrap_or(i64::MAX);
-            Some(if youngest < EAGER.1 { EAGER.0 } else { PATIENT.min(interval) })
+            let grace = i64::from(seen.etcd.spec.health_check.startup_grace_seconds);
+            Some(match youngest {
+                // Far below zero our clock is wrong: that must not mean eagerness for as long.
+                _ if youngest.abs() < EAGER.1 => EAGER.0,
+                _ if youngest < grace => PATIENT.min(interval),
+                _ => interval,
+            })
+        }
+        // The API server has not told whether there is a template, and no watch will.
+        Plan::Wait(reason) if reason.reason == reasons::TEMPLATE_NOT_FOUND => {
+            Some(checks.unwrap_or(BLOCKED).min(BLOCKED))
         }
         Plan::Wait(_) | Plan::Steady => checks,
         Plan::Block(_) => Some(checks.unwrap_or(BLOCKED).min(BLOCKED)),

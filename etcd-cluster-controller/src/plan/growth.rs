@@ -26,7 +26,7 @@ pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
     let states: Vec<(&MachineView, Progress)> = machines.iter().map(|m| (*m, progress(seen, m))).collect();
 
     if let Some((machine, state)) = states.iter().find(|(_, s)| !matches!(s, Progress::Voter | Progress::NotBooting)) {
-        return waiting_for(cluster, machine, state);
+        return waiting_for(seen, cluster, machine, state);
     }
     if let Some(stranger) = stranger(seen) {
         return wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, stranger);
@@ -67,15 +67,18 @@ pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
     }
 }
 
+fn is_late(seen: &Observation, machine: &MachineView) -> bool {
+    seen.age(machine) >= i64::from(seen.etcd.spec.health_check.startup_grace_seconds)
+}
+
 fn progress(seen: &Observation, machine: &MachineView) -> Progress {
-    let late = seen.age(machine) >= i64::from(seen.etcd.spec.health_check.startup_grace_seconds);
     match seen.member_on(&machine.name) {
         Some((_, member)) if member.learner => Progress::Learner,
         Some(_) if seen.is_healthy(&machine.name) => Progress::Voter,
         Some(_) => Progress::Unhealthy,
         // Nothing is known of the members: a Machine that the status has as one is one.
         None if seen.members().is_none() && is_recorded(seen, &machine.name) => Progress::Unhealthy,
-        None if late => Progress::NotBooting,
+        None if is_late(seen, machine) => Progress::NotBooting,
         None if seen.address(machine).is_none() => Progress::NoAddress,
         None => Progress::NoMember,
     }
@@ -93,7 +96,7 @@ fn stranger(seen: &Observation) -> Option<String> {
     })
 }
 
-fn waiting_for(cluster: &ClusterView, machine: &MachineView, state: &Progress) -> Plan {
+fn waiting_for(seen: &Observation, cluster: &ClusterView, machine: &MachineView, state: &Progress) -> Plan {
     let name = &machine.name;
     match state {
         // Machines are made without waiting for it, as Cluster API's MachineSets do: the rest of their way runs beside.
@@ -103,6 +106,13 @@ fn waiting_for(cluster: &ClusterView, machine: &MachineView, state: &Progress) -
         }
         Progress::NoAddress => wait(reasons::WAITING_FOR_MACHINE_ADDRESS, format!("Machine {name} has no address yet")),
         Progress::NoMember => wait(reasons::WAITING_FOR_MEMBER, format!("Machine {name} is no member yet")),
+        // etcd allows few learners at a time, so the next Machine has to wait for this one.
+        Progress::Learner if is_late(seen, machine) => {
+            let message = format!(
+                "member {name} is still a learner, beyond spec.healthCheck.startupGraceSeconds; look at the console of its Machine"
+            );
+            wait(reasons::WAITING_FOR_PROMOTION, message)
+        }
         Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner")),
         Progress::Unhealthy | Progress::Voter | Progress::NotBooting => {
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, format!("member {name} fails its health check"))

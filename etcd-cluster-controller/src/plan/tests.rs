@@ -142,6 +142,25 @@ fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
 }
 
 #[test]
+fn a_learner_that_never_gets_on_is_told_of_and_asked_seldom() {
+    let mut story = Story::with_voters(3, 1);
+    story.pass(1_000);
+    story.machine(1);
+    story.member(1, true);
+    story.failing(1, "down");
+    let millis = |story: &Story| due(&story.seen, &story.plan()).unwrap().as_millis();
+    assert_eq!(millis(&story), 100);
+    story.pass(120);
+    assert_eq!(millis(&story), 2_000);
+    story.pass(480);
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Wait(reason) if reason.message.contains("still a learner")), "{plan:?}");
+    assert_eq!(millis(&story), 10_000);
+    story.pass(-3_600);
+    assert_eq!(millis(&story), 2_000, "our clock is an hour behind");
+}
+
+#[test]
 fn a_dead_first_machine_is_only_reported() {
     let mut story = Story::new(3);
     story.machine(0);
@@ -171,6 +190,8 @@ fn a_missing_template_is_reported() {
     let mut story = Story::new(1);
     story.seen.template = Template::NotFound("LocalMachineTemplate etcd does not exist".to_owned());
     assert_eq!(reason(&story.plan()), reasons::TEMPLATE_NOT_FOUND);
+    story.seen.template = Template::Unknown("looking up kind LocalMachine: 503".to_owned());
+    assert!(due(&story.seen, &story.plan()).is_some(), "no watch would tell that the API server answers again");
     story.etcd().spec.infrastructure_template.namespace = Some("elsewhere".to_owned());
     assert_eq!(reason(&story.plan()), reasons::TEMPLATE_INVALID);
 }
