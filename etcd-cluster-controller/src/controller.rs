@@ -5,7 +5,7 @@ use crate::execute::{Outcome, execute};
 use crate::metrics::EtcdMetrics;
 use crate::observe::observe;
 use crate::plan::{Plan, Step, due, plan};
-use crate::status::{status, transitions::transitions};
+use crate::status::{differs, status, transitions::transitions};
 use crate::{CONTROLLER, build};
 use api::EtcdCluster;
 use api::etcd_cluster::EtcdClusterStatus;
@@ -173,7 +173,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
 /// Writes the status if it differs, and tells of what has changed with it.
 async fn write_status(context: &Context, etcd: &EtcdCluster, after: EtcdClusterStatus) -> Result<()> {
     context.metrics.show(etcd, &after);
-    if etcd.status.as_ref() == Some(&after) {
+    if !differs(etcd.status.as_ref(), &after) {
         return Ok(());
     }
     let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Everything that a decision may depend on, as plain data.
 
-use api::EtcdCluster;
 use api::etcd_cluster::MemberStatus;
+use api::{EtcdCluster, names};
 use controller_support::loose::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -93,7 +93,7 @@ pub enum Check {
     },
     /// It did not; the text says why.
     Failing(String),
-    /// There was nothing to ask: the Machine has no address yet.
+    /// There was nothing to ask: the Machine has no address, and its member was never seen.
     NoAddress,
 }
 
@@ -197,6 +197,17 @@ impl Observation {
     #[must_use]
     pub fn address<'a>(&self, machine: &'a MachineView) -> Option<&'a str> {
         address(machine, &self.etcd.spec.address_types)
+    }
+
+    /// Where the member of a Machine serves clients: at the Machine's address, or as long as that has none where it did
+    /// last. Some infrastructure takes the addresses of a machine away while that is off.
+    #[must_use]
+    pub fn client_url(&self, machine: &MachineView) -> Option<String> {
+        self.address(machine).map(names::client_url).or_else(|| {
+            let members = &self.etcd.status.as_ref()?.members;
+            let recorded = members.iter().find(|member| member.machine == machine.name)?;
+            Some(recorded.client_url.clone()).filter(|url| !url.is_empty())
+        })
     }
 
     /// Machines whose member is a healthy voter, with their addresses.

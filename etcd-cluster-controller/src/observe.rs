@@ -3,9 +3,7 @@
 use crate::build;
 use crate::controller::Context;
 use crate::etcd_access::Access;
-use crate::observation::{
-    Certificates, Check, ClusterLink, Membership, Observation, Template, address, trusted_cluster,
-};
+use crate::observation::{Certificates, Check, ClusterLink, Membership, Observation, Template, trusted_cluster};
 use crate::pki::{CertAndKey, check_ca};
 use api::{EtcdCluster, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
@@ -168,14 +166,13 @@ async fn ask_members(context: &Context, seen: &mut Observation, ca: &CertAndKey,
             return;
         }
     };
-    let preference = seen.etcd.spec.address_types.clone();
     let asked = seen.machines.values().map(|machine| {
-        let url = address(machine, &preference).map(names::client_url);
+        let url = seen.client_url(machine);
         let (access, name) = (access.clone(), machine.name.clone());
         async move { (name, url.clone(), check(&access, url).await) }
     });
-    let mut healthy = Vec::new();
-    for (name, url, check) in join_all(asked).await {
+    let (answers, mut healthy) = (join_all(asked).await, Vec::new());
+    for (name, url, check) in answers {
         if let (Check::Healthy { report }, Some(url)) = (&check, url) {
             healthy.push((report.cluster_id, url));
         }

@@ -174,7 +174,7 @@ fn init_secret(seen: &Observation, cluster: &ClusterView) -> Option<Step> {
     let mut voters: Vec<String> = seen
         .live_machines()
         .filter(|machine| seen.member_on(&machine.name).is_some_and(|(_, member)| !member.learner))
-        .filter_map(|machine| seen.address(machine).map(names::client_url))
+        .filter_map(|machine| seen.client_url(machine))
         .collect();
     voters.sort();
     let client_urls = voters.join(",");

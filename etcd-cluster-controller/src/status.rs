@@ -62,6 +62,16 @@ pub(crate) fn is_well(member: &MemberStatus) -> bool {
     member.healthy_since.is_some()
 }
 
+/// Whether a status has to be written. Conditions that others have added are none of our business.
+#[must_use]
+pub fn differs(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) -> bool {
+    let Some(before) = before else { return true };
+    let mut ours = before.clone();
+    ours.conditions.retain(|condition| after.conditions.iter().any(|own| own.type_ == condition.type_));
+    ours.conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    ours != *after
+}
+
 fn cluster_name(seen: &Observation) -> Option<String> {
     match &seen.cluster {
         crate::observation::ClusterLink::One(cluster) => Some(cluster.name.clone()),
@@ -69,7 +79,7 @@ fn cluster_name(seen: &Observation) -> Option<String> {
     }
 }
 
-/// Client URLs of the voters, sorted. A voter is published once it is healthy, and stays as long as it is a voter: a
+/// Client URLs of the voters, sorted. A voter is published once it answers there, and stays as long as it is a voter: a
 /// client skips an endpoint that is down, while a changed list would roll the whole control plane.
 fn endpoints(seen: &Observation, members: &[MemberStatus], before: &EtcdClusterStatus) -> String {
     let published: Vec<&str> = before.endpoints.split(',').filter(|url| !url.is_empty()).collect();
@@ -77,8 +87,12 @@ fn endpoints(seen: &Observation, members: &[MemberStatus], before: &EtcdClusterS
         .iter()
         .filter(|member| member.role == MemberRole::Voter)
         .filter_map(|member| {
-            let url = names::client_url(seen.address(seen.machines.get(&member.machine)?)?);
-            (is_well(member) || published.contains(&url.as_str())).then_some(url)
+            let present = seen.client_url(seen.machines.get(&member.machine)?)?;
+            let answers = is_well(member) && member.unhealthy_since.is_none();
+            // Its Machine may have been given an address at which nothing answers (yet).
+            let candidates = [present.as_str(), member.client_url.as_str()];
+            let kept = candidates.into_iter().find(|url| published.contains(url)).map(str::to_owned);
+            if answers { Some(present) } else { kept }
         })
         .collect();
     urls.sort();

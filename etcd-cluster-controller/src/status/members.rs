@@ -91,7 +91,8 @@ fn failing(seen: &Observation, member: MemberStatus, message: &str, now: Time) -
 /// The size to show: the new one only if it differs by a tenth, so that a busy database causes few writes.
 fn noticeable(shown: Option<i64>, size: i64) -> i64 {
     match shown {
-        Some(shown) if (size - shown).abs() < (shown / 10).max(1) => shown,
+        // Unsigned, as what is shown may have been written by anybody.
+        Some(shown) if size.abs_diff(shown) < (shown.unsigned_abs() / 10).max(1) => shown,
         _ => size,
     }
 }

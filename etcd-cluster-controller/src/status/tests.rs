@@ -63,6 +63,44 @@ fn a_growing_database_is_written_by_tenths() {
     assert_eq!(size(&mut story, 1_000_000), Some(1_000_000));
     assert_eq!(size(&mut story, 1_099_999), Some(1_000_000));
     assert_eq!(size(&mut story, 1_100_000), Some(1_100_000));
+    story.etcd().status.as_mut().unwrap().members[0].database_size_bytes = Some(i64::MIN);
+    assert_eq!(size(&mut story, 1_000), Some(1_000), "whatever somebody has written there");
+}
+
+#[test]
+fn conditions_of_others_mean_no_write() {
+    let mut story = Story::with_voters(1, 1);
+    let ours = story.settle();
+    let mut before = ours.clone();
+    before.conditions.insert(0, Condition { type_: "Zebra".to_owned(), ..ours.conditions[0].clone() });
+    before.conditions.reverse();
+    assert!(!differs(Some(&before), &ours));
+    before.conditions.retain(|condition| condition.type_ != c::READY);
+    assert!(differs(Some(&before), &ours));
+    assert!(differs(None, &ours));
+}
+
+#[test]
+fn an_address_that_comes_or_goes_does_not_roll_the_control_plane() {
+    let mut story = Story::with_voters(3, 3);
+    let before = story.settle();
+    let machine = |story: &mut Story, addresses: &[&str]| {
+        let machine = story.seen.machines.get_mut(&name(1)).unwrap();
+        machine.addresses = addresses.iter().map(|a| ("InternalIP".to_owned(), (*a).to_owned())).collect();
+    };
+    // A machine that is off may be without addresses.
+    machine(&mut story, &[]);
+    story.failing(1, "no answer in time");
+    assert!(!matches!(story.plan(), crate::plan::Plan::Do(_)), "the init Secret stays as well");
+    assert_eq!(story.settle().endpoints, before.endpoints);
+    machine(&mut story, &["10.0.0.200"]);
+    assert_eq!(story.settle().endpoints, before.endpoints, "nothing answers at the new address");
+    story.pass(60);
+    let status = story.settle();
+    assert!(!status.ready);
+    assert_eq!(status.endpoints, before.endpoints);
+    story.healthy(1);
+    assert!(story.settle().endpoints.contains("10.0.0.200"));
 }
 
 #[test]
