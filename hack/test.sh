@@ -6,7 +6,7 @@
 #   --unit    formatting, lints, generated files, and pure logic
 #   --api     CRDs and webhooks against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
-#   --docker  the loop with Docker and a real control plane
+#   --docker  the loop with Docker and a real control plane (no tests yet)
 #   NAME      only tests whose name contains it, and none of the checks
 #
 # Without a tier it runs what CI runs. What the tests need is installed or built first; failing tests on real parts print

@@ -73,7 +73,7 @@ fn cluster_of(clusters: &Cached, object: &LocalCluster) -> Option<ClusterView> {
 enum Plan {
     /// Nothing, because it is not allowed.
     Paused,
-    /// No Cluster owns it yet.
+    /// No Cluster refers to it yet.
     Wait,
     /// It has what it needs.
     Ready,
@@ -105,9 +105,12 @@ fn status(object: &LocalCluster, plan: Plan, now: &Time) -> LocalClusterStatus {
         Plan::Ready => Draft::new(conditions::READY, true, conditions::IS_READY, ""),
         Plan::Paused if before.ready => Draft::new(conditions::READY, true, conditions::IS_READY, ""),
         Plan::Paused => Draft::new(conditions::READY, false, conditions::IS_PAUSED, ""),
-        Plan::Wait | Plan::GiveEndpoint => {
-            Draft::new(conditions::READY, false, conditions::WAITING_FOR_CLUSTER, "No Cluster owns this LocalCluster")
-        }
+        Plan::Wait | Plan::GiveEndpoint => Draft::new(
+            conditions::READY,
+            false,
+            conditions::WAITING_FOR_CLUSTER,
+            "No Cluster refers to this LocalCluster",
+        ),
         Plan::Release | Plan::Gone => Draft::new(conditions::READY, false, conditions::DELETING, ""),
     };
     let (paused, reason) =
