@@ -92,7 +92,14 @@ pub async fn run(shared: Shared) -> Result<()> {
     });
     let controller = controller
         .reconcile_on(mapped(&context.machines, |machine| owner(&machine).into_iter().collect()))
-        .reconcile_on(mapped(&context.secrets, |secret| labelled(&secret).into_iter().collect()))
+        .reconcile_on(mapped(&context.secrets, {
+            let (etcds, clusters) = (context.etcds.clone(), context.clusters.clone());
+            move |secret| {
+                let cluster = secret.labels().get(names::CLUSTER_NAME_LABEL);
+                let cluster = cluster.and_then(|name| clusters.get(&secret.namespace().unwrap_or_default(), name));
+                of_secret(&etcds, cluster.as_deref(), &secret)
+            }
+        }))
         .reconcile_on(mapped(&context.clusters, {
             let etcds = context.etcds.clone();
             move |cluster| of_cluster(&etcds, &cluster)
@@ -115,8 +122,15 @@ fn owner(machine: &DynamicObject) -> Option<ObjectRef<EtcdCluster>> {
     (owner.kind == "EtcdCluster").then(|| reference(&owner.name, machine))
 }
 
-fn labelled(object: &DynamicObject) -> Option<ObjectRef<EtcdCluster>> {
-    object.labels().get(names::ETCD_CLUSTER_LABEL).map(|name| reference(name, object))
+/// The EtcdCluster that a Secret was made for, and those of its Cluster: one may wait for the Secret of another to go.
+fn of_secret(
+    etcds: &Store<EtcdCluster>,
+    cluster: Option<&DynamicObject>,
+    secret: &DynamicObject,
+) -> Vec<ObjectRef<EtcdCluster>> {
+    let labelled = secret.labels().get(names::ETCD_CLUSTER_LABEL).map(|name| reference(name, secret));
+    let beside = cluster.map(|cluster| of_cluster(etcds, cluster)).unwrap_or_default();
+    labelled.into_iter().chain(beside).collect()
 }
 
 /// The EtcdCluster that a Cluster names, and those that say they are for it.
@@ -200,4 +214,25 @@ async fn write_status(context: &Context, etcd: &EtcdCluster, after: EtcdClusterS
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Story;
+    use kube::runtime::reflector;
+
+    #[test]
+    fn a_secret_that_goes_wakes_the_etcd_cluster_that_takes_its_place() {
+        let (store, mut writer) = reflector::store::<EtcdCluster>();
+        writer.apply_watcher_event(&watcher::Event::Apply(Story::new(1).etcd().clone()));
+        let object = |value| serde_json::from_value::<DynamicObject>(value).unwrap();
+        let cluster = object(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {
+            "name": "demo", "namespace": "default", "annotations": {names::MANAGED_ETCD_ANNOTATION: "demo-etcd"}}}));
+        let secret = object(json!({"metadata": {"name": "demo-managed-etcd", "namespace": "default",
+            "labels": {names::ETCD_CLUSTER_LABEL: "old", names::CLUSTER_NAME_LABEL: "demo"}}}));
+        let names = |cluster| of_secret(&store, cluster, &secret).into_iter().map(|etcd| etcd.name).collect::<Vec<_>>();
+        assert_eq!(names(Some(&cluster)), ["old", "demo-etcd"]);
+        assert_eq!(names(None), ["old"]);
+    }
 }

@@ -52,8 +52,12 @@ pub enum Certificates {
     Unknown,
     /// There is no CA.
     NoCa,
+    /// The Secret with the CA was made for the EtcdCluster of this name, and goes with it.
+    OfAnother(String),
     /// The Secret cannot be used; the text says why.
     Invalid(String),
+    /// The CA is not the one that has signed the API servers' client certificate.
+    Replaced,
     /// There is a CA.
     Ca {
         /// The Secret with the CA certificate for the control plane holds just that.

@@ -4,7 +4,7 @@ use crate::build;
 use crate::controller::Context;
 use crate::etcd_access::Access;
 use crate::observation::{Certificates, Check, ClusterLink, Membership, Observation, Template, trusted_cluster};
-use crate::pki::{CertAndKey, check_ca};
+use crate::pki::{CertAndKey, check_ca, is_signed_by};
 use api::{EtcdCluster, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::loose::{ClusterView, MachineView, secret_text};
@@ -67,9 +67,11 @@ pub(crate) fn is_controlled_by(object: &DynamicObject, uid: &str) -> bool {
     object.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 
-/// Whether an object was made for an EtcdCluster of the same name that is gone: the garbage collector will take it.
-fn is_from_before(object: &DynamicObject, uid: &str) -> bool {
-    object.owner_references().iter().any(|owner| owner.kind == "EtcdCluster" && owner.uid != uid)
+/// The other EtcdCluster that an object was made for: an earlier one of the same name or for the same Cluster. If that
+/// is gone, the garbage collector will take the object.
+fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a str> {
+    let owner = object.owner_references().iter().find(|owner| owner.kind == "EtcdCluster" && owner.uid != uid)?;
+    Some(&owner.name)
 }
 
 fn cluster_link(clusters: &Cached, etcd: &EtcdCluster, namespace: &str) -> ClusterLink {
@@ -126,19 +128,25 @@ fn certificates(secrets: &Cached, namespace: &str, cluster: &str, uid: &str) -> 
     let Some(secret) = secrets.get(namespace, &names::ca_secret(cluster)) else {
         return (Certificates::NoCa, None);
     };
-    if is_from_before(&secret, uid) {
-        return (Certificates::Unknown, None);
+    if let Some(other) = other_owner(&secret, uid) {
+        return (Certificates::OfAnother(other.to_owned()), None);
     }
     let ca = match read_ca(&secret) {
         Ok(ca) => ca,
         Err(message) => return (Certificates::Invalid(message), None),
     };
-    let ours = |name: &str| secrets.get(namespace, name).filter(|secret| !is_from_before(secret, uid));
+    let ours = |name: &str| secrets.get(namespace, name).filter(|secret| other_owner(secret, uid).is_none());
     let control_plane_ca = ours(&names::control_plane_ca_secret(cluster)).is_some_and(|secret| {
         secret_text(&secret, build::CERT).as_deref() == Some(&ca.cert) && secret_text(&secret, build::KEY).is_none()
     });
-    let staged_client = ours(&names::staged_apiserver_client_secret(cluster))
-        .is_some_and(|secret| [build::CERT, build::KEY].iter().all(|key| secret_text(&secret, key).is_some()));
+    let staged = ours(&names::staged_apiserver_client_secret(cluster)).and_then(|secret| {
+        let [cert, key] = [build::CERT, build::KEY].map(|key| secret_text(&secret, key));
+        key.and(cert)
+    });
+    if staged.as_ref().is_some_and(|cert| !is_signed_by(cert, &ca.cert)) {
+        return (Certificates::Replaced, None);
+    }
+    let staged_client = staged.is_some();
     (Certificates::Ca { control_plane_ca, staged_client }, Some(ca))
 }
 

@@ -89,6 +89,20 @@ pub(crate) fn check_ca(ca: &CertAndKey) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether one of the certificates of a CA has signed a certificate. Several: a CA that is being exchanged.
+pub(crate) fn is_signed_by(cert: &str, authorities: &str) -> bool {
+    let Ok(leaf) = CertificateDer::from_pem_slice(cert.as_bytes()) else { return false };
+    let Ok((_, leaf)) = X509Certificate::from_der(&leaf) else { return false };
+    let (message, signature) = (leaf.tbs_certificate.as_ref(), leaf.signature_value.data.as_ref());
+    let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
+    CertificateDer::pem_slice_iter(authorities.as_bytes()).filter_map(Result::ok).any(|authority| {
+        X509Certificate::from_der(&authority).is_ok_and(|(_, authority)| {
+            let key = authority.public_key().subject_public_key.data.as_ref();
+            known.iter().any(|algorithm| algorithm.verify_signature(key, message, signature).is_ok())
+        })
+    })
+}
+
 fn params(common_name: &str, organization: Option<&str>, now: OffsetDateTime, life: Duration) -> CertificateParams {
     let mut params = CertificateParams::default();
     let mut name = DistinguishedName::new();
@@ -137,11 +151,14 @@ mod tests {
         assert!(check_ca(&leaf).unwrap_err().contains("CA:TRUE"));
     }
 
-    fn is_signed_by(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
-        let key = authority.public_key().subject_public_key.data.as_ref();
-        let (message, signature) = (leaf.tbs_certificate.as_ref(), leaf.signature_value.data.as_ref());
-        let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
-        known.iter().any(|algorithm| algorithm.verify_signature(key, message, signature).is_ok())
+    #[test]
+    fn a_certificate_of_another_ca_is_told_from_ours() {
+        let (ca, other) = (new_ca("demo", NOW).unwrap(), new_ca("demo", NOW).unwrap());
+        let client = new_client(&ca, Client::ApiServer, NOW).unwrap();
+        assert!(is_signed_by(&client.cert, &ca.cert));
+        assert!(!is_signed_by(&client.cert, &other.cert), "the names are the same, the keys are not");
+        assert!(is_signed_by(&client.cert, &format!("{}{}", other.cert, ca.cert)));
+        assert!(!is_signed_by("nonsense", &ca.cert));
     }
 
     /// What OpenSSL, kubeadm and cfssl have written over the years.
@@ -160,7 +177,7 @@ mod tests {
                 let (_, pem) = x509_parser::pem::parse_x509_pem(client.cert.as_bytes()).unwrap();
                 let (authority, leaf) = (ca_pem.parse_x509().unwrap(), pem.parse_x509().unwrap());
                 assert_eq!(leaf.issuer(), authority.subject());
-                assert!(is_signed_by(&leaf, &authority), "{}", path.display());
+                assert!(is_signed_by(&client.cert, &ca.cert), "{}", path.display());
                 kinds += 1;
             }
         }

@@ -151,17 +151,30 @@ fn has_begun(seen: &Observation) -> bool {
 
 fn certificates(seen: &Observation, cluster: &ClusterView) -> Option<Plan> {
     let secret = names::ca_secret(&cluster.name);
+    // Members trust the CA that they were made with.
+    let in_use = has_begun(seen) || !seen.machines.is_empty();
     match &seen.certificates {
         Certificates::Unknown => Some(wait(reasons::WAITING_FOR_CERTIFICATES, "the Secrets cannot be read yet")),
+        Certificates::OfAnother(other) => Some(wait(
+            reasons::WAITING_FOR_CERTIFICATES,
+            format!("Secret {secret} still belongs to EtcdCluster {other} and goes with that; then a new one is made"),
+        )),
         Certificates::Invalid(message) => Some(block(reasons::SECRET_INVALID, format!("Secret {secret}: {message}"))),
-        Certificates::NoCa if has_begun(seen) || !seen.machines.is_empty() => Some(block(
+        Certificates::NoCa if in_use => Some(block(
             reasons::SECRET_INVALID,
             format!(
                 "Secret {secret} with the CA of the running members is gone; restore it from a backup (a new CA would shut them out)"
             ),
         )),
+        Certificates::Replaced if in_use => Some(block(
+            reasons::SECRET_INVALID,
+            format!(
+                "Secret {secret} holds another CA than the one that the members were made with (it has not signed Secret {}); restore it from a backup",
+                names::staged_apiserver_client_secret(&cluster.name)
+            ),
+        )),
         Certificates::Ca { control_plane_ca: true, staged_client: true } => None,
-        Certificates::NoCa | Certificates::Ca { .. } => {
+        Certificates::NoCa | Certificates::Replaced | Certificates::Ca { .. } => {
             Some(Plan::Do(Step::EnsureCertificates { cluster: cluster.name.clone() }))
         }
     }

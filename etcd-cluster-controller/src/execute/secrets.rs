@@ -38,7 +38,11 @@ pub(super) async fn ensure(context: &Context, seen: &Observation, cluster: &str)
     }
     if !has_client {
         let client = new_client(&ca, Client::ApiServer, now).map_err(internal)?;
-        return put(context, etcd, build::client_secret(etcd, cluster, &client.cert, &client.key), false).await;
+        let wanted = build::client_secret(etcd, cluster, &client.cert, &client.key);
+        // One that was seen cannot be used, or else we would not be here. One that was not has just been made by another
+        // manager.
+        let seen = context.secrets.get(&etcd.namespace().unwrap_or_default(), &wanted.name_any()).is_some();
+        return put(context, etcd, wanted, seen).await;
     }
     Ok(Outcome::Done)
 }

@@ -186,6 +186,23 @@ fn a_lost_ca_is_not_replaced() {
 }
 
 #[test]
+fn a_ca_that_was_replaced_is_signed_with_only_while_nobody_trusts_the_old_one() {
+    let mut story = Story::new(3);
+    story.seen.certificates = Certificates::Replaced;
+    assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
+    story.machine(0);
+    assert_eq!(reason(&story.plan()), reasons::SECRET_INVALID);
+}
+
+#[test]
+fn the_ca_of_another_etcd_cluster_is_waited_for_by_name() {
+    let mut story = Story::new(3);
+    story.seen.certificates = Certificates::OfAnother("old".to_owned());
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Wait(reason) if reason.message.contains("EtcdCluster old")), "{plan:?}");
+}
+
+#[test]
 fn a_missing_template_is_reported() {
     let mut story = Story::new(1);
     story.seen.template = Template::NotFound("LocalMachineTemplate etcd does not exist".to_owned());
