@@ -47,7 +47,9 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
         let (certificates, ca) = certificates(&context.secrets, &namespace, &cluster.name, &uid);
         seen.init_urls = init_urls(&context.secrets, &namespace, &cluster.name, &uid);
         seen.certificates = certificates;
-        if let Some(ca) = ca {
+        // A deletion asks nothing of etcd: it must not wait for members that hang.
+        let deleting = seen.etcd.metadata.deletion_timestamp.is_some();
+        if let Some(ca) = ca.filter(|_| !deleting) {
             ask_members(context, &mut seen, &ca, &uid).await;
         }
     }

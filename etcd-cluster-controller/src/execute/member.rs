@@ -10,7 +10,8 @@ use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig};
 use controller_support::error::{is_conflict, is_invalid, is_not_found};
 use controller_support::{Error, Result, ResultExt, apply};
-use kube::api::{Api, DynamicObject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Api, DynamicObject, ObjectMeta};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use std::collections::BTreeSet;
@@ -71,7 +72,7 @@ async fn put(
     let name = object.name_any();
     match apply::create(api, CONTROLLER, object).await {
         Ok(_) => Ok(Outcome::Done),
-        Err(Error::Api { source, .. }) if is_conflict(&source) => existing(etcd, api, kind, &name).await,
+        Err(Error::Api { source, .. }) if is_conflict(&source) => existing(context, etcd, api, kind, &name).await,
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
             Ok(refused(refusal, format!("{} {name} is refused: {source}", kind.kind)))
         }
@@ -84,24 +85,66 @@ async fn put(
     }
 }
 
-async fn existing(etcd: &EtcdCluster, api: &Api<DynamicObject>, kind: &ApiResource, name: &str) -> Result<Outcome> {
+async fn existing(
+    context: &Context,
+    etcd: &EtcdCluster,
+    api: &Api<DynamicObject>,
+    kind: &ApiResource,
+    name: &str,
+) -> Result<Outcome> {
     let there = match api.get_metadata(name).await {
         Ok(there) => there.metadata,
         Err(error) if is_not_found(&error) => return Ok(Outcome::Outdated),
         Err(error) => return Err(error).doing(|| format!("reading {} {name}", kind.kind)),
     };
-    let owners = there.owner_references.unwrap_or_default();
-    let ours = owners.iter().any(|owner| Some(&owner.uid) == etcd.uid().as_ref());
-    let earlier = owners.iter().any(|owner| owner.kind == "EtcdCluster");
-    match (ours, there.deletion_timestamp.is_some() || earlier) {
-        (true, _) if there.deletion_timestamp.is_none() => Ok(Outcome::Done),
+    match whose(&there, etcd.uid().as_deref()) {
+        Whose::Ours => Ok(Outcome::Done),
         // It is on its way out, and its name will be free.
-        (_, true) => Ok(Outcome::Outdated),
-        _ => {
+        Whose::Leaving => Ok(Outcome::Outdated),
+        Whose::Machines(machine) => {
+            let found = machines(context, etcd).get_metadata_opt(&machine.name).await;
+            let found = found.doing(|| format!("reading Machine {}", machine.name))?;
+            if found.and_then(|found| found.metadata.uid).as_ref() == Some(&machine.uid) {
+                // Another manager was quicker.
+                return Ok(Outcome::Outdated);
+            }
+            let message = format!(
+                "{} {name} is left over from a Machine of this name that is gone; delete it, or what it was made for would be done again",
+                kind.kind
+            );
+            Ok(refused(reasons::NAME_TAKEN, message))
+        }
+        Whose::Others => {
             let message =
                 format!("{} {name} exists and does not belong to this EtcdCluster; rename or delete it", kind.kind);
             Ok(refused(reasons::NAME_TAKEN, message))
         }
+    }
+}
+
+/// Whose an object is that has the name of one that we were about to make.
+#[derive(Debug, PartialEq)]
+enum Whose {
+    /// Ours, and of no Machine yet: left by a manager that was killed.
+    Ours,
+    /// It is being deleted, or about to be with the EtcdCluster that it was made for.
+    Leaving,
+    /// Ours, and in the hands of this Machine.
+    Machines(OwnerReference),
+    /// Somebody else's.
+    Others,
+}
+
+fn whose(there: &ObjectMeta, etcd: Option<&str>) -> Whose {
+    let owners = there.owner_references.as_deref().unwrap_or_default();
+    let machine = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "Machine");
+    let ours = owners.iter().any(|owner| Some(owner.uid.as_str()) == etcd);
+    match machine {
+        _ if there.deletion_timestamp.is_some() => Whose::Leaving,
+        Some(machine) if ours => Whose::Machines(machine.clone()),
+        None if ours => Whose::Ours,
+        _ if owners.iter().any(|owner| owner.kind == "EtcdCluster") => Whose::Leaving,
+        _ => Whose::Others,
     }
 }
 
@@ -114,4 +157,24 @@ fn to_dynamic(config: &EtcdadmConfig, kind: &ApiResource) -> Result<DynamicObjec
     let mut object = value.map_err(|error| Error::Internal(format!("config as JSON: {error}")))?;
     object.types = Some(kube::api::TypeMeta { api_version: kind.api_version.clone(), kind: kind.kind.clone() });
     Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_machine_has_used_is_not_used_again() {
+        let owner = |kind: &str, uid: &str, controller: bool| json!({"apiVersion": "g/v1", "kind": kind, "name": "x", "uid": uid, "controller": controller});
+        let whose = |metadata| whose(&serde_json::from_value(metadata).unwrap(), Some("etcd-uid"));
+        let ours = owner("EtcdCluster", "etcd-uid", false);
+        assert_eq!(whose(json!({"ownerReferences": [ours]})), Whose::Ours);
+        let used = whose(json!({"ownerReferences": [ours, owner("Machine", "m", true)]}));
+        assert!(matches!(used, Whose::Machines(machine) if machine.uid == "m"));
+        let leaving = json!({"ownerReferences": [ours], "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert_eq!(whose(leaving), Whose::Leaving);
+        assert_eq!(whose(json!({"ownerReferences": [owner("EtcdCluster", "earlier", false)]})), Whose::Leaving);
+        assert_eq!(whose(json!({})), Whose::Others);
+    }
 }

@@ -146,6 +146,20 @@ fn a_lost_quorum_is_said_and_the_endpoints_stay() {
 }
 
 #[test]
+fn a_deletion_blames_no_member() {
+    let mut story = Story::with_voters(3, 3);
+    let before = story.settle();
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now));
+    story.seen.checks.clear();
+    story.seen.membership = Membership::NotAsked;
+    story.seen.machines.clear();
+    let status = story.settle();
+    assert_eq!(status.members, before.members);
+    assert_eq!(shows(&status, c::DELETING).0, "True");
+    assert!(!status.ready);
+}
+
+#[test]
 fn a_fault_of_ours_is_not_theirs() {
     let mut story = Story::with_voters(3, 3);
     let before = story.settle();
