@@ -4,11 +4,17 @@
 use kube::Resource;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// No watch lags behind by more than this. What is older is of an object that has gone (the last write to it often is
+/// the one that lets it go), or from before the management cluster was restored from a backup.
+const KEPT: Duration = Duration::from_secs(600);
 
 /// Remembers the answers to our writes until the watch has caught up.
 #[derive(Debug)]
 pub struct Freshest<K> {
-    written: Mutex<HashMap<String, Arc<K>>>,
+    written: Mutex<HashMap<String, (Instant, Arc<K>)>>,
 }
 
 impl<K> Default for Freshest<K> {
@@ -21,7 +27,9 @@ impl<K: Resource> Freshest<K> {
     /// Remembers what the API server answered to a write of ours.
     pub fn remember(&self, answer: K) {
         if let Some(uid) = answer.meta().uid.clone() {
-            self.lock().insert(uid, Arc::new(answer));
+            let mut written = self.lock();
+            written.retain(|_, (at, _)| at.elapsed() < KEPT);
+            written.insert(uid, (Instant::now(), Arc::new(answer)));
         }
     }
 
@@ -31,7 +39,9 @@ impl<K: Resource> Freshest<K> {
         let Some(uid) = seen.meta().uid.as_deref() else { return seen };
         let mut written = self.lock();
         match written.get(uid) {
-            Some(ours) if revision(ours.as_ref()) > revision(seen.as_ref()) => ours.clone(),
+            Some((at, ours)) if revision(ours.as_ref()) > revision(seen.as_ref()) && at.elapsed() < KEPT => {
+                ours.clone()
+            }
             Some(_) => {
                 written.remove(uid);
                 seen
@@ -40,7 +50,7 @@ impl<K: Resource> Freshest<K> {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<K>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Instant, Arc<K>)>> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,5 +81,18 @@ mod tests {
         assert_eq!(version(config_map("b", "9")), "9");
         assert_eq!(version(config_map("a", "11")), "11");
         assert_eq!(version(config_map("a", "9")), "9", "nothing is remembered once the watch has caught up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_has_gone_is_forgotten_in_time() {
+        let memory = Freshest::default();
+        memory.remember(config_map("gone", "10"));
+        tokio::time::advance(KEPT).await;
+        let restored = memory.pick(Arc::new(config_map("gone", "3")));
+        assert_eq!(restored.metadata.resource_version.as_deref(), Some("3"));
+        memory.remember(config_map("gone", "10"));
+        tokio::time::advance(KEPT).await;
+        memory.remember(config_map("a", "11"));
+        assert_eq!(memory.lock().len(), 1);
     }
 }

@@ -36,7 +36,6 @@ pub(crate) struct Context {
     pub(crate) accesses: Accesses,
     pub(crate) fresh: Freshest<EtcdCluster>,
     pub(crate) events: Events,
-    pub(crate) metrics: EtcdMetrics,
     etcds: Store<EtcdCluster>,
     templates: Mutex<HashSet<ApiResource>>,
     template_changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>,
@@ -77,11 +76,11 @@ pub async fn run(shared: Shared) -> Result<()> {
     let controller = Controller::new(Api::<EtcdCluster>::all(shared.client.clone()), watcher::Config::default());
     let (template_changes, template_events) = mpsc::unbounded_channel();
     let etcds = controller.store();
+    shared.metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(etcds.clone()))));
     let context = Arc::new(Context {
         accesses: Accesses::default(),
         fresh: Freshest::default(),
         events: shared.events(CONTROLLER),
-        metrics: EtcdMetrics::new(&shared.metrics),
         templates: Mutex::default(),
         shared: shared.clone(),
         clusters,
@@ -186,7 +185,6 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
 
 /// Writes the status if it differs, and tells of what has changed with it.
 async fn write_status(context: &Context, etcd: &EtcdCluster, after: EtcdClusterStatus) -> Result<()> {
-    context.metrics.show(etcd, &after);
     if !differs(etcd.status.as_ref(), &after) {
         return Ok(());
     }
@@ -199,10 +197,7 @@ async fn write_status(context: &Context, etcd: &EtcdCluster, after: EtcdClusterS
     });
     match apply::apply_status(&api, CONTROLLER, &etcd.name_any(), &object).await {
         Ok(answer) => context.fresh.remember(answer),
-        Err(Error::Api { source, .. }) if is_not_found(&source) => {
-            context.metrics.forget(etcd);
-            return Ok(());
-        }
+        Err(Error::Api { source, .. }) if is_not_found(&source) => return Ok(()),
         Err(error) => return Err(error),
     }
     for transition in transitions(&etcd.status.clone().unwrap_or_default(), &after) {

@@ -50,7 +50,6 @@ pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) 
                 etcd.finalizers().iter().filter(|f| *f != names::ETCD_CLUSTER_FINALIZER).cloned().collect();
             let outcome = set_finalizers(context, etcd, &rest).await?;
             context.accesses.forget(&etcd.uid().unwrap_or_default());
-            context.metrics.forget(etcd);
             Ok(outcome)
         }
     }

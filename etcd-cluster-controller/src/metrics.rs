@@ -1,12 +1,14 @@
-//! Metrics of etcd clusters.
+//! Metrics of etcd clusters: read off the watch when they are asked for, so that none outlives its EtcdCluster.
 
 use api::EtcdCluster;
-use api::etcd_cluster::EtcdClusterStatus;
-use controller_support::Metrics;
 use kube::ResourceExt;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use kube::runtime::reflector::Store;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use std::fmt;
+use std::sync::Arc;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Labels {
@@ -15,45 +17,60 @@ struct Labels {
 }
 
 /// Gauges of every EtcdCluster.
-#[derive(Default)]
-pub(crate) struct EtcdMetrics {
-    ready: Family<Labels, Gauge>,
-    wanted: Family<Labels, Gauge>,
-    members: Family<Labels, Gauge>,
-    healthy_voters: Family<Labels, Gauge>,
-}
+#[derive(Debug)]
+pub(crate) struct EtcdMetrics(pub(crate) Store<EtcdCluster>);
 
-impl EtcdMetrics {
-    /// Registers the gauges with the process's metrics.
-    pub(crate) fn new(metrics: &Metrics) -> Self {
-        let ours = Self::default();
-        metrics.register(|registry| {
-            registry.register("etcd_cluster_ready", "1 if all wanted members are healthy voters", ours.ready.clone());
-            registry.register("etcd_cluster_wanted_members", "Wanted members", ours.wanted.clone());
-            registry.register("etcd_cluster_members", "Members in etcd's member list", ours.members.clone());
-            registry.register("etcd_cluster_healthy_voters", "Healthy voters", ours.healthy_voters.clone());
-        });
-        ours
-    }
+/// Name, help and value.
+type Shown = (&'static str, &'static str, fn(&EtcdCluster) -> i64);
 
-    /// Shows a status.
-    pub(crate) fn show(&self, etcd: &EtcdCluster, status: &EtcdClusterStatus) {
-        let labels = labels(etcd);
-        self.ready.get_or_create(&labels).set(i64::from(status.ready));
-        self.wanted.get_or_create(&labels).set(i64::from(etcd.spec.replicas));
-        self.members.get_or_create(&labels).set(i64::try_from(status.members.len()).unwrap_or(i64::MAX));
-        self.healthy_voters.get_or_create(&labels).set(i64::from(status.ready_replicas));
-    }
+const GAUGES: [Shown; 4] = [
+    ("etcd_cluster_ready", "1 if all wanted members are healthy voters", |etcd| {
+        etcd.status.as_ref().map_or(0, |status| i64::from(status.ready))
+    }),
+    ("etcd_cluster_wanted_members", "Wanted members", |etcd| i64::from(etcd.spec.replicas)),
+    ("etcd_cluster_members", "Members in etcd's member list", |etcd| {
+        etcd.status.as_ref().map_or(0, |status| i64::try_from(status.members.len()).unwrap_or(i64::MAX))
+    }),
+    ("etcd_cluster_healthy_voters", "Healthy voters", |etcd| {
+        etcd.status.as_ref().map_or(0, |status| i64::from(status.ready_replicas))
+    }),
+];
 
-    /// Forgets a cluster that is gone.
-    pub(crate) fn forget(&self, etcd: &EtcdCluster) {
-        let labels = labels(etcd);
-        for family in [&self.ready, &self.wanted, &self.members, &self.healthy_voters] {
-            family.remove(&labels);
+impl Collector for EtcdMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let etcds: Vec<Arc<EtcdCluster>> = self.0.state();
+        for (name, help, value) in GAUGES.iter().filter(|_| !etcds.is_empty()) {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for etcd in &etcds {
+                let labels = Labels { namespace: etcd.namespace().unwrap_or_default(), name: etcd.name_any() };
+                ConstGauge::new(value(etcd)).encode(family.encode_family(&labels)?)?;
+            }
         }
+        Ok(())
     }
 }
 
-fn labels(etcd: &EtcdCluster) -> Labels {
-    Labels { namespace: etcd.namespace().unwrap_or_default(), name: etcd.name_any() }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Story;
+    use controller_support::Metrics;
+    use kube::runtime::{reflector, watcher};
+
+    #[test]
+    fn an_etcd_cluster_that_is_gone_is_not_shown() {
+        let (store, mut writer) = reflector::store::<EtcdCluster>();
+        let metrics = Metrics::default();
+        metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(store))));
+        let etcd = Story::with_voters(3, 3).etcd().clone();
+        writer.apply_watcher_event(&watcher::Event::Apply(etcd.clone()));
+        let text = metrics.text().unwrap();
+        for (name, value) in [("ready", 1), ("wanted_members", 3), ("members", 3), ("healthy_voters", 3)] {
+            let line =
+                format!("etcdadm_provider_etcd_cluster_{name}{{namespace=\"default\",name=\"demo-etcd\"}} {value}\n");
+            assert!(text.contains(&line), "{line} is not in {text}");
+        }
+        writer.apply_watcher_event(&watcher::Event::Delete(etcd));
+        assert!(!metrics.text().unwrap().contains("demo-etcd"));
+    }
 }
