@@ -24,6 +24,11 @@ use tracing::Instrument;
 /// First delay after an error, and the longest. Errors double it.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
+/// The longest that a reconcile takes. Requests to the API server have no limit of their own: on a connection that died
+/// without a word, one would keep its object, and a graceful stop, waiting for ever. Longer than all that is waited for
+/// inside: first lists, and members that hang.
+const LIMIT: Duration = Duration::from_secs(180);
+
 /// Tells every part of the process to stop.
 #[derive(Clone)]
 pub struct Shutdown(watch::Receiver<bool>);
@@ -121,7 +126,7 @@ pub async fn drive_with<K, C, F, Fut>(
         let work = reconcile(object, context);
         async move {
             let begun = tokio::time::Instant::now();
-            let result = work.await;
+            let result = limited(work).await;
             let label = result.as_ref().map_or_else(Error::label, |_| "ok");
             metrics.reconciles.get_or_create(&ReconcileLabels { controller: name, result: label }).inc();
             metrics
@@ -147,6 +152,12 @@ pub async fn drive_with<K, C, F, Fut>(
         // Failures are logged where they happen, with their object; the rest is the queue's own chatter.
         .for_each(|_| std::future::ready(()))
         .await;
+}
+
+/// Gives work up that takes too long. That is as safe as being killed in the middle of it.
+async fn limited<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let gave_up = || Error::Internal(format!("gave up after {} s: the API server does not answer", LIMIT.as_secs()));
+    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| Err(gave_up()))
 }
 
 /// How often each object has failed in a row.
@@ -179,5 +190,12 @@ mod tests {
         assert_eq!(delays[11], 30_000);
         failures.forget("a");
         assert_eq!(failures.next("a".to_owned()).as_millis(), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_hangs_does_not_keep_its_object_for_ever() {
+        let error = limited(std::future::pending::<Result<(), Error>>()).await.unwrap_err();
+        assert_eq!(error.to_string(), "gave up after 180 s: the API server does not answer");
+        assert_eq!(limited(async { Ok(1) }).await.unwrap(), 1);
     }
 }

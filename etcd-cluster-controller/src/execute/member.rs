@@ -79,6 +79,7 @@ async fn put(
         Err(Error::Api { doing, source }) if is_not_found(&source) => {
             // The served version may have gone; a missing namespace ends the same way, and is harmless.
             context.shared.kinds.forget(&kind.group, &kind.kind).await;
+            context.shared.kinds.forget(&kind.group, &format!("{}Template", kind.kind)).await;
             Err(Error::Api { doing, source })
         }
         Err(error) => Err(error),
