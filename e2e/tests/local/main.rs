@@ -52,7 +52,11 @@ fn main() -> ExitCode {
             .collect();
         let conclusion = libtest_mimic::run(&arguments, tests);
         // Its processes end inside the runtime that they were started in.
-        let _ = block_on(async { Ok(drop(bed.lock().unwrap_or_else(PoisonError::into_inner).take())) });
+        let left = bed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = block_on(async move {
+            drop(left);
+            Ok(())
+        });
         conclusion.exit_code()
     })
 }
