@@ -1,18 +1,16 @@
 //! Looking at a cluster: what scenarios and the demo ask about.
 
+mod control_plane;
+
 use anyhow::{Context, Result, bail};
 use api::{EtcdCluster, EtcdClusterStatus};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt};
-use serde_json::Value;
 
 use super::Manifests;
-use crate::plane::workload::EtcdAccess;
 use crate::until::until;
 use std::time::Duration;
 
@@ -158,63 +156,11 @@ impl Look {
         .await
     }
 
-    /// Waits until a condition of the Cluster has this status and reason, and gives its message.
-    ///
-    /// # Errors
-    /// When it has not in time; the error says what it has.
-    pub async fn until_cluster_condition(
-        &self,
-        type_: &str,
-        status: &str,
-        reason: &str,
-        timeout: Duration,
-    ) -> Result<String> {
-        until(format!("condition {type_} of Cluster {} is {status} {reason}", self.cluster), timeout, async || {
-            let cluster = self.api("Cluster").get(&self.cluster).await?;
-            let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
-            let condition = conditions.into_iter().flatten().find(|condition| condition["type"] == type_);
-            match condition {
-                Some(found) if found["status"] == status && found["reason"] == reason => {
-                    Ok(Some(found["message"].as_str().unwrap_or_default().to_owned()))
-                }
-                found => bail!("it is {}", found.unwrap_or(&Value::Null)),
-            }
-        })
-        .await
-    }
-
     fn reason(&self, type_: &str, status: &EtcdClusterStatus) -> String {
         match status.conditions.iter().find(|condition| condition.type_ == type_) {
             Some(condition) => format!("{type_} is {} {}: {}", condition.status, condition.reason, condition.message),
             None => format!("it has no condition {type_}"),
         }
-    }
-
-    /// The control plane.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn control_plane(&self) -> Result<DynamicObject> {
-        Ok(self.api("KubeadmControlPlane").get(&self.control_plane).await?)
-    }
-
-    /// Endpoints in the control plane.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn control_plane_endpoints(&self) -> Result<Vec<String>> {
-        let control_plane = self.control_plane().await?;
-        let path = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints";
-        let endpoints = control_plane.data.pointer(path).and_then(Value::as_array).context("no endpoints")?;
-        Ok(endpoints.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-    }
-
-    /// Whether the control plane carries the pause annotation.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn control_plane_is_paused(&self) -> Result<bool> {
-        Ok(self.control_plane().await?.annotations().contains_key(api::names::PAUSED_ANNOTATION))
     }
 
     /// Names of the etcd Machines, sorted.
@@ -223,15 +169,6 @@ impl Look {
     /// When they cannot be listed.
     pub async fn etcd_machines(&self) -> Result<Vec<String>> {
         self.names("Machine", &format!("{}={}", api::names::ETCD_CLUSTER_LABEL, self.etcd)).await
-    }
-
-    /// Names of the control plane's Machines, sorted.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
-    pub async fn control_plane_machines(&self) -> Result<Vec<String>> {
-        let selector = format!("cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name={}", self.cluster);
-        self.names("Machine", &selector).await
     }
 
     /// Names of objects of a kind that match a label selector, sorted.
@@ -264,42 +201,6 @@ impl Look {
         let secret = self.secrets().get(name).await.with_context(|| format!("read Secret {name}"))?;
         let value = secret.data.unwrap_or_default().remove(key).with_context(|| format!("{name} has no {key}"))?;
         Ok(String::from_utf8(value.0)?)
-    }
-
-    /// What is published for API servers: endpoints and certificates, from where a control plane takes them.
-    ///
-    /// # Errors
-    /// When a part of it is not there.
-    pub async fn etcd_access(&self) -> Result<EtcdAccess> {
-        let client = api::names::apiserver_client_secret(&self.cluster);
-        Ok(EtcdAccess {
-            endpoints: self.control_plane_endpoints().await?,
-            ca: self.secret(&api::names::control_plane_ca_secret(&self.cluster), "tls.crt").await?,
-            certificate: self.secret(&client, "tls.crt").await?,
-            key: self.secret(&client, "tls.key").await?,
-        })
-    }
-
-    /// Waits for the first control-plane Machine, and gives its bootstrap data with every base64 block decoded beside.
-    ///
-    /// # Errors
-    /// When it does not come in time.
-    pub async fn until_control_plane_data(&self, timeout: Duration) -> Result<String> {
-        until(format!("control plane {} has a Machine with data", self.control_plane), timeout, async || {
-            let Some(name) = self.control_plane_machines().await?.into_iter().next() else { return Ok(None) };
-            let machine = self.api("Machine").get(&name).await?;
-            let Some(secret) = machine.data.pointer("/spec/bootstrap/dataSecretName").and_then(Value::as_str) else {
-                return Ok(None);
-            };
-            let data = self.secret(secret, "value").await?;
-            let decoded: Vec<String> = data
-                .split_whitespace()
-                .filter_map(|word| STANDARD.decode(word.trim_matches(['"', '\''])).ok())
-                .filter_map(|bytes| String::from_utf8(bytes).ok())
-                .collect();
-            Ok(Some(format!("{data}\n{}", decoded.join("\n"))))
-        })
-        .await
     }
 
     /// Deletes an object in the background.
