@@ -3,6 +3,8 @@
 #
 # Run it, or source it to have the right PATH as well. Packages and compilers are installed as root only; without root it
 # says what is missing. Debian 12 and 13, Ubuntu 24.04.
+#
+# With SETUP_DOCKER set, what the docker tests need as well.
 set -euo pipefail
 
 RUST_MINIMUM=1.90
@@ -50,6 +52,10 @@ setup_missing_packages() {
     # Machines are made of this computer's programs, and their users may be given sudo.
     setup_has sudo || missing+=(sudo)
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+    if [ -n "${SETUP_DOCKER:-}" ]; then
+        setup_has dockerd && setup_has docker && setup_has runc || missing+=(docker.io)
+        setup_has debootstrap || missing+=(debootstrap)
+    fi
     # Old or new: an old one can fetch a new one.
     setup_has go || missing+=(golang-go)
     setup_rust_is_there || setup_has rustup || setup_has curl || missing+=(curl)

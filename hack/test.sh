@@ -9,7 +9,8 @@
 #   --docker  the loop with Docker and a real control plane (no tests yet)
 #   NAME      only tests whose name contains it, and none of the checks
 #
-# Without a tier it runs what CI runs. What the tests need is installed or built first; failing tests on real parts print
+# Without a tier it runs what CI runs, which is all of them but docker: its images take minutes to make the first time, so it
+# is run only where it is asked for. What the tests need is installed or built first; failing tests on real parts print
 # the directory of their logs. The last line says how many passed and failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -42,7 +43,6 @@ if [ ${#tiers[@]} = 0 ]; then
     tiers=(unit)
     [ ${#api_tests[@]} = 0 ] || tiers+=(api)
     tiers+=(local)
-    [ ${#docker_tests[@]} = 0 ] || tiers+=(docker)
 fi
 for tier in "${tiers[@]}"; do
     tests="${tier}_tests[@]"
@@ -52,6 +52,9 @@ for tier in "${tiers[@]}"; do
     fi
 done
 
+case " ${tiers[*]} " in
+*" docker "*) export SETUP_DOCKER=1 ;;
+esac
 . hack/setup.sh
 
 log=$(mktemp)
@@ -132,6 +135,8 @@ for tier in "${tiers[@]}"; do
         ;;
     docker)
         real_parts
+        # The containers have a C library of their own.
+        check "etcdadm without libraries" cargo rustc -p etcdadm --bin etcdadm -- -C target-feature=+crt-static
         tests "docker tests" "${docker_tests[@]}"
         ;;
     esac

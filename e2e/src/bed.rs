@@ -24,7 +24,7 @@ pub use look::Look;
 pub use members::{Member, Membership};
 
 /// Ports of the managers' admin servers: the first manager's, the second's.
-const ADMIN_PORTS: [u16; 2] = [9700, 9701];
+pub(crate) const ADMIN_PORTS: [u16; 2] = [9700, 9701];
 
 /// A world in which clusters can be made.
 pub struct Bed {
@@ -105,12 +105,8 @@ impl Bed {
     /// # Errors
     /// When the program has not been built.
     pub fn manager_command(&self, index: usize) -> Result<Command> {
-        Ok(Command::new(format!("manager-{index}"), programs()?.join("manager"), self.world.logs())
-            .arg("--kubeconfig")
-            .arg(self.plane.kubeconfig_for(users::PROVIDER)?)
-            .args(["--log-format", "json", "--log-level", "info"])
-            .arg("--admin-address")
-            .arg(format!("127.0.0.1:{}", ADMIN_PORTS[index])))
+        let kubeconfig = self.plane.kubeconfig_for(users::PROVIDER)?;
+        Ok(manager_command(&programs()?, kubeconfig, self.world.logs(), index))
     }
 
     /// A running manager.
@@ -153,7 +149,18 @@ impl Bed {
     }
 }
 
-async fn ready(process: &mut Process, port: u16) -> Result<()> {
+/// The command of manager `index`.
+pub(crate) fn manager_command(programs: &Path, kubeconfig: &Path, logs: &Path, index: usize) -> Command {
+    Command::new(format!("manager-{index}"), programs.join("manager"), logs)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(["--log-format", "json", "--log-level", "info"])
+        .arg("--admin-address")
+        .arg(format!("127.0.0.1:{}", ADMIN_PORTS[index]))
+}
+
+/// Waits until a manager is ready.
+pub(crate) async fn ready(process: &mut Process, port: u16) -> Result<()> {
     let log = process.log().to_owned();
     until(format!("{} is ready (log: {})", process.name(), log.display()), Duration::from_secs(20), async || {
         if !process.is_running()? {

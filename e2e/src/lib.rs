@@ -6,6 +6,7 @@
 //! * [`plane`] starts a management plane in a world: etcd, kube-apiserver, kube-controller-manager and unmodified Cluster
 //!   API managers, each a plain process.
 //! * [`bed`] adds the local infrastructure and this project's manager, and the vocabulary of scenarios about clusters.
+//! * [`docker`] is the same with containers: a Docker daemon in the world, and Cluster API's docker infrastructure.
 //! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
 
 pub mod apply;
@@ -13,6 +14,7 @@ pub mod bed;
 pub mod bench;
 pub mod cache;
 pub mod demo;
+pub mod docker;
 pub mod plane;
 pub mod process;
 pub mod tools;

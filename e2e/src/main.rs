@@ -1,8 +1,10 @@
 //! Small commands around the test bed.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use e2e::docker::runtime;
 use e2e::tools::Tools;
 
 /// The test bed of cluster-api-provider-etcdadm.
@@ -18,6 +20,13 @@ enum Command {
     /// The real parts: etcd, Kubernetes, Cluster API.
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// What docker calls in place of runc, in a world on a computer that lacks CAP_SYS_RESOURCE.
+    #[command(hide = true, disable_help_flag = true)]
+    Runc {
+        /// runc's arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 #[derive(Subcommand)]
@@ -27,14 +36,16 @@ enum ToolsCommand {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
-        Command::Tools(ToolsCommand::Build) => match build() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("Error: {error:#}");
-                ExitCode::FAILURE
-            }
-        },
+    let result = match Arguments::parse().command {
+        Command::Tools(ToolsCommand::Build) => build(),
+        Command::Runc { arguments } => runtime::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The management plane: a real API server with unmodified Cluster API managers, as plain processes in a world.
 
+mod another;
 mod audit;
 mod components;
 mod health;
@@ -22,6 +23,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
+pub use another::AnotherManager;
 pub use audit::{Mark, Request, Requests};
 use components::MANAGERS;
 use pki::Pki;
@@ -56,6 +58,8 @@ pub struct Plane {
     audit_log: PathBuf,
     managers: Vec<Process>,
     controller_manager: Process,
+    authority: String,
+    certificates: PathBuf,
     apiserver: Process,
     // Last, so that it is killed last: nobody's final request should fail for want of it.
     etcd: Process,
@@ -126,7 +130,18 @@ impl Plane {
             webhooks_in_force(&client).await?;
         }
         clock.lap("webhooks");
-        Ok(Self { client, users, audit_log, managers, controller_manager, apiserver, etcd, timings: clock.laps })
+        Ok(Self {
+            client,
+            users,
+            audit_log,
+            managers,
+            controller_manager,
+            authority: pki.authority,
+            certificates: directory.join("pki"),
+            apiserver,
+            etcd,
+            timings: clock.laps,
+        })
     }
 
     /// A client for the person in front of the plane ([`users::ADMIN`]).

@@ -5,6 +5,7 @@
 //! unchanged one costs nothing.
 
 mod build;
+mod docker;
 mod manifests;
 mod module;
 mod progress;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+pub use docker::DockerProvider;
 use module::{CLUSTER_API, ETCD_3_6, KUBERNETES, Module};
 
 /// Paths of the real parts on this computer.
@@ -68,7 +70,7 @@ impl Tools {
             kubectl: kubernetes.join("kubectl"),
         });
         let cluster_api = build::ensure(&CLUSTER_API, &|_| true)?;
-        let manifests = manifests::ensure(&CLUSTER_API, &cluster_api, &assets.kubectl)?;
+        let manifests = manifests::ensure(&CLUSTER_API, &manifests::CORE_MANAGERS, &cluster_api, &assets.kubectl)?;
         let etcd_version = build::version(&ETCD_3_6)?.trim_start_matches('v').to_owned();
         let releases = release::ensure_etcd(&ETCD_3_6, &etcd, &etcd_version)?;
         Ok(Self {

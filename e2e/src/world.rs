@@ -70,6 +70,12 @@ pub fn enter_or_run(run: impl FnOnce(World) -> ExitCode) -> ExitCode {
     })
 }
 
+/// Whether this process is the one outside, which may use the network to prepare what the inside needs.
+#[must_use]
+pub fn is_outside() -> bool {
+    std::env::var_os(STAGE).is_none()
+}
+
 impl World {
     fn from_environment() -> Result<Self> {
         let variable = |name: &str| std::env::var(name).with_context(|| format!("read {name}"));

@@ -25,7 +25,15 @@ impl Manifests {
     /// # Errors
     /// When the example cannot be read.
     pub fn new(namespace: &str, name: &str) -> Result<Self> {
-        let path = repository(EXAMPLE);
+        Self::of(EXAMPLE, namespace, name)
+    }
+
+    /// The same for another example of this repository, whose cluster is called `demo` too.
+    ///
+    /// # Errors
+    /// When the example cannot be read.
+    pub fn of(example: &str, namespace: &str, name: &str) -> Result<Self> {
+        let path = repository(example);
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let mut documents = documents(&text)?;
         for document in &mut documents {

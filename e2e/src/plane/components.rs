@@ -112,16 +112,27 @@ pub(super) fn manager(world: &World, manager: &Manager, users: &Users, certifica
         users::CAPI_CONTROL_PLANE => &tools.capi_control_plane,
         _ => &tools.capi_core,
     };
-    Ok(Command::new(manager.user, program, world.logs())
-        .arg(format!("--kubeconfig={}", users.kubeconfig(manager.user)?.display()))
-        .arg(format!("--webhook-port={}", manager.ports.webhook))
-        .arg(format!("--webhook-cert-dir={}", certificates.display()))
-        .arg(format!("--health-addr=127.0.0.1:{}", manager.ports.health))
-        .arg(format!("--diagnostics-address=127.0.0.1:{}", manager.ports.diagnostics))
-        .arg("--insecure-diagnostics=true")
-        .arg("--kube-api-qps=1000")
-        .arg("--kube-api-burst=2000")
+    let kubeconfig = users.kubeconfig(manager.user)?;
+    Ok(capi_manager(Command::new(manager.user, program, world.logs()), kubeconfig, &manager.ports, certificates)
         .env("POD_NAMESPACE", manager.namespace)
         .env("POD_NAME", manager.user)
         .env("POD_UID", manager.user))
+}
+
+/// The flags that all managers of Cluster API share.
+pub(super) fn capi_manager(
+    command: Command,
+    kubeconfig: &Path,
+    ports: &ports::Manager,
+    certificates: &Path,
+) -> Command {
+    command
+        .arg(format!("--kubeconfig={}", kubeconfig.display()))
+        .arg(format!("--webhook-port={}", ports.webhook))
+        .arg(format!("--webhook-cert-dir={}", certificates.display()))
+        .arg(format!("--health-addr=127.0.0.1:{}", ports.health))
+        .arg(format!("--diagnostics-address=127.0.0.1:{}", ports.diagnostics))
+        .arg("--insecure-diagnostics=true")
+        .arg("--kube-api-qps=1000")
+        .arg("--kube-api-burst=2000")
 }

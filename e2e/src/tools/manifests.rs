@@ -12,23 +12,29 @@ use super::build::go_output;
 use super::module::Module;
 use crate::cache;
 
-/// File name of a manager's manifests, and the manager's directory in the module.
-const MANAGERS: [(&str, &str); 3] =
+/// File name of a manager's manifests, and the manager's directory in its module.
+pub(super) type Source = (&'static str, &'static str);
+
+/// Those of Cluster API itself.
+pub(super) const CORE_MANAGERS: [Source; 3] =
     [("core", "core"), ("bootstrap", "bootstrap/kubeadm"), ("control-plane", "controlplane/kubeadm")];
+
+/// The docker infrastructure's.
+pub(super) const DOCKER_MANAGER: [Source; 1] = [("docker", "infrastructure/docker")];
 
 /// What a plane of plain processes needs of them; it has no use for Deployments, RBAC and certificates.
 const KEPT_KINDS: [&str; 4] =
     ["CustomResourceDefinition", "MutatingWebhookConfiguration", "Namespace", "ValidatingWebhookConfiguration"];
 
 /// Gives the directory with the rendered manifests that belong to the programs in `built`.
-pub(super) fn ensure(module: &Module, built: &Path, kubectl: &Path) -> Result<PathBuf> {
+pub(super) fn ensure(module: &Module, managers: &[Source], built: &Path, kubectl: &Path) -> Result<PathBuf> {
     let mut name = built.file_name().context("the programs have a directory")?.to_owned();
     name.push("-manifests");
     let directory = built.with_file_name(name);
     let waiting = || eprintln!("{}: another run is rendering its manifests; waiting", module.name);
     cache::directory(&directory, waiting, |into| {
         let source = go_output(module, &["list", "-m", "-f", "{{.Dir}}", module.source])?;
-        for (name, subdirectory) in MANAGERS {
+        for (name, subdirectory) in managers {
             let objects = render(kubectl, &Path::new(source.trim()).join(subdirectory).join("config/default"))?;
             // JSON, because it is read at every start and YAML takes many times as long.
             fs::write(into.join(format!("{name}.json")), serde_json::to_vec(&objects)?)?;

@@ -74,6 +74,14 @@ pub(super) const CLUSTER_API: Module = Module {
     version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
 };
 
+/// Cluster API's docker infrastructure. Its module is not the one of the other managers.
+pub(super) const CLUSTER_API_DOCKER: Module = Module {
+    name: "cluster-api-docker",
+    source: "sigs.k8s.io/cluster-api/test",
+    programs: &[Program { name: "capd", package: "sigs.k8s.io/cluster-api/test/infrastructure/docker" }],
+    version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
+};
+
 impl Module {
     /// Arguments of `go build` that every program of this module gets; part of what its hash is made from.
     pub(super) fn build_arguments(&self, version: &str) -> Vec<String> {

@@ -1,0 +1,112 @@
+//! The bed with Docker: unmodified Cluster API, its docker infrastructure, machines with systemd, and our manager.
+//!
+//! The daemon runs inside the world, with all it stores in the world's memory: its containers, networks and images end with
+//! the world, whatever becomes of the program, and never meet those of a daemon of this computer. What images are made of
+//! is kept in the cache and made outside, where there is a network ([`Parts::ensure`]).
+
+mod daemon;
+mod image;
+pub mod runtime;
+
+use crate::bed::{ADMIN_PORTS, crds, manager_command, programs, ready};
+use crate::plane::{AnotherManager, Plane, PlaneOptions, users};
+use crate::process::Process;
+use crate::tools::{DockerProvider, Tools};
+use crate::world::World;
+use anyhow::{Context, Result};
+use daemon::Daemon;
+use kube::Client;
+use std::path::PathBuf;
+
+/// The example that docker's scenarios are made from.
+pub const EXAMPLE: &str = "examples/docker/etcd.yaml";
+
+/// The docker infrastructure manager's user.
+const CAPD: &str = "capd";
+
+/// What has to be there before a world without network is entered.
+pub struct Parts {
+    provider: DockerProvider,
+    /// Root directory of machines.
+    machine: PathBuf,
+    /// Root directory of the load balancer.
+    load_balancer: PathBuf,
+}
+
+impl Parts {
+    /// Finds the parts; outside a world it makes what is missing: about two minutes, and root is needed for it.
+    ///
+    /// # Errors
+    /// When one can't be made.
+    pub fn ensure(tools: &Tools) -> Result<Self> {
+        Ok(Self {
+            provider: DockerProvider::ensure(tools)?,
+            machine: image::machine()?,
+            load_balancer: image::load_balancer()?,
+        })
+    }
+}
+
+/// A world in which clusters of containers can be made.
+pub struct DockerBed {
+    // In the order in which they should end: nobody should miss the API server, and nothing the daemon.
+    _manager: Process,
+    _capd: Process,
+    /// The management plane.
+    pub plane: Plane,
+    daemon: Daemon,
+}
+
+impl DockerBed {
+    /// Starts everything and waits until it is ready.
+    ///
+    /// # Errors
+    /// When a part does not start; the error names its log.
+    pub async fn start(world: &World) -> Result<Self> {
+        let parts = Parts::ensure(world.tools())?;
+        let daemon = Daemon::start(world).await?;
+        image::import(world, &daemon, &parts.machine, &parts.load_balancer).await?;
+        let options = PlaneOptions { crds: crds()?, users: vec![CAPD.to_owned()], ..PlaneOptions::default() };
+        let mut plane = Plane::start(world, options).await?;
+        let capd = AnotherManager { user: CAPD, program: &parts.provider.capd, manifests: &parts.provider.manifests };
+        let capd = plane.start_another(world, &capd).await?;
+        let kubeconfig = plane.kubeconfig_for(users::PROVIDER)?;
+        let command = manager_command(&programs()?, kubeconfig, world.logs(), 0).arg("--leader-elect=false");
+        let mut manager = command.spawn().context("start the manager")?;
+        ready(&mut manager, ADMIN_PORTS[0]).await?;
+        Ok(Self { _manager: manager, _capd: capd, plane, daemon })
+    }
+
+    /// A client for the person in front of the bed.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.plane.client()
+    }
+
+    /// Names of all containers, running or not, sorted.
+    ///
+    /// # Errors
+    /// When the daemon does not answer.
+    pub async fn containers(&self) -> Result<Vec<String>> {
+        let names = self.daemon.docker(&["ps", "--all", "--format", "{{.Names}}"]).await?;
+        let mut names: Vec<String> = names.lines().map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// What a command prints in a container.
+    ///
+    /// # Errors
+    /// When it fails; the error tells what it said.
+    pub async fn exec(&self, container: &str, command: &[&str]) -> Result<String> {
+        self.daemon.docker(&[&["exec", container], command].concat()).await
+    }
+
+    /// Ends the daemon, and with it everything that it has made.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub async fn stop(self) -> Result<()> {
+        self.daemon.stop().await
+    }
+}

@@ -1,0 +1,123 @@
+//! dockerd, in the world.
+
+use super::runtime;
+use crate::bed::programs;
+use crate::process::{Command, Process};
+use crate::until::until;
+use crate::world::World;
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Where clients look for a daemon if nobody tells them otherwise. `/run` is the world's own.
+const SOCKET: &str = "unix:///run/docker.sock";
+/// The network that the docker infrastructure puts its containers into.
+const NETWORK: &str = "kind";
+/// Parent of all containers' cgroups: what is left of them can be found and removed.
+const CGROUP: &str = "etcdadm-e2e";
+
+/// A running daemon.
+pub(super) struct Daemon {
+    process: Process,
+}
+
+impl Daemon {
+    /// Starts the daemon with the network that machines need.
+    pub(super) async fn start(world: &World) -> Result<Self> {
+        let state = world.state("docker")?;
+        let mut config = json!({
+            "data-root": state.join("data"),
+            "exec-root": state.join("exec"),
+            "pidfile": state.join("pid"),
+            "hosts": [SOCKET],
+            "storage-driver": "overlay2",
+            "cgroup-parent": format!("/{CGROUP}"),
+        });
+        if runtime::must_ask_for_less()? {
+            // Docker has no other way to ask for less on behalf of those who ask for everything (`--privileged`).
+            config["runtimes"] = json!({"less": {"path": programs()?.join("e2e"), "runtimeArgs": ["runc"]}});
+            config["default-runtime"] = json!("less");
+        }
+        let file = state.join("daemon.json");
+        fs::write(&file, config.to_string()).with_context(|| format!("write {}", file.display()))?;
+        let process = Command::new("dockerd", "dockerd", world.logs())
+            .arg("--config-file")
+            .arg(&file)
+            .spawn()
+            .context("package docker.io has it")?;
+        let mut daemon = Self { process };
+        until("dockerd answers", Duration::from_secs(60), async || {
+            if !daemon.process.is_running()? {
+                bail!("it has ended; see {}", daemon.process.log().display());
+            }
+            daemon.docker(&["version"]).await.map(Some)
+        })
+        .await?;
+        daemon.docker(&["network", "create", NETWORK]).await?;
+        Ok(daemon)
+    }
+
+    /// What `docker` prints with these arguments.
+    pub(super) async fn docker(&self, arguments: &[&str]) -> Result<String> {
+        let output = tokio::process::Command::new("docker")
+            .args(["--host", SOCKET])
+            .args(arguments)
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("run docker (package docker.io)")?;
+        if !output.status.success() {
+            bail!("docker {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Makes an image of some paths, each in its directory. No path may come twice, as a directory either.
+    pub(super) async fn import(&self, name: &str, entrypoint: &str, paths: &[(&Path, &str)]) -> Result<()> {
+        let mut tar = std::process::Command::new("tar");
+        tar.arg("--create").stdout(std::process::Stdio::piped());
+        for (directory, path) in paths {
+            tar.arg("--directory").arg(directory).arg(path);
+        }
+        let mut tar = tar.spawn().context("run tar")?;
+        let archive = tar.stdout.take().context("tar's standard output is piped")?;
+        let output = tokio::process::Command::new("docker")
+            .args(["--host", SOCKET, "import"])
+            .args(["--change", &format!("ENTRYPOINT [\"{entrypoint}\"]"), "--change", "ENV container=docker"])
+            .args(["-", name])
+            .stdin(archive)
+            .output()
+            .await
+            .context("run docker (package docker.io)")?;
+        if !output.status.success() || !tar.wait().context("wait for tar")?.success() {
+            bail!("make image {name}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+
+    /// Ends it after its containers, and removes what they leave behind outside the world: empty cgroups.
+    pub(super) async fn stop(mut self) -> Result<()> {
+        let containers = self.docker(&["ps", "--all", "--quiet"]).await?;
+        let containers: Vec<&str> = containers.lines().collect();
+        if !containers.is_empty() {
+            self.docker(&[&["rm", "--force", "--volumes"], containers.as_slice()].concat()).await?;
+        }
+        self.process.terminate(Duration::from_secs(15)).await?;
+        for hierarchy in fs::read_dir("/sys/fs/cgroup").context("read /sys/fs/cgroup")? {
+            remove_cgroups(&hierarchy?.path().join(CGROUP));
+        }
+        remove_cgroups(&Path::new("/sys/fs/cgroup").join(CGROUP));
+        Ok(())
+    }
+}
+
+/// Removes empty cgroups, the innermost first. One that is in use stays: it is another run's.
+fn remove_cgroups(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
+        remove_cgroups(&entry.path());
+    }
+    let _ = fs::remove_dir(directory);
+}

@@ -1,0 +1,72 @@
+//! Etcd on machines of the docker infrastructure.
+
+use anyhow::{Result, ensure};
+use api::etcd_cluster::MemberRole;
+use e2e::bed::{Look, Manifests};
+use e2e::docker::{DockerBed, EXAMPLE};
+use e2e::until::until;
+use e2e::world::World;
+use std::time::{Duration, Instant};
+
+/// What a cluster may take here, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// What must be gone when a Cluster is.
+const KINDS: [&str; 5] = ["Cluster", "Machine", "KubeadmControlPlane", "EtcdCluster", "EtcdadmConfig"];
+
+/// One apply makes three members on unmodified infrastructure; etcd, the control plane and the containers agree; and
+/// deletion leaves nothing.
+pub(crate) async fn three_members(world: World) -> Result<()> {
+    let bed = DockerBed::start(&world).await?;
+    let client = bed.client();
+    Look::make_namespace(&client, "etcd").await?;
+    let manifests = Manifests::of(EXAMPLE, "etcd", "demo")?;
+    let look = Look::at(&client, &manifests);
+    let begun = Instant::now();
+    manifests.apply(&client).await?;
+    times(&bed, &look, begun).await?;
+
+    let status = look.until_ready(PATIENCE).await?;
+    println!("  apply → EtcdCluster Ready        {:>5.1} s", begun.elapsed().as_secs_f32());
+    ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
+    let endpoints: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
+    let published = look.control_plane_endpoints().await?;
+    ensure!(published == endpoints, "the control plane has {published:?}, the status {endpoints:?}");
+
+    let list = bed.exec("demo-etcd-0", &["/opt/bin/etcdctl.sh", "member", "list"]).await?;
+    let voters = list.lines().filter(|line| line.contains(", started, ") && line.ends_with(", false")).count();
+    ensure!(voters == 3 && list.lines().count() == 3, "etcd's own list of members:\n{list}");
+    for machine in ["demo-etcd-0", "demo-etcd-1", "demo-etcd-2"] {
+        let unit = bed.exec(machine, &["systemctl", "show", "etcd", "--property=ActiveState,UnitFileState"]).await?;
+        ensure!(unit == "ActiveState=active\nUnitFileState=enabled\n", "systemd on {machine} says {unit}");
+    }
+
+    let begun = Instant::now();
+    look.delete("Cluster", &look.cluster).await?;
+    look.until_nothing_is_left(&KINDS, PATIENCE).await?;
+    let left = bed.containers().await?;
+    ensure!(left.is_empty(), "containers are left: {left:?}");
+    println!("  deletion                         {:>5.1} s", begun.elapsed().as_secs_f32());
+    bed.stop().await
+}
+
+/// Prints when each step of the way was reached.
+async fn times(bed: &DockerBed, look: &Look, begun: Instant) -> Result<()> {
+    println!("Times");
+    for replica in 0..3 {
+        let machine = format!("{}-{replica}", look.etcd);
+        until(format!("container {machine} is there"), PATIENCE, async || {
+            Ok(bed.containers().await?.contains(&machine).then_some(()))
+        })
+        .await?;
+        println!("  apply → container {machine}  {:>5.1} s", begun.elapsed().as_secs_f32());
+        until(format!("member {machine} is healthy"), PATIENCE, async || {
+            let status = look.status().await?;
+            let member = status.members.iter().find(|member| member.name == machine);
+            let healthy = member.filter(|member| member.healthy_since.is_some() && member.role == MemberRole::Voter);
+            Ok(healthy.map(|_| ()))
+        })
+        .await?;
+        println!("  apply → member {machine}     {:>5.1} s", begun.elapsed().as_secs_f32());
+    }
+    Ok(())
+}
