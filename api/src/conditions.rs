@@ -103,7 +103,7 @@ pub mod reasons {
     pub const WAITING_FOR_INITIALIZATION: &str = "WaitingForInitialization";
     /// A Secret that a file of the spec refers to is missing, or has no such key.
     pub const WAITING_FOR_FILE_SECRET: &str = "WaitingForFileSecret";
-    /// The API server refused the bootstrap Secret; the message has its answer.
+    /// The API server refused what was to be written (a permission, a webhook, a rule); the message has its answer.
     pub const REFUSED: &str = "RefusedByApiServer";
     /// The spec cannot be rendered; the message names the field.
     pub const INVALID_SPEC: &str = "InvalidSpec";

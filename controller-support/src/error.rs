@@ -71,6 +71,15 @@ pub fn is_invalid(error: &kube::Error) -> bool {
     has_code(error, 422) || has_code(error, 400) || has_code(error, 403)
 }
 
+/// What the API server said, without what kube adds for those who debug it.
+#[must_use]
+pub fn answer(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
 fn has_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }

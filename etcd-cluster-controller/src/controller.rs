@@ -4,13 +4,14 @@ use crate::etcd_access::Accesses;
 use crate::execute::{Outcome, execute};
 use crate::metrics::EtcdMetrics;
 use crate::observe::observe;
-use crate::plan::{Plan, Step, due, plan};
+use crate::plan::{Plan, Reason, Step, due, plan};
 use crate::status::{differs, status, transitions::transitions};
 use crate::{CONTROLLER, build};
 use api::EtcdCluster;
+use api::conditions::reasons;
 use api::etcd_cluster::EtcdClusterStatus;
 use api::names;
-use controller_support::error::is_not_found;
+use controller_support::error::{answer, is_invalid, is_not_found};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::loose::{ClusterView, Reference};
 use controller_support::{Cached, Error, Events, Freshest, Result, Shared, apply, drive};
@@ -168,6 +169,12 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         match execute(&context, &seen, step).await {
             Ok(Outcome::Done | Outcome::Outdated) => {}
             Ok(Outcome::Blocked(reason)) => plan = Plan::Block(reason),
+            // Trying again soon does not help, and whoever looks at the object should see why nothing happens.
+            Err(Error::Api { doing, source }) if is_invalid(&source) => {
+                tracing::warn!(doing, error = %source, "refused");
+                plan =
+                    Plan::Block(Reason { reason: reasons::REFUSED, message: format!("{doing}: {}", answer(&source)) });
+            }
             Err(error) => failure = Some(error),
         }
     }

@@ -8,7 +8,7 @@ use crate::observation::{Observation, Template};
 use crate::plan::Reason;
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig};
-use controller_support::error::{is_conflict, is_invalid, is_not_found};
+use controller_support::error::{answer, is_conflict, is_invalid, is_not_found};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, ObjectMeta};
@@ -74,7 +74,7 @@ async fn put(
         Ok(_) => Ok(Outcome::Done),
         Err(Error::Api { source, .. }) if is_conflict(&source) => existing(context, etcd, api, kind, &name).await,
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
-            Ok(refused(refusal, format!("{} {name} is refused: {source}", kind.kind)))
+            Ok(refused(refusal, format!("{} {name} is refused: {}", kind.kind, answer(&source))))
         }
         Err(Error::Api { doing, source }) if is_not_found(&source) => {
             // The served version may have gone; a missing namespace ends the same way, and is harmless.

@@ -16,7 +16,8 @@ const BLOCKED: Duration = Duration::from_secs(10);
 #[must_use]
 pub fn due(seen: &Observation, plan: &Plan) -> Option<Duration> {
     if seen.etcd.metadata.deletion_timestamp.is_some() {
-        return None;
+        // Machines that go are watched; only a refusal has to be tried again.
+        return matches!(plan, Plan::Block(_)).then_some(BLOCKED);
     }
     let interval =
         Duration::from_secs(u64::try_from(seen.etcd.spec.health_check.interval_seconds).unwrap_or(10).max(1));

@@ -229,6 +229,15 @@ fn deletion_needs_nothing_of_etcd() {
 }
 
 #[test]
+fn a_refused_deletion_is_tried_again() {
+    let mut story = Story::with_voters(3, 3);
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now));
+    let refused = Reason { reason: reasons::REFUSED, message: "forbidden".to_owned() };
+    assert!(due(&story.seen, &Plan::Block(refused)).is_some(), "no watch tells that a permission has come");
+    assert_eq!(due(&story.seen, &story.plan()), None, "Machines that go are watched");
+}
+
+#[test]
 fn names_are_not_used_twice() {
     let mut story = Story::with_voters(5, 3);
     story.seen.machines.remove("demo-etcd-1");
