@@ -22,8 +22,9 @@ const MACHINE_PACKAGES: &str =
     "systemd,systemd-sysv,dbus,iproute2,iptables,procps,kmod,util-linux,ca-certificates,hostname";
 const LOAD_BALANCER_PACKAGES: &str = "haproxy";
 
-/// Units that have nothing to do in a container, or may not do it.
-const MASKED: [&str; 16] = [
+/// Units that have nothing to do in a container, or may not do it. Each costs time when it starts, and the docker
+/// infrastructure looks for the end of the start about half a second after its beginning, and then again only 5 s later.
+const MASKED: [&str; 35] = [
     "systemd-resolved.service",
     "systemd-udevd.service",
     "systemd-udevd-kernel.socket",
@@ -40,6 +41,25 @@ const MASKED: [&str; 16] = [
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
     "dpkg-db-backup.timer",
+    "systemd-binfmt.service",
+    "systemd-journal-flush.service",
+    "systemd-modules-load.service",
+    "systemd-random-seed.service",
+    "systemd-remount-fs.service",
+    "systemd-sysctl.service",
+    "systemd-sysusers.service",
+    "systemd-tmpfiles-clean.timer",
+    "systemd-tmpfiles-setup-dev.service",
+    "systemd-update-utmp.service",
+    "systemd-update-utmp-runlevel.service",
+    "systemd-user-sessions.service",
+    "systemd-initctl.socket",
+    "systemd-ask-password-console.path",
+    "systemd-ask-password-wall.path",
+    "proc-sys-fs-binfmt_misc.automount",
+    "sys-fs-fuse-connections.mount",
+    "sys-kernel-config.mount",
+    "dev-mqueue.mount",
 ];
 
 /// Found by `docker exec` before Debian's: the docker infrastructure asks for more connections than a process may have here.

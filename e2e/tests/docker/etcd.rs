@@ -29,8 +29,12 @@ pub(crate) async fn three_members(world: World) -> Result<()> {
     println!("  apply → EtcdCluster Ready        {:>5.1} s", begun.elapsed().as_secs_f32());
     ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
     let endpoints: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
-    let published = look.control_plane_endpoints().await?;
-    ensure!(published == endpoints, "the control plane has {published:?}, the status {endpoints:?}");
+    until("the control plane has etcd's endpoints", PATIENCE, async || {
+        let published = look.control_plane_endpoints().await?;
+        ensure!(published == endpoints, "the control plane has {published:?}, the status {endpoints:?}");
+        Ok(Some(()))
+    })
+    .await?;
 
     let list = bed.exec("demo-etcd-0", &["/opt/bin/etcdctl.sh", "member", "list"]).await?;
     let voters = list.lines().filter(|line| line.contains(", started, ") && line.ends_with(", false")).count();
