@@ -57,8 +57,13 @@ impl Bed {
     /// When a part does not start.
     pub async fn without_manager(world: &World) -> Result<Self> {
         let begun = Instant::now();
-        let image = images::machine_image(world)?;
         let state = world.state("machines")?;
+        let machines = Machines::open(state.clone());
+        // They outlive whoever made them: an earlier bed of this world.
+        for machine in machines.list()? {
+            machine.destroy()?;
+        }
+        let image = images::machine_image(world)?;
         let crds = images::crds()?;
         let plane = Plane::start(world, PlaneOptions { crds, ..PlaneOptions::default() }).await?;
         let local_infrastructure =
@@ -72,7 +77,6 @@ impl Bed {
                 .arg(&image)
                 .args(["--bridge", BRIDGE, "--subnet", &format!("{}/{PREFIX_LENGTH}", subnet())])
                 .spawn()?;
-        let machines = Machines::open(state);
         let started_in = begun.elapsed();
         Ok(Self { managers: [None, None], local_infrastructure, plane, machines, world: world.clone(), started_in })
     }

@@ -1,10 +1,15 @@
 //! What people are told: events.
 
 use super::Look;
-use anyhow::Result;
+use crate::until::until;
+use anyhow::{Result, bail};
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
+use std::time::Duration;
+
+/// Events come after the status that they are about.
+const PUBLISHED: Duration = Duration::from_secs(10);
 
 impl Look {
     /// Events about an object, oldest first, as `<type> <reason>: <note>`.
@@ -22,6 +27,22 @@ impl Look {
         let text = |text: Option<String>| text.unwrap_or_default();
         let line = |event: Event| format!("{} {}: {}", text(event.type_), text(event.reason), text(event.note));
         Ok(list.into_iter().map(line).collect())
+    }
+
+    /// Waits until there is a warning about the EtcdCluster, and gives it.
+    ///
+    /// # Errors
+    /// When there is none, or more than one: the error has all events about it.
+    pub async fn until_the_only_warning(&self) -> Result<String> {
+        until(format!("one warning about EtcdCluster {}", self.etcd), PUBLISHED, async || {
+            let events = self.events_about("EtcdCluster", &self.etcd).await?;
+            let mut warnings = events.iter().filter(|line| line.starts_with("Warning "));
+            match (warnings.next(), warnings.next()) {
+                (Some(warning), None) => Ok(Some(warning.clone())),
+                _ => bail!("{events:?}"),
+            }
+        })
+        .await
     }
 
     /// Warnings about the EtcdCluster, its Machines' configs and their infrastructure: everything of ours.

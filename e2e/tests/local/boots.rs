@@ -66,9 +66,8 @@ async fn second_never(bed: &Bed) -> Result<()> {
     .await?;
     let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is still named: {message}");
-    let told = look.events_about("EtcdCluster", &look.etcd).await?;
-    let warnings: Vec<_> = told.iter().filter(|line| line.starts_with("Warning MachineNotBooting")).collect();
-    ensure!(warnings.len() == 1, "one warning is wanted: {told:?}");
+    let warning = look.until_the_only_warning().await?;
+    ensure!(warning.starts_with("Warning MachineNotBooting") && warning.contains(dead), "the warning is: {warning}");
     stays_so(&look, &["second-etcd-0", dead, "second-etcd-2"]).await?;
     ensure!(look.control_plane_is_paused().await?, "the control plane is held back until all three are there");
 

@@ -59,12 +59,8 @@ impl Up<'_> {
             "two of three are a quorum: {:?}",
             status.conditions
         );
-        let events = self.look.events_about("EtcdCluster", &self.look.etcd).await?;
-        let warnings: Vec<_> = events.iter().filter(|line| line.starts_with("Warning ")).collect();
-        ensure!(
-            warnings.len() == 1 && warnings[0].starts_with("Warning MemberUnhealthy") && warnings[0].contains(&name),
-            "one warning, about {name}: {events:?}"
-        );
+        let warning = self.look.until_the_only_warning().await?;
+        ensure!(warning.starts_with("Warning MemberUnhealthy") && warning.contains(&name), "the warning is: {warning}");
         self.nothing_is_removed(&status).await?;
 
         self.on(number, Machine::power_on).await?;
