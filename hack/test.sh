@@ -6,7 +6,7 @@
 #   --unit    formatting, lints, generated files, and pure logic
 #   --api     CRDs and webhooks against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
-#   --docker  the loop with Docker and a real control plane (no tests yet)
+#   --docker  etcd members on Cluster API's docker infrastructure, with systemd in the machines
 #   NAME      only tests whose name contains it, and none of the checks
 #
 # Without a tier it runs what CI runs, which is all of them but docker: its images take minutes to make the first time, so it
