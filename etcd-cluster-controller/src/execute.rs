@@ -9,7 +9,7 @@ use crate::controller::Context;
 use crate::observation::Observation;
 use crate::plan::{Reason, Step};
 use api::{EtcdCluster, names};
-use controller_support::error::is_not_found;
+use controller_support::error::{is_conflict, is_not_found};
 use controller_support::{Error, Result, ResultExt, apply};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::{Resource, ResourceExt};
@@ -64,7 +64,8 @@ async fn set_finalizers(context: &Context, etcd: &EtcdCluster, finalizers: &[Str
             context.fresh.remember(answer);
             Ok(Outcome::Done)
         }
-        Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Outcome::Outdated),
+        // Somebody was quicker, and its event is on its way.
+        Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
 }
