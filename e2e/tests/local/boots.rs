@@ -18,7 +18,7 @@ const GRACE: i64 = 20;
 
 /// Side by side: a machine that takes 90 seconds to boot is waited for without a word of complaint; one that never boots
 /// is reported, and the cluster goes on around it as far as is safe.
-pub(crate) async fn late_and_never(bed: &Bed) -> Result<()> {
+pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
     Look::make_namespace(&bed.client(), "boots").await?;
     try_join!(late(bed), second_never(bed), first_never(bed))?;
     Ok(())

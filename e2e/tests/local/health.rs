@@ -21,7 +21,7 @@ struct Up<'a> {
 
 /// One machine dies, reboots, hangs, is cut off; then two die at once. Each time it is told, and once the machine is back
 /// all is as it was: members, Machines, endpoints.
-pub(crate) async fn members_fail_and_come_back(bed: &Bed) -> Result<()> {
+pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     Look::make_namespace(&client, "health").await?;
     let manifests = Manifests::new("health", "demo")?.with("EtcdCluster", |etcd| {

@@ -11,7 +11,6 @@ mod kills;
 mod outage;
 mod rbac;
 
-use anyhow::Context;
 use e2e::bed::Bed;
 use e2e::world::{block_on, enter_or_run};
 use futures::future::LocalBoxFuture;
@@ -76,26 +75,6 @@ macro_rules! scenario {
         }
         (concat!(stringify!($module), "::", stringify!($name)), run as Scenario)
     }};
-    // Two that leave the bed's own parts alone, side by side: one waits most of the time.
-    ($module:ident :: $name:ident, beside $other_module:ident :: $other_name:ident) => {{
-        fn run(bed: &mut Bed) -> LocalBoxFuture<'_, anyhow::Result<()>> {
-            let bed = &*bed;
-            Box::pin(async move {
-                let (one, other) = futures::join!($module::$name(bed), $other_module::$other_name(bed));
-                one.context(stringify!($name)).and(other.context(stringify!($other_name)))
-            })
-        }
-        let name = concat!(
-            stringify!($module),
-            "::",
-            stringify!($name),
-            "+",
-            stringify!($other_module),
-            "::",
-            stringify!($other_name)
-        );
-        (name, run as Scenario)
-    }};
 }
 
 fn scenarios() -> Vec<(&'static str, Scenario)> {
@@ -108,7 +87,8 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(kills::two_managers_at_once),
         scenario!(kills::local_infrastructure),
         scenario!(outage::api_server_away),
-        scenario!(boots::late_and_never, beside health::members_fail_and_come_back),
+        scenario!(boots::late_and_never),
+        scenario!(health::members_fail_and_come_back),
         scenario!(deletion::in_the_middle),
         scenario!(deletion::when_up),
         scenario!(idle::costs_nothing),
