@@ -31,10 +31,16 @@ pub(super) fn disconnect(spec: &MachineSpec) -> Result<()> {
         .output()
         .map_err(|error| failed("ip link delete", &error.to_string()))?;
     let message = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() || message.contains("Cannot find device") {
+    if output.status.success() || says_it_is_gone(&message) {
         return Ok(());
     }
     Err(failed(&format!("ip link delete {cable}"), &message))
+}
+
+/// Whether `ip` failed because there is no such link: it looks the link up and then asks the kernel to delete it, and the
+/// kernel's own removal may come before either.
+fn says_it_is_gone(message: &str) -> bool {
+    message.contains("Cannot find device") || message.contains("No such device")
 }
 
 /// Called in the machine's network namespace, which has been connected: sets its address.
@@ -133,6 +139,13 @@ fn failed(program: &str, message: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cable_that_the_kernel_removes_first_is_gone_too() {
+        assert!(says_it_is_gone("Cannot find device \"cape-0a4d0012\"\n"));
+        assert!(says_it_is_gone("RTNETLINK answers: No such device\n"));
+        assert!(!says_it_is_gone("RTNETLINK answers: Operation not permitted\n"));
+    }
 
     #[test]
     fn a_partition_drops_both_directions_and_never_the_loopback() {
