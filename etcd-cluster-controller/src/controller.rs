@@ -38,21 +38,38 @@ pub(crate) struct Context {
     pub(crate) fresh: Freshest<EtcdCluster>,
     pub(crate) events: Events,
     etcds: Store<EtcdCluster>,
-    templates: Mutex<HashSet<ApiResource>>,
-    template_changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>,
+    watched: Mutex<HashSet<ApiResource>>,
+    changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>,
 }
 
 impl Context {
     /// The watch of a kind of template. From the first use on, its changes reach the EtcdClusters that refer to it.
     pub(crate) fn watch_template(&self, kind: &ApiResource) -> Cached {
-        let cached = self.shared.caches.watch(kind, None);
-        let mut known = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+        let (etcds, template) = (self.etcds.clone(), kind.kind.clone());
+        self.watch(kind, None, move |object| users_of(&etcds, object, &template))
+    }
+
+    /// The watch of DockerMachines that carry members. From the first use on, changes reach the EtcdClusters they are of.
+    pub(crate) fn watch_docker_machines(&self, kind: &ApiResource) -> Cached {
+        let labelled =
+            |object: &DynamicObject| object.labels().get(names::ETCD_CLUSTER_LABEL).map(|name| reference(name, object));
+        self.watch(kind, Some(names::ETCD_CLUSTER_LABEL), move |object| labelled(object).into_iter().collect())
+    }
+
+    /// A watch that is started on first use, and whose changes then reach the EtcdClusters that `map` gives.
+    fn watch(
+        &self,
+        kind: &ApiResource,
+        selector: Option<&str>,
+        map: impl Fn(&DynamicObject) -> Vec<ObjectRef<EtcdCluster>> + Send + 'static,
+    ) -> Cached {
+        let cached = self.shared.caches.watch(kind, selector);
+        let mut known = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if known.insert(kind.clone()) {
-            let (mut changes, etcds) = (Box::pin(cached.changes()), self.etcds.clone());
-            let (sender, kind) = (self.template_changes.clone(), kind.kind.clone());
+            let (mut changes, sender) = (Box::pin(cached.changes()), self.changes.clone());
             tokio::spawn(async move {
-                while let Some(template) = changes.next().await {
-                    for etcd in users_of(&etcds, &template, &kind) {
+                while let Some(object) = changes.next().await {
+                    for etcd in map(&object) {
                         // The receiver ends with the controller, and then nobody needs to know.
                         let _ = sender.send(etcd);
                     }
@@ -75,20 +92,20 @@ pub async fn run(shared: Shared) -> Result<()> {
     let secrets = shared.caches.watch(&ApiResource::erase::<Secret>(&()), Some(names::ETCD_CLUSTER_LABEL));
 
     let controller = Controller::new(Api::<EtcdCluster>::all(shared.client.clone()), watcher::Config::default());
-    let (template_changes, template_events) = mpsc::unbounded_channel();
+    let (changes, events) = mpsc::unbounded_channel();
     let etcds = controller.store();
     shared.metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(etcds.clone()))));
     let context = Arc::new(Context {
         accesses: Accesses::default(),
         fresh: Freshest::default(),
         events: shared.events(CONTROLLER),
-        templates: Mutex::default(),
+        watched: Mutex::default(),
         shared: shared.clone(),
         clusters,
         machines,
         secrets,
         etcds,
-        template_changes,
+        changes,
     });
     let controller = controller
         .reconcile_on(mapped(&context.machines, |machine| owner(&machine).into_iter().collect()))
@@ -104,7 +121,7 @@ pub async fn run(shared: Shared) -> Result<()> {
             let etcds = context.etcds.clone();
             move |cluster| of_cluster(&etcds, &cluster)
         }))
-        .reconcile_on(stream::unfold(template_events, |mut events| async { Some((events.recv().await?, events)) }));
+        .reconcile_on(stream::unfold(events, |mut events| async { Some((events.recv().await?, events)) }));
     drive(CONTROLLER, controller, &shared, context, reconcile).await;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! All writes of a reconcile: one step of the plan. Every object is created under a name that follows from the plan, so
 //! that doing a step twice, after a kill or by two managers at once, makes one object.
 
+mod docker;
 mod member;
 mod secrets;
 
@@ -40,6 +41,9 @@ pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) 
             secrets::publish_init(context, etcd, cluster, address, client_urls).await
         }
         Step::CreateMember { cluster, name, seen: known } => member::create(context, seen, cluster, name, known).await,
+        Step::SetProviderId { machine, provider_id } => {
+            docker::set_provider_id(context, seen, machine, provider_id).await
+        }
         Step::DeleteMachines { names } => delete_machines(context, seen, names).await,
         Step::RemoveFinalizer => {
             // Live: a Machine that the watch has not shown yet would otherwise be left behind.

@@ -50,6 +50,7 @@ impl Story {
                 init_urls: None,
                 template: Template::Found { template: Arc::new(template), clones: local_machine() },
                 machines: BTreeMap::new(),
+                docker_machines: BTreeMap::new(),
                 checks: BTreeMap::new(),
                 membership: Membership::NotAsked,
             },

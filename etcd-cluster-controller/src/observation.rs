@@ -2,7 +2,7 @@
 
 use api::etcd_cluster::MemberStatus;
 use api::{EtcdCluster, names};
-use controller_support::loose::{ClusterView, MachineView};
+use controller_support::loose::{ClusterView, DockerMachineView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
@@ -24,8 +24,11 @@ pub struct Observation {
     pub init_urls: Option<String>,
     /// The template of the members' infrastructure.
     pub template: Template,
-    /// Machines that this EtcdCluster controls, by name.
+    /// Machines that this EtcdCluster controls, by name. Where a Machine has no addresses, they are those of its
+    /// DockerMachine.
     pub machines: BTreeMap<String, MachineView>,
+    /// DockerMachines that have addresses while their Machines have none, by name of the Machine.
+    pub docker_machines: BTreeMap<String, DockerMachineView>,
     /// What each Machine's health check said, by name of the Machine.
     pub checks: BTreeMap<String, Check>,
     /// etcd's own view.

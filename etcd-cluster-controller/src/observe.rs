@@ -1,5 +1,7 @@
 //! All reads of a reconcile, and the clock. Objects come from shared watches; only the members are asked anew.
 
+mod docker;
+
 use crate::build;
 use crate::controller::Context;
 use crate::etcd_access::Access;
@@ -39,6 +41,7 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
         init_urls: None,
         template: Template::NotNeeded,
         machines,
+        docker_machines: BTreeMap::new(),
         checks: BTreeMap::new(),
         membership: Membership::NotAsked,
         etcd,
@@ -50,6 +53,7 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
         // A deletion asks nothing of etcd: it must not wait for members that hang.
         let deleting = seen.etcd.metadata.deletion_timestamp.is_some();
         if let Some(ca) = ca.filter(|_| !deleting) {
+            docker::read(context, &mut seen, &namespace).await;
             ask_members(context, &mut seen, &ca, &uid).await;
         }
     }

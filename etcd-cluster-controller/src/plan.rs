@@ -9,6 +9,7 @@
 //! ```
 
 mod deletion;
+mod docker;
 mod due;
 mod growth;
 #[cfg(test)]
@@ -72,6 +73,13 @@ pub enum Step {
         /// Names of the Machines that the decision was made on: it is off if there are others by now.
         seen: Vec<String>,
     },
+    /// Let a DockerMachine count as provisioned.
+    SetProviderId {
+        /// Name of the Machine.
+        machine: String,
+        /// What `spec.providerID` becomes.
+        provider_id: String,
+    },
     /// Delete Machines: the EtcdCluster is being deleted.
     DeleteMachines {
         /// Their names.
@@ -128,6 +136,9 @@ pub fn plan(seen: &Observation) -> Plan {
         return plan;
     }
     if let Some(step) = init_secret(seen, cluster) {
+        return Plan::Do(step);
+    }
+    if let Some(step) = docker::set_provider_id(seen) {
         return Plan::Do(step);
     }
     growth::plan(seen, cluster)

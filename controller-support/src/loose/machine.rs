@@ -1,11 +1,10 @@
 //! Cluster API's Machine.
 
-use super::{Reference, flag, string};
+use super::{Reference, addresses, flag, string};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// An owner of an object.
@@ -57,6 +56,12 @@ pub struct MachineView {
 }
 
 impl MachineView {
+    /// Whether it is held back: it gets no bootstrap data before it is admitted as a member.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.annotations.get(names::ADMITTED_AT_ANNOTATION).is_some_and(|at| at == names::ADMISSION_PENDING)
+    }
+
     /// Reads a Machine of any version.
     #[must_use]
     pub fn read(machine: &DynamicObject) -> Self {
@@ -87,13 +92,7 @@ impl MachineView {
                 data,
                 &["/status/initialization/infrastructureProvisioned", "/status/infrastructureReady"],
             ),
-            addresses: data
-                .pointer("/status/addresses")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(|a| Some((a["type"].as_str()?.to_owned(), a["address"].as_str()?.to_owned())))
-                .collect(),
+            addresses: addresses(data),
             phase: string(data, "/status/phase"),
         }
     }

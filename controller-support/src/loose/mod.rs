@@ -1,10 +1,12 @@
 //! Loose views of objects that other providers own: only what we need, whatever version they speak. All of it is pure.
 
 mod cluster;
+mod docker_machine;
 mod machine;
 mod secret;
 
 pub use cluster::ClusterView;
+pub use docker_machine::DockerMachineView;
 pub use machine::{MachineView, OwnerView};
 pub use secret::{bytes as secret_bytes, text as secret_text};
 
@@ -40,6 +42,13 @@ impl Reference {
 
 fn flag(data: &Value, pointers: &[&str]) -> bool {
     pointers.iter().any(|pointer| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(false))
+}
+
+/// `status.addresses` as (type, address).
+fn addresses(data: &Value) -> Vec<(String, String)> {
+    let list = data.pointer("/status/addresses").and_then(Value::as_array);
+    let pair = |a: &Value| Some((a["type"].as_str()?.to_owned(), a["address"].as_str()?.to_owned()));
+    list.into_iter().flatten().filter_map(pair).collect()
 }
 
 fn string(data: &Value, pointer: &str) -> Option<String> {

@@ -37,6 +37,9 @@ fn what(plan: &Plan) -> (&'static str, String) {
             (reasons::WAITING_FOR_CERTIFICATES, "making the certificates".to_owned())
         }
         Plan::Do(Step::PublishInit { .. }) => (reasons::SCALING_UP, "publishing where to join".to_owned()),
+        Plan::Do(Step::SetProviderId { machine, .. }) => {
+            (reasons::SCALING_UP, format!("telling Cluster API that Machine {machine} is provisioned"))
+        }
         Plan::Do(Step::DeleteMachines { names }) => {
             (reasons::DELETING, format!("deleting Machines {}", names.join(", ")))
         }

@@ -1,0 +1,73 @@
+//! DockerMachines of Cluster API up to 1.13. Their provider waits for a Node before it sets the provider ID, and until that
+//! is set it makes a container anew that it finds stopped: with nothing in it, as the bootstrap is not run again.
+
+use super::Step;
+use crate::observation::Observation;
+
+/// The next DockerMachine whose member has shown that the bootstrap is done. Any sooner, and setting the provider ID
+/// would have the provider skip the bootstrap.
+pub(super) fn set_provider_id(seen: &Observation) -> Option<Step> {
+    seen.docker_machines.iter().find_map(|(machine, docker)| {
+        let done = docker.bootstrapped && docker.provider_id.is_none() && seen.is_healthy(machine);
+        let provider_id = docker.own_provider_id().filter(|_| done)?;
+        Some(Step::SetProviderId { machine: machine.clone(), provider_id })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, address, name};
+    use crate::plan::Plan;
+    use controller_support::loose::DockerMachineView;
+
+    /// Two healthy voters, the second on a DockerMachine whose Machine has no addresses.
+    fn story() -> Story {
+        let mut story = Story::with_voters(2, 2);
+        let addresses = vec![("Hostname".to_owned(), name(1)), ("InternalIP".to_owned(), address(1))];
+        let resource_version = "7".to_owned();
+        let docker = DockerMachineView { resource_version, bootstrapped: true, provider_id: None, addresses };
+        story.seen.docker_machines.insert(name(1), docker);
+        story
+    }
+
+    fn changed(change: impl FnOnce(&mut Story)) -> Plan {
+        let mut story = story();
+        change(&mut story);
+        story.plan()
+    }
+
+    fn docker(story: &mut Story) -> &mut DockerMachineView {
+        story.seen.docker_machines.get_mut(&name(1)).unwrap()
+    }
+
+    #[test]
+    fn a_bootstrapped_docker_machine_gets_its_provider_id_once() {
+        let step = Step::SetProviderId { machine: name(1), provider_id: "docker:////demo-etcd-1".to_owned() };
+        assert_eq!(story().plan(), Plan::Do(step));
+        let again = changed(|story| docker(story).provider_id = Some("docker:////demo-etcd-1".to_owned()));
+        assert_eq!(again, Plan::Steady);
+    }
+
+    #[test]
+    fn not_before_its_member_has_been_seen_healthy_nor_before_its_provider_is_done() {
+        let sets = |plan: &Plan| matches!(plan, Plan::Do(Step::SetProviderId { .. }));
+        assert!(!sets(&changed(|story| docker(story).bootstrapped = false)));
+        assert!(!sets(&changed(|story| docker(story).addresses.retain(|(type_, _)| type_ != "Hostname"))));
+        assert!(!sets(&changed(|story| story.failing(1, "Connection refused"))));
+        let other = changed(|story| {
+            // Healthy, but another Machine's member.
+            let check = story.seen.checks[&name(0)].clone();
+            story.seen.checks.insert(name(1), check);
+        });
+        assert!(!sets(&other), "{other:?}");
+        assert!(!sets(&changed(|story| story.seen.membership = crate::observation::Membership::NotAsked)));
+    }
+
+    #[test]
+    fn the_others_wait_until_it_is_done() {
+        // Until then a container that stops is lost with its data, so no step that counts on it comes first.
+        let more = changed(|story| story.etcd().spec.replicas = 3);
+        assert!(matches!(more, Plan::Do(Step::SetProviderId { .. })), "{more:?}");
+    }
+}
