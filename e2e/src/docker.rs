@@ -5,7 +5,9 @@
 //! is kept in the cache and made outside, where there is a network ([`Parts::ensure`]).
 
 mod daemon;
+mod faults;
 mod image;
+mod inventory;
 pub mod runtime;
 
 use crate::bed::{ADMIN_PORTS, crds, manager_command, programs, ready};
@@ -16,7 +18,8 @@ use crate::world::World;
 use anyhow::{Context, Result};
 use daemon::Daemon;
 use kube::Client;
-use std::path::PathBuf;
+
+pub use inventory::Inventory;
 
 /// The example that docker's scenarios are made from.
 pub const EXAMPLE: &str = "examples/docker/etcd.yaml";
@@ -27,34 +30,30 @@ const CAPD: &str = "capd";
 /// What has to be there before a world without network is entered.
 pub struct Parts {
     provider: DockerProvider,
-    /// Root directory of machines.
-    machine: PathBuf,
-    /// Root directory of the load balancer.
-    load_balancer: PathBuf,
+    roots: image::Roots,
 }
 
 impl Parts {
-    /// Finds the parts; outside a world it makes what is missing: about two minutes, and root is needed for it.
+    /// Finds the parts; outside a world it makes what is missing: about ten minutes, and root is needed for it.
     ///
     /// # Errors
     /// When one can't be made.
     pub fn ensure(tools: &Tools) -> Result<Self> {
-        Ok(Self {
-            provider: DockerProvider::ensure(tools)?,
-            machine: image::machine()?,
-            load_balancer: image::load_balancer()?,
-        })
+        Ok(Self { provider: DockerProvider::ensure(tools)?, roots: image::Roots::ensure(tools)? })
     }
 }
 
 /// A world in which clusters of containers can be made.
 pub struct DockerBed {
     // In the order in which they should end: nobody should miss the API server, and nothing the daemon.
-    _manager: Process,
-    _capd: Process,
+    manager: Process,
+    capd: Process,
     /// The management plane.
     pub plane: Plane,
     daemon: Daemon,
+    /// What the daemon has before the first scenario.
+    empty: Inventory,
+    world: World,
 }
 
 impl DockerBed {
@@ -65,7 +64,7 @@ impl DockerBed {
     pub async fn start(world: &World) -> Result<Self> {
         let parts = Parts::ensure(world.tools())?;
         let daemon = Daemon::start(world).await?;
-        image::import(world, &daemon, &parts.machine, &parts.load_balancer).await?;
+        parts.roots.import(world, &daemon).await?;
         let options = PlaneOptions { crds: crds()?, users: vec![CAPD.to_owned()], ..PlaneOptions::default() };
         let mut plane = Plane::start(world, options).await?;
         let capd = AnotherManager { user: CAPD, program: &parts.provider.capd, manifests: &parts.provider.manifests };
@@ -74,7 +73,14 @@ impl DockerBed {
         let command = manager_command(&programs()?, kubeconfig, world.logs(), 0).arg("--leader-elect=false");
         let mut manager = command.spawn().context("start the manager")?;
         ready(&mut manager, ADMIN_PORTS[0]).await?;
-        Ok(Self { _manager: manager, _capd: capd, plane, daemon })
+        let empty = daemon.inventory().await?;
+        Ok(Self { manager, capd, plane, daemon, empty, world: world.clone() })
+    }
+
+    /// The world that it is in.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
     }
 
     /// A client for the person in front of the bed.
@@ -88,10 +94,7 @@ impl DockerBed {
     /// # Errors
     /// When the daemon does not answer.
     pub async fn containers(&self) -> Result<Vec<String>> {
-        let names = self.daemon.docker(&["ps", "--all", "--format", "{{.Names}}"]).await?;
-        let mut names: Vec<String> = names.lines().map(str::to_owned).collect();
-        names.sort();
-        Ok(names)
+        Ok(self.daemon.inventory().await?.containers.into_iter().collect())
     }
 
     /// What a command prints in a container.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use e2e::docker::runtime;
+use e2e::docker::{Parts, runtime};
 use e2e::tools::Tools;
 
 /// The test bed of cluster-api-provider-etcdadm.
@@ -32,12 +32,16 @@ enum Command {
 #[derive(Subcommand)]
 enum ToolsCommand {
     /// Builds what is missing in the cache, and prints where everything is, as JSON.
-    Build,
+    Build {
+        /// Those of the docker infrastructure too, with the images of its machines; as root.
+        #[arg(long)]
+        docker: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Tools(ToolsCommand::Build) => build(),
+        Command::Tools(ToolsCommand::Build { docker }) => build(docker),
         Command::Runc { arguments } => runtime::run(&arguments),
     };
     match result {
@@ -49,7 +53,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn build() -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(&Tools::ensure()?)?);
+fn build(docker: bool) -> anyhow::Result<()> {
+    let tools = Tools::ensure()?;
+    println!("{}", serde_json::to_string_pretty(&tools)?);
+    if docker {
+        Parts::ensure(&tools)?;
+    }
     Ok(())
 }

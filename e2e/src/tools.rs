@@ -5,9 +5,11 @@
 //! unchanged one costs nothing.
 
 mod build;
+mod cluster_api;
 mod docker;
 mod manifests;
 mod module;
+mod node;
 mod progress;
 mod release;
 
@@ -16,8 +18,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+pub use cluster_api::{ClusterApi, Release};
 pub use docker::DockerProvider;
-use module::{CLUSTER_API, ETCD_3_6, KUBERNETES, Module};
+use module::{ETCD_3_6, KUBERNETES, Module};
+pub use node::NodePrograms;
 
 /// Paths of the real parts on this computer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,16 +38,10 @@ pub struct Tools {
     pub kube_controller_manager: PathBuf,
     /// kubectl.
     pub kubectl: PathBuf,
-    /// Cluster API's core manager.
-    pub capi_core: PathBuf,
-    /// Cluster API's kubeadm bootstrap manager.
-    pub capi_bootstrap: PathBuf,
-    /// Cluster API's kubeadm control plane manager.
-    pub capi_control_plane: PathBuf,
+    /// Cluster API's managers.
+    pub cluster_api: ClusterApi,
     /// Version of etcd that [`Tools::releases`] holds, without a leading `v`.
     pub etcd_version: String,
-    /// Rendered manifests, one JSON list per manager: `core.json`, `bootstrap.json`, `control-plane.json`.
-    pub manifests: PathBuf,
     /// Release archives for machines: `etcd/v<version>/etcd-v<version>-linux-<arch>.tar.gz`, each with a `.sha256` beside it.
     pub releases: PathBuf,
 }
@@ -53,7 +51,7 @@ impl Tools {
     /// standard error; well under a second afterwards).
     ///
     /// With `KUBEBUILDER_ASSETS` set, etcd, kube-apiserver and kubectl of the management plane are taken from that
-    /// directory as they are.
+    /// directory as they are. `E2E_CLUSTER_API` chooses another release of Cluster API (`1.12`).
     ///
     /// # Errors
     /// When Go is not there, a build fails, or `KUBEBUILDER_ASSETS` lacks one of its three programs.
@@ -69,8 +67,7 @@ impl Tools {
             kube_apiserver: kubernetes.join("kube-apiserver"),
             kubectl: kubernetes.join("kubectl"),
         });
-        let cluster_api = build::ensure(&CLUSTER_API, &|_| true)?;
-        let manifests = manifests::ensure(&CLUSTER_API, &manifests::CORE_MANAGERS, &cluster_api, &assets.kubectl)?;
+        let cluster_api = ClusterApi::ensure(Release::chosen()?, &assets.kubectl)?;
         let etcd_version = build::version(&ETCD_3_6)?.trim_start_matches('v').to_owned();
         let releases = release::ensure_etcd(&ETCD_3_6, &etcd, &etcd_version)?;
         Ok(Self {
@@ -80,13 +77,19 @@ impl Tools {
             kube_apiserver: assets.kube_apiserver,
             kube_controller_manager: kubernetes.join("kube-controller-manager"),
             kubectl: assets.kubectl,
-            capi_core: cluster_api.join("capi-core"),
-            capi_bootstrap: cluster_api.join("capi-bootstrap"),
-            capi_control_plane: cluster_api.join("capi-control-plane"),
+            cluster_api,
             etcd_version,
-            manifests,
             releases,
         })
+    }
+
+    /// The same with another release of Cluster API, which is built if it is missing. Inside a world it must be there.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub fn with_cluster_api(mut self, release: Release) -> Result<Self> {
+        self.cluster_api = ClusterApi::ensure(release, &self.kubectl)?;
+        Ok(self)
     }
 }
 

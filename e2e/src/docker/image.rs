@@ -1,8 +1,13 @@
-//! What containers start from: Debian packages, and nothing that an image registry would have to serve.
+//! What containers start from: Debian packages and programs of ours, and nothing that an image registry would have to serve.
+
+mod etcd_machine;
+mod load_balancer;
+mod node;
+mod preload;
 
 use super::daemon::Daemon;
-use crate::bed::programs;
 use crate::cache;
+use crate::tools::{NodePrograms, Tools};
 use crate::world::World;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -11,16 +16,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The image of etcd machines. `examples/docker/etcd.yaml` names it.
-const MACHINE: &str = "cluster-api-provider-etcdadm/etcd-machine:dev";
-/// The image that Cluster API 1.14's docker infrastructure starts its load balancer from.
-const LOAD_BALANCER: &str = "kindest/haproxy:v20230606-42a2262b";
-
 /// systemd 252: the last in Debian that runs with cgroups of both versions.
 const SUITE: &str = "bookworm";
-const MACHINE_PACKAGES: &str =
-    "systemd,systemd-sysv,dbus,iproute2,iptables,procps,kmod,util-linux,ca-certificates,hostname";
-const LOAD_BALANCER_PACKAGES: &str = "haproxy";
 
 /// Units that have nothing to do in a container, or may not do it. Each costs time when it starts, and the docker
 /// infrastructure looks for the end of the start about half a second after its beginning, and then again only 5 s later.
@@ -62,55 +59,29 @@ const MASKED: [&str; 35] = [
     "dev-mqueue.mount",
 ];
 
-/// Found by `docker exec` before Debian's: the docker infrastructure asks for more connections than a process may have here.
-const HAPROXY: &str = "#!/bin/sh\nexec /usr/sbin/haproxy -n 2000 \"$@\"\n";
-const HAPROXY_CONFIG: &str = "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
-    frontend control-plane\n  bind *:6443\n";
-/// The docker infrastructure runs `crictl ps` to see the container runtime answer. An etcd machine has none to wait for.
-const CRICTL: &str = "#!/bin/sh\nexit 0\n";
-
-/// The root directory of machines, without what changes from build to build.
-pub(super) fn machine() -> Result<PathBuf> {
-    let parts = [SUITE, MACHINE_PACKAGES, &MASKED.join(" "), CRICTL];
-    root("etcd-machine", &parts, |root| {
-        debootstrap(MACHINE_PACKAGES, root)?;
-        for unit in MASKED {
-            symlink("/dev/null", root.join("etc/systemd/system").join(unit)).with_context(|| format!("mask {unit}"))?;
-        }
-        // Each machine has an identity of its own.
-        fs::write(root.join("etc/machine-id"), "")?;
-        program(&root.join("usr/local/bin/crictl"), CRICTL)
-    })
+/// Root directories of images, in the cache.
+pub(super) struct Roots {
+    etcd_machine: PathBuf,
+    node: node::Root,
+    load_balancer: PathBuf,
 }
 
-/// The load balancer's.
-pub(super) fn load_balancer() -> Result<PathBuf> {
-    root("load-balancer", &[SUITE, LOAD_BALANCER_PACKAGES, HAPROXY, HAPROXY_CONFIG], |root| {
-        debootstrap(LOAD_BALANCER_PACKAGES, root)?;
-        fs::create_dir_all(root.join("usr/local/etc/haproxy"))?;
-        fs::write(root.join("usr/local/etc/haproxy/haproxy.cfg"), HAPROXY_CONFIG)?;
-        program(&root.join("usr/local/sbin/haproxy"), HAPROXY)
-    })
-}
+impl Roots {
+    /// Makes what is missing, outside a world.
+    pub(super) fn ensure(tools: &Tools) -> Result<Self> {
+        Ok(Self {
+            etcd_machine: etcd_machine::root()?,
+            node: node::Root::ensure(&NodePrograms::ensure()?, tools)?,
+            load_balancer: load_balancer::root()?,
+        })
+    }
 
-/// Gives the daemon both images, with our etcdadm and etcd's release in the machines'.
-pub(super) async fn import(world: &World, daemon: &Daemon, machine: &Path, load_balancer: &Path) -> Result<()> {
-    let ours = world.state("docker/etcd-machine")?;
-    let (bin, cache) = (ours.join("usr/local/bin"), ours.join("var/cache/etcdadm"));
-    fs::create_dir_all(&bin)?;
-    fs::create_dir_all(&cache)?;
-    fs::copy(programs()?.join("etcdadm"), bin.join("etcdadm")).context("copy etcdadm")?;
-    let releases = world.tools().releases.join("etcd");
-    let copied = Command::new("cp").arg("--recursive").arg(&releases).arg(&cache).status().context("run cp")?;
-    anyhow::ensure!(copied.success(), "copy {}: {copied}", releases.display());
-    daemon
-        .import(
-            MACHINE,
-            "/sbin/init",
-            &[(machine, "."), (&ours, "./usr/local/bin/etcdadm"), (&ours, "./var/cache/etcdadm")],
-        )
-        .await?;
-    daemon.import(LOAD_BALANCER, "haproxy", &[(load_balancer, ".")]).await
+    /// Gives the daemon an image of each.
+    pub(super) async fn import(&self, world: &World, daemon: &Daemon) -> Result<()> {
+        etcd_machine::import(world, daemon, &self.etcd_machine).await?;
+        self.node.import(daemon).await?;
+        load_balancer::import(daemon, &self.load_balancer).await
+    }
 }
 
 /// A root directory in the cache, called after everything in `parts`.
@@ -141,7 +112,32 @@ fn debootstrap(packages: &str, root: &Path) -> Result<()> {
     fs::set_permissions(root, fs::Permissions::from_mode(0o755)).context("set the root's mode")
 }
 
-fn program(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).with_context(|| format!("chmod {}", path.display()))
+/// Keeps systemd in `root` from starting what has no place in a container.
+fn mask_units(root: &Path) -> Result<()> {
+    for unit in MASKED {
+        symlink("/dev/null", root.join("etc/systemd/system").join(unit)).with_context(|| format!("mask {unit}"))?;
+    }
+    // Each machine has an identity of its own.
+    fs::write(root.join("etc/machine-id"), "").context("empty the machine's identity")
+}
+
+/// Writes a file of `root`, and the directories above it.
+fn file(root: &Path, path: &str, text: &str) -> Result<()> {
+    let path = root.join(path);
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+    }
+    fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+}
+
+/// Writes a script of `root`.
+fn script(root: &Path, path: &str, text: &str) -> Result<()> {
+    file(root, path, text)?;
+    let path = root.join(path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).with_context(|| format!("chmod {}", path.display()))
+}
+
+/// Copies a program into `root`.
+fn copy(from: &Path, root: &Path, to: &str) -> Result<()> {
+    fs::copy(from, root.join(to)).with_context(|| format!("copy {}", from.display())).map(|_| ())
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::module::CLUSTER_API_DOCKER;
 use super::{Tools, build, manifests};
 
 /// The docker infrastructure manager, unmodified.
@@ -17,13 +16,15 @@ pub struct DockerProvider {
 }
 
 impl DockerProvider {
-    /// Finds it, building it if it is missing (half a minute). Inside a world only the former is possible.
+    /// Finds the one that belongs to the release of [`Tools::cluster_api`], building it if it is missing (half a
+    /// minute). Inside a world only the former is possible.
     ///
     /// # Errors
     /// When it cannot be built.
     pub fn ensure(tools: &Tools) -> Result<Self> {
-        let built = build::ensure(&CLUSTER_API_DOCKER, &|_| true)?;
-        let manifests = manifests::ensure(&CLUSTER_API_DOCKER, &manifests::DOCKER_MANAGER, &built, &tools.kubectl)?;
+        let module = tools.cluster_api.release.docker();
+        let built = build::ensure(module, &|_| true)?;
+        let manifests = manifests::ensure(module, &manifests::DOCKER_MANAGER, &built, &tools.kubectl)?;
         Ok(Self { capd: built.join("capd"), manifests: manifests.join("docker.json") })
     }
 }

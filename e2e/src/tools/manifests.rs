@@ -19,6 +19,10 @@ pub(super) type Source = (&'static str, &'static str);
 pub(super) const CORE_MANAGERS: [Source; 3] =
     [("core", "core"), ("bootstrap", "bootstrap/kubeadm"), ("control-plane", "controlplane/kubeadm")];
 
+/// The same where the core manager is still at the module's root.
+pub(super) const CORE_MANAGERS_1_12: [Source; 3] =
+    [("core", ""), ("bootstrap", "bootstrap/kubeadm"), ("control-plane", "controlplane/kubeadm")];
+
 /// The docker infrastructure's.
 pub(super) const DOCKER_MANAGER: [Source; 1] = [("docker", "infrastructure/docker")];
 

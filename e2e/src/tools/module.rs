@@ -45,7 +45,7 @@ pub(super) const ETCD_3_6: Module = Module {
     version_variables: &[],
 };
 
-/// Kubernetes. A further program (kube-scheduler, kubelet, kubeadm) is one more line here and in the module's `go.mod`.
+/// Kubernetes, as far as a management plane needs it.
 pub(super) const KUBERNETES: Module = Module {
     name: "kubernetes",
     source: "k8s.io/kubernetes",
@@ -54,12 +54,45 @@ pub(super) const KUBERNETES: Module = Module {
         Program { name: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },
         Program { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
     ],
-    // Without these the programs call themselves v0.0.0, which kubeadm and version checks refuse.
-    version_variables: &[
-        ("k8s.io/component-base/version.gitVersion", VersionPart::Whole),
-        ("k8s.io/component-base/version.gitMajor", VersionPart::Major),
-        ("k8s.io/component-base/version.gitMinor", VersionPart::Minor),
+    version_variables: KUBERNETES_VERSION,
+};
+
+/// Without these the programs call themselves v0.0.0, which kubeadm and version checks refuse.
+const KUBERNETES_VERSION: &[(&str, VersionPart)] = &[
+    ("k8s.io/component-base/version.gitVersion", VersionPart::Whole),
+    ("k8s.io/component-base/version.gitMajor", VersionPart::Major),
+    ("k8s.io/component-base/version.gitMinor", VersionPart::Minor),
+];
+
+/// What Kubernetes' nodes and control planes are made of.
+pub(super) const KUBERNETES_NODE: Module = Module {
+    name: "kubernetes-node",
+    source: "k8s.io/kubernetes",
+    programs: NODE_PROGRAMS,
+    version_variables: KUBERNETES_VERSION,
+};
+
+const NODE_PROGRAMS: &[Program] = &[
+    Program { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
+    Program { name: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },
+    Program { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler" },
+    Program { name: "kubeadm", package: "k8s.io/kubernetes/cmd/kubeadm" },
+    Program { name: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet" },
+];
+
+/// The container runtime of nodes.
+pub(super) const CONTAINERD: Module = Module {
+    name: "containerd",
+    source: "github.com/containerd/containerd/v2",
+    programs: &[
+        Program { name: "containerd", package: "github.com/containerd/containerd/v2/cmd/containerd" },
+        Program {
+            name: "containerd-shim-runc-v2",
+            package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+        },
+        Program { name: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr" },
     ],
+    version_variables: &[("github.com/containerd/containerd/v2/version.Version", VersionPart::Whole)],
 };
 
 /// Cluster API's managers.
@@ -77,6 +110,26 @@ pub(super) const CLUSTER_API: Module = Module {
 /// Cluster API's docker infrastructure. Its module is not the one of the other managers.
 pub(super) const CLUSTER_API_DOCKER: Module = Module {
     name: "cluster-api-docker",
+    source: "sigs.k8s.io/cluster-api/test",
+    programs: &[Program { name: "capd", package: "sigs.k8s.io/cluster-api/test/infrastructure/docker" }],
+    version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
+};
+
+/// Cluster API's managers, in the oldest version that is supported.
+pub(super) const CLUSTER_API_1_12: Module = Module {
+    name: "cluster-api-1.12",
+    source: "sigs.k8s.io/cluster-api",
+    programs: &[
+        Program { name: "capi-core", package: "sigs.k8s.io/cluster-api" },
+        Program { name: "capi-bootstrap", package: "sigs.k8s.io/cluster-api/bootstrap/kubeadm" },
+        Program { name: "capi-control-plane", package: "sigs.k8s.io/cluster-api/controlplane/kubeadm" },
+    ],
+    version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
+};
+
+/// Its docker infrastructure.
+pub(super) const CLUSTER_API_DOCKER_1_12: Module = Module {
+    name: "cluster-api-1.12",
     source: "sigs.k8s.io/cluster-api/test",
     programs: &[Program { name: "capd", package: "sigs.k8s.io/cluster-api/test/infrastructure/docker" }],
     version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],

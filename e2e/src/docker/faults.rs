@@ -1,0 +1,103 @@
+//! What happens to containers and to managers.
+
+use super::DockerBed;
+use crate::bed::{ADMIN_PORTS, manager_command, programs, ready};
+use crate::plane::users;
+use crate::process::{Process, Signal};
+use anyhow::Result;
+use std::time::Duration;
+
+/// Upstream's managers, by the names of their processes.
+const UPSTREAM: [&str; 3] = [users::CAPI_CORE, users::CAPI_BOOTSTRAP, users::CAPI_CONTROL_PLANE];
+/// How long our manager may take to give up what it does.
+const END: Duration = Duration::from_secs(15);
+
+impl DockerBed {
+    /// Freezes every process of a container. Its address is there, and nobody answers.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub async fn pause(&self, container: &str) -> Result<()> {
+        self.daemon.docker(&["pause", container]).await.map(drop)
+    }
+
+    /// Lets a frozen container go on.
+    ///
+    /// # Errors
+    /// When it is not frozen.
+    pub async fn unpause(&self, container: &str) -> Result<()> {
+        self.daemon.docker(&["unpause", container]).await.map(drop)
+    }
+
+    /// Takes a machine's power away: every process of the container is killed.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub async fn kill(&self, container: &str) -> Result<()> {
+        self.daemon.docker(&["kill", container]).await.map(drop)
+    }
+
+    /// Starts a container that has ended: its file system is what it was, its address may not be.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub async fn start_container(&self, container: &str) -> Result<()> {
+        self.daemon.docker(&["start", container]).await.map(drop)
+    }
+
+    /// A container's address in the network of machines; empty while it does not run.
+    ///
+    /// # Errors
+    /// When there is no such container.
+    pub async fn address(&self, container: &str) -> Result<String> {
+        let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+        Ok(self.daemon.docker(&["inspect", "--format", format, container]).await?.trim().to_owned())
+    }
+
+    /// The docker infrastructure's manager.
+    pub fn capd(&mut self) -> &mut Process {
+        &mut self.capd
+    }
+
+    /// Our manager.
+    pub fn manager(&mut self) -> &mut Process {
+        &mut self.manager
+    }
+
+    /// Ends our manager and starts it again with these controllers only; with none given, with all of them. Waits until it
+    /// is ready.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn restart_manager_with(&mut self, controllers: &[&str]) -> Result<()> {
+        if self.manager.is_running()? {
+            self.manager.signal(Signal::CONT)?;
+            self.manager.terminate(END).await?;
+        }
+        let kubeconfig = self.plane.kubeconfig_for(users::PROVIDER)?;
+        let mut command = manager_command(&programs()?, kubeconfig, self.world.logs(), 0).arg("--leader-elect=false");
+        if !controllers.is_empty() {
+            command = command.arg(format!("--controllers={}", controllers.join(",")));
+        }
+        self.manager = command.spawn()?;
+        ready(&mut self.manager, ADMIN_PORTS[0]).await
+    }
+
+    /// Brings every process back that a scenario may have frozen, killed or started with other flags.
+    ///
+    /// # Errors
+    /// When one does not come back.
+    pub async fn restore(&mut self) -> Result<()> {
+        self.restart_manager_with(&[]).await?;
+        run(&mut self.capd).await?;
+        for name in UPSTREAM {
+            run(self.plane.process(name)?).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets a process go on, or starts it again if it has ended.
+async fn run(process: &mut Process) -> Result<()> {
+    if process.is_running()? { process.signal(Signal::CONT) } else { process.restart().await }
+}

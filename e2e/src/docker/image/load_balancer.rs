@@ -1,0 +1,27 @@
+//! The image of load balancers, in place of kind's.
+
+use super::{Daemon, SUITE, debootstrap, file, script};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// The name that Cluster API 1.14's docker infrastructure asks for.
+const IMAGE: &str = "kindest/haproxy:v20230606-42a2262b";
+const PACKAGES: &str = "haproxy";
+/// Found by `docker exec` before Debian's: the docker infrastructure asks for more connections than a process may have here.
+const HAPROXY: &str = "#!/bin/sh\nexec /usr/sbin/haproxy -n 2000 \"$@\"\n";
+const CONFIG: &str = "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
+    frontend control-plane\n  bind *:6443\n";
+
+/// Its root directory.
+pub(super) fn root() -> Result<PathBuf> {
+    super::root("load-balancer", &[SUITE, PACKAGES, HAPROXY, CONFIG], |root| {
+        debootstrap(PACKAGES, root)?;
+        file(root, "usr/local/etc/haproxy/haproxy.cfg", CONFIG)?;
+        script(root, "usr/local/sbin/haproxy", HAPROXY)
+    })
+}
+
+/// Makes the image.
+pub(super) async fn import(daemon: &Daemon, root: &Path) -> Result<()> {
+    daemon.import(IMAGE, "haproxy", &[(root, ".")]).await
+}

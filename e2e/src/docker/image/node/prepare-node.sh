@@ -1,0 +1,17 @@
+#!/bin/sh
+# What has to be there before kubelet starts: the cgroup that its configuration calls cgroupRoot, and forwarding.
+set -eu
+sysctl -q -w net.ipv4.ip_forward=1
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    # Version 2: a cgroup's processes may be in its leaves only, once its controllers are handed down.
+    mkdir -p /sys/fs/cgroup/init /sys/fs/cgroup/kubelet
+    for pid in $(cat /sys/fs/cgroup/cgroup.procs); do echo "$pid" >/sys/fs/cgroup/init/cgroup.procs || true; done
+    sed 's/\(^\| \)/&+/g' /sys/fs/cgroup/cgroup.controllers >/sys/fs/cgroup/cgroup.subtree_control
+    exit
+fi
+for hierarchy in /sys/fs/cgroup/*/; do
+    mkdir -p "$hierarchy/kubelet"
+    for file in cpuset.cpus cpuset.mems; do
+        [ ! -e "$hierarchy/$file" ] || cat "$hierarchy/$file" >"$hierarchy/kubelet/$file"
+    done
+done

@@ -1,0 +1,33 @@
+//! What Kubernetes' nodes are made of: built only where it is asked for.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::build;
+use super::module::{CONTAINERD, KUBERNETES_NODE};
+
+/// The programs of a node, and of the control plane that it may carry.
+#[derive(Debug, Clone)]
+pub struct NodePrograms {
+    /// Version of Kubernetes, with its `v`.
+    pub version: String,
+    /// Directory with kube-apiserver, kube-controller-manager, kube-scheduler, kubeadm and kubelet.
+    pub kubernetes: PathBuf,
+    /// Directory with containerd, its shim for runc, and ctr.
+    pub containerd: PathBuf,
+}
+
+impl NodePrograms {
+    /// Finds them, building what is missing (about five minutes). Inside a world only the former is possible.
+    ///
+    /// # Errors
+    /// When one cannot be built.
+    pub fn ensure() -> Result<Self> {
+        Ok(Self {
+            version: build::version(&KUBERNETES_NODE)?,
+            kubernetes: build::ensure(&KUBERNETES_NODE, &|_| true)?,
+            containerd: build::ensure(&CONTAINERD, &|_| true)?,
+        })
+    }
+}
