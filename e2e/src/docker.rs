@@ -9,6 +9,7 @@ mod faults;
 mod image;
 mod inventory;
 pub mod runtime;
+mod workload;
 
 use crate::bed::{ADMIN_PORTS, crds, manager_command, programs, ready};
 use crate::plane::{AnotherManager, Plane, PlaneOptions, users};
@@ -20,6 +21,8 @@ use daemon::Daemon;
 use kube::Client;
 
 pub use inventory::Inventory;
+
+pub use workload::Workload;
 
 /// The example that docker's scenarios are made from.
 pub const EXAMPLE: &str = "examples/docker/etcd.yaml";

@@ -15,10 +15,16 @@ use crate::until::until;
 use std::time::Duration;
 
 /// The kinds of Cluster API that scenarios look at, with their groups.
-const KINDS: [(&str, &str, &str); 8] = [
+const KINDS: [(&str, &str, &str); 14] = [
     ("Cluster", "cluster.x-k8s.io", "v1beta2"),
     ("Machine", "cluster.x-k8s.io", "v1beta2"),
+    ("MachineDeployment", "cluster.x-k8s.io", "v1beta2"),
+    ("MachineSet", "cluster.x-k8s.io", "v1beta2"),
     ("KubeadmControlPlane", "controlplane.cluster.x-k8s.io", "v1beta2"),
+    ("KubeadmConfig", "bootstrap.cluster.x-k8s.io", "v1beta2"),
+    ("DevCluster", "infrastructure.cluster.x-k8s.io", "v1beta2"),
+    ("DevMachine", "infrastructure.cluster.x-k8s.io", "v1beta2"),
+    ("DevMachineTemplate", "infrastructure.cluster.x-k8s.io", "v1beta2"),
     ("LocalCluster", "infrastructure.cluster.x-k8s.io", "v1alpha1"),
     ("LocalMachine", "infrastructure.cluster.x-k8s.io", "v1alpha1"),
     ("LocalMachineTemplate", "infrastructure.cluster.x-k8s.io", "v1alpha1"),
@@ -80,6 +86,13 @@ impl Look {
     pub fn anywhere(client: &Client) -> Self {
         let none = String::new;
         Self { client: client.clone(), namespace: none(), cluster: none(), etcd: none(), control_plane: none() }
+    }
+
+    /// The same, in a namespace.
+    #[must_use]
+    pub fn within(mut self, namespace: Option<String>) -> Self {
+        self.namespace = namespace.unwrap_or_default();
+        self
     }
 
     /// Objects of a kind in every namespace.

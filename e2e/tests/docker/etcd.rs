@@ -5,7 +5,6 @@ use api::etcd_cluster::MemberRole;
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, EXAMPLE};
 use e2e::until::until;
-use e2e::world::World;
 use std::time::{Duration, Instant};
 
 /// What a cluster may take here, on a machine that is busy with other things.
@@ -15,15 +14,15 @@ const KINDS: [&str; 5] = ["Cluster", "Machine", "KubeadmControlPlane", "EtcdClus
 
 /// One apply makes three members on unmodified infrastructure; etcd, the control plane and the containers agree; and
 /// deletion leaves nothing.
-pub(crate) async fn three_members(world: World) -> Result<()> {
-    let bed = DockerBed::start(&world).await?;
+pub(crate) async fn three_members(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
     let client = bed.client();
     Look::make_namespace(&client, "etcd").await?;
     let manifests = Manifests::of(EXAMPLE, "etcd", "demo")?;
     let look = Look::at(&client, &manifests);
     let begun = Instant::now();
     manifests.apply(&client).await?;
-    times(&bed, &look, begun).await?;
+    times(bed, &look, begun).await?;
 
     let status = look.until_ready(PATIENCE).await?;
     println!("  apply → EtcdCluster Ready        {:>5.1} s", begun.elapsed().as_secs_f32());
@@ -47,10 +46,10 @@ pub(crate) async fn three_members(world: World) -> Result<()> {
     let begun = Instant::now();
     look.delete("Cluster", &look.cluster).await?;
     look.until_nothing_is_left(&KINDS, PATIENCE).await?;
-    let left = bed.containers().await?;
-    ensure!(left.is_empty(), "containers are left: {left:?}");
+    let left = bed.traces().await?;
+    ensure!(left.is_empty(), "left are {left:?}");
     println!("  deletion                         {:>5.1} s", begun.elapsed().as_secs_f32());
-    bed.stop().await
+    Ok(())
 }
 
 /// Prints when each step of the way was reached.

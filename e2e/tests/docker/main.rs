@@ -1,12 +1,20 @@
-//! The loop with Docker: unmodified Cluster API with its docker infrastructure, systemd in the machines, real etcd.
+//! The loop with Docker: unmodified Cluster API with its docker infrastructure, systemd in the machines, real etcd. One bed
+//! serves all scenarios; each has a namespace of its own, and Clusters whose names no other has: names of containers are
+//! the daemon's.
+//!
+//! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
 
 mod etcd;
+mod road;
 
-use e2e::docker::Parts;
+use e2e::docker::{DockerBed, Parts};
 use e2e::tools::Tools;
-use e2e::world::{enter_or_run, is_outside, trial};
-use libtest_mimic::Arguments;
+use e2e::world::{World, enter_or_run, is_outside};
+use futures::future::LocalBoxFuture;
+use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     if is_outside()
@@ -17,8 +25,96 @@ fn main() -> ExitCode {
     }
     enter_or_run(|world| {
         let mut arguments = Arguments::from_args();
+        // They share the bed, and some of them take parts of it away for a while.
         arguments.test_threads = Some(1);
-        let tests = vec![trial(&world, "etcd::three_members", etcd::three_members)];
-        libtest_mimic::run(&arguments, tests).exit_code()
+        let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
+            return ExitCode::FAILURE;
+        };
+        let runtime = Arc::new(runtime);
+        let bed: Shared = Arc::default();
+        let full = std::env::var_os("E2E_FULL").is_some();
+        let tests = scenarios()
+            .into_iter()
+            .map(|Scenario { name, run, core }| {
+                let (bed, world, runtime) = (bed.clone(), world.clone(), runtime.clone());
+                let asked_for = arguments.filter.as_deref() == Some(name);
+                let test = Trial::test(name, move || {
+                    let mut slot = bed.lock().unwrap_or_else(PoisonError::into_inner);
+                    let result = runtime.block_on(in_a_clean_bed(&mut slot, &world, name, run));
+                    result.map_err(|error| format!("{error:#}").into())
+                });
+                test.with_ignored_flag(!(core || full || asked_for))
+            })
+            .collect();
+        let conclusion = libtest_mimic::run(&arguments, tests);
+        let left = bed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(left) = left
+            && let Err(error) = runtime.block_on(left.stop())
+        {
+            eprintln!("Error: the bed does not end: {error:#}");
+            return ExitCode::FAILURE;
+        }
+        conclusion.exit_code()
     })
+}
+
+/// How long it may take to delete what a scenario has made.
+const CLEAR: Duration = Duration::from_secs(120);
+
+type Shared = Arc<Mutex<Option<DockerBed>>>;
+
+struct Scenario {
+    name: &'static str,
+    run: for<'a> fn(&'a mut DockerBed) -> LocalBoxFuture<'a, anyhow::Result<()>>,
+    /// Whether it is run without being asked for.
+    core: bool,
+}
+
+/// Runs one scenario, in the bed of the one before if there is one. Afterwards the bed is as it was, or there is none.
+async fn in_a_clean_bed(
+    slot: &mut Option<DockerBed>,
+    world: &World,
+    name: &str,
+    run: for<'a> fn(&'a mut DockerBed) -> LocalBoxFuture<'a, anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let mut bed = match slot.take() {
+        Some(bed) => bed,
+        None => DockerBed::start(world).await?,
+    };
+    let begun = Instant::now();
+    let result = run(&mut bed).await;
+    println!("{name}: {:.1} s", begun.elapsed().as_secs_f32());
+    match bed.clear(CLEAR).await {
+        Ok(()) => *slot = Some(bed),
+        // It is not used again: who knows what has been left undone.
+        Err(error) => {
+            println!("{name}: after it, {error:#}");
+            match bed.remove_traces().await {
+                Ok(removed) => println!("{name}: removed by force: {}", removed.join(", ")),
+                Err(error) => println!("{name}: removing by force: {error:#}"),
+            }
+            bed.stop().await?;
+            result?;
+            return Err(error);
+        }
+    }
+    result
+}
+
+/// Names a scenario by its path: `etcd::three_members`.
+macro_rules! scenario {
+    ($module:ident :: $name:ident, core: $core:literal) => {{
+        fn run(bed: &mut DockerBed) -> LocalBoxFuture<'_, anyhow::Result<()>> {
+            Box::pin($module::$name(bed))
+        }
+        Scenario { name: concat!(stringify!($module), "::", stringify!($name)), run, core: $core }
+    }};
+}
+
+fn scenarios() -> Vec<Scenario> {
+    vec![
+        scenario!(etcd::three_members, core: true),
+        scenario!(road::one_control_plane, core: true),
+        scenario!(road::three_control_planes, core: false),
+    ]
 }
