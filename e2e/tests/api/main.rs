@@ -4,6 +4,7 @@
 mod cloud_init;
 mod config_cases;
 mod etcd_cases;
+mod examples;
 mod installed;
 mod refusals;
 mod served;
@@ -12,7 +13,8 @@ mod updates;
 
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
-use e2e::world::{World, block_on, enter_or_run};
+use e2e::tools::{DockerProvider, Tools};
+use e2e::world::{World, block_on, enter_or_run, is_outside};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
 use server::Server;
@@ -20,6 +22,12 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 fn main() -> ExitCode {
+    if is_outside()
+        && let Err(error) = Tools::ensure().and_then(|tools| DockerProvider::ensure(&tools))
+    {
+        eprintln!("Error: {error:#}");
+        return ExitCode::FAILURE;
+    }
     enter_or_run(|world| {
         let mut arguments = Arguments::from_args();
         // They share the API server.
@@ -43,6 +51,21 @@ fn main() -> ExitCode {
         tests.push(Trial::test("cloud_init::accepts_the_bootstrap_data", || {
             cloud_init::accepts_the_bootstrap_data().map_err(|error| format!("{error:#}").into())
         }));
+        tests.push(Trial::test("examples::the_documents_of_a_file_belong_together", || {
+            examples::the_documents_of_a_file_belong_together().map_err(|error| format!("{error:#}").into())
+        }));
+        tests.push({
+            let plane = plane.clone();
+            Trial::test("examples::every_document_is_accepted", move || {
+                let mut slot = plane.lock().unwrap_or_else(PoisonError::into_inner);
+                let result = runtime.block_on(async {
+                    // It needs a plane of its own, and a world has room for one.
+                    drop(slot.take());
+                    examples::every_document_is_accepted(&world).await
+                });
+                result.map_err(|error| format!("{error:#}").into())
+            })
+        });
         let conclusion = libtest_mimic::run(&arguments, tests);
         // Its processes end inside the runtime that they were started in.
         let _ = block_on(async {

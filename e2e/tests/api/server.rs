@@ -17,7 +17,7 @@ const KINDS: [(&str, &str, &str); 6] = [
 ];
 
 /// kubectl's default for `--validate`.
-const STRICT: &str = "fieldValidation=Strict";
+pub(crate) const STRICT: &str = "fieldValidation=Strict";
 
 /// What the API server answered.
 pub(crate) type Answer = Result<Value, String>;

@@ -1,0 +1,159 @@
+//! The files of `examples/`: a real API server takes every document, with the CRDs and the webhooks of Cluster API and of its
+//! docker infrastructure, and the documents of a file belong together.
+
+use crate::server::STRICT;
+use anyhow::{Context, Result, bail, ensure};
+use e2e::apply::api_for;
+use e2e::bed::crds;
+use e2e::plane::{AnotherManager, Plane, PlaneOptions};
+use e2e::tools::DockerProvider;
+use e2e::world::World;
+use http::Request;
+use http::header::CONTENT_TYPE;
+use kube::Client;
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::Path;
+
+/// User of the docker infrastructure manager.
+const CAPD: &str = "capd";
+/// Value of every variable that has no default in a template.
+const VARIABLES: [(&str, &str); 2] = [("CLUSTER_NAME", "demo"), ("KUBERNETES_VERSION", "v1.36.3")];
+/// What nothing refers to: it refers to others, or selects.
+const ROOTS: [&str; 3] = ["Cluster", "MachineDeployment", "MachineHealthCheck"];
+/// Annotation of a Cluster with the name of its EtcdCluster.
+const ETCD: &str = "etcdcluster.cluster.x-k8s.io/managed-external-etcd";
+
+/// A document of an example.
+struct Document {
+    /// As it is written: a decoder would lose what the server should refuse, such as a key that is there twice.
+    text: String,
+    value: Value,
+    kind: String,
+    name: String,
+}
+
+pub(crate) async fn every_document_is_accepted(world: &World) -> Result<()> {
+    let provider = DockerProvider::ensure(world.tools())?;
+    let options = PlaneOptions { crds: crds()?, users: vec![CAPD.to_owned()], ..PlaneOptions::default() };
+    let mut plane = Plane::start(world, options).await?;
+    // It connects to Docker only when it has something to do, and nothing is stored here.
+    let capd = AnotherManager { user: CAPD, program: &provider.capd, manifests: &provider.manifests };
+    let _capd = plane.start_another(world, &capd).await?;
+    let client = plane.client();
+    let mut refusals = Vec::new();
+    let mut count = 0;
+    for (file, documents) in examples()? {
+        for document in documents {
+            count += 1;
+            let name = format!("{file}: {} {}", document.kind, document.name);
+            if let Err(refusal) = try_create(&client, &document).await.with_context(|| name.clone())? {
+                refusals.push(format!("{name}: {refusal}"));
+            }
+        }
+    }
+    ensure!(refusals.is_empty(), "{}", refusals.join("\n"));
+    ensure!(count > 50, "only {count} documents");
+    plane.stop().await
+}
+
+pub(crate) fn the_documents_of_a_file_belong_together() -> Result<()> {
+    for (file, documents) in examples()? {
+        let mut referred = Vec::new();
+        for document in &documents {
+            references(&document.value["spec"], &mut referred);
+            if let Some(etcd) = document.value["metadata"]["annotations"][ETCD].as_str() {
+                referred.push(("EtcdCluster".to_owned(), etcd.to_owned()));
+            }
+        }
+        for (kind, name) in &referred {
+            let there = documents.iter().any(|document| document.kind == *kind && document.name == *name);
+            ensure!(there, "{file}: there is no {kind} {name}");
+        }
+        for document in &documents {
+            let Document { kind, name, .. } = document;
+            let used = referred.iter().any(|referred| referred.0 == *kind && referred.1 == *name);
+            ensure!(used || ROOTS.contains(&kind.as_str()), "{file}: nothing refers to {kind} {name}");
+        }
+        ensure!(documents.iter().any(|document| document.kind == "Cluster"), "{file}: no Cluster");
+    }
+    Ok(())
+}
+
+/// Creates it as `kubectl apply --dry-run=server` does, or says why the server refuses it.
+async fn try_create(client: &Client, document: &Document) -> Result<Result<(), String>> {
+    let (api, _) = api_for(client, &document.value).await?;
+    let request = Request::post(format!("{}?dryRun=All&{STRICT}", api.resource_url()))
+        .header(CONTENT_TYPE, "application/yaml")
+        .body(document.text.clone().into_bytes())?;
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(Ok(())),
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Err(status.message)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The documents of every file, by its name.
+fn examples() -> Result<Vec<(String, Vec<Document>)>> {
+    let mut examples = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    for directory in fs::read_dir(&root)? {
+        for file in fs::read_dir(directory?.path())? {
+            let path = file?.path();
+            let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
+            examples.push((name.clone(), documents(&path).with_context(|| name)?));
+        }
+    }
+    ensure!(examples.len() > 5, "only {} files", examples.len());
+    examples.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(examples)
+}
+
+fn documents(path: &Path) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for text in substituted(&fs::read_to_string(path)?)?.split("\n---\n") {
+        let value: Value = serde_yaml::from_str(text)?;
+        // What stands before the first document is a comment.
+        if !value.is_null() {
+            let field = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let (kind, name) = (field("/kind"), field("/metadata/name"));
+            documents.push(Document { text: text.to_owned(), value, kind, name });
+        }
+    }
+    Ok(documents)
+}
+
+/// The text with its variables replaced as clusterctl does: `${NAME}`, or `${NAME:=default}`.
+fn substituted(text: &str) -> Result<String> {
+    let mut parts = text.split("${");
+    let mut result = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (variable, rest) = part.split_once('}').context("a variable has no end")?;
+        let known = VARIABLES.iter().find(|known| known.0 == variable).map(|known| known.1);
+        match known.or_else(|| variable.split_once(":=").map(|variable| variable.1)) {
+            Some(value) => result.push_str(value),
+            None => bail!("variable {variable} has no value"),
+        }
+        result.push_str(rest);
+    }
+    Ok(result)
+}
+
+/// Kind and name of everything that `value` refers to.
+fn references(value: &Value, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(reference(fields));
+            fields.values().for_each(|value| references(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+        _ => (),
+    }
+}
+
+fn reference(fields: &Map<String, Value>) -> Option<(String, String)> {
+    if let Some(cluster) = fields.get("clusterName") {
+        return Some(("Cluster".to_owned(), cluster.as_str()?.to_owned()));
+    }
+    Some((fields.get("kind")?.as_str()?.to_owned(), fields.get("name")?.as_str()?.to_owned()))
+}
