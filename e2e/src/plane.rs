@@ -100,7 +100,7 @@ impl Plane {
         let (mut namespaces, mut webhooks) = (Vec::new(), Vec::new());
         if options.cluster_api {
             for manager in &MANAGERS {
-                let file = world.tools().manifests.join(manager.manifests);
+                let file = world.tools().cluster_api.manifests.join(manager.manifests);
                 let manifests = Manifests::read(&file, manager.ports.webhook, &pki.authority)?;
                 namespaces.extend(manifests.namespaces);
                 crds.extend(manifests.crds);

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::tools::Tools;
+use crate::tools::{Release, Tools};
 
 /// Bridge that machines attach to.
 pub const BRIDGE: &str = "cape0";
@@ -81,6 +81,14 @@ impl World {
         let variable = |name: &str| std::env::var(name).with_context(|| format!("read {name}"));
         let tools = serde_json::from_str(&variable(TOOLS)?).with_context(|| format!("read {TOOLS}"))?;
         Ok(Self { logs: PathBuf::from(variable(LOGS)?), tools })
+    }
+
+    /// The same world, in which Cluster API is of another release.
+    ///
+    /// # Errors
+    /// When its managers have not been built outside.
+    pub fn with_cluster_api(&self, release: Release) -> Result<Self> {
+        Ok(Self { logs: self.logs.clone(), tools: self.tools.clone().with_cluster_api(release)? })
     }
 
     /// Where every process of the world has its log file; kept when the run fails.

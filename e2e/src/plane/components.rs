@@ -108,9 +108,9 @@ pub(super) fn controller_manager(world: &World, pki: &Pki, users: &Users) -> Res
 pub(super) fn manager(world: &World, manager: &Manager, users: &Users, certificates: &Path) -> Result<Command> {
     let tools = world.tools();
     let program = match manager.user {
-        users::CAPI_BOOTSTRAP => &tools.capi_bootstrap,
-        users::CAPI_CONTROL_PLANE => &tools.capi_control_plane,
-        _ => &tools.capi_core,
+        users::CAPI_BOOTSTRAP => &tools.cluster_api.bootstrap,
+        users::CAPI_CONTROL_PLANE => &tools.cluster_api.control_plane,
+        _ => &tools.cluster_api.core,
     };
     let kubeconfig = users.kubeconfig(manager.user)?;
     Ok(capi_manager(Command::new(manager.user, program, world.logs()), kubeconfig, &manager.ports, certificates)

@@ -196,7 +196,7 @@ fn labels() -> Value {
 
 /// Cluster and Machine as Cluster API defines them, without the webhooks that its manager would serve.
 fn cluster_api_crds(world: &World) -> Result<Vec<Value>> {
-    let file = world.tools().manifests.join("core.json");
+    let file = world.tools().cluster_api.manifests.join("core.json");
     let objects: Vec<Value> = serde_json::from_slice(&std::fs::read(file)?)?;
     let wanted = ["clusters.cluster.x-k8s.io", "machines.cluster.x-k8s.io"];
     let mut crds: Vec<Value> = objects
