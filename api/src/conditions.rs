@@ -27,6 +27,8 @@ pub const DELETING: &str = "Deleting";
 pub const DATA_SECRET_AVAILABLE: &str = "DataSecretAvailable";
 /// On a Cluster: the state of the etcd that it names.
 pub const MANAGED_EXTERNAL_ETCD_READY: &str = "ManagedExternalEtcdReady";
+/// On a KubeadmControlPlane (Cluster API's own type, left to whoever manages an external etcd): etcd is Ready.
+pub const ETCD_CLUSTER_HEALTHY: &str = "EtcdClusterHealthy";
 
 /// Reasons, in the order in which a cluster meets them.
 pub mod reasons {
@@ -99,6 +101,8 @@ pub mod reasons {
 
     /// An EtcdadmConfig without an owner Machine.
     pub const WAITING_FOR_MACHINE: &str = "WaitingForMachine";
+    /// It is not the Machine's turn to become a member yet.
+    pub const WAITING_FOR_ADMISSION: &str = "WaitingForAdmission";
     /// Another Machine initializes the cluster; this one joins when that is done.
     pub const WAITING_FOR_INITIALIZATION: &str = "WaitingForInitialization";
     /// A Secret that a file of the spec refers to is missing, or has no such key.
@@ -122,6 +126,14 @@ pub mod reasons {
     pub const WAITING_FOR_CONTROL_PLANE: &str = "WaitingForControlPlane";
     /// On a Cluster: the control plane is not made for external etcd.
     pub const CONTROL_PLANE_INVALID: &str = "ControlPlaneInvalid";
+    /// On a Cluster: it has no `spec.controlPlaneEndpoint`, without which no control-plane machine is made.
+    pub const WAITING_FOR_CONTROL_PLANE_ENDPOINT: &str = "WaitingForControlPlaneEndpoint";
+    /// On a Cluster: etcd's provider publishes endpoints that API servers cannot use.
+    pub const ETCD_ENDPOINTS_INVALID: &str = "EtcdEndpointsInvalid";
+    /// On a Cluster: a Secret that the user has supplied for all control-plane machines to share is incomplete.
+    pub const SHARED_CERTIFICATES_INVALID: &str = "SharedCertificatesInvalid";
+    /// On a Cluster and its control plane: all is handed over, and some API servers still use earlier endpoints.
+    pub const CONTROL_PLANE_ROLLING_OUT: &str = "ControlPlaneRollingOut";
     /// On a Cluster: etcd is ready and its client certificate is not there yet.
     pub const WAITING_FOR_CLIENT_CERTIFICATE: &str = "WaitingForClientCertificate";
     /// On a Cluster: deletion waits for workers, which need the control plane and so etcd.

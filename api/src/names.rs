@@ -36,6 +36,10 @@ pub const PAUSED_BY_HOOK_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/paused
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
 /// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
 pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
+/// Annotation on a Machine of an EtcdCluster: since when it may become a member (RFC 3339), or [`ADMISSION_PENDING`].
+pub const ADMITTED_AT_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/admitted-at";
+/// Value of [`ADMITTED_AT_ANNOTATION`] while it is another member's turn: until then there is no bootstrap data.
+pub const ADMISSION_PENDING: &str = "pending";
 /// Annotation on a cloned infrastructure object: name of the template (Cluster API's own).
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation on a cloned infrastructure object: `<Kind>.<group>` of the template (Cluster API's own).
@@ -44,6 +48,16 @@ pub const CLONED_FROM_GROUP_KIND_ANNOTATION: &str = "cluster.x-k8s.io/cloned-fro
 /// Label on the CRD of an etcd provider: the versions of the kind that satisfy version v1 of the etcd-provider
 /// contract, joined by `_` (the way Cluster API labels its own contracts).
 pub const ETCD_PROVIDER_CONTRACT_LABEL: &str = "etcdcluster.cluster.x-k8s.io/provider-contract-v1";
+
+/// Annotation on an etcd object: the endpoints that some API server of its Cluster may be using, sorted and separated by
+/// commas. The cluster hook writes it; see the etcd-provider contract.
+pub const ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/endpoints-in-use";
+
+/// Annotation on the CRD of a control-plane provider: path of the object of its spec that makes etcd external, such as
+/// `spec.etcd.external`; `endpoints` is a field of it.
+pub const EXTERNAL_ETCD_PATH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-path";
+/// Annotation on the CRD of a control-plane provider: type of the condition in which the cluster hook reports on etcd.
+pub const EXTERNAL_ETCD_CONDITION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-condition";
 
 /// Type of Secrets that belong to Cluster API.
 pub const CLUSTER_SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
