@@ -40,7 +40,8 @@ pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) 
         Step::PublishInit { cluster, address, client_urls } => {
             secrets::publish_init(context, etcd, cluster, address, client_urls).await
         }
-        Step::CreateMember { cluster, name, seen: known } => member::create(context, seen, cluster, name, known).await,
+        Step::CreateMachine { cluster, name, seen: known } => member::create(context, seen, cluster, name, known).await,
+        Step::Admit { name, seen: known } => member::admit(context, seen, name, known).await,
         Step::SetProviderId { machine, provider_id } => {
             docker::set_provider_id(context, seen, machine, provider_id).await
         }

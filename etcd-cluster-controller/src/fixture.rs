@@ -104,6 +104,29 @@ impl Story {
         })
     }
 
+    /// A Machine of now that is held back.
+    pub(crate) fn held_back(&mut self, index: usize) {
+        let machine = self.machine(index);
+        machine.addresses.clear();
+        machine.annotations.insert(names::ADMITTED_AT_ANNOTATION.to_owned(), names::ADMISSION_PENDING.to_owned());
+        self.seen.checks.insert(name(index), Check::NoAddress);
+    }
+
+    pub(crate) fn admit(&mut self, index: usize) {
+        let now = self.seen.now.to_string();
+        self.seen
+            .machines
+            .get_mut(&name(index))
+            .unwrap()
+            .annotations
+            .insert(names::ADMITTED_AT_ANNOTATION.to_owned(), now);
+    }
+
+    pub(crate) fn address(&mut self, index: usize) {
+        let addresses = vec![("InternalIP".to_owned(), address(index))];
+        self.seen.machines.get_mut(&name(index)).unwrap().addresses = addresses;
+    }
+
     pub(crate) fn member(&mut self, index: usize, learner: bool) {
         if !matches!(self.seen.membership, Membership::Known { .. }) {
             self.seen.membership = Membership::Known { cluster_id: CLUSTER_ID, members: BTreeMap::new() };

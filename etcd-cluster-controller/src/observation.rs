@@ -226,10 +226,13 @@ impl Observation {
         })
     }
 
-    /// Seconds since a Machine was created.
+    /// Seconds since a Machine was admitted; since it was created, if that is later (it has been moved here) or it never
+    /// had to wait.
     #[must_use]
     pub fn age(&self, machine: &MachineView) -> i64 {
-        machine.created.as_ref().map_or(0, |created| self.now.as_second() - created.0.as_second())
+        let admitted = machine.annotations.get(names::ADMITTED_AT_ANNOTATION).and_then(|at| at.parse().ok());
+        let created: Option<Timestamp> = machine.created.as_ref().map(|created| created.0);
+        admitted.max(created).map_or(0, |since| self.now.as_second() - since.as_second())
     }
 }
 

@@ -5,7 +5,7 @@
 //!    │ no
 //! deleting? ── yes ─> Machines go, then the finalizer
 //!    │ no
-//! Cluster known ─> finalizer ─> certificates ─> init Secret follows the voters ─> one member at a time
+//! Cluster known ─> finalizer ─> certificates ─> init Secret follows the voters ─> Machines ─> one member at a time
 //! ```
 
 mod deletion;
@@ -64,13 +64,20 @@ pub enum Step {
         /// Client URLs of the voters, sorted, separated by commas.
         client_urls: String,
     },
-    /// Make the Machine of one more member.
-    CreateMember {
+    /// Make one more Machine. It is held back: it does not boot, and is no member, before it is admitted.
+    CreateMachine {
         /// Name of the Cluster.
         cluster: String,
         /// Name of the Machine, its config and its infrastructure.
         name: String,
         /// Names of the Machines that the decision was made on: it is off if there are others by now.
+        seen: Vec<String>,
+    },
+    /// Let a Machine that is held back become a member: the one step that adds to the membership.
+    Admit {
+        /// Name of the Machine.
+        name: String,
+        /// Names of the Machines that are admitted already, as far as is known: it is off if there are others by now.
         seen: Vec<String>,
     },
     /// Let a DockerMachine count as provisioned.

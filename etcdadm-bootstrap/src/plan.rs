@@ -172,6 +172,10 @@ pub(crate) fn prerequisites(seen: &Observation) -> Result<Ready<'_>, Plan> {
             Err(wait(reasons::WAITING_FOR_CERTIFICATES, message))
         }
         Some(Err(invalid)) => Err(block(reasons::SECRET_INVALID, format!("Secret {secret}: {invalid}"))),
+        Some(Ok(_)) if machine.is_held_back() => {
+            let message = format!("Machine {} is not admitted yet: another member comes first", machine.name);
+            Err(wait(reasons::WAITING_FOR_ADMISSION, message))
+        }
         Some(Ok(authority)) => Ok(Ready { machine, cluster, authority }),
     }
 }

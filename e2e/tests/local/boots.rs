@@ -47,7 +47,7 @@ async fn late(bed: &Bed) -> Result<()> {
     one_etcd_of_three(bed, &look).await
 }
 
-/// The second of three: the third is made once the grace is over, and not a fourth. Booted after all, it joins.
+/// The second of three: the third is admitted once the grace is over, and no fourth is made. Booted after all, it joins.
 async fn second_never(bed: &Bed) -> Result<()> {
     let dead = "second-etcd-1";
     let manifests = Manifests::new("boots", "second")?.with("EtcdCluster", short_grace);
@@ -79,14 +79,18 @@ async fn second_never(bed: &Bed) -> Result<()> {
     one_etcd_of_three(bed, &look).await
 }
 
-/// The first of three: without it there is nothing to join, so nothing is made beside it.
+/// The first of three: without it there is nothing to join, so no other is admitted, and none boots.
 async fn first_never(bed: &Bed) -> Result<()> {
     let dead = "first-etcd-0";
     let manifests = Manifests::new("boots", "first")?.with("EtcdCluster", short_grace);
     let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
     let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is named: {message}");
-    stays_so(&look, &[dead]).await
+    stays_so(&look, &[dead, "first-etcd-1", "first-etcd-2"]).await?;
+    for held_back in ["first-etcd-1", "first-etcd-2"] {
+        ensure!(bed.machines.get("boots", held_back).is_err(), "{held_back} has been made, with nothing to join");
+    }
+    Ok(())
 }
 
 /// Makes the fault, and then the cluster.

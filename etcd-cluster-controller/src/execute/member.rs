@@ -1,4 +1,4 @@
-//! Making the Machine of a member.
+//! Making the Machine of a member, and admitting it.
 
 use super::{Outcome, live_machines, machines};
 use crate::CONTROLLER;
@@ -7,13 +7,15 @@ use crate::controller::Context;
 use crate::observation::{Observation, Template};
 use crate::plan::Reason;
 use api::conditions::reasons;
-use api::{EtcdCluster, EtcdadmConfig};
+use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::error::{answer, is_conflict, is_invalid, is_not_found};
+use controller_support::loose::MachineView;
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, ObjectMeta};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// Infrastructure, config, Machine: in this order, as the Machine refers to the other two. Whatever is left after a
@@ -54,10 +56,34 @@ pub(super) async fn create(
     let machine = build::machine(&parts, kind);
     let outcome = put(context, etcd, &machines(context, etcd), kind, &machine, reasons::INVALID_SPEC).await?;
     if outcome == Outcome::Done {
-        let note = format!("created Machine {name}, member {} of {}", known.len() + 1, etcd.spec.replicas);
+        let note = format!("created Machine {name}, {} of {}", known.len() + 1, etcd.spec.replicas);
         context.events.normal(&etcd.object_ref(&()), "Create", "MachineCreated", note).await;
     }
     Ok(outcome)
+}
+
+/// Lets a Machine become a member, if those that are admitted are still the same: by the API server, not by a watch.
+pub(super) async fn admit(context: &Context, seen: &Observation, name: &str, known: &[String]) -> Result<Outcome> {
+    let etcd = seen.etcd.as_ref();
+    let live: Vec<MachineView> = live_machines(context, etcd).await?.iter().map(MachineView::read).collect();
+    let admitted: BTreeSet<&str> = live.iter().filter(|m| !m.is_held_back()).map(|m| m.name.as_str()).collect();
+    let machine = live.iter().find(|machine| machine.name == name && !machine.deleting);
+    let Some(machine) = machine.filter(|_| admitted == known.iter().map(String::as_str).collect()) else {
+        return Ok(Outcome::Outdated);
+    };
+    // By UID: a Machine that somebody has made under the same name in between was not decided on.
+    let annotations = json!({names::ADMITTED_AT_ANNOTATION: seen.now.to_string()});
+    let patch = json!({"metadata": {"uid": machine.uid, "annotations": annotations}});
+    match apply::merge(&machines(context, etcd), CONTROLLER, name, &patch).await {
+        Ok(_) => {}
+        Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => {
+            return Ok(Outcome::Outdated);
+        }
+        Err(error) => return Err(error),
+    }
+    let note = format!("admitted Machine {name} as member {} of {}", known.len() + 1, etcd.spec.replicas);
+    context.events.normal(&etcd.object_ref(&()), "Admit", "MachineAdmitted", note).await;
+    Ok(Outcome::Done)
 }
 
 /// Creates an object of ours, or finds that it is there already.
@@ -163,7 +189,6 @@ fn to_dynamic(config: &EtcdadmConfig, kind: &ApiResource) -> Result<DynamicObjec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn what_a_machine_has_used_is_not_used_again() {

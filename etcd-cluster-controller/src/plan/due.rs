@@ -5,7 +5,7 @@ use crate::observation::Observation;
 use api::conditions::reasons;
 use std::time::Duration;
 
-/// How often a member on its way is asked while it should come up any moment, in the first seconds of its Machine.
+/// How often a member on its way is asked while it should come up any moment, in the first time after its admission.
 const EAGER: (Duration, i64) = (Duration::from_millis(100), 120);
 /// How often afterwards, until its grace is over.
 const PATIENT: Duration = Duration::from_secs(2);
@@ -25,7 +25,8 @@ pub fn due(seen: &Observation, plan: &Plan) -> Option<Duration> {
     match plan {
         Plan::Wait(reason) if reason.reason == reasons::PAUSED => None,
         Plan::Wait(reason) if is_coming_up(reason.reason) => {
-            let youngest = seen.live_machines().map(|machine| seen.age(machine)).min().unwrap_or(i64::MAX);
+            let admitted = seen.live_machines().filter(|machine| !machine.is_held_back());
+            let youngest = admitted.map(|machine| seen.age(machine)).min().unwrap_or(i64::MAX);
             let grace = i64::from(seen.etcd.spec.health_check.startup_grace_seconds);
             Some(match youngest {
                 // Far below zero our clock is wrong: that must not mean eagerness for as long.

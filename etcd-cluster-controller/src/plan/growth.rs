@@ -1,7 +1,9 @@
-//! Adding members, one at a time: the next Machine is made when every voter is healthy and no Machine is on its way.
+//! Adding members, one at a time. Machines are made as soon as they are wanted, and held back: what Cluster API and the
+//! infrastructure do before a machine can boot takes longer than an etcd member does to join. One is admitted when every
+//! voter is healthy and no other Machine is on its way.
 
 use super::{Plan, Step, block, has_begun, wait};
-use crate::observation::{Membership, Observation, Template, hex};
+use crate::observation::{Observation, Template, hex};
 use api::conditions::reasons;
 use controller_support::loose::{ClusterView, MachineView};
 use kube::ResourceExt;
@@ -11,6 +13,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
     Voter,
+    HeldBack,
     NoAddress,
     NoMember,
     Learner,
@@ -19,47 +22,74 @@ enum Progress {
     NotBooting,
 }
 
-/// Decides on the next member.
+/// All live Machines with their progress.
+struct Machines<'a>(Vec<(&'a MachineView, Progress)>);
+
+impl<'a> Machines<'a> {
+    fn names(&self, wanted: &Progress) -> Vec<&'a str> {
+        self.0.iter().filter(|(_, state)| state == wanted).map(|(machine, _)| machine.name.as_str()).collect()
+    }
+
+    fn find(&self, wanted: &[Progress]) -> Option<&(&'a MachineView, Progress)> {
+        self.0.iter().find(|(_, state)| wanted.contains(state))
+    }
+}
+
+/// Decides on the next Machine and the next member.
 pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
     let wanted = usize::try_from(seen.etcd.spec.replicas).unwrap_or(0);
-    let machines: Vec<&MachineView> = seen.live_machines().collect();
-    let states: Vec<(&MachineView, Progress)> = machines.iter().map(|m| (*m, progress(seen, m))).collect();
-
-    if let Some((machine, state)) = states.iter().find(|(_, s)| !matches!(s, Progress::Voter | Progress::NotBooting)) {
+    let machines = Machines(seen.live_machines().map(|machine| (machine, progress(seen, machine))).collect());
+    if let Some((machine, state)) = machines.find(&[Progress::Unhealthy]) {
         return waiting_for(seen, cluster, machine, state);
     }
     if let Some(stranger) = stranger(seen) {
         return wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, stranger);
     }
-    let stuck: Vec<&str> =
-        states.iter().filter(|(_, s)| *s == Progress::NotBooting).map(|(m, _)| m.name.as_str()).collect();
-    if machines.len() >= wanted {
-        return if stuck.is_empty() { Plan::Steady } else { not_booting(&stuck) };
+    let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner]);
+    let coming = coming.map(|(machine, state)| waiting_for(seen, cluster, machine, state));
+    let (held_back, stuck) = (machines.names(&Progress::HeldBack), machines.names(&Progress::NotBooting));
+    let missing = machines.0.len() < wanted;
+    if !missing && held_back.is_empty() {
+        return coming.unwrap_or_else(|| if stuck.is_empty() { Plan::Steady } else { not_booting(&stuck) });
     }
-    // From here on a Machine is missing.
+    if let Some(obstacle) = obstacle(seen, machines.names(&Progress::Voter).len(), &stuck) {
+        return coming.unwrap_or(obstacle);
+    }
+    match held_back.first() {
+        Some(next) if coming.is_none() => Plan::Do(Step::Admit {
+            name: (*next).to_owned(),
+            seen: seen.machines.values().filter(|m| !m.is_held_back()).map(|m| m.name.clone()).collect(),
+        }),
+        _ if missing => create(seen, cluster, coming),
+        _ => coming.unwrap_or(Plan::Steady),
+    }
+}
+
+/// Why nothing can be added at all at the moment, neither Machine nor member. With a voter the member list is known.
+fn obstacle(seen: &Observation, voters: usize, stuck: &[&str]) -> Option<Plan> {
     if let Some(leaving) = seen.machines.values().find(|machine| machine.deleting) {
-        return wait(reasons::DELETING, format!("Machine {} is being deleted", leaving.name));
+        return Some(wait(reasons::DELETING, format!("Machine {} is being deleted", leaving.name)));
     }
-    let voters = states.len() - stuck.len();
     if voters == 0 && has_begun(seen) {
-        return block(
+        return Some(block(
             reasons::QUORUM_LOST,
-            "every Machine of this cluster is gone, and its data with them; nothing new is made in its place. Delete the EtcdCluster to begin anew",
-        );
+            "the Machine of every member is gone, and the data with them; nothing new is made in their place. Delete the EtcdCluster to begin anew",
+        ));
     }
-    if voters == 0 && !stuck.is_empty() {
-        // Only the first member makes the cluster: without it there is nothing to join.
-        return not_booting(&stuck);
-    }
-    if voters > 0 && !matches!(seen.membership, Membership::Known { .. }) {
-        return wait(reasons::MEMBERSHIP_UNKNOWN, "the member list cannot be read");
-    }
+    // Only the first member makes the cluster: without it there is nothing to join.
+    (voters == 0 && !stuck.is_empty()).then(|| not_booting(stuck))
+}
+
+/// Makes the next Machine. Without a template, those that are on their way are waited for first.
+fn create(seen: &Observation, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     match &seen.template {
         Template::NotFound(message) => block(reasons::TEMPLATE_NOT_FOUND, message),
         Template::Invalid(message) => block(reasons::TEMPLATE_INVALID, message),
-        Template::Unknown(message) => wait(reasons::TEMPLATE_NOT_FOUND, message),
-        Template::NotNeeded => wait(reasons::SCALING_UP, "the infrastructure template has not been read yet"),
-        Template::Found { .. } => Plan::Do(Step::CreateMember {
+        Template::Unknown(message) => coming.unwrap_or_else(|| wait(reasons::TEMPLATE_NOT_FOUND, message)),
+        Template::NotNeeded => {
+            coming.unwrap_or_else(|| wait(reasons::SCALING_UP, "the infrastructure template has not been read yet"))
+        }
+        Template::Found { .. } => Plan::Do(Step::CreateMachine {
             cluster: cluster.name.clone(),
             name: next_name(seen),
             seen: seen.machines.keys().cloned().collect(),
@@ -78,6 +108,7 @@ fn progress(seen: &Observation, machine: &MachineView) -> Progress {
         Some(_) => Progress::Unhealthy,
         // Nothing is known of the members: a Machine that the status has as one is one.
         None if seen.members().is_none() && is_recorded(seen, &machine.name) => Progress::Unhealthy,
+        None if machine.is_held_back() => Progress::HeldBack,
         None if is_late(seen, machine) => Progress::NotBooting,
         None if seen.address(machine).is_none() => Progress::NoAddress,
         None => Progress::NoMember,
@@ -114,7 +145,7 @@ fn waiting_for(seen: &Observation, cluster: &ClusterView, machine: &MachineView,
             wait(reasons::WAITING_FOR_PROMOTION, message)
         }
         Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner")),
-        Progress::Unhealthy | Progress::Voter | Progress::NotBooting => {
+        Progress::Unhealthy | Progress::Voter | Progress::HeldBack | Progress::NotBooting => {
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, format!("member {name} fails its health check"))
         }
     }

@@ -15,21 +15,37 @@ fn reason(plan: &Plan) -> &'static str {
 
 fn creates(plan: &Plan) -> Option<&str> {
     match plan {
-        Plan::Do(Step::CreateMember { name, .. }) => Some(name),
+        Plan::Do(Step::CreateMachine { name, .. }) => Some(name),
+        _ => None,
+    }
+}
+
+fn admits(plan: &Plan) -> Option<&str> {
+    match plan {
+        Plan::Do(Step::Admit { name, .. }) => Some(name),
         _ => None,
     }
 }
 
 #[test]
-fn three_members_come_up_one_after_the_other() {
+fn machines_are_made_at_once_and_admitted_one_after_the_other() {
     let mut story = Story::new(3);
     for index in 0..3 {
-        assert_eq!(creates(&story.plan()), Some(name(index).as_str()));
-        story.machine(index).addresses.clear();
+        if index == 0 {
+            assert_eq!(creates(&story.plan()), Some("demo-etcd-0"));
+            story.held_back(0);
+        }
+        assert_eq!(admits(&story.plan()), Some(name(index).as_str()));
+        story.admit(index);
+        if index == 0 {
+            for other in 1..3 {
+                assert_eq!(creates(&story.plan()), Some(name(other).as_str()));
+                story.held_back(other);
+            }
+        }
         story.settle();
         assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
-        story.seen.machines.remove(&name(index));
-        story.machine(index);
+        story.address(index);
         assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
         if index > 0 {
             // `/health` of a learner answers true: it must not count as a voter.
@@ -46,12 +62,40 @@ fn three_members_come_up_one_after_the_other() {
 }
 
 #[test]
+fn what_is_admitted_already_is_compared_with_the_api_server() {
+    let mut story = Story::with_voters(3, 1);
+    story.held_back(1);
+    story.held_back(2);
+    let expected = Step::Admit { name: name(1), seen: vec![name(0)] };
+    assert_eq!(story.plan(), Plan::Do(expected));
+}
+
+#[test]
+fn a_machine_that_goes_holds_the_next_member_up() {
+    let mut story = Story::with_voters(3, 1);
+    story.held_back(1);
+    story.held_back(2);
+    story.seen.machines.get_mut(&name(2)).unwrap().deleting = true;
+    assert_eq!(reason(&story.plan()), reasons::DELETING);
+}
+
+#[test]
+fn a_template_that_cannot_be_read_now_does_not_hide_who_is_on_the_way() {
+    let mut story = Story::with_voters(3, 1);
+    story.machine(1);
+    story.seen.template = Template::Unknown("503".to_owned());
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
+    story.seen.template = Template::NotFound("it does not exist".to_owned());
+    assert_eq!(reason(&story.plan()), reasons::TEMPLATE_NOT_FOUND);
+}
+
+#[test]
 fn first_things_first() {
     let mut story = Story::new(3);
     story.etcd().metadata.finalizers = None;
     assert_eq!(story.plan(), Plan::Do(Step::AddFinalizer));
 
-    let mut story = Story::new(3);
+    let mut story = Story::new(1);
     story.seen.certificates = Certificates::NoCa;
     story.cluster().infrastructure_ready = false;
     assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
@@ -128,13 +172,18 @@ fn a_member_without_a_machine_holds_everything_up() {
 #[test]
 fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
     let mut story = Story::with_voters(5, 1);
-    story.machine(1);
+    story.pass(10_000);
+    (1..5).for_each(|index| story.held_back(index));
+    story.pass(10_000);
+    story.admit(1);
+    story.address(1);
     story.pass(90);
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER, "its grace began when it was admitted");
     story.pass(510);
-    assert_eq!(creates(&story.plan()), Some("demo-etcd-2"), "the dead one is no member, so the next is safe");
+    assert_eq!(admits(&story.plan()), Some("demo-etcd-2"), "the dead one is no member, so the next is safe");
     for index in 2..5 {
-        story.machine(index);
+        story.admit(index);
+        story.address(index);
         story.voter(index);
     }
     story.publish();
@@ -142,10 +191,22 @@ fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
 }
 
 #[test]
+fn a_machine_that_has_been_moved_here_has_its_grace_anew() {
+    let mut story = Story::new(1);
+    story.held_back(0);
+    story.admit(0);
+    story.address(0);
+    story.pass(10_000);
+    story.seen.machines.get_mut(&name(0)).unwrap().created = Some(Time(story.seen.now));
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
+}
+
+#[test]
 fn a_learner_that_never_gets_on_is_told_of_and_asked_seldom() {
     let mut story = Story::with_voters(3, 1);
     story.pass(1_000);
     story.machine(1);
+    story.held_back(2);
     story.member(1, true);
     story.failing(1, "down");
     let millis = |story: &Story| due(&story.seen, &story.plan()).unwrap().as_millis();
@@ -164,8 +225,9 @@ fn a_learner_that_never_gets_on_is_told_of_and_asked_seldom() {
 fn a_dead_first_machine_is_only_reported() {
     let mut story = Story::new(3);
     story.machine(0);
+    story.held_back(1);
     story.pass(3_600);
-    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING);
+    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING, "nobody is admitted, and no Machine is made");
 }
 
 #[test]
@@ -174,6 +236,8 @@ fn a_second_empty_etcd_is_never_made() {
     story.seen.machines.clear();
     story.seen.membership = Membership::NotAsked;
     assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST);
+    story.held_back(3);
+    assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST, "and nobody takes the place of the first");
     story.seen.init_urls = None;
     assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST, "the status remembers");
 }
@@ -271,21 +335,25 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
+fn number(name: &str) -> usize {
+    name.rsplit('-').next().unwrap().parse().unwrap()
+}
+
 proptest! {
-    /// Whatever happens in whatever order: never more Machines than wanted, never a second Machine on its way, never
-    /// one more member while a voter is down, a learner unpromoted or the member list unknown.
+    /// Whatever happens in whatever order: never more Machines than wanted, never a second one admitted while another is
+    /// on its way, never one more member while a voter is down, a learner unpromoted or the member list unknown.
     #[test]
     fn growth_is_always_safe(replicas in prop::sample::select(vec![1, 3, 5, 7]), happenings in prop::collection::vec(happening(), 1..120)) {
         let mut story = Story::new(replicas);
         let mut hidden = None;
         for happening in happenings {
-            let exists = |story: &Story, index: usize| story.seen.machines.contains_key(&name(index));
+            let exists = |story: &Story, index: usize| story.seen.machines.get(&name(index)).is_some_and(|m| !m.is_held_back());
             match happening {
                 Happening::Address(index) if exists(&story, index) => {
-                    story.seen.machines.get_mut(&name(index)).unwrap().addresses = vec![("InternalIP".to_owned(), crate::fixture::address(index))];
+                    story.address(index);
                 }
                 Happening::Join(index) if exists(&story, index) && story.seen.member_on(&name(index)).is_none() && hidden.is_none() => {
-                    story.seen.machines.get_mut(&name(index)).unwrap().addresses = vec![("InternalIP".to_owned(), crate::fixture::address(index))];
+                    story.address(index);
                     story.member(index, index != 0);
                 }
                 Happening::Promote(index) if story.seen.member_on(&name(index)).is_some() => story.voter(index),
@@ -299,21 +367,25 @@ proptest! {
                 _ => {}
             }
             match story.plan() {
-                Plan::Do(Step::CreateMember { name: new, .. }) => {
+                Plan::Do(Step::CreateMachine { name: new, .. }) => {
                     prop_assert!(!story.seen.machines.contains_key(&new));
                     prop_assert!(story.seen.machines.len() < usize::try_from(replicas).unwrap());
+                    story.held_back(number(&new));
+                }
+                Plan::Do(Step::Admit { name: new, .. }) => {
+                    prop_assert!(story.seen.machines[&new].is_held_back());
                     let grace = i64::from(story.seen.etcd.spec.health_check.startup_grace_seconds);
-                    for machine in story.seen.live_machines() {
+                    let admitted: Vec<_> = story.seen.live_machines().filter(|machine| !machine.is_held_back()).collect();
+                    for machine in &admitted {
                         match story.seen.member_on(&machine.name) {
                             Some((_, member)) => prop_assert!(!member.learner && story.seen.is_healthy(&machine.name)),
                             None => prop_assert!(story.seen.age(machine) >= grace, "one at a time"),
                         }
                     }
-                    if !story.seen.machines.is_empty() {
+                    if !admitted.is_empty() {
                         prop_assert!(story.seen.members().is_some_and(|members| !members.is_empty()), "nothing beside an unknown membership");
                     }
-                    let index: usize = new.rsplit('-').next().unwrap().parse().unwrap();
-                    story.machine(index).addresses.clear();
+                    story.admit(number(&new));
                 }
                 Plan::Do(Step::PublishInit { .. }) => story.publish(),
                 Plan::Do(step) => prop_assert!(false, "unexpected {step:?}"),

@@ -32,7 +32,8 @@ pub(super) fn conditions(
 fn what(plan: &Plan) -> (&'static str, String) {
     match plan {
         Plan::Wait(reason) | Plan::Block(reason) => (reason.reason, reason.message.clone()),
-        Plan::Do(Step::CreateMember { name, .. }) => (reasons::SCALING_UP, format!("creating Machine {name}")),
+        Plan::Do(Step::CreateMachine { name, .. }) => (reasons::SCALING_UP, format!("creating Machine {name}")),
+        Plan::Do(Step::Admit { name, .. }) => (reasons::SCALING_UP, format!("admitting Machine {name}")),
         Plan::Do(Step::AddFinalizer | Step::EnsureCertificates { .. }) => {
             (reasons::WAITING_FOR_CERTIFICATES, "making the certificates".to_owned())
         }

@@ -5,7 +5,7 @@ use crate::build::InvalidAuthority;
 use crate::fixtures::{ready_to_init, ready_to_join};
 use crate::observation::MissingValue;
 use api::etcdadm_config::File;
-use api::names::PAUSED_ANNOTATION;
+use api::names::{ADMITTED_AT_ANNOTATION, PAUSED_ANNOTATION};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use rstest::rstest;
@@ -72,6 +72,14 @@ fn told(plan: &Plan) -> String {
 #[case::refused(|s: &mut Seen| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the bootstrap Secret was refused: quota")]
 #[case::no_machine(|s: &mut Seen| s.machine = None, "wait WaitingForMachine: no Machine owns this config yet")]
 #[case::machine_going(|s: &mut Seen| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
+#[case::held_back(
+    |s: &mut Seen| { s.machine.as_mut().unwrap().annotations.insert(ADMITTED_AT_ANNOTATION.to_owned(), "pending".to_owned()); s.lock = Lock::Free },
+    "wait WaitingForAdmission: Machine demo-etcd-0 is not admitted yet: another member comes first"
+)]
+#[case::admitted(
+    |s: &mut Seen| { s.machine.as_mut().unwrap().annotations.insert(ADMITTED_AT_ANNOTATION.to_owned(), "2026-01-01T00:00:00Z".to_owned()); },
+    "do create bootstrap Secret demo-etcd-0 to init"
+)]
 #[case::no_cluster(|s: &mut Seen| s.cluster = None, "wait WaitingForCluster: there is no Cluster demo")]
 #[case::cluster_going(|s: &mut Seen| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
 #[case::no_ca(
