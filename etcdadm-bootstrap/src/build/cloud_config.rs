@@ -20,7 +20,7 @@ impl Format for CloudConfig {
 
     fn render(&self, bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
         let mut yaml = Yaml::new(HEADER, true);
-        write_files(&mut yaml, &files::all(bootstrap)?);
+        write_files(&mut yaml, &files::all(bootstrap, files::authority(bootstrap))?);
         run_commands(&mut yaml, bootstrap)?;
         if let Some(ntp) = &bootstrap.spec.ntp {
             time_servers(&mut yaml, ntp)?;

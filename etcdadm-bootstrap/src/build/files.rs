@@ -48,9 +48,9 @@ impl WriteFile {
     }
 }
 
-/// Every file, ours first: cloud-init gives up on the first one that it cannot write.
-pub(super) fn all(bootstrap: &Bootstrap<'_>) -> Result<Vec<WriteFile>, InvalidField> {
-    let mut files = vec![
+/// etcd's CA where etcdadm looks for it, and the directory of the bootstrap's state.
+pub(super) fn authority(bootstrap: &Bootstrap<'_>) -> Vec<WriteFile> {
+    vec![
         WriteFile::ours(&format!("{PKI_DIR}/ca.crt"), "0640", bootstrap.authority.cert()),
         WriteFile::ours(&format!("{PKI_DIR}/ca.key"), "0600", bootstrap.authority.key()),
         WriteFile::ours(
@@ -58,7 +58,25 @@ pub(super) fn all(bootstrap: &Bootstrap<'_>) -> Result<Vec<WriteFile>, InvalidFi
             "0640",
             format!("This file is here so that the directory {STATE_DIR} exists.\n"),
         ),
-    ];
+    ]
+}
+
+/// The CA's certificate and key in one file, for where each file costs time; and the commands that take it apart.
+pub(super) fn authority_in_one(bootstrap: &Bootstrap<'_>) -> (WriteFile, String) {
+    let (path, length) = (format!("{STATE_DIR}/etcd-ca.pem"), bootstrap.authority.cert().len());
+    let content = [bootstrap.authority.cert(), bootstrap.authority.key()].concat();
+    // By length, as a Secret may hold more than PEM, and without an end of line.
+    let apart = format!(
+        "mkdir -p {PKI_DIR} && (umask 027 && head -c {length} {path} >{PKI_DIR}/ca.crt) && \
+         (umask 077 && tail -c +{} {path} >{PKI_DIR}/ca.key) && rm {path}",
+        length + 1
+    );
+    (WriteFile::ours(&path, "0600", content), apart)
+}
+
+/// Every file, ours first: cloud-init gives up on the first one that it cannot write.
+pub(super) fn all(bootstrap: &Bootstrap<'_>, ours: Vec<WriteFile>) -> Result<Vec<WriteFile>, InvalidField> {
+    let mut files = ours;
     files.extend(proxy::file(bootstrap.spec)?);
     files.extend(registry_mirror::files(bootstrap.spec));
     for (index, file) in bootstrap.spec.files.iter().enumerate() {

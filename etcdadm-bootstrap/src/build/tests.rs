@@ -305,6 +305,30 @@ fn the_docker_provider_is_spared_what_it_cannot_read() {
     assert!(text.lines().all(|line| line.len() < 64 * 1024));
 }
 
+/// What the docker provider does with the first file and the first command, in a directory of its own.
+#[test]
+fn certificate_and_key_arrive_on_the_docker_provider_as_they_are() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    let document = Document::read(&render_init(&docker(EtcdadmConfigSpec::default())).unwrap());
+    assert_eq!(document.write_files.len(), 1, "each costs time");
+    let state = directory.path().join("run/cluster-api");
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(state.join("etcd-ca.pem"), document.content("/run/cluster-api/etcd-ca.pem")).unwrap();
+    let command =
+        document.runcmd[0].replace("/run/", &format!("{root}/run/")).replace("/etc/", &format!("{root}/etc/"));
+    assert!(command.starts_with("echo started > "), "the marker comes first: {command}");
+    assert!(std::process::Command::new("/bin/sh").args(["-c", &command]).status().unwrap().success(), "{command}");
+    let pki = directory.path().join("etc/etcd/pki");
+    for (name, content, mode) in [("ca.crt", CERT, 0o640), ("ca.key", KEY, 0o600)] {
+        let file = pki.join(name);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), content);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, mode, "{name}");
+    }
+    assert!(state.join("capd.bootstrap.started").exists() && !state.join("etcd-ca.pem").exists());
+}
+
 /// Text with everything in it that means something to YAML, Jinja or a shell.
 fn nasty() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -340,9 +364,14 @@ proptest! {
         let document = Document::read(&text);
         prop_assert!(document.ntp.is_empty());
         prop_assert_eq!(document.content("/etc/x"), content.as_bytes());
-        prop_assert_eq!(document.content("/etc/etcd/pki/ca.key"), KEY.as_bytes());
-        prop_assert_eq!(&document.write_files[1].permissions, "0600");
-        prop_assert_eq!(&document.write_files[1].owner, "root:root");
+        let (index, path, key) = if for_docker {
+            (0, "/run/cluster-api/etcd-ca.pem", format!("{CERT}{KEY}"))
+        } else {
+            (1, "/etc/etcd/pki/ca.key", KEY.to_owned())
+        };
+        prop_assert_eq!(document.content(path), key.as_bytes());
+        prop_assert_eq!(&document.write_files[index].permissions, "0600");
+        prop_assert_eq!(&document.write_files[index].owner, "root:root");
 
         // One item before the user's, then his, etcdadm's, and his again.
         let count = commands.len();
