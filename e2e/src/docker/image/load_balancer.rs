@@ -4,7 +4,7 @@ use super::{Daemon, SUITE, debootstrap, file, script};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// The name that Cluster API 1.14's docker infrastructure asks for.
+/// The name that the docker infrastructure of Cluster API 1.12 to 1.14 asks for.
 const IMAGE: &str = "kindest/haproxy:v20230606-42a2262b";
 const PACKAGES: &str = "haproxy";
 /// Found by `docker exec` before Debian's: the docker infrastructure asks for more connections than a process may have here.

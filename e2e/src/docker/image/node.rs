@@ -12,9 +12,10 @@ const IMAGE: &str = "cluster-api-provider-etcdadm/node";
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,iproute2,iptables,conntrack,ethtool,socat,kmod,procps,runc,util-linux,mount,\
     ca-certificates,hostname,containernetworking-plugins,busybox-static";
 /// Files by their place in the image.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("etc/containerd/config.toml", include_str!("node/containerd.toml")),
     ("etc/systemd/system/containerd.service", include_str!("node/containerd.service")),
+    ("etc/systemd/system/prepare-node.service", include_str!("node/prepare-node.service")),
     ("etc/systemd/system/kubelet.service", include_str!("node/kubelet.service")),
     ("etc/kubernetes/kubelet.conf.d/10-container.conf", include_str!("node/kubelet.yaml")),
     ("etc/cni/net.d/10-bridge.conflist", include_str!("node/bridge.conflist")),
@@ -23,6 +24,8 @@ const SCRIPTS: [(&str, &str); 2] = [
     ("usr/local/bin/prepare-node", include_str!("node/prepare-node.sh")),
     ("usr/local/bin/crictl", include_str!("node/crictl.sh")),
 ];
+/// Started with the machine.
+const UNITS: [&str; 3] = ["prepare-node.service", "containerd.service", "kubelet.service"];
 const KUBERNETES: [&str; 2] = ["kubeadm", "kubelet"];
 const CONTAINERD: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "ctr"];
 
@@ -67,7 +70,7 @@ fn fill(root: &Path, programs: &NodePrograms, tools: &Tools) -> Result<()> {
     copy(&tools.kubectl, root, "usr/local/bin/kubectl")?;
     let wanted = root.join("etc/systemd/system/multi-user.target.wants");
     fs::create_dir_all(&wanted).context("create multi-user.target.wants")?;
-    for unit in ["containerd.service", "kubelet.service"] {
+    for unit in UNITS {
         symlink(format!("/etc/systemd/system/{unit}"), wanted.join(unit)).with_context(|| format!("enable {unit}"))?;
     }
     preload::images(root, programs)

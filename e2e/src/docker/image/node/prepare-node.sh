@@ -1,5 +1,5 @@
 #!/bin/sh
-# What has to be there before kubelet starts: the cgroup that its configuration calls cgroupRoot, and forwarding.
+# What kubeadm and kubelet expect: forwarding, and the cgroup that kubelet's configuration calls cgroupRoot.
 set -eu
 sysctl -q -w net.ipv4.ip_forward=1
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then

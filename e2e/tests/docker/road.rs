@@ -1,0 +1,59 @@
+//! The whole road: from one apply to a Kubernetes cluster that works on an etcd of its own.
+
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Look, Manifests};
+use e2e::docker::{DockerBed, Workload};
+use std::time::{Duration, Instant};
+
+/// What each stage may take, on a computer that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Three members, one control-plane node, one worker.
+pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
+    travel(bed, "examples/docker/cluster.yaml", "road1", 1).await
+}
+
+/// Three members, three control-plane nodes, one worker.
+pub(crate) async fn three_control_planes(bed: &mut DockerBed) -> Result<()> {
+    travel(bed, "examples/docker/three-control-planes.yaml", "road3", 3).await
+}
+
+/// Applies an example once, and does nothing by hand: etcd becomes Ready, every Node Ready, and what is stored through the
+/// API server is in every member's data.
+pub(crate) async fn travel(bed: &mut DockerBed, example: &str, name: &str, control_planes: usize) -> Result<()> {
+    let bed = &*bed;
+    let client = bed.client();
+    Look::make_namespace(&client, name).await?;
+    let manifests = Manifests::of(example, name, name)?;
+    let look = Look::at(&client, &manifests);
+    let begun = Instant::now();
+    manifests.apply(&client).await?;
+    let lap = |what: &str| println!("  apply → {what:<32} {:>5.1} s", begun.elapsed().as_secs_f32());
+    let status = look.until_ready(PATIENCE).await?;
+    lap("EtcdCluster Ready");
+    ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
+    look.until_control_plane_data(PATIENCE).await?;
+    lap("control-plane Machine data");
+    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    lap("Kubernetes API server ready");
+    workload.store("it-works").await?;
+    workload.until_nodes(control_planes + 1, PATIENCE).await?;
+    lap("all Nodes Ready");
+
+    let nodes = workload.kubectl(&["get", "nodes", "--output", "name"])?;
+    ensure!(nodes.lines().count() == control_planes + 1, "kubectl sees {nodes}");
+    for member in &status.members {
+        let keys = ["/opt/bin/etcdctl.sh", "get", "/registry/configmaps/kube-system/it-works", "--keys-only"];
+        let found = bed.exec(&member.machine, &keys).await?;
+        ensure!(found.contains("it-works"), "member {} has {found:?}", member.name);
+    }
+    let endpoints: Vec<&str> = status.endpoints.split(',').collect();
+    for machine in look.control_plane_machines().await? {
+        let manifest = bed.exec(&machine, &["cat", "/etc/kubernetes/manifests/kube-apiserver.yaml"]).await?;
+        let servers = manifest.lines().find_map(|line| line.trim().strip_prefix("- --etcd-servers="));
+        let mut servers: Vec<&str> = servers.context("an API server has no --etcd-servers")?.split(',').collect();
+        servers.sort_unstable();
+        ensure!(servers == endpoints, "the API server on {machine} has {servers:?}, etcd {endpoints:?}");
+    }
+    Ok(())
+}
