@@ -15,7 +15,7 @@ use crate::until::until;
 use std::time::Duration;
 
 /// The kinds of Cluster API that scenarios look at, with their groups.
-const KINDS: [(&str, &str, &str); 14] = [
+const KINDS: [(&str, &str, &str); 16] = [
     ("Cluster", "cluster.x-k8s.io", "v1beta2"),
     ("Machine", "cluster.x-k8s.io", "v1beta2"),
     ("MachineDeployment", "cluster.x-k8s.io", "v1beta2"),
@@ -25,6 +25,8 @@ const KINDS: [(&str, &str, &str); 14] = [
     ("DevCluster", "infrastructure.cluster.x-k8s.io", "v1beta2"),
     ("DevMachine", "infrastructure.cluster.x-k8s.io", "v1beta2"),
     ("DevMachineTemplate", "infrastructure.cluster.x-k8s.io", "v1beta2"),
+    ("DockerCluster", "infrastructure.cluster.x-k8s.io", "v1beta2"),
+    ("DockerMachine", "infrastructure.cluster.x-k8s.io", "v1beta2"),
     ("LocalCluster", "infrastructure.cluster.x-k8s.io", "v1alpha1"),
     ("LocalMachine", "infrastructure.cluster.x-k8s.io", "v1alpha1"),
     ("LocalMachineTemplate", "infrastructure.cluster.x-k8s.io", "v1alpha1"),

@@ -8,7 +8,7 @@ use crate::world::World;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where clients look for a daemon if nobody tells them otherwise. `/run` is the world's own.
@@ -21,6 +21,8 @@ const CGROUP: &str = "etcdadm-e2e";
 /// A running daemon.
 pub(super) struct Daemon {
     process: Process,
+    /// Everything that it stores.
+    state: PathBuf,
 }
 
 impl Daemon {
@@ -47,7 +49,7 @@ impl Daemon {
             .arg(&file)
             .spawn()
             .context("package docker.io has it")?;
-        let mut daemon = Self { process };
+        let mut daemon = Self { process, state };
         until("dockerd answers", Duration::from_secs(60), async || {
             if !daemon.process.is_running()? {
                 bail!("it has ended; see {}", daemon.process.log().display());
@@ -97,7 +99,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends it after its containers, and removes what they leave behind outside the world: empty cgroups.
+    /// Ends it after its containers, and removes what it has stored: another may be started in this world. Outside the
+    /// world, empty cgroups are left behind by containers, and removed too.
     pub(super) async fn stop(mut self) -> Result<()> {
         let containers = self.docker(&["ps", "--all", "--quiet"]).await?;
         let containers: Vec<&str> = containers.lines().collect();
@@ -105,6 +108,7 @@ impl Daemon {
             self.docker(&[&["rm", "--force", "--volumes"], containers.as_slice()].concat()).await?;
         }
         self.process.terminate(Duration::from_secs(15)).await?;
+        fs::remove_dir_all(&self.state).with_context(|| format!("remove {}", self.state.display()))?;
         for hierarchy in fs::read_dir("/sys/fs/cgroup").context("read /sys/fs/cgroup")? {
             remove_cgroups(&hierarchy?.path().join(CGROUP));
         }

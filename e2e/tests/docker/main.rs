@@ -5,10 +5,11 @@
 //! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
 
 mod etcd;
+mod older;
 mod road;
 
 use e2e::docker::{DockerBed, Parts};
-use e2e::tools::Tools;
+use e2e::tools::{Release, Tools};
 use e2e::world::{World, enter_or_run, is_outside};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     if is_outside()
-        && let Err(error) = Tools::ensure().and_then(|tools| Parts::ensure(&tools))
+        && let Err(error) = prepare()
     {
         eprintln!("Error: {error:#}");
         return ExitCode::FAILURE;
@@ -32,18 +33,17 @@ fn main() -> ExitCode {
         };
         let runtime = Arc::new(runtime);
         let bed: Shared = Arc::default();
-        let full = std::env::var_os("E2E_FULL").is_some();
         let tests = scenarios()
             .into_iter()
-            .map(|Scenario { name, run, core }| {
+            .map(|scenario| {
                 let (bed, world, runtime) = (bed.clone(), world.clone(), runtime.clone());
-                let asked_for = arguments.filter.as_deref() == Some(name);
-                let test = Trial::test(name, move || {
+                let wanted = scenario.is_wanted(&arguments);
+                let test = Trial::test(scenario.name, move || {
                     let mut slot = bed.lock().unwrap_or_else(PoisonError::into_inner);
-                    let result = runtime.block_on(in_a_clean_bed(&mut slot, &world, name, run));
+                    let result = runtime.block_on(in_a_clean_bed(&mut slot, &world, &scenario));
                     result.map_err(|error| format!("{error:#}").into())
                 });
-                test.with_ignored_flag(!(core || full || asked_for))
+                test.with_ignored_flag(!wanted)
             })
             .collect();
         let conclusion = libtest_mimic::run(&arguments, tests);
@@ -68,18 +68,41 @@ struct Scenario {
     run: for<'a> fn(&'a mut DockerBed) -> LocalBoxFuture<'a, anyhow::Result<()>>,
     /// Whether it is run without being asked for.
     core: bool,
+    /// The Cluster API that it runs on.
+    release: Release,
+}
+
+impl Scenario {
+    fn is_wanted(&self, arguments: &Arguments) -> bool {
+        self.core || std::env::var_os("E2E_FULL").is_some() || arguments.filter.as_deref() == Some(self.name)
+    }
+}
+
+/// Makes outside what the scenarios need that are going to be run.
+fn prepare() -> anyhow::Result<()> {
+    let (tools, arguments) = (Tools::ensure()?, Arguments::from_args());
+    for release in [Release::V1_14, Release::V1_12] {
+        if scenarios().iter().any(|scenario| scenario.release == release && scenario.is_wanted(&arguments)) {
+            Parts::ensure(&tools.clone().with_cluster_api(release)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs one scenario, in the bed of the one before if there is one. Afterwards the bed is as it was, or there is none.
 async fn in_a_clean_bed(
     slot: &mut Option<DockerBed>,
     world: &World,
-    name: &str,
-    run: for<'a> fn(&'a mut DockerBed) -> LocalBoxFuture<'a, anyhow::Result<()>>,
+    Scenario { name, run, release, .. }: &Scenario,
 ) -> anyhow::Result<()> {
     let mut bed = match slot.take() {
-        Some(bed) => bed,
-        None => DockerBed::start(world).await?,
+        Some(bed) if bed.world().tools().cluster_api.release == *release => bed,
+        other => {
+            if let Some(other) = other {
+                other.stop().await?;
+            }
+            DockerBed::start(&world.with_cluster_api(*release)?).await?
+        }
     };
     let begun = Instant::now();
     let result = run(&mut bed).await;
@@ -103,11 +126,15 @@ async fn in_a_clean_bed(
 
 /// Names a scenario by its path: `etcd::three_members`.
 macro_rules! scenario {
-    ($module:ident :: $name:ident, core: $core:literal) => {{
+    ($module:ident :: $name:ident, core: $core:literal) => {
+        scenario!($module::$name, core: $core, on: V1_14)
+    };
+    ($module:ident :: $name:ident, core: $core:literal, on: $release:ident) => {{
         fn run(bed: &mut DockerBed) -> LocalBoxFuture<'_, anyhow::Result<()>> {
             Box::pin($module::$name(bed))
         }
-        Scenario { name: concat!(stringify!($module), "::", stringify!($name)), run, core: $core }
+        let name = concat!(stringify!($module), "::", stringify!($name));
+        Scenario { name, run, core: $core, release: Release::$release }
     }};
 }
 
@@ -116,5 +143,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(etcd::three_members, core: true),
         scenario!(road::one_control_plane, core: true),
         scenario!(road::three_control_planes, core: false),
+        // Last, as it needs another bed.
+        scenario!(older::one_control_plane, core: false, on: V1_12),
     ]
 }

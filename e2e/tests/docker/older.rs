@@ -1,0 +1,48 @@
+//! Cluster API 1.12, the oldest release that is supported, with the kinds of its docker infrastructure.
+
+use crate::road::{PATIENCE, travel};
+use anyhow::{Result, bail, ensure};
+use e2e::bed::{Look, Manifests};
+use e2e::docker::DockerBed;
+use e2e::plane::users;
+use e2e::until::until;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+const EXAMPLE: &str = "examples/docker/docker-machine.yaml";
+/// What must be gone when a Cluster is.
+const KINDS: [&str; 7] =
+    ["Cluster", "DockerCluster", "Machine", "DockerMachine", "KubeadmControlPlane", "EtcdCluster", "EtcdadmConfig"];
+
+/// The whole road with DockerMachines, whose provider waits for Nodes: etcd's Machines have addresses and count as
+/// provisioned all the same, and nothing is left of them after a deletion.
+pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
+    let mark = bed.plane.mark();
+    travel(bed, EXAMPLE, "older", 1).await?;
+    let look = Look::at(&bed.client(), &Manifests::of(EXAMPLE, "older", "older")?);
+    let members: BTreeSet<String> = look.etcd_machines().await?.into_iter().collect();
+    ensure!(members.len() == 3, "etcd's Machines are {members:?}");
+    for member in &members {
+        until(format!("Machine {member} is provisioned"), PATIENCE, async || {
+            let machine = look.api("Machine").get(member).await?;
+            let provisioned = machine.data["status"]["phase"] == "Provisioned"
+                && machine.data["spec"]["providerID"] == format!("docker:////{member}")
+                && machine.data["status"]["addresses"].as_array().is_some_and(|addresses| !addresses.is_empty());
+            if provisioned { Ok(Some(())) } else { bail!("{} {}", machine.data["spec"], machine.data["status"]) }
+        })
+        .await?;
+    }
+    let patches = bed.plane.requests_since(mark)?.user(users::PROVIDER).resource("dockermachines").verb("patch");
+    let patched: BTreeSet<String> = patches.iter().map(|request| request.name.clone()).collect();
+    ensure!(patched == members, "our manager has changed DockerMachines {patched:?}");
+    let done = patches.filter(|request| request.code == 200);
+    ensure!(done.len() == members.len(), "a DockerMachine was changed more than once:\n{done}");
+
+    let begun = Instant::now();
+    look.delete("Cluster", &look.cluster).await?;
+    look.until_nothing_is_left(&KINDS, PATIENCE).await?;
+    let left = bed.traces().await?;
+    ensure!(left.is_empty(), "left are {left:?}");
+    println!("  deletion {:>48.1} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
