@@ -3,6 +3,7 @@
 
 use crate::server::STRICT;
 use anyhow::{Context, Result, bail, ensure};
+use api::names::MANAGED_ETCD_ANNOTATION;
 use e2e::apply::api_for;
 use e2e::bed::crds;
 use e2e::plane::{AnotherManager, Plane, PlaneOptions};
@@ -21,8 +22,6 @@ const CAPD: &str = "capd";
 const VARIABLES: [(&str, &str); 2] = [("CLUSTER_NAME", "demo"), ("KUBERNETES_VERSION", "v1.36.3")];
 /// What nothing refers to: it refers to others, or selects.
 const ROOTS: [&str; 3] = ["Cluster", "MachineDeployment", "MachineHealthCheck"];
-/// Annotation of a Cluster with the name of its EtcdCluster.
-const ETCD: &str = "etcdcluster.cluster.x-k8s.io/managed-external-etcd";
 
 /// A document of an example.
 struct Document {
@@ -62,7 +61,7 @@ pub(crate) fn the_documents_of_a_file_belong_together() -> Result<()> {
         let mut referred = Vec::new();
         for document in &documents {
             references(&document.value["spec"], &mut referred);
-            if let Some(etcd) = document.value["metadata"]["annotations"][ETCD].as_str() {
+            if let Some(etcd) = document.value["metadata"]["annotations"][MANAGED_ETCD_ANNOTATION].as_str() {
                 referred.push(("EtcdCluster".to_owned(), etcd.to_owned()));
             }
         }
