@@ -24,12 +24,14 @@ pub fn status(seen: &Observation, plan: &Plan, spec_hash: &str) -> EtcdClusterSt
     let ready_replicas = i32::try_from(well).unwrap_or(i32::MAX);
     let certificates = matches!(seen.certificates, Certificates::Ca { control_plane_ca: true, staged_client: true });
     let wanted = seen.etcd.spec.replicas;
-    let complete = machines == wanted && ready_replicas == wanted && members.len() == well;
     let initialized = before.initialized || seen.init_urls.is_some();
     let endpoints = endpoints(seen, &members, &before);
+    // A new voter is published with its first good answer. Ready before that would roll the control plane twice.
+    let published = endpoints.split(',').filter(|url| !url.is_empty()).count() == well;
+    let complete = machines == wanted && ready_replicas == wanted && members.len() == well && published;
     let deleting = seen.etcd.metadata.deletion_timestamp.is_some();
     let mut status = EtcdClusterStatus {
-        ready: initialized && complete && certificates && !endpoints.is_empty() && !deleting,
+        ready: initialized && complete && certificates && !deleting,
         initialized,
         creation_complete: before.creation_complete || (initialized && complete),
         replicas: machines,

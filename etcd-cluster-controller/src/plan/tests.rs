@@ -1,10 +1,11 @@
 //! The create path as a table of stories, and what must hold in every one.
 
+mod growing;
+
 use super::*;
 use crate::fixture::{Story, name};
 use crate::observation::{Check, Membership, Template};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use proptest::prelude::*;
 
 fn reason(plan: &Plan) -> &'static str {
     match plan {
@@ -308,90 +309,4 @@ fn names_are_not_used_twice() {
     story.publish();
     // Its member is still in the list, so nothing is added, least of all under its name.
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
-}
-
-#[derive(Clone, Debug)]
-enum Happening {
-    Address(usize),
-    Join(usize),
-    Promote(usize),
-    Fail(usize),
-    Heal(usize),
-    ListLost,
-    ListBack,
-    Pass(i64),
-}
-
-fn happening() -> impl Strategy<Value = Happening> {
-    prop_oneof![
-        (0..7_usize).prop_map(Happening::Address),
-        (0..7_usize).prop_map(Happening::Join),
-        (0..7_usize).prop_map(Happening::Promote),
-        (0..7_usize).prop_map(Happening::Fail),
-        (0..7_usize).prop_map(Happening::Heal),
-        Just(Happening::ListLost),
-        Just(Happening::ListBack),
-        (1..700_i64).prop_map(Happening::Pass),
-    ]
-}
-
-fn number(name: &str) -> usize {
-    name.rsplit('-').next().unwrap().parse().unwrap()
-}
-
-proptest! {
-    /// Whatever happens in whatever order: never more Machines than wanted, never a second one admitted while another is
-    /// on its way, never one more member while a voter is down, a learner unpromoted or the member list unknown.
-    #[test]
-    fn growth_is_always_safe(replicas in prop::sample::select(vec![1, 3, 5, 7]), happenings in prop::collection::vec(happening(), 1..120)) {
-        let mut story = Story::new(replicas);
-        let mut hidden = None;
-        for happening in happenings {
-            let exists = |story: &Story, index: usize| story.seen.machines.get(&name(index)).is_some_and(|m| !m.is_held_back());
-            match happening {
-                Happening::Address(index) if exists(&story, index) => {
-                    story.address(index);
-                }
-                Happening::Join(index) if exists(&story, index) && story.seen.member_on(&name(index)).is_none() && hidden.is_none() => {
-                    story.address(index);
-                    story.member(index, index != 0);
-                }
-                Happening::Promote(index) if story.seen.member_on(&name(index)).is_some() => story.voter(index),
-                Happening::Fail(index) if exists(&story, index) => story.failing(index, "down"),
-                Happening::Heal(index) if story.seen.member_on(&name(index)).is_some() => story.healthy(index),
-                Happening::ListLost if hidden.is_none() => {
-                    hidden = Some(std::mem::replace(&mut story.seen.membership, Membership::Unknown("lost".to_owned())));
-                }
-                Happening::ListBack => if let Some(list) = hidden.take() { story.seen.membership = list },
-                Happening::Pass(seconds) => story.pass(seconds),
-                _ => {}
-            }
-            match story.plan() {
-                Plan::Do(Step::CreateMachine { name: new, .. }) => {
-                    prop_assert!(!story.seen.machines.contains_key(&new));
-                    prop_assert!(story.seen.machines.len() < usize::try_from(replicas).unwrap());
-                    story.held_back(number(&new));
-                }
-                Plan::Do(Step::Admit { name: new, .. }) => {
-                    prop_assert!(story.seen.machines[&new].is_held_back());
-                    let grace = i64::from(story.seen.etcd.spec.health_check.startup_grace_seconds);
-                    let admitted: Vec<_> = story.seen.live_machines().filter(|machine| !machine.is_held_back()).collect();
-                    for machine in &admitted {
-                        match story.seen.member_on(&machine.name) {
-                            Some((_, member)) => prop_assert!(!member.learner && story.seen.is_healthy(&machine.name)),
-                            None => prop_assert!(story.seen.age(machine) >= grace, "one at a time"),
-                        }
-                    }
-                    if !admitted.is_empty() {
-                        prop_assert!(story.seen.members().is_some_and(|members| !members.is_empty()), "nothing beside an unknown membership");
-                    }
-                    story.admit(number(&new));
-                }
-                Plan::Do(Step::PublishInit { .. }) => story.publish(),
-                Plan::Do(step) => prop_assert!(false, "unexpected {step:?}"),
-                Plan::Steady | Plan::Wait(_) | Plan::Block(_) => {}
-            }
-            story.settle();
-        }
-    }
 }

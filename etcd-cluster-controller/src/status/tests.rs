@@ -187,6 +187,41 @@ fn a_learner_is_no_endpoint() {
 }
 
 #[test]
+fn a_member_that_fails_as_it_becomes_a_voter_is_waited_for() {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.member(2, true);
+    story.healthy(2);
+    story.settle();
+    story.member(2, false);
+    story.failing(2, "no answer in time");
+    let status = story.settle();
+    assert_eq!(
+        (status.ready, status.ready_replicas),
+        (false, 3),
+        "two endpoints of three would roll API servers twice"
+    );
+    story.healthy(2);
+    let status = story.settle();
+    assert!(status.ready && status.endpoints.contains("10.0.0.3"), "{status:?}");
+}
+
+#[test]
+fn scaling_up_is_no_alarm() {
+    let mut story = Story::with_voters(1, 1);
+    let before = story.settle();
+    story.etcd().spec.replicas = 3;
+    let scaling = story.settle();
+    assert_eq!(shows(&scaling, c::READY), ("False".to_owned(), reasons::SCALING_UP.to_owned()));
+    assert_eq!(shows(&scaling, c::SCALING_UP).0, "True");
+    for type_ in [c::AVAILABLE, c::MEMBERS_HEALTHY, c::ENDPOINTS_AVAILABLE] {
+        assert_eq!(shows(&scaling, type_).0, "True", "{type_}");
+    }
+    assert_eq!(scaling.endpoints, before.endpoints);
+    assert!(transitions(&before, &scaling).is_empty(), "{:?}", transitions(&before, &scaling));
+}
+
+#[test]
 fn a_member_is_known_by_its_id() {
     let mut story = Story::with_voters(3, 3);
     story.settle();

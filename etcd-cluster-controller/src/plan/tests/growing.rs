@@ -1,0 +1,175 @@
+//! What holds while a cluster grows, whatever happens in whatever order.
+
+use super::{Plan, Step};
+use crate::fixture::{Story, address, name};
+use crate::observation::Membership;
+use api::etcd_cluster::EtcdClusterStatus;
+use api::names;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Address(usize),
+    Join(usize),
+    Promote(usize),
+    Fail(usize),
+    Heal(usize),
+    ListLost,
+    ListBack,
+    Pass(i64),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        (0..7_usize).prop_map(Happening::Address),
+        (0..7_usize).prop_map(Happening::Join),
+        (0..7_usize).prop_map(Happening::Promote),
+        (0..7_usize).prop_map(Happening::Fail),
+        (0..7_usize).prop_map(Happening::Heal),
+        Just(Happening::ListLost),
+        Just(Happening::ListBack),
+        (1..700_i64).prop_map(Happening::Pass),
+    ]
+}
+
+fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    prop::collection::vec(happening(), 1..120)
+}
+
+/// A story, and the member list while we cannot read it.
+struct World {
+    story: Story,
+    hidden: Option<Membership>,
+}
+
+impl World {
+    fn new(story: Story) -> Self {
+        Self { story, hidden: None }
+    }
+
+    fn is_admitted(&self, index: usize) -> bool {
+        self.story.seen.machines.get(&name(index)).is_some_and(|machine| !machine.is_held_back())
+    }
+
+    fn is_member(&self, index: usize) -> bool {
+        self.story.seen.member_on(&name(index)).is_some()
+    }
+
+    /// Lets it happen, if it can.
+    fn happen(&mut self, happening: &Happening) {
+        let first = self.story.seen.members().is_none_or(|members| members.is_empty());
+        match *happening {
+            Happening::Address(index) if self.is_admitted(index) => self.story.address(index),
+            Happening::Join(index) if self.is_admitted(index) && !self.is_member(index) && self.hidden.is_none() => {
+                self.story.address(index);
+                self.story.member(index, !first);
+            }
+            Happening::Promote(index) if self.is_member(index) => {
+                // Whether its check succeeds at that moment is another matter.
+                self.story.member(index, false);
+            }
+            Happening::Fail(index) if self.is_admitted(index) => self.story.failing(index, "down"),
+            Happening::Heal(index) if self.is_member(index) => self.story.healthy(index),
+            Happening::ListLost if self.hidden.is_none() => {
+                let lost = Membership::Unknown("lost".to_owned());
+                self.hidden = Some(std::mem::replace(&mut self.story.seen.membership, lost));
+            }
+            Happening::ListBack => {
+                if let Some(list) = self.hidden.take() {
+                    self.story.seen.membership = list;
+                }
+            }
+            Happening::Pass(seconds) => self.story.pass(seconds),
+            _ => {}
+        }
+    }
+
+    /// Does what is planned, after it has been found safe, and gives the status that is written.
+    fn reconcile(&mut self) -> Result<EtcdClusterStatus, TestCaseError> {
+        let wanted = usize::try_from(self.story.seen.etcd.spec.replicas).unwrap();
+        match self.story.plan() {
+            Plan::Do(Step::CreateMachine { name: new, .. }) => {
+                prop_assert!(!self.story.seen.machines.contains_key(&new));
+                prop_assert!(self.story.seen.machines.len() < wanted);
+                self.story.held_back(number(&new));
+            }
+            Plan::Do(Step::Admit { name: new, .. }) => {
+                prop_assert!(self.story.seen.machines[&new].is_held_back());
+                self.may_be_admitted()?;
+                self.story.admit(number(&new));
+            }
+            Plan::Do(Step::PublishInit { .. }) => self.story.publish(),
+            Plan::Do(step) => prop_assert!(false, "unexpected {step:?}"),
+            Plan::Steady | Plan::Wait(_) | Plan::Block(_) => {}
+        }
+        Ok(self.story.settle())
+    }
+
+    fn may_be_admitted(&self) -> Result<(), TestCaseError> {
+        let seen = &self.story.seen;
+        let grace = i64::from(seen.etcd.spec.health_check.startup_grace_seconds);
+        let admitted: Vec<_> = seen.live_machines().filter(|machine| !machine.is_held_back()).collect();
+        for machine in &admitted {
+            match seen.member_on(&machine.name) {
+                Some((_, member)) => prop_assert!(!member.learner && seen.is_healthy(&machine.name)),
+                None => prop_assert!(seen.age(machine) >= grace, "one at a time"),
+            }
+        }
+        let known = seen.members().is_some_and(|members| !members.is_empty());
+        prop_assert!(admitted.is_empty() || known, "nothing beside an unknown membership");
+        Ok(())
+    }
+}
+
+fn number(name: &str) -> usize {
+    name.rsplit('-').next().unwrap().parse().unwrap()
+}
+
+proptest! {
+    /// Never more Machines than wanted, never a second one admitted while another is on its way, never one more member
+    /// while a voter is down, a learner unpromoted or the member list unknown.
+    #[test]
+    fn growth_is_always_safe(replicas in prop::sample::select(vec![1, 3, 5, 7]), happenings in happenings()) {
+        let mut world = World::new(Story::new(replicas));
+        for happening in happenings {
+            world.happen(&happening);
+            world.reconcile()?;
+        }
+    }
+
+    /// Whoever takes the endpoints while the status says Ready, as the Cluster hook does, sees them change once: from
+    /// those before to those of all members. In between none of the old ones goes, and no learner ever shows up.
+    #[test]
+    fn a_scale_changes_the_endpoints_of_the_control_plane_once(
+        (before, after) in prop::sample::select(vec![(1, 3), (3, 5), (1, 7)]), happenings in happenings(),
+    ) {
+        let endpoints = |count: usize| (0..count).map(|index| names::client_url(&address(index))).collect::<Vec<_>>();
+        let mut world = World::new(Story::with_voters(before, usize::try_from(before).unwrap()));
+        world.story.etcd().spec.replicas = after;
+        let (old, new) = (endpoints(usize::try_from(before).unwrap()), endpoints(usize::try_from(after).unwrap()));
+        let finish = (0..8).flat_map(|index| {
+            let (heals, fails) = (Happening::Heal(index), Happening::Fail(index));
+            let joins = [Happening::ListBack, Happening::Join(index), heals, fails, Happening::Promote(index)];
+            let all_well = (0..7).map(Happening::Heal);
+            joins.into_iter().chain(all_well).chain([Happening::Pass(601), Happening::Pass(1), Happening::Pass(1)])
+        });
+        let mut ready = false;
+        for happening in happenings.into_iter().chain(finish) {
+            world.happen(&happening);
+            let status = world.reconcile()?;
+            let published: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
+            prop_assert!(old.iter().all(|url| published.contains(url)), "{published:?}");
+            if let Some(members) = world.story.seen.members() {
+                let learners = members.values().filter(|member| member.learner);
+                for url in learners.flat_map(|learner| &learner.client_urls) {
+                    prop_assert!(!published.contains(url), "{url} is a learner's");
+                }
+            }
+            if status.ready {
+                prop_assert_eq!(&published, &new);
+                ready = true;
+            }
+        }
+        prop_assert!(ready, "the cluster never got there: {:?}", world.story.plan());
+    }
+}
