@@ -140,6 +140,10 @@ pub mod reasons {
     pub const WAITING_FOR_WORKERS_DELETION: &str = "WaitingForWorkersDeletion";
     /// On a Cluster: deletion waits for etcd's Machines.
     pub const WAITING_FOR_ETCD_DELETION: &str = "WaitingForEtcdDeletion";
+    /// On a Cluster: deletion waits for the control plane's user, who has paused it.
+    pub const CONTROL_PLANE_PAUSED: &str = "ControlPlanePaused";
+    /// On a Cluster: of the deletion only Cluster API's own part is left.
+    pub const ETCD_DELETED: &str = "EtcdDeleted";
 }
 
 /// A condition before it is compared with what stands in the status: no transition time yet.

@@ -4,6 +4,8 @@
 use super::{Plan, Step, WORKERS, claimed_by_another, look_again, wait};
 use crate::observation::{Etcd, Observation, Pause};
 use api::conditions::reasons;
+use api::names;
+use controller_support::loose::Reference;
 
 pub(super) fn plan(observation: &Observation) -> Plan {
     // A paused control plane is never deleted.
@@ -13,7 +15,8 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     match &observation.etcd {
         // Another Cluster's etcd is none of our business, and none at all needs nothing: the rest is Cluster API's.
         _ if claimed_by_another(observation).is_some() => Plan::Steady,
-        Etcd::NotNamed | Etcd::Missing(_) | Etcd::Invalid { may_pass: false, .. } => Plan::Steady,
+        Etcd::NotNamed | Etcd::Invalid { may_pass: false, .. } => Plan::Steady,
+        Etcd::Missing(etcd) => without_etcd(observation, etcd),
         // Its Machines, if there are any, would keep the Cluster.
         Etcd::Invalid { message, may_pass: true } => {
             wait(reasons::ETCD_KIND_INVALID, message.clone(), Some(look_again(observation)))
@@ -27,5 +30,21 @@ pub(super) fn plan(observation: &Observation) -> Plan {
             wait(reasons::WAITING_FOR_WORKERS_DELETION, message, Some(WORKERS))
         }
         Etcd::Found(_) => Plan::Do(Step::DeleteEtcd),
+    }
+}
+
+/// The rest is Cluster API's, unless a user has to allow it.
+fn without_etcd(observation: &Observation, etcd: &Reference) -> Plan {
+    let gone = format!("{} {} is gone", etcd.kind, etcd.name);
+    let users = |pause: Pause| matches!(pause, Pause::Users | Pause::UsersOverOurs);
+    match observation.found_control_plane().filter(|control_plane| users(control_plane.pause)) {
+        Some(control_plane) => {
+            let (kind, name) = (&control_plane.reference.kind, &control_plane.reference.name);
+            let annotation = names::PAUSED_ANNOTATION;
+            let message =
+                format!("{gone}; {kind} {name} is paused by its user: without annotation {annotation} it goes");
+            wait(reasons::CONTROL_PLANE_PAUSED, message, None)
+        }
+        None => wait(reasons::ETCD_DELETED, format!("{gone}; the control plane and the infrastructure follow"), None),
     }
 }

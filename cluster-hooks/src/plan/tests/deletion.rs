@@ -17,7 +17,7 @@ fn workers_first_then_etcd() {
     wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted | None
     ");
     world.etcd = None;
-    insta::assert_snapshot!(world.story(), @"Steady");
+    insta::assert_snapshot!(world.story(), @"wait: EtcdDeleted | EtcdCluster demo-etcd is gone; the control plane and the infrastructure follow | None");
 }
 
 #[test]
@@ -53,6 +53,9 @@ fn a_users_pause_stays_in_a_deletion_too() {
     world.user_pause();
     world.delete_cluster();
     assert_eq!(world.settle().0, [Step::DeleteEtcd]);
+    assert!(world.paused());
+    world.etcd = None;
+    insta::assert_snapshot!(world.story(), @"wait: ControlPlanePaused | EtcdCluster demo-etcd is gone; KubeadmControlPlane demo-cp is paused by its user: without annotation cluster.x-k8s.io/paused it goes | None");
     assert!(world.paused());
 }
 
