@@ -1,32 +1,66 @@
-//! Where a kind of control plane keeps the endpoints of an external etcd. A further provider is one more entry here.
+//! What has to be known of a kind of control plane to give it an external etcd: where it keeps the endpoints, and what
+//! else it takes. KubeadmControlPlane is known; the CRD of any other kind says it in annotations, so that neither its
+//! provider nor the hook needs code for the other.
 
+use api::conditions::ETCD_CLUSTER_HEALTHY;
+use api::names;
 use controller_support::loose::Reference;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// One kind of control plane.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adapter {
-    group: &'static str,
-    kind: &'static str,
     /// Path of the object that says that etcd is external; `endpoints` is a field of it.
-    external: &'static [&'static str],
+    external: Vec<String>,
+    /// Type of the condition in which it is told how etcd is. None: it takes no such condition.
+    pub condition: Option<String>,
+    /// Its machines are made by kubeadm, from what Cluster API's kubeadm providers give them.
+    pub kubeadm: bool,
 }
 
-const ADAPTERS: &[Adapter] = &[Adapter {
-    group: "controlplane.cluster.x-k8s.io",
-    kind: "KubeadmControlPlane",
-    external: &["spec", "kubeadmConfigSpec", "clusterConfiguration", "etcd", "external"],
-}];
-
 impl Adapter {
-    /// The adapter for the kind that a Cluster refers to.
-    pub fn of(reference: &Reference) -> Option<&'static Self> {
-        ADAPTERS.iter().find(|adapter| adapter.group == reference.group && adapter.kind == reference.kind)
+    /// The adapter for a kind that is known without asking.
+    pub fn built_in(reference: &Reference) -> Option<Self> {
+        (reference.group == "controlplane.cluster.x-k8s.io" && reference.kind == "KubeadmControlPlane").then(|| Self {
+            external: ["spec", "kubeadmConfigSpec", "clusterConfiguration", "etcd", "external"]
+                .map(str::to_owned)
+                .to_vec(),
+            condition: Some(ETCD_CLUSTER_HEALTHY.to_owned()),
+            kubeadm: true,
+        })
     }
 
-    /// The kinds that are known, for messages.
-    pub fn known_kinds() -> String {
-        ADAPTERS.iter().map(|adapter| adapter.kind).collect::<Vec<_>>().join(", ")
+    /// The adapter that the annotations of the kind's CRD describe.
+    ///
+    /// # Errors
+    /// What is wrong with them, and what would be right.
+    pub fn announced(reference: &Reference, annotations: &BTreeMap<String, String>) -> Result<Self, String> {
+        let Reference { group, kind, .. } = reference;
+        let Some(path) = annotations.get(names::EXTERNAL_ETCD_PATH_ANNOTATION) else {
+            return Err(format!(
+                "control plane {kind}.{group} cannot be told about etcd: its CRD has no annotation {} with the path of the \
+                 object that makes etcd external, such as spec.etcd.external",
+                names::EXTERNAL_ETCD_PATH_ANNOTATION
+            ));
+        };
+        let external: Vec<String> = path.split('.').map(str::to_owned).collect();
+        if external.len() < 2 || external[0] != "spec" || !external.iter().all(|field| is_field(field)) {
+            return Err(format!(
+                "the CRD of {kind}.{group} has annotation {}: {path:?}, which is no path: names of fields are wanted, joined \
+                 by dots, the first of them spec, such as spec.etcd.external",
+                names::EXTERNAL_ETCD_PATH_ANNOTATION
+            ));
+        }
+        let condition = annotations.get(names::EXTERNAL_ETCD_CONDITION_ANNOTATION).cloned();
+        if let Some(type_) = condition.as_ref().filter(|type_| !is_condition(type_)) {
+            return Err(format!(
+                "the CRD of {kind}.{group} has annotation {}: {type_:?}, which is no type of a condition: letters and digits \
+                 are wanted, such as {ETCD_CLUSTER_HEALTHY}",
+                names::EXTERNAL_ETCD_CONDITION_ANNOTATION
+            ));
+        }
+        Ok(Self { external, condition, kubeadm: false })
     }
 
     /// The field that must be there for etcd to be external, as a person would write it.
@@ -34,38 +68,59 @@ impl Adapter {
         self.external.join(".")
     }
 
+    /// What that field holds. None: etcd is not external.
+    pub fn external<'a>(&self, data: &'a Value) -> Option<&'a Value> {
+        self.external.iter().try_fold(data, |value, key| value.get(key)).filter(|external| external.is_object())
+    }
+
     /// The endpoints as they stand, in their order. None: etcd is not external.
     pub fn endpoints(&self, data: &Value) -> Option<Vec<String>> {
-        let external = self.external.iter().try_fold(data, |value, key| value.get(key))?.as_object()?;
-        let endpoints = external.get("endpoints").and_then(Value::as_array);
+        let endpoints = self.external(data)?.get("endpoints").and_then(Value::as_array);
         Some(endpoints.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
     }
 
     /// The merge patch that sets the endpoints and nothing else.
     pub fn patch(&self, endpoints: &[String]) -> Value {
-        self.external.iter().rev().fold(json!({"endpoints": endpoints}), |inner, key| json!({*key: inner}))
+        self.external.iter().rev().fold(json!({"endpoints": endpoints}), |inner, key| json!({key: inner}))
     }
+}
+
+fn is_field(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+fn is_condition(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn kubeadm() -> &'static Adapter {
-        let reference = Reference {
-            group: "controlplane.cluster.x-k8s.io".to_owned(),
-            kind: "KubeadmControlPlane".to_owned(),
-            name: "demo".to_owned(),
-        };
-        Adapter::of(&reference).unwrap()
+    fn reference(group: &str, kind: &str) -> Reference {
+        Reference { group: group.to_owned(), kind: kind.to_owned(), name: "demo".to_owned() }
+    }
+
+    fn kubeadm() -> Adapter {
+        Adapter::built_in(&reference("controlplane.cluster.x-k8s.io", "KubeadmControlPlane")).unwrap()
+    }
+
+    fn announced(path: &str, condition: Option<&str>) -> Result<Adapter, String> {
+        let mut annotations = BTreeMap::from([(names::EXTERNAL_ETCD_PATH_ANNOTATION.to_owned(), path.to_owned())]);
+        annotations
+            .extend(condition.map(|type_| (names::EXTERNAL_ETCD_CONDITION_ANNOTATION.to_owned(), type_.to_owned())));
+        Adapter::announced(&reference("example.org", "Other"), &annotations)
     }
 
     #[test]
     fn what_is_written_is_what_is_read() {
         let endpoints = vec!["https://10.0.0.1:2379".to_owned(), "https://10.0.0.2:2379".to_owned()];
-        let patch = kubeadm().patch(&endpoints);
-        assert_eq!(kubeadm().endpoints(&patch), Some(endpoints));
-        assert_eq!(patch.as_object().unwrap().len(), 1);
+        for adapter in [kubeadm(), announced("spec.etcd.external", None).unwrap()] {
+            let patch = adapter.patch(&endpoints);
+            assert_eq!(adapter.endpoints(&patch), Some(endpoints.clone()));
+            assert_eq!(patch.as_object().unwrap().len(), 1);
+        }
     }
 
     #[test]
@@ -75,5 +130,20 @@ mod tests {
             assert_eq!(kubeadm().endpoints(&data), None);
         }
         assert_eq!(kubeadm().endpoints(&json!({})), None);
+    }
+
+    #[test]
+    fn a_crd_that_announces_nothing_or_nonsense_is_told_what_would_be_right() {
+        let nothing = Adapter::announced(&reference("example.org", "Other"), &BTreeMap::new()).unwrap_err();
+        assert!(nothing.contains(names::EXTERNAL_ETCD_PATH_ANNOTATION) && nothing.contains("spec.etcd.external"));
+        for bad in ["", "spec", "etcd.external", "spec..external", "spec.etcd[0]", ".spec.etcd", "spec/etcd", "spec.1"]
+        {
+            let message = announced(bad, None).unwrap_err();
+            assert!(message.contains(names::EXTERNAL_ETCD_PATH_ANNOTATION) && message.contains(&format!("{bad:?}")));
+        }
+        let message = announced("spec.etcd", Some("is healthy")).unwrap_err();
+        assert!(message.contains(names::EXTERNAL_ETCD_CONDITION_ANNOTATION), "{message}");
+        let adapter = announced("spec.etcd", Some("EtcdHealthy")).unwrap();
+        assert_eq!((adapter.condition.as_deref(), adapter.kubeadm), (Some("EtcdHealthy"), false));
     }
 }

@@ -1,12 +1,13 @@
 //! Watches, and a short reconcile.
 
+use crate::adapters::Adapters;
 use crate::build;
-use crate::execute::{Outcome, execute, object_reference, write_condition, write_mirror};
+use crate::execute::{Outcome, execute, object_reference, write_condition, write_health, write_mirror};
 use crate::looked::Looked;
 use crate::observation::Observation;
 use crate::observe::{Recent, observe};
 use crate::plan::{Hold, Plan, plan};
-use crate::status::{Report, report};
+use crate::status::{Report, health, report};
 use crate::triggers::Triggers;
 use api::conditions::reasons;
 use api::names;
@@ -49,9 +50,11 @@ pub struct Context {
     pub written: Freshest<DynamicObject>,
     /// Secrets that the watch does not know.
     pub looked: Looked,
+    /// How control planes are told about etcd.
+    pub adapters: Adapters,
     /// Our events.
     pub events: Events,
-    /// When the condition of a Cluster (by UID) was written last.
+    /// When the condition of a Cluster or control plane (by UID) was written last.
     reported: Mutex<HashMap<String, Instant>>,
 }
 
@@ -75,6 +78,7 @@ pub async fn run(shared: Shared) -> Result<(), Error> {
         triggers,
         written: Freshest::default(),
         looked: Looked::default(),
+        adapters: Adapters::default(),
         reported: Mutex::default(),
         shared: shared.clone(),
     });
@@ -129,9 +133,10 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
         Plan::Wait(hold) | Plan::Block(hold) => hold.again,
         Plan::Steady | Plan::Do(_) => None,
     };
-    let delay = match report(observation, plan, context.since_reported(&cluster.view.uid)) {
-        Report::Nothing => again,
-        Report::Later(delay) => Some(again.map_or(delay, |again| again.min(delay))),
+    let mut delay = again;
+    match report(observation, plan, context.since_reported(&cluster.view.uid)) {
+        Report::Nothing => {}
+        Report::Later(after) => delay = sooner(delay, after),
         Report::Write(condition) => {
             let turned = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
             if let Outcome::Stale = write_condition(context, cluster, Some(&condition)).await? {
@@ -143,15 +148,35 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
                 let about = object_reference(cluster);
                 context.events.warning(&about, "Handover", &condition.reason, condition.message).await;
             }
-            again
         }
-    };
+    }
+    match tell_control_plane(context, observation, plan).await? {
+        Report::Later(after) => delay = sooner(delay, after),
+        Report::Nothing | Report::Write(_) => {}
+    }
     if !cluster.view.paused
         && let Some(body) = build::status::mirror(cluster, observation.found_etcd())
     {
         write_mirror(context, cluster, &body).await?;
     }
     Ok(delay.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Brings the condition of the control plane up to date.
+async fn tell_control_plane(context: &Context, observation: &Observation, plan: &Plan) -> Result<Report> {
+    let Some(control_plane) = observation.found_control_plane() else { return Ok(Report::Nothing) };
+    let report = health::report(observation, plan, context.since_reported(&control_plane.uid));
+    if let Report::Write(condition) = &report {
+        if let Outcome::Stale = write_health(context, observation, Some(condition)).await? {
+            return Ok(Report::Later(CATCH_UP));
+        }
+        context.reported_now(&control_plane.uid);
+    }
+    Ok(report)
+}
+
+fn sooner(delay: Option<Duration>, other: Duration) -> Option<Duration> {
+    Some(delay.map_or(other, |delay| delay.min(other)))
 }
 
 impl Context {

@@ -4,7 +4,7 @@ use crate::build;
 use crate::controller::{Context, NAME};
 use crate::observation::{ClusterState, ControlPlaneView, EtcdView, Observation};
 use crate::observe::Recent;
-use crate::plan::Step;
+use crate::plan::{Step, retires};
 use api::names;
 use controller_support::apply::{self, dynamic};
 use controller_support::error::{is_conflict, is_invalid, is_not_found};
@@ -44,6 +44,19 @@ pub async fn execute(
             let objects = objects(context, cluster, &etcd.reference, ETCD_PROVIDER_CONTRACTS).await?;
             let body = build::patch::claim(etcd, &cluster.view);
             patch(context, &objects, &etcd.reference.name, &body).await
+        }
+        Step::TellEndpointsInUse(endpoints) => {
+            let etcd = etcd_of(observation)?;
+            let objects = objects(context, cluster, &etcd.reference, ETCD_PROVIDER_CONTRACTS).await?;
+            let body = build::patch::endpoints_in_use(etcd, endpoints);
+            let outcome = patch(context, &objects, &etcd.reference.name, &body).await?;
+            if retires(observation) {
+                tell(context, cluster, &outcome, "RollOut", "ControlPlaneRolledOut", || {
+                    format!("no API server uses other endpoints of etcd than {}", endpoints.join(", "))
+                })
+                .await;
+            }
+            Ok(outcome)
         }
         Step::Pause => {
             let control_plane = control_plane_of(observation)?;
@@ -99,6 +112,7 @@ pub async fn execute(
             Ok(outcome)
         }
         Step::DeleteEtcd => delete_etcd(context, cluster, etcd_of(observation)?, recent).await,
+        Step::RemoveHealth => write_health(context, observation, None).await,
         Step::RemoveCondition => write_condition(context, cluster, None).await,
     }
 }
@@ -115,6 +129,21 @@ pub async fn write_condition(
     or_gone(outcome(answer, context))
 }
 
+/// Writes our condition into the control plane, or takes it away.
+pub async fn write_health(
+    context: &Context,
+    observation: &Observation,
+    condition: Option<&Condition>,
+) -> Result<Outcome> {
+    let control_plane = control_plane_of(observation)?;
+    let Some(body) = build::status::health(control_plane, condition) else { return Ok(Outcome::Done) };
+    let name = &control_plane.reference.name;
+    let objects = objects(context, &observation.cluster, &control_plane.reference, CLUSTER_API_CONTRACTS).await?;
+    let parameters = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
+    let answer = objects.patch_status(name, &parameters, &Patch::Merge(&body)).await;
+    or_gone(outcome(answer.doing(|| format!("writing the status of {}", named(control_plane))), context))
+}
+
 /// Writes the fields of the managed-external-etcd proposal.
 pub async fn write_mirror(context: &Context, cluster: &ClusterState, body: &Value) -> Result<Outcome> {
     let name = &cluster.view.name;
@@ -124,7 +153,7 @@ pub async fn write_mirror(context: &Context, cluster: &ClusterState, body: &Valu
     or_gone(outcome(answer.doing(|| format!("writing the status of Cluster {name}")), context))
 }
 
-/// A Cluster that is gone has no status.
+/// What is gone has no status.
 fn or_gone(result: Result<Outcome>) -> Result<Outcome> {
     match result {
         Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Outcome::Done),

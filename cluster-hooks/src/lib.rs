@@ -8,6 +8,7 @@
 //! ```
 
 mod adapter;
+mod adapters;
 mod build;
 mod controller;
 mod execute;

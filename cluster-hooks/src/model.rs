@@ -5,7 +5,8 @@
 use crate::adapter::Adapter;
 use crate::build;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, Secrets, names_of,
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, SHARED_CERTIFICATES, Secrets, Shared,
+    names_of,
 };
 use crate::plan::{Plan, Step, plan};
 use api::names;
@@ -15,6 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub const ENDPOINTS: &str = "https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379";
 pub const USERS_VALUE: &str = "maintenance";
@@ -44,7 +46,7 @@ impl World {
                 "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
                 "metadata": {"name": "demo", "namespace": "default", "uid": "cluster-1", "generation": 1,
                     "annotations": {names::MANAGED_ETCD_ANNOTATION: "demo-etcd"}},
-                "spec": {"controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "demo-cp"}},
+                "spec": {"controlPlaneEndpoint": {"host": "10.0.0.100", "port": 6443}, "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "demo-cp"}},
             }),
             etcd: Some(json!({
                 "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
@@ -53,9 +55,12 @@ impl World {
             etcd_kind: true,
             control_plane: Some(json!({
                 "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
-                "metadata": {"name": "demo-cp", "namespace": "default", "uid": "cp-1", "resourceVersion": "1", "annotations": {}},
+                "metadata": {"name": "demo-cp", "namespace": "default", "uid": "cp-1", "generation": 1, "resourceVersion": "1",
+                    "annotations": {}},
                 "spec": {"replicas": 3, "kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": {
-                    "endpoints": [names::PLACEHOLDER_ENDPOINT], "caFile": "ca", "certFile": "cert", "keyFile": "key"}}}}},
+                    "endpoints": [names::PLACEHOLDER_ENDPOINT], "caFile": "/etc/kubernetes/pki/etcd/ca.crt",
+                    "certFile": "/etc/kubernetes/pki/apiserver-etcd-client.crt",
+                    "keyFile": "/etc/kubernetes/pki/apiserver-etcd-client.key"}}}}},
             })),
             secrets: BTreeMap::new(),
             workers: Vec::new(),
@@ -124,6 +129,7 @@ impl World {
             control_plane["metadata"]["resourceVersion"] = revision;
             control_plane["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"]["external"]["endpoints"] =
                 json!([names::PLACEHOLDER_ENDPOINT]);
+            respecified(control_plane);
         }
     }
 
@@ -142,6 +148,26 @@ impl World {
         serde_json::from_value::<Vec<String>>(list.clone()).unwrap().join(",")
     }
 
+    /// What etcd has been told to be in use.
+    pub fn in_use(&self) -> Option<&str> {
+        self.etcd.as_ref()?["metadata"]["annotations"][names::ENDPOINTS_IN_USE_ANNOTATION].as_str()
+    }
+
+    /// The control plane's controller reports.
+    pub fn report_machines(&mut self, observed_generation: i64, replicas: usize, up_to_date: usize) {
+        let revision = self.next();
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane["metadata"]["resourceVersion"] = revision;
+            let status = json!({"observedGeneration": observed_generation, "replicas": replicas,
+                "upToDateReplicas": up_to_date, "initialization": {"controlPlaneInitialized": true}});
+            merge(&mut control_plane["status"], &status);
+        }
+    }
+
+    pub fn generation(&self) -> i64 {
+        self.control_plane.as_ref().map_or(0, |c| c["metadata"]["generation"].as_i64().unwrap())
+    }
+
     pub fn published(&self) -> Option<&Value> {
         self.secrets.get(&names::apiserver_client_secret("demo"))
     }
@@ -156,7 +182,7 @@ impl World {
             (Some(Ok(reference)), None) => Etcd::Missing(reference.clone()),
             (Some(Ok(reference)), Some(etcd)) => {
                 let exists = |name: &str| name == "demo" || self.others.iter().any(|other| other == name);
-                Etcd::Found(EtcdView::read(&object(etcd), reference, &cluster.view, exists))
+                Etcd::Found(Box::new(EtcdView::read(&object(etcd), reference, &cluster.view, exists)))
             }
         };
         let control_plane = match (&cluster.view.control_plane, &self.control_plane) {
@@ -171,14 +197,32 @@ impl World {
         } else {
             Secrets::default()
         };
-        let workers = if cluster.view.deleting { self.workers.clone() } else { Vec::new() };
-        Observation { now: Time(Timestamp::from_second(1000).unwrap()), cluster, etcd, control_plane, secrets, workers }
+        let mut observation = Observation {
+            now: Time(Timestamp::from_second(1000).unwrap()),
+            cluster,
+            etcd,
+            control_plane,
+            secrets,
+            workers: Vec::new(),
+        };
+        if observation.about_to_release() {
+            let shared = SHARED_CERTIFICATES.iter().filter_map(|name| self.secrets.get(&format!("demo-{name}")));
+            observation.secrets.shared = shared.map(|secret| Shared::read(&object(secret))).collect();
+        }
+        if observation.cluster.view.deleting {
+            observation.workers = self.workers.clone();
+        }
+        observation
     }
 
     fn read_control_plane(&self, reference: &Reference, value: &Value) -> ControlPlane {
-        match Adapter::of(reference) {
-            Some(adapter) => ControlPlane::Found(ControlPlaneView::read(&object(value), reference, adapter)),
-            None => ControlPlane::Unknown { message: "no adapter".to_owned(), may_pass: false },
+        let api_version = value["apiVersion"].as_str().unwrap_or_default();
+        match Adapter::built_in(reference) {
+            Some(adapter) => {
+                let view = ControlPlaneView::read(&object(value), reference, api_version, Arc::new(adapter));
+                ControlPlane::Found(Box::new(view))
+            }
+            None => ControlPlane::Unknown { message: "no adapter".to_owned(), takes_none: true },
         }
     }
 
@@ -205,6 +249,10 @@ impl World {
             Step::ClaimEtcd => {
                 patch(self.etcd.as_mut(), &build::patch::claim(seen.found_etcd().unwrap(), cluster), revision)
             }
+            Step::TellEndpointsInUse(endpoints) => {
+                let body = build::patch::endpoints_in_use(seen.found_etcd().unwrap(), endpoints);
+                patch(self.etcd.as_mut(), &body, revision)
+            }
             Step::Pause => {
                 assert!(!seen.released(), "a control plane that was released is paused");
                 let body = build::patch::pause(seen.found_control_plane().unwrap());
@@ -220,7 +268,9 @@ impl World {
             }
             Step::WriteEndpoints(endpoints) => {
                 let body = build::patch::endpoints(seen.found_control_plane().unwrap(), endpoints);
-                patch(self.control_plane.as_mut(), &body, revision)
+                let written = patch(self.control_plane.as_mut(), &body, revision);
+                self.control_plane.iter_mut().filter(|_| written).for_each(respecified);
+                written
             }
             Step::PublishClient(pair) => {
                 let control_plane = seen.found_control_plane().unwrap();
@@ -246,6 +296,10 @@ impl World {
                     etcd["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
                 }
                 true
+            }
+            Step::RemoveHealth => {
+                let body = build::status::health(seen.found_control_plane().unwrap(), None).unwrap();
+                patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::RemoveCondition => {
                 self.cluster["status"] = json!({});
@@ -286,6 +340,10 @@ impl World {
         self.revision += 1;
         json!(self.revision.to_string())
     }
+}
+
+fn respecified(object: &mut Value) {
+    object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
 }
 
 fn base64(text: &str) -> Value {

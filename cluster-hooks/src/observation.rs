@@ -2,11 +2,14 @@
 
 mod control_plane;
 mod etcd;
+mod kubeadm;
+mod rollout;
 mod secrets;
 
 pub use control_plane::{ControlPlane, ControlPlaneView, Pause};
 pub use etcd::{Claim, Etcd, EtcdView};
-pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, names_of};
+pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
+pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};
 
 use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
 use controller_support::loose::ClusterView;
@@ -42,6 +45,8 @@ pub struct ClusterState {
     pub generation: Option<i64>,
     /// A ClusterClass writes its control plane, and would revert what we write.
     pub topology: bool,
+    /// It has `spec.controlPlaneEndpoint`.
+    pub endpoint: bool,
     /// Our condition as it stands.
     pub condition: Option<Condition>,
     /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized` as they stand, where the Cluster
@@ -63,6 +68,7 @@ impl ClusterState {
         let flag = |pointer: &str| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
         Self {
             generation: cluster.metadata.generation,
+            endpoint: endpoint(data),
             topology: data.pointer("/spec/topology").is_some_and(Value::is_object),
             condition,
             mirror: data
@@ -71,6 +77,13 @@ impl ClusterState {
             view,
         }
     }
+}
+
+/// Both host and port, as Cluster API wants them.
+fn endpoint(cluster: &Value) -> bool {
+    let endpoint = &cluster["spec"]["controlPlaneEndpoint"];
+    endpoint["host"].as_str().is_some_and(|host| !host.is_empty())
+        && endpoint["port"].as_i64().is_some_and(|port| port != 0)
 }
 
 /// Where conditions of the v1beta2 style stand. The list that v1beta1 calls `conditions` is of another shape, and has
@@ -100,5 +113,13 @@ impl Observation {
     pub fn released(&self) -> bool {
         self.found_control_plane()
             .is_some_and(|c| c.initialized || (c.has_endpoints() && self.secrets.published.is_some()))
+    }
+
+    /// All is there to let the control plane go, and it is still ours to do so: the gate is closed, or our pause is on.
+    pub fn about_to_release(&self) -> bool {
+        let Secrets { ca, published, staged, .. } = &self.secrets;
+        let pairs = published.is_some() || matches!(staged, Some(Ok(_)));
+        let held = |c: &ControlPlaneView| !c.initialized && (c.pause == Pause::Ours || published.is_none());
+        *ca && pairs && self.found_etcd().is_some_and(EtcdView::usable) && self.found_control_plane().is_some_and(held)
     }
 }

@@ -1,10 +1,12 @@
 //! All reads, and the clock. Nearly everything comes out of shared watches; what costs a request says so.
 
-use crate::adapter::Adapter;
+use crate::adapters::NoAdapter;
 use crate::controller::Context;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, Secrets, names_of,
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, SHARED_CERTIFICATES, Secrets, Shared,
+    names_of,
 };
+use crate::plan::retires;
 use api::names;
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, Contracts, ETCD_PROVIDER_CONTRACTS};
 use controller_support::loose::Reference;
@@ -45,8 +47,17 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &R
         if observation.found_control_plane().is_some_and(ControlPlaneView::has_endpoints) {
             observation.secrets = secrets(context, &observation, recent).await?;
         }
+        let kubeadm = observation.found_control_plane().is_some_and(|c| c.kubeadm.is_some());
+        if kubeadm && observation.about_to_release() {
+            observation.secrets.shared = shared(context, &observation.cluster).await?;
+        }
     } else if let Some(etcd) = observation.found_etcd().filter(|etcd| !etcd.deleting) {
         observation.workers = workers(context, &observation.cluster, etcd).await?;
+    }
+    if retires(&observation)
+        && let Some(seen) = observation.found_control_plane()
+    {
+        observation.control_plane = present_control_plane(context, seen, &observation.cluster.view.namespace).await?;
     }
     Ok(Some(observation))
 }
@@ -81,30 +92,49 @@ async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
         None => Etcd::Missing(reference.clone()),
         Some(seen) => {
             let exists = |name: &str| context.clusters.get(namespace, name).is_some();
-            Etcd::Found(EtcdView::read(&context.written.pick(seen), reference, &cluster.view, exists))
+            Etcd::Found(Box::new(EtcdView::read(&context.written.pick(seen), reference, &cluster.view, exists)))
         }
     })
 }
 
 async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<ControlPlane> {
     let Some(reference) = &cluster.view.control_plane else { return Ok(ControlPlane::Unset) };
-    let Some(adapter) = Adapter::of(reference) else {
-        let message = format!(
-            "control plane {}.{} cannot be told about etcd: only {} can",
-            reference.kind,
-            reference.group,
-            Adapter::known_kinds()
-        );
-        return Ok(ControlPlane::Unknown { message, may_pass: false });
+    let unknown = |message, takes_none| Ok(ControlPlane::Unknown { message, takes_none });
+    let adapter = match context.adapters.find(&context.shared.kinds, reference).await? {
+        Ok(adapter) => adapter,
+        Err(NoAdapter::NotTold(message)) => return unknown(message, true),
+        Err(NoAdapter::NoKind(message)) => return unknown(message, false),
     };
     let resource = match find(context, reference, CLUSTER_API_CONTRACTS).await? {
         Ok(resource) => resource,
-        Err(message) => return Ok(ControlPlane::Unknown { message, may_pass: true }),
+        Err(message) => return unknown(message, false),
     };
     let watch = watch(context, &resource, None).await?;
     Ok(match watch.get(&cluster.view.namespace, &reference.name) {
         None => ControlPlane::Missing(reference.clone()),
-        Some(seen) => ControlPlane::Found(ControlPlaneView::read(&context.written.pick(seen), reference, adapter)),
+        Some(seen) => {
+            let object = context.written.pick(seen);
+            let view = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
+            ControlPlane::Found(Box::new(view))
+        }
+    })
+}
+
+/// The control plane as it is now, and not as the watch has seen it last. One request, whenever its machines have rolled.
+async fn present_control_plane(context: &Context, seen: &ControlPlaneView, namespace: &str) -> Result<ControlPlane> {
+    let reference = &seen.reference;
+    let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
+    let objects = apply::dynamic(&context.shared.client, &resource, namespace);
+    // A list of one: that needs no further permission.
+    let selector = ListParams::default().fields(&format!("metadata.name={}", reference.name));
+    let doing = || format!("reading {} {}", reference.kind, reference.name);
+    Ok(match objects.list(&selector).await.doing(doing)?.items.pop() {
+        None => ControlPlane::Missing(reference.clone()),
+        Some(object) => {
+            let adapter = seen.adapter.clone();
+            let view = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
+            ControlPlane::Found(Box::new(view))
+        }
     })
 }
 
@@ -162,6 +192,27 @@ async fn secrets(context: &Context, observation: &Observation, recent: &Recent) 
     Ok(Secrets::read(ca.as_deref(), staged_secret.as_deref(), published.as_deref()))
 }
 
+/// Up to three requests in a handover. Whoever has made them, they are not ours to watch.
+async fn shared(context: &Context, cluster: &ClusterState) -> Result<Vec<Shared>> {
+    let namespace = &cluster.view.namespace;
+    let secrets = apply::dynamic(&context.shared.client, &ApiResource::erase::<Secret>(&()), namespace);
+    let mut found = Vec::new();
+    for certificate in SHARED_CERTIFICATES {
+        let name = format!("{}-{certificate}", cluster.view.name);
+        let secret = match context.looked.recall(namespace, &name) {
+            Some(answer) => answer,
+            None => {
+                let doing = || format!("reading Secret {namespace}/{name}");
+                let answer = secrets.get_opt(&name).await.doing(doing)?.map(Arc::new);
+                context.looked.remember(namespace, &name, answer.clone());
+                answer
+            }
+        };
+        found.extend(secret.map(|secret| Shared::read(&secret)));
+    }
+    Ok(found)
+}
+
 /// What Cluster API waits for before it deletes the control plane, etcd's own Machines apart. Up to four requests (one as
 /// long as a Machine is left), and only while the Cluster is being deleted.
 async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> Result<Vec<String>> {
@@ -214,6 +265,7 @@ mod tests {
             ready: false,
             initialized: false,
             endpoints: Vec::new(),
+            in_use: None,
             condition: None,
             owners: Vec::new(),
             claim: Claim::Ours,

@@ -2,6 +2,10 @@
 
 mod deletion;
 mod handover;
+mod in_use;
+mod preconditions;
+
+pub use in_use::{retires, retiring};
 
 use crate::observation::{Claim, Etcd, KeyPair, Observation, Pause};
 use api::conditions::reasons;
@@ -42,6 +46,8 @@ pub enum Step {
     Unpause,
     /// Take our marker away; the pause, if there is one, is the user's.
     DropMarker,
+    /// Tell the etcd object that API servers may be using these endpoints, and no others.
+    TellEndpointsInUse(Vec<String>),
     /// Write these endpoints into the control plane.
     WriteEndpoints(Vec<String>),
     /// Create the client Secret: from here on the control plane makes Machines.
@@ -50,6 +56,8 @@ pub enum Step {
     UpdateClient(KeyPair),
     /// Delete the etcd object.
     DeleteEtcd,
+    /// Take our condition away from the control plane of a Cluster that names no etcd any more.
+    RemoveHealth,
     /// Take our condition away from a Cluster that names no etcd any more.
     RemoveCondition,
 }
@@ -80,6 +88,7 @@ fn part(observation: &Observation) -> Plan {
     match observation.found_control_plane().map(|control_plane| control_plane.pause) {
         Some(Pause::Ours) => Plan::Do(Step::Unpause),
         Some(Pause::UsersOverOurs | Pause::TakenAway) => Plan::Do(Step::DropMarker),
+        _ if crate::status::health::stands(observation) => Plan::Do(Step::RemoveHealth),
         _ if observation.cluster.condition.is_some() => Plan::Do(Step::RemoveCondition),
         _ => Plan::Steady,
     }

@@ -1,7 +1,10 @@
-//! The condition `ManagedExternalEtcdReady` of the Cluster: derived from the plan, never read back by it.
+//! What is reported, derived from the plan and never read back by it: the condition `ManagedExternalEtcdReady` of the
+//! Cluster, and one of the control plane.
+
+pub mod health;
 
 use crate::observation::{Etcd, Observation, Pause};
-use crate::plan::Plan;
+use crate::plan::{Plan, retiring};
 use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, reasons, settle};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use std::time::Duration;
@@ -9,7 +12,7 @@ use std::time::Duration;
 /// Etcd's own message may change with every member: between two writes that change no more than that.
 const MESSAGES: Duration = Duration::from_secs(5);
 
-/// What is to be done about the condition.
+/// What is to be done about a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// It is right, or not ours to say.
@@ -20,15 +23,20 @@ pub enum Report {
     Later(Duration),
 }
 
-/// Compares the condition with what the plan says. `since_write`: time since this process has written it, if it has.
+/// Compares the condition of the Cluster with what the plan says. `since_write`: time since this process has written it,
+/// if it has.
 pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Duration>) -> Report {
     let Some(draft) = draft(observation, plan) else { return Report::Nothing };
     let cluster = &observation.cluster;
     let before: Vec<Condition> = cluster.condition.iter().cloned().collect();
-    let Some(after) = settle(&before, vec![draft], cluster.generation, &observation.now).pop() else {
-        return Report::Nothing;
-    };
-    let Some(before) = &cluster.condition else { return Report::Write(after) };
+    match settle(&before, vec![draft], cluster.generation, &observation.now).pop() {
+        Some(after) => compare(cluster.condition.as_ref(), after, since_write),
+        None => Report::Nothing,
+    }
+}
+
+fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Duration>) -> Report {
+    let Some(before) = before else { return Report::Write(after) };
     if *before == after {
         return Report::Nothing;
     }
@@ -40,26 +48,56 @@ pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Durati
 }
 
 fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
+    let (reason, message) = says(observation, plan)?;
+    let held = matches!(plan, Plan::Wait(_) | Plan::Block(_));
+    Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, !held, reason, message))
+}
+
+/// Reason and message. None: there is nothing to be said yet, or it is not ours to say.
+fn says(observation: &Observation, plan: &Plan) -> Option<(&'static str, String)> {
     if observation.etcd == Etcd::NotNamed {
         return None;
     }
+    let rolling = rolling(observation);
     match plan {
         // More is to be done before anything can be said.
         Plan::Do(_) => None,
         // A paused Cluster is left alone, its status included.
         Plan::Wait(hold) if hold.reason == reasons::PAUSED => None,
-        Plan::Wait(hold) | Plan::Block(hold) => {
-            Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, false, hold.reason, hold.message.clone()))
-        }
+        Plan::Wait(hold) | Plan::Block(hold) => Some((hold.reason, joined([Some(hold.message.clone()), rolling]))),
         // Etcd is gone, or was never there: the rest of the deletion is Cluster API's.
         Plan::Steady if observation.cluster.view.deleting => None,
         Plan::Steady => {
             let paused = observation.found_control_plane().is_some_and(|c| c.pause == Pause::Users);
-            let message =
-                if paused { "etcd has been handed over; the control plane is paused by its user" } else { "" };
-            Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, true, reasons::READY, message))
+            let reason = if rolling.is_some() { reasons::CONTROL_PLANE_ROLLING_OUT } else { reasons::READY };
+            let paused =
+                paused.then(|| "etcd has been handed over; the control plane is paused by its user".to_owned());
+            Some((reason, joined([paused, rolling])))
         }
     }
+}
+
+/// What the control plane is at while it is not done with earlier endpoints.
+fn rolling(observation: &Observation) -> Option<String> {
+    let control_plane = observation.found_control_plane()?;
+    let retiring = retiring(observation);
+    if retiring.is_empty() || observation.cluster.view.deleting {
+        return None;
+    }
+    let progress = match (control_plane.rollout.up_to_date, control_plane.rollout.replicas) {
+        (Some(done), Some(all)) => format!("{done} of {all} are up to date"),
+        _ => "it does not say how many are up to date".to_owned(),
+    };
+    Some(format!(
+        "{} {} is replacing its machines: {progress}; until it has done so, API servers may still use {}",
+        control_plane.reference.kind,
+        control_plane.reference.name,
+        retiring.join(", ")
+    ))
+}
+
+fn joined(texts: [Option<String>; 2]) -> String {
+    texts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use crate::error::is_not_found;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{GroupVersionKind, Version};
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
@@ -98,16 +99,28 @@ impl Kinds {
         self.known.write().await.retain(|(known_group, known_kind, _), _| known_group != group || known_kind != kind);
     }
 
-    async fn ask(&self, group: &str, kind: &str, contracts: &[&str]) -> Result<ApiResource, KindError> {
-        // The plural is only a guess here, but the guess is Cluster API's rule for naming CRDs.
-        let guess = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+    /// The annotations on the CRD of a kind. Costs a request every time.
+    ///
+    /// # Errors
+    /// See [`KindError`].
+    pub async fn annotations(&self, group: &str, kind: &str) -> Result<BTreeMap<String, String>, KindError> {
+        Ok(self.metadata(group, kind).await?.annotations.unwrap_or_default())
+    }
+
+    async fn metadata(&self, group: &str, kind: &str) -> Result<ObjectMeta, KindError> {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let (plural, kind, group) = (guess(group, kind).plural, kind.to_owned(), group.to_owned());
+        match crds.get_metadata(&format!("{plural}.{group}")).await {
+            Ok(crd) => Ok(crd.metadata),
+            Err(error) if is_not_found(&error) => Err(KindError::NotServed { kind, group }),
+            Err(source) => Err(KindError::Api { kind, group, source: Box::new(source) }),
+        }
+    }
+
+    async fn ask(&self, group: &str, kind: &str, contracts: &[&str]) -> Result<ApiResource, KindError> {
+        let metadata = self.metadata(group, kind).await?;
+        let guess = guess(group, kind);
         let (kind, group) = (kind.to_owned(), group.to_owned());
-        let metadata = match crds.get_metadata(&format!("{}.{group}", guess.plural)).await {
-            Ok(crd) => crd.metadata,
-            Err(error) if is_not_found(&error) => return Err(KindError::NotServed { kind, group }),
-            Err(source) => return Err(KindError::Api { kind, group, source: Box::new(source) }),
-        };
         let mut version = version_of(&metadata.labels.unwrap_or_default(), contracts);
         // Cluster API's own kinds have no such labels: they are what the contracts are named after.
         if version.is_none() && contracts.iter().any(|contract| contract.split('/').next() == Some(group.as_str())) {
@@ -131,6 +144,11 @@ impl Kinds {
             }
         }
     }
+}
+
+/// The plural is only a guess, but the guess is Cluster API's rule for naming CRDs.
+fn guess(group: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind))
 }
 
 /// The newest version that the labels list for the first contract they know.

@@ -27,6 +27,14 @@ pub fn claim(etcd: &EtcdView, cluster: &ClusterView) -> Value {
     }})
 }
 
+/// Which endpoints may be in use.
+pub fn endpoints_in_use(etcd: &EtcdView, endpoints: &[String]) -> Value {
+    json!({"metadata": {
+        "resourceVersion": etcd.resource_version,
+        "annotations": {names::ENDPOINTS_IN_USE_ANNOTATION: endpoints.join(",")},
+    }})
+}
+
 /// Pause and marker, in one write: no moment at which one is there without the other.
 pub fn pause(control_plane: &ControlPlaneView) -> Value {
     annotations(

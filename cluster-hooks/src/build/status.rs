@@ -1,7 +1,7 @@
-//! What is written into the status of a Cluster: our condition, and where the CRD has them, the fields of the
-//! managed-external-etcd proposal.
+//! What is written into the status of a Cluster (our condition, and where the CRD has them, the fields of the
+//! managed-external-etcd proposal) and into that of its control plane.
 
-use crate::observation::{ClusterState, EtcdView, conditions_path};
+use crate::observation::{ClusterState, ControlPlaneView, EtcdView, conditions_path};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
@@ -17,6 +17,24 @@ pub fn condition(cluster: &ClusterState, condition: Option<&Condition>) -> Value
         "metadata": {"name": view.name, "namespace": view.namespace},
         "status": status["status"],
     })
+}
+
+/// Merge patch of a control plane with our condition, or without it. The list is written whole, and refused if it has
+/// changed since: not every provider's schema says that conditions have a key, and without it one would replace all.
+/// None: it takes no such condition.
+pub fn health(control_plane: &ControlPlaneView, condition: Option<&Condition>) -> Option<Value> {
+    let type_ = control_plane.adapter.condition.as_ref()?;
+    let mut conditions = control_plane.conditions.clone();
+    let place = conditions.iter().position(|condition| condition["type"] == **type_);
+    match (place, condition) {
+        (Some(place), Some(condition)) => conditions[place] = json!(condition),
+        (None, Some(condition)) => conditions.push(json!(condition)),
+        (Some(place), None) => drop(conditions.remove(place)),
+        (None, None) => {}
+    }
+    let mut patch = nest(control_plane.conditions_path, json!(conditions));
+    patch["metadata"] = json!({"resourceVersion": control_plane.resource_version});
+    Some(patch)
 }
 
 /// Merge patch of the fields of the proposal. None: the Cluster does not have them, or they are right.

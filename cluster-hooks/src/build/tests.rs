@@ -20,6 +20,7 @@ fn patches() {
     let (etcd, control_plane) = (seen.found_etcd().unwrap(), seen.found_control_plane().unwrap());
     assert_json_snapshot!(json!({
         "claim": patch::claim(etcd, &seen.cluster.view),
+        "endpoints in use": patch::endpoints_in_use(etcd, &etcd.endpoints),
         "pause": patch::pause(control_plane),
         "unpause": patch::unpause(control_plane),
         "drop marker": patch::drop_marker(control_plane),
@@ -49,6 +50,28 @@ fn conditions_of_both_versions() {
     seen.cluster.view.api_version = "cluster.x-k8s.io/v1beta1".to_owned();
     let v1beta1 = status::condition(&seen.cluster, Some(&condition));
     assert_json_snapshot!(json!({"v1beta2": v1beta2, "removed": removed, "v1beta1": v1beta1}));
+}
+
+#[test]
+fn the_condition_of_a_control_plane_leaves_the_others_as_they_are() {
+    let other = json!({"type": "Available", "status": "True", "reason": "Available", "extra": 1});
+    let ours = |status: &str| {
+        json!({"type": "EtcdClusterHealthy", "status": status, "reason": "Ready", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let condition = serde_json::from_value(ours("True")).unwrap();
+    let patch = |conditions: &serde_json::Value, condition| {
+        let mut seen = observed();
+        let crate::observation::ControlPlane::Found(control_plane) = &mut seen.control_plane else { panic!() };
+        control_plane.conditions.clone_from(conditions.as_array().unwrap());
+        status::health(control_plane, condition).unwrap()
+    };
+    let list = |body: &serde_json::Value| body["status"]["conditions"].clone();
+    let added = patch(&json!([other]), Some(&condition));
+    assert_eq!(list(&added), json!([other, ours("True")]));
+    assert_eq!(added["metadata"], json!({"resourceVersion": "1"}), "refused if another has changed since");
+    assert_eq!(list(&patch(&json!([ours("False"), other]), Some(&condition))), json!([ours("True"), other]));
+    assert_eq!(list(&patch(&json!([ours("False"), other]), None)), json!([other]));
 }
 
 #[test]

@@ -1,10 +1,16 @@
 //! A control plane of a kind that we know.
 
+use super::conditions_path;
+use super::kubeadm::Kubeadm;
+use super::rollout::Rollout;
 use crate::adapter::Adapter;
 use api::names;
 use controller_support::loose::Reference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use serde_json::Value;
+use std::sync::Arc;
 
 /// The control plane of a Cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,11 +23,11 @@ pub enum ControlPlane {
     Unknown {
         /// What is wrong.
         message: String,
-        /// Whether something else than the Cluster may cure it: then it is worth looking again.
-        may_pass: bool,
+        /// The kind is there, and says nothing of use about external etcd.
+        takes_none: bool,
     },
     /// It is there.
-    Found(ControlPlaneView),
+    Found(Box<ControlPlaneView>),
 }
 
 /// Who pauses a control plane.
@@ -43,9 +49,11 @@ pub enum Pause {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlPlaneView {
     /// How to tell it about etcd.
-    pub adapter: &'static Adapter,
+    pub adapter: Arc<Adapter>,
     /// Group, kind and name.
     pub reference: Reference,
+    /// UID.
+    pub uid: String,
     /// Resource version.
     pub resource_version: String,
     /// It is being deleted.
@@ -56,21 +64,52 @@ pub struct ControlPlaneView {
     pub endpoints: Option<Vec<String>>,
     /// Who pauses it.
     pub pause: Pause,
+    /// How far its machines are with the present spec.
+    pub rollout: Rollout,
+    /// Its conditions as they stand.
+    pub conditions: Vec<Value>,
+    /// Where they stand, as a JSON pointer.
+    pub conditions_path: &'static str,
+    /// What kubeadm asks of it. None: its machines are not made by kubeadm, or etcd is not external.
+    pub kubeadm: Option<Kubeadm>,
 }
 
 impl ControlPlaneView {
-    /// Reads a control plane.
-    pub fn read(object: &DynamicObject, reference: &Reference, adapter: &'static Adapter) -> Self {
-        let flag = |pointer: &str| object.data.pointer(pointer).and_then(serde_json::Value::as_bool).unwrap_or(false);
+    /// Reads a control plane that is spoken to in `api_version`.
+    pub fn read(object: &DynamicObject, reference: &Reference, api_version: &str, adapter: Arc<Adapter>) -> Self {
+        let data = &object.data;
+        let flag = |pointer: &str| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
+        // The versions of other kinds are numbered as their providers like.
+        let conditions_path = if adapter.kubeadm { conditions_path(api_version) } else { "/status/conditions" };
+        let kubeadm = adapter.external(data).filter(|_| adapter.kubeadm);
         Self {
-            adapter,
             reference: reference.clone(),
+            uid: object.uid().unwrap_or_default(),
             resource_version: object.resource_version().unwrap_or_default(),
             deleting: object.metadata.deletion_timestamp.is_some(),
             initialized: flag("/status/initialization/controlPlaneInitialized") || flag("/status/initialized"),
-            endpoints: adapter.endpoints(&object.data),
+            endpoints: adapter.endpoints(data),
             pause: pause(object),
+            rollout: Rollout::read(object),
+            conditions: data.pointer(conditions_path).and_then(Value::as_array).cloned().unwrap_or_default(),
+            conditions_path,
+            kubeadm: kubeadm.map(|external| Kubeadm::read(data, external)),
+            adapter,
         }
+    }
+
+    /// A condition as it stands, if it can be read.
+    pub fn condition(&self, type_: &str) -> Option<Condition> {
+        let condition = self.conditions.iter().find(|condition| condition["type"] == type_)?;
+        serde_json::from_value(condition.clone()).ok()
+    }
+
+    /// The endpoints without the placeholder, sorted.
+    pub fn real_endpoints(&self) -> Vec<String> {
+        let real = self.endpoints.iter().flatten().filter(|endpoint| *endpoint != names::PLACEHOLDER_ENDPOINT);
+        let mut endpoints: Vec<String> = real.cloned().collect();
+        endpoints.sort();
+        endpoints
     }
 
     /// There are endpoints, and not only the placeholder.

@@ -22,7 +22,7 @@ pub enum Etcd {
     /// No such object.
     Missing(Reference),
     /// It is there.
-    Found(EtcdView),
+    Found(Box<EtcdView>),
 }
 
 /// Whose an etcd object is.
@@ -55,6 +55,8 @@ pub struct EtcdView {
     pub initialized: bool,
     /// `status.endpoints`, else `status.endpoint`: sorted, each once.
     pub endpoints: Vec<String>,
+    /// Endpoints that it has been told to be in use. None: it has not been told of any.
+    pub in_use: Option<Vec<String>>,
     /// Reason and message of the condition `Ready`.
     pub condition: Option<(String, String)>,
     /// Owner references, to be kept when one is added.
@@ -82,6 +84,7 @@ impl EtcdView {
             ready: flag("ready"),
             initialized: flag("initialized"),
             endpoints: endpoints(status),
+            in_use: object.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(|text| list(text)),
             condition: condition(status),
             owners: object.owner_references().to_vec(),
             claim: claim(object, cluster, exists),
@@ -96,9 +99,13 @@ impl EtcdView {
 
 fn endpoints(status: &Value) -> Vec<String> {
     let text = |name: &str| status[name].as_str().filter(|text| !text.trim().is_empty());
-    let list = text("endpoints").or_else(|| text("endpoint")).unwrap_or_default();
+    list(text("endpoints").or_else(|| text("endpoint")).unwrap_or_default())
+}
+
+/// URLs between commas: sorted, each once.
+fn list(text: &str) -> Vec<String> {
     let mut endpoints: Vec<String> =
-        list.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
+        text.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
     endpoints.sort();
     endpoints.dedup();
     endpoints

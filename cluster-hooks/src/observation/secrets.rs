@@ -47,22 +47,50 @@ pub struct Published {
     pub pair: Option<KeyPair>,
 }
 
-/// What was found of the three Secrets.
+/// A Secret with a certificate that all control-plane machines share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Its name.
+    pub name: String,
+    /// It has a `tls.crt`.
+    pub certificate: bool,
+    /// It has a `tls.key`.
+    pub key: bool,
+}
+
+impl Shared {
+    /// Reads a Secret. The key itself is not kept.
+    pub fn read(secret: &DynamicObject) -> Self {
+        Self { name: secret.name_any(), certificate: has(secret, "tls.crt"), key: has(secret, "tls.key") }
+    }
+}
+
+fn has(secret: &DynamicObject, key: &str) -> bool {
+    secret_bytes(secret, key).is_some_and(|bytes| !bytes.is_empty())
+}
+
+/// What was found of the Secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secrets {
     /// `{cluster}-etcd` is there and has a `tls.crt`.
     pub ca: bool,
+    /// `{cluster}-etcd` has a `tls.key`, which it should not have.
+    pub ca_key: bool,
     /// What the provider keeps ready. `Err`: it is there and cannot be used.
     pub staged: Option<Result<KeyPair, String>>,
     /// `{cluster}-apiserver-etcd-client`.
     pub published: Option<Published>,
+    /// Those of the certificates that control-plane machines share that are there. Read only right before the control
+    /// plane is let go.
+    pub shared: Vec<Shared>,
 }
 
 impl Secrets {
     /// Reads what was found.
     pub fn read(ca: Option<&DynamicObject>, staged: Option<&DynamicObject>, published: Option<&DynamicObject>) -> Self {
         Self {
-            ca: ca.and_then(|secret| secret_bytes(secret, "tls.crt")).is_some_and(|bytes| !bytes.is_empty()),
+            ca: ca.is_some_and(|secret| has(secret, "tls.crt")),
+            ca_key: ca.is_some_and(|secret| has(secret, "tls.key")),
             staged: staged.map(|secret| {
                 KeyPair::read(secret)
                     .ok_or_else(|| format!("Secret {} must have tls.crt and tls.key", secret.name_any()))
@@ -73,6 +101,7 @@ impl Secrets {
                 owners: secret.owner_references().iter().map(|owner| owner.uid.clone()).collect(),
                 pair: KeyPair::read(secret),
             }),
+            shared: Vec::new(),
         }
     }
 }

@@ -3,8 +3,9 @@
 //! The order is what makes it safe: endpoints, then the client Secret (the gate), then the pause is lifted. Each step
 //! is only planned once the effect of the one before has been observed.
 
-use super::{KINDS, PEOPLE, Plan, Step, UNWATCHED_SECRETS, block, claimed_by_another, look_again, wait};
-use crate::adapter::Adapter;
+use super::{
+    KINDS, PEOPLE, Plan, Step, UNWATCHED_SECRETS, block, claimed_by_another, in_use, look_again, preconditions, wait,
+};
 use crate::observation::{Claim, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, Pause};
 use api::conditions::reasons;
 use api::names;
@@ -26,6 +27,14 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     if let Some(step) = barrier(observation) {
         return Plan::Do(step);
     }
+    if !observation.released()
+        && let Some(held) = preconditions::of_user(observation)
+    {
+        return held;
+    }
+    if let Some(tell) = in_use::plan(observation) {
+        return tell;
+    }
     match &observation.etcd {
         Etcd::NotNamed => Plan::Steady,
         Etcd::Invalid { message, may_pass } => {
@@ -41,7 +50,9 @@ pub(super) fn plan(observation: &Observation) -> Plan {
 
 fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
     match observation.found_control_plane().filter(|control_plane| !control_plane.deleting) {
-        Some(control_plane) if wants_endpoints(etcd, control_plane) => write_endpoints(observation, etcd),
+        Some(control_plane) if differs(etcd, control_plane) => {
+            preconditions::of_endpoints(etcd, control_plane).unwrap_or_else(|| write_endpoints(observation, etcd))
+        }
         _ if !etcd.usable() => wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd), None),
         Some(control_plane) => publish(observation, etcd, control_plane),
         None => wait_for_control_plane(observation),
@@ -51,17 +62,19 @@ fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
 /// A control plane that nobody could hand etcd to. Nothing is written to it.
 fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
     match &observation.control_plane {
-        ControlPlane::Unknown { message, may_pass: false } => {
-            Some(block(reasons::CONTROL_PLANE_INVALID, message.clone(), None))
+        // Its CRD may be given the annotations.
+        ControlPlane::Unknown { message, takes_none: true } => {
+            Some(block(reasons::CONTROL_PLANE_INVALID, message.clone(), Some(look_again(observation))))
         }
-        ControlPlane::Found(ControlPlaneView { endpoints: None, adapter, reference, .. }) => {
+        ControlPlane::Found(control_plane) if control_plane.endpoints.is_none() => {
             let message = format!(
-                "{} {} is made for local etcd: create it again with {}: {{endpoints: [{}], caFile, certFile, keyFile}} \
+                "{} {} is made for local etcd: create it again with {}: {{endpoints: [{}]{}}} \
                  (a change from local to external etcd is refused)",
-                reference.kind,
-                reference.name,
-                adapter.field(),
-                names::PLACEHOLDER_ENDPOINT
+                control_plane.reference.kind,
+                control_plane.reference.name,
+                control_plane.adapter.field(),
+                names::PLACEHOLDER_ENDPOINT,
+                if control_plane.adapter.kubeadm { ", caFile, certFile, keyFile" } else { "" }
             );
             Some(block(reasons::CONTROL_PLANE_INVALID, message, None))
         }
@@ -94,7 +107,11 @@ fn in_hand(observation: &Observation) -> bool {
 /// Endpoints are written while etcd is Ready only: a member that is away for a minute must not roll the control plane.
 /// The one exception: somebody has put the placeholder back (by applying the manifest again) into a control plane that
 /// is running.
-fn wants_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
+pub(super) fn wants_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
+    differs(etcd, control_plane) && preconditions::of_endpoints(etcd, control_plane).is_none()
+}
+
+fn differs(etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
     let differs = control_plane.endpoints.as_ref() != Some(&etcd.endpoints);
     let lost = control_plane.initialized && !control_plane.has_endpoints();
     !etcd.endpoints.is_empty() && !etcd.deleting && differs && (etcd.ready || lost)
@@ -119,6 +136,11 @@ fn publish(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPl
     if !secrets.ca {
         let name = names::control_plane_ca_secret(cluster);
         return waiting(format!("Secret {name} with etcd's CA certificate is not there"));
+    }
+    if observation.about_to_release()
+        && let Some(held) = preconditions::of_release(observation, control_plane)
+    {
+        return held;
     }
     match (&secrets.published, &secrets.staged) {
         (None, Some(Ok(pair))) => Plan::Do(Step::PublishClient(pair.clone())),
@@ -147,10 +169,9 @@ fn wait_for_control_plane(observation: &Observation) -> Plan {
         ControlPlane::Found(view) => {
             (format!("{} {} is being deleted", view.reference.kind, view.reference.name), None)
         }
-        ControlPlane::Unset => (
-            format!("the Cluster names no control plane: set spec.controlPlaneRef to a {}", Adapter::known_kinds()),
-            None,
-        ),
+        ControlPlane::Unset => {
+            ("the Cluster names no control plane: set spec.controlPlaneRef to a KubeadmControlPlane".to_owned(), None)
+        }
     };
     wait(reasons::WAITING_FOR_CONTROL_PLANE, message, again)
 }

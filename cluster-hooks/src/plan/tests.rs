@@ -7,10 +7,12 @@ use serde_json::json;
 
 mod deletion;
 mod handover;
+mod preconditions;
 mod properties;
+mod rollout;
 
 /// The steps of an undisturbed handover, by name.
-const HANDOVER: [&str; 5] = ["ClaimEtcd", "Pause", "WriteEndpoints", "PublishClient", "Unpause"];
+const HANDOVER: [&str; 6] = ["ClaimEtcd", "Pause", "TellEndpointsInUse", "WriteEndpoints", "PublishClient", "Unpause"];
 
 fn name(step: &Step) -> String {
     format!("{step:?}").split('(').next().unwrap_or_default().to_owned()

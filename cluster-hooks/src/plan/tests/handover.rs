@@ -11,6 +11,7 @@ fn etcd_becomes_ready_and_is_handed_over() {
     assert!(world.paused());
     let mut world = world.etcd_ready();
     insta::assert_snapshot!(world.story(), @r#"
+    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     PublishClient(KeyPair(..))
     Unpause
@@ -35,6 +36,7 @@ fn the_order_in_which_things_appear_does_not_matter() {
     world.etcd.clone_from(&ready.etcd);
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
+    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     PublishClient(KeyPair(..))
     Unpause
@@ -116,7 +118,7 @@ fn etcd_that_becomes_unready_later_takes_nothing_away() {
 #[test]
 fn a_control_plane_between_release_and_unpausing_is_unpaused_whatever_etcd_does() {
     let mut world = World::applied().etcd_ready();
-    for _ in 0..4 {
+    for _ in 0..5 {
         let seen = world.observe();
         let Plan::Do(step) = plan(&seen) else { panic!("more steps") };
         world.act(&seen, &step);
@@ -132,6 +134,7 @@ fn later_changes_follow() {
     world.settle();
     world.set_ready(true, "https://10.0.0.9:2379, https://10.0.0.2:2379,https://10.0.0.9:2379");
     insta::assert_snapshot!(world.story(), @r#"
+    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379", "https://10.0.0.9:2379"])
     WriteEndpoints(["https://10.0.0.2:2379", "https://10.0.0.9:2379"])
     Steady
     "#);
@@ -227,6 +230,7 @@ fn secrets_that_are_missing_or_broken_are_waited_for() {
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
     Pause
+    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     wait: WaitingForClientCertificate | Secret demo-etcd with etcd's CA certificate is not there | Some(10s)
     "#);
@@ -245,7 +249,10 @@ fn a_client_secret_of_somebody_else_is_used_and_left_alone() {
     let theirs = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-apiserver-etcd-client"}});
     world.secrets.insert("demo-apiserver-etcd-client".to_owned(), theirs.clone());
     let (steps, end) = world.settle();
-    assert_eq!(steps.iter().map(name).collect::<Vec<_>>(), ["ClaimEtcd", "Pause", "WriteEndpoints", "Unpause"]);
+    assert_eq!(
+        steps.iter().map(name).collect::<Vec<_>>(),
+        ["ClaimEtcd", "Pause", "TellEndpointsInUse", "WriteEndpoints", "Unpause"]
+    );
     assert_eq!(end, Plan::Steady);
     assert_eq!(world.published(), Some(&theirs));
 }
@@ -296,11 +303,12 @@ fn a_control_plane_that_cannot_take_etcd_is_reported_and_not_touched() {
 fn a_cluster_class_has_to_write_the_endpoints_itself() {
     let mut world = World::applied().etcd_ready();
     world.cluster["spec"]["topology"] = json!({"classRef": {"name": "class"}});
-    insta::assert_snapshot!(world.story(), @r"
+    insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
     Pause
+    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     block: ControlPlaneInvalid | the ClusterClass writes this control plane and would revert the endpoints: have it write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 | None
-    ");
+    "#);
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! How far a control plane is with its present spec, as Cluster API's contracts for control planes tell it.
+
+use kube::api::DynamicObject;
+
+/// Counts of machines, and what they refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rollout {
+    /// Its controller has seen the present spec.
+    observed: bool,
+    /// Machines that exist.
+    pub replicas: Option<i64>,
+    /// Machines of these that have the present spec.
+    pub up_to_date: Option<i64>,
+}
+
+impl Rollout {
+    /// Reads the shape of either contract.
+    pub fn read(object: &DynamicObject) -> Self {
+        let number = |name: &str| object.data.pointer(name).and_then(serde_json::Value::as_i64);
+        let generation = object.metadata.generation;
+        Self {
+            observed: generation.is_some() && number("/status/observedGeneration") == generation,
+            replicas: number("/status/replicas"),
+            up_to_date: number("/status/upToDateReplicas").or_else(|| number("/status/updatedReplicas")),
+        }
+    }
+
+    /// Every machine that exists has been made from the present spec. A control plane that does not say so is not done:
+    /// v1beta1 leaves counts out when they are 0, and a provider may not count at all.
+    pub fn complete(self) -> bool {
+        self.observed && self.replicas.is_some() && self.replicas == self.up_to_date
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn it_is_complete_only_if_its_controller_says_so_of_the_present_spec() {
+        let complete = |status: Value| {
+            let object = json!({"metadata": {"name": "cp", "generation": 4}, "status": status});
+            Rollout::read(&serde_json::from_value(object).unwrap()).complete()
+        };
+        for (status, expected) in [
+            // v1beta2.
+            (json!({"observedGeneration": 4, "replicas": 3, "upToDateReplicas": 3}), true),
+            (json!({"observedGeneration": 4, "replicas": 0, "upToDateReplicas": 0}), true),
+            (json!({"observedGeneration": 4, "replicas": 4, "upToDateReplicas": 1}), false),
+            (json!({"observedGeneration": 4, "replicas": 4, "upToDateReplicas": 3}), false),
+            (json!({"observedGeneration": 3, "replicas": 3, "upToDateReplicas": 3}), false),
+            (json!({"replicas": 3, "upToDateReplicas": 3}), false),
+            // Both.
+            (json!({"observedGeneration": 4, "replicas": 3, "upToDateReplicas": 2, "updatedReplicas": 3}), false),
+            // v1beta1.
+            (json!({"observedGeneration": 4, "replicas": 3, "updatedReplicas": 3}), true),
+            (json!({"observedGeneration": 4, "replicas": 1, "updatedReplicas": 0}), false),
+            (json!({"observedGeneration": 4, "replicas": 1}), false),
+            (json!({"observedGeneration": 3, "replicas": 3, "updatedReplicas": 3}), false),
+            // Nothing is known.
+            (json!({"observedGeneration": 4}), false),
+            (json!({}), false),
+            (json!({"observedGeneration": 4, "replicas": "3", "upToDateReplicas": "3"}), false),
+        ] {
+            assert_eq!(complete(status.clone()), expected, "{status}");
+        }
+        let unversioned = json!({"metadata": {"name": "cp"}, "status": {"replicas": 1, "upToDateReplicas": 1}});
+        assert!(!Rollout::read(&serde_json::from_value(unversioned).unwrap()).complete());
+    }
+}

@@ -1,0 +1,180 @@
+//! What kubeadm asks of a control plane before its first machine, and of those that join it: external etcd that it can
+//! reach, certificates that its machines can share, a stable endpoint. Whatever is known to fail is held back here, where
+//! it can be corrected; on a machine it would fail for good.
+//!
+//! All of it is KubeadmControlPlane's own behaviour, and nothing is asked of other kinds of control planes.
+
+use super::{Plan, UNWATCHED_SECRETS, block, wait};
+use crate::observation::{ControlPlaneView, EtcdView, Kubeadm, Observation};
+use api::conditions::reasons;
+use api::names;
+
+const FILES: [&str; 3] = ["caFile", "certFile", "keyFile"];
+
+/// What the user has to correct, as soon as it is known.
+pub(super) fn of_user(observation: &Observation) -> Option<Plan> {
+    let control_plane = observation.found_control_plane()?;
+    let kubeadm = control_plane.kubeadm.as_ref()?;
+    if let Some((field, problem)) = file_problem(kubeadm) {
+        let message = format!(
+            "{} {}: {}.{field} {problem}; usual are /etc/kubernetes/pki/etcd/ca.crt, \
+             /etc/kubernetes/pki/apiserver-etcd-client.crt and /etc/kubernetes/pki/apiserver-etcd-client.key",
+            control_plane.reference.kind,
+            control_plane.reference.name,
+            control_plane.adapter.field()
+        );
+        return Some(block(reasons::CONTROL_PLANE_INVALID, message, None));
+    }
+    let cluster = &observation.cluster;
+    (cluster.view.infrastructure_ready && !cluster.endpoint).then(|| {
+        let message = "the Cluster has no spec.controlPlaneEndpoint, and its infrastructure, which is provisioned, has \
+                       given it none: set host and port of the load balancer (or virtual address) of the API servers there";
+        block(reasons::WAITING_FOR_CONTROL_PLANE_ENDPOINT, message.to_owned(), None)
+    })
+}
+
+/// Cluster API puts the certificates where the three fields say, and kubeadm gives API servers the folders of them.
+fn file_problem(kubeadm: &Kubeadm) -> Option<(&'static str, String)> {
+    let Kubeadm { files, certificates, mounts, .. } = kubeadm;
+    let within = |path: &str, folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    let shared = ["ca.crt", "ca.key", "sa.pub", "sa.key", "front-proxy-ca.crt", "front-proxy-ca.key"]
+        .map(|file| format!("{certificates}/{file}"));
+    for (index, (field, path)) in FILES.into_iter().zip(files).enumerate() {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let problem = if !path.starts_with('/') {
+            "must be an absolute path".to_owned()
+        } else if folder.is_empty() {
+            "must be in a folder: API servers are given that folder, and cannot be given /".to_owned()
+        } else if let Some(earlier) = files[..index].iter().position(|other| other == path) {
+            format!("must differ from {}: one file would replace the other", FILES[earlier])
+        } else if shared.contains(path) {
+            format!("must not be {path}: that is the place of a certificate or key of the Cluster itself")
+        } else if path.starts_with(certificates.as_str())
+            && !within(path, certificates)
+            && !mounts.iter().any(|mount| within(path, mount.trim_end_matches('/')))
+        {
+            // kubeadm compares the beginning of the names, and takes the folder for one that API servers have already.
+            format!("is in {folder}, which API servers do not see: its name begins with {certificates}")
+        } else {
+            continue;
+        };
+        return Some((field, problem));
+    }
+    None
+}
+
+/// Endpoints that kubeadm would refuse. They are never written.
+pub(super) fn of_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) -> Option<Plan> {
+    control_plane.kubeadm.as_ref()?;
+    let bad = etcd.endpoints.iter().find(|url| !is_https(url))?;
+    let message = format!(
+        "{} {} has endpoint {bad:?} in its status, which kubeadm refuses: its provider has to publish \
+         https://<address>:<port>",
+        etcd.reference.kind, etcd.reference.name
+    );
+    Some(block(reasons::ETCD_ENDPOINTS_INVALID, message, None))
+}
+
+fn is_https(url: &str) -> bool {
+    url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
+}
+
+/// What can only be said right before the control plane is let go.
+pub(super) fn of_release(observation: &Observation, control_plane: &ControlPlaneView) -> Option<Plan> {
+    let kubeadm = control_plane.kubeadm.as_ref()?;
+    if !observation.cluster.endpoint {
+        let message = "the Cluster has no spec.controlPlaneEndpoint yet: its infrastructure, which is not provisioned \
+                       yet, may give it one";
+        return Some(wait(reasons::WAITING_FOR_CONTROL_PLANE_ENDPOINT, message.to_owned(), None));
+    }
+    let message = certificate_problem(observation, kubeadm)?;
+    Some(block(reasons::SHARED_CERTIFICATES_INVALID, message, Some(UNWATCHED_SECRETS)))
+}
+
+fn certificate_problem(observation: &Observation, kubeadm: &Kubeadm) -> Option<String> {
+    let secrets = &observation.secrets;
+    if secrets.ca_key {
+        let name = names::control_plane_ca_secret(&observation.cluster.view.name);
+        return Some(format!(
+            "Secret {name} has a tls.key, for which control-plane machines have no place: etcd's provider has to take it out"
+        ));
+    }
+    secrets.shared.iter().find_map(|secret| {
+        let name = &secret.name;
+        if !secret.certificate {
+            return Some(format!(
+                "Secret {name} has no tls.crt: complete it, or delete it to have Cluster API make one"
+            ));
+        }
+        // Every machine but the first joins, and needs all keys.
+        (!secret.key && kubeadm.replicas > 1).then(|| {
+            format!(
+                "Secret {name} has no tls.key, without which only the first of {} control-plane machines can be made: \
+                 complete it, or delete it to have Cluster API make one",
+                kubeadm.replicas
+            )
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USUAL: [&str; 3] = [
+        "/etc/kubernetes/pki/etcd/ca.crt",
+        "/etc/kubernetes/pki/apiserver-etcd-client.crt",
+        "/etc/kubernetes/pki/apiserver-etcd-client.key",
+    ];
+
+    fn problem(files: [&str; 3], mounts: &[&str]) -> Option<(&'static str, String)> {
+        let kubeadm = Kubeadm {
+            replicas: 3,
+            files: files.map(str::to_owned),
+            certificates: "/etc/kubernetes/pki".to_owned(),
+            mounts: mounts.iter().map(|mount| (*mount).to_owned()).collect(),
+        };
+        file_problem(&kubeadm)
+    }
+
+    #[test]
+    fn every_path_that_kubeadm_and_api_servers_can_use_is_taken() {
+        assert_eq!(problem(USUAL, &[]), None);
+        for folder in ["/etc/etcd", "/opt/a/b", "/etc/ssl/certs", "/var/lib/etcd-pki", "/etc/kubernetes"] {
+            let files = ["ca.crt", "client.crt", "client.key"].map(|file| format!("{folder}/{file}"));
+            assert_eq!(problem(files.each_ref().map(String::as_str), &[]), None, "{folder}");
+        }
+        let beside = ["/etc/kubernetes/pki-etcd/ca.crt", USUAL[1], USUAL[2]];
+        assert_eq!(problem(beside, &["/etc/kubernetes/pki-etcd"]), None, "the user has mounted it");
+    }
+
+    #[test]
+    fn the_field_that_cannot_work_is_named() {
+        for (index, path, expected) in [
+            (0, "", "absolute"),
+            (0, "etcd/ca.crt", "absolute"),
+            (1, "/client.crt", "folder"),
+            (1, USUAL[0], "caFile"),
+            (2, USUAL[1], "certFile"),
+            (0, "/etc/kubernetes/pki/ca.crt", "the Cluster itself"),
+            (2, "/etc/kubernetes/pki/sa.key", "the Cluster itself"),
+            (0, "/etc/kubernetes/pki-etcd/ca.crt", "do not see"),
+        ] {
+            let mut files = USUAL;
+            files[index] = path;
+            let (field, message) = problem(files, &["/etc/other"]).unwrap();
+            assert_eq!(field, FILES[index], "{path}");
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn endpoints_are_urls_with_https() {
+        for good in ["https://10.0.0.1:2379", "https://[fd00::1]:2379", "https://etcd.example.org"] {
+            assert!(is_https(good), "{good}");
+        }
+        for bad in ["http://10.0.0.1:2379", "10.0.0.1:2379", "https://", "", "https://a b"] {
+            assert!(!is_https(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Endpoints that change, and control planes that roll.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const ONE: &str = "https://10.0.0.1:2379";
+const TWO: &str = "https://10.0.0.2:2379";
+const BOTH: &str = "https://10.0.0.1:2379,https://10.0.0.2:2379";
+
+fn running(endpoints: &str) -> World {
+    let mut world = World::applied();
+    world.set_ready(true, endpoints);
+    world.stage("1");
+    world.settle();
+    world.report_machines(world.generation(), 3, 3);
+    assert_eq!(world.settle(), (vec![], Plan::Steady));
+    world
+}
+
+#[test]
+fn old_endpoints_stay_in_use_until_the_last_machine_has_rolled() {
+    let mut world = running(ONE);
+    assert_eq!(world.in_use(), Some(ONE));
+    world.set_ready(true, TWO);
+    insta::assert_snapshot!(world.story(), @r#"
+    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
+    WriteEndpoints(["https://10.0.0.2:2379"])
+    Steady
+    "#);
+    // The status is still that of the spec before.
+    assert_eq!(world.in_use(), Some(BOTH));
+    let generation = world.generation();
+    for (observed, replicas, up_to_date) in
+        [(generation, 3, 0), (generation, 4, 1), (generation, 4, 3), (generation - 1, 3, 3), (generation, 2, 1)]
+    {
+        world.report_machines(observed, replicas, up_to_date);
+        assert_eq!(world.settle(), (vec![], Plan::Steady));
+        assert_eq!(world.in_use(), Some(BOTH));
+    }
+    world.report_machines(generation, 3, 3);
+    insta::assert_snapshot!(world.story(), @r#"
+    TellEndpointsInUse(["https://10.0.0.2:2379"])
+    Steady
+    "#);
+}
+
+#[test]
+fn a_rollout_is_seen_while_etcd_is_not_ready() {
+    let mut world = running(ONE);
+    world.set_ready(true, TWO);
+    world.settle();
+    world.set_ready(false, TWO);
+    world.report_machines(world.generation(), 3, 3);
+    assert_eq!(world.settle().0, [Step::TellEndpointsInUse(vec![TWO.to_owned()])]);
+}
+
+#[test]
+fn a_control_plane_that_says_nothing_keeps_all_in_use() {
+    let mut world = running(ONE);
+    world.control_plane.as_mut().unwrap()["status"] = json!({"initialized": true});
+    world.set_ready(true, TWO);
+    world.settle();
+    assert_eq!(world.in_use(), Some(BOTH));
+    // One that is being deleted has machines until it is gone, and when it is gone nothing is known of it.
+    world.report_machines(world.generation(), 3, 3);
+    world.control_plane.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(world.settle().0, []);
+    world.control_plane = None;
+    assert_eq!(world.settle().0, []);
+    assert_eq!(world.in_use(), Some(BOTH));
+}
+
+#[test]
+fn what_an_earlier_hook_has_handed_over_is_told() {
+    let mut world = running(ONE);
+    world.etcd.as_mut().unwrap()["metadata"]["annotations"] = json!({});
+    assert_eq!(world.settle().0, [Step::TellEndpointsInUse(vec![ONE.to_owned()])]);
+}
+
+/// Machines, each with the endpoints that it was started with, and the controller that replaces them.
+struct Machines(Vec<BTreeSet<String>>);
+
+impl Machines {
+    /// One reconcile, which ends with a status of the machines that it began with.
+    fn reconcile(&mut self, world: &mut World) {
+        let wanted: BTreeSet<String> = world.endpoints().split(',').map(str::to_owned).collect();
+        let generation = world.generation();
+        let (replicas, up_to_date) = (self.0.len(), self.0.iter().filter(|machine| **machine == wanted).count());
+        if let Some(old) = self.0.iter().position(|machine| *machine != wanted).filter(|_| replicas > 3) {
+            self.0.remove(old);
+        } else if up_to_date < 3 {
+            self.0.push(wanted);
+        }
+        world.report_machines(generation, replicas, up_to_date);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    /// The hook takes one step, if there is one, and may be gone after it.
+    Hook,
+    Machines,
+    Endpoints(BTreeSet<u8>),
+    Ready(bool),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        4 => Just(Happening::Hook),
+        4 => Just(Happening::Machines),
+        1 => proptest::collection::btree_set(1..7_u8, 1..4).prop_map(Happening::Endpoints),
+        1 => any::<bool>().prop_map(Happening::Ready),
+    ]
+}
+
+fn list(text: &str) -> BTreeSet<&str> {
+    text.split(',').filter(|url| !url.is_empty()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Whatever a machine was started with, and whatever the next one will be started with, is in use; and once all
+    /// has calmed down, nothing else is.
+    #[test]
+    fn nothing_that_a_machine_uses_is_ever_missing(happenings in proptest::collection::vec(happening(), 0..80)) {
+        let (mut endpoints, mut ready) = (ONE.to_owned(), true);
+        let mut world = running(&endpoints);
+        let mut machines = Machines(vec![BTreeSet::from([ONE.to_owned()]); 3]);
+        for happening in happenings {
+            match happening {
+                Happening::Hook => {
+                    let seen = world.observe();
+                    if let Plan::Do(step) = plan(&seen) {
+                        world.act(&seen, &step);
+                    }
+                }
+                Happening::Machines => machines.reconcile(&mut world),
+                Happening::Endpoints(hosts) => {
+                    let urls: Vec<String> = hosts.iter().map(|host| format!("https://10.0.0.{host}:2379")).collect();
+                    endpoints = urls.join(",");
+                    world.set_ready(ready, &endpoints);
+                }
+                Happening::Ready(now) => {
+                    ready = now;
+                    world.set_ready(ready, &endpoints);
+                }
+            }
+            let present = world.endpoints();
+            let in_use = list(world.in_use().unwrap());
+            let started = machines.0.iter().flatten().map(String::as_str);
+            for url in started.chain(list(&present)) {
+                prop_assert!(in_use.contains(url), "{url} is used, and not in {in_use:?}");
+            }
+        }
+        world.set_ready(true, &endpoints);
+        for _ in 0..20 {
+            world.settle();
+            machines.reconcile(&mut world);
+        }
+        prop_assert_eq!(world.settle(), (vec![], Plan::Steady));
+        prop_assert_eq!(world.in_use(), Some(endpoints.as_str()));
+        prop_assert_eq!(world.endpoints(), endpoints);
+    }
+}
