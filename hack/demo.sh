@@ -1,8 +1,18 @@
 #!/usr/bin/env bash
-# Shows the whole thing on this computer: a management cluster of real parts, one apply, a TLS etcd cluster on local
-# machines, and a control plane that uses it. Needs nothing set up before; arguments go to the demo (see --help).
+# Shows the whole thing on this computer: a management cluster of real parts, one apply, a TLS etcd cluster on machines of
+# its own, and a control plane that uses it. Needs nothing set up before; arguments go to the demo (see --help).
+#
+#   hack/demo.sh [--once] [--infrastructure local|docker]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+case " $* " in
+*docker*)
+    export SETUP_DOCKER=1
+    [ "$(id -u)" = 0 ] || { echo "--infrastructure docker needs root: it starts a Docker of its own" >&2 && exit 1; }
+    ;;
+esac
 . hack/setup.sh
 cargo build --quiet --workspace --bins
+# Containers have a C library of their own.
+[ -z "${SETUP_DOCKER:-}" ] || cargo rustc --quiet -p etcdadm --bin etcdadm -- -C target-feature=+crt-static
 exec "${CARGO_TARGET_DIR:-target}/debug/demo" "$@"

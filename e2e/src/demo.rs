@@ -1,5 +1,7 @@
 //! The demo: one apply, a cluster that comes up as a live tree, and a proof that it works.
 
+pub mod docker;
+pub mod milestones;
 pub mod screen;
 pub mod snapshot;
 pub mod tree;
@@ -9,6 +11,7 @@ use crate::bed::{Bed, EXAMPLE, Look, Manifests, repository};
 use crate::plane::workload::WorkloadApiServer;
 use crate::world::World;
 use anyhow::{Context, Result, bail};
+use milestones::Milestones;
 use screen::Screen;
 use snapshot::Snapshot;
 use std::time::{Duration, Instant};
@@ -35,43 +38,47 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
         apply_object(&bed.client(), &document).await?;
     }
     let look = Look::at(&bed.client(), &Manifests::new("default", "demo")?);
-    let times = watch(&look, begun).await?;
+    let mut milestones = Milestones::default();
+    watch(&look, begun, &mut milestones).await?;
 
     println!("\nProof: a kube-apiserver with nothing but the published endpoints and Secrets");
-    let ready_after = prove(&bed, &look).await?;
-    summary(&bed, &look, &times, ready_after).await?;
+    prove(&bed, &look).await?;
+    summary(&bed, &look, &milestones).await?;
+    stay(once).await;
+    Ok(())
+}
+
+/// Where a person wants to look around, does not come back.
+async fn stay(once: bool) {
     if !once {
         println!("\nIt stays until Ctrl-C.");
         std::future::pending::<()>().await;
     }
-    Ok(())
 }
 
-/// When what was reached, from the apply on.
-struct Times {
-    members: Vec<(String, Duration)>,
-    ready: Duration,
-    control_plane: Duration,
+/// Notes how far etcd, and the control plane with it, has come.
+fn note_etcd(milestones: &mut Milestones, snapshot: &Snapshot, elapsed: Duration) {
+    for member in snapshot.healthy_voters() {
+        milestones.reach(&format!("member {member} healthy"), elapsed);
+    }
+    if snapshot.etcd_ready() {
+        milestones.reach("EtcdCluster Ready", elapsed);
+    }
+    if snapshot.control_plane_has_data() {
+        milestones.reach("control-plane Machine data", elapsed);
+    }
 }
 
 /// Shows the cluster until etcd is ready and the control plane has made its first Machine with bootstrap data.
-async fn watch(look: &Look, begun: Instant) -> Result<Times> {
+async fn watch(look: &Look, begun: Instant, milestones: &mut Milestones) -> Result<()> {
     let mut screen = Screen::default();
-    let (mut members, mut ready) = (Vec::<(String, Duration)>::new(), None);
     loop {
         let snapshot = Snapshot::take(look).await?;
         let elapsed = begun.elapsed();
-        for member in snapshot.healthy_voters() {
-            if !members.iter().any(|(known, _)| known == member) {
-                members.push((member.to_owned(), elapsed));
-            }
-        }
-        if snapshot.etcd_ready() {
-            ready.get_or_insert(elapsed);
-        }
+        note_etcd(milestones, &snapshot, elapsed);
         screen.show(&tree::lines(&snapshot, elapsed));
-        if let (Some(ready), true) = (ready, snapshot.control_plane_has_data()) {
-            return Ok(Times { members, ready, control_plane: elapsed });
+        if snapshot.etcd_ready() && snapshot.control_plane_has_data() {
+            return Ok(());
         }
         if elapsed > PATIENCE {
             bail!("the cluster has not come up in {} s; the tree above says what it waits for", PATIENCE.as_secs());
@@ -81,27 +88,19 @@ async fn watch(look: &Look, begun: Instant) -> Result<Times> {
 }
 
 /// Starts an API server on the new etcd and stores an object in it.
-async fn prove(bed: &Bed, look: &Look) -> Result<Duration> {
+async fn prove(bed: &Bed, look: &Look) -> Result<()> {
     let begun = Instant::now();
     let access = look.etcd_access().await?;
     let server = WorkloadApiServer::start(bed.world(), &access).await?;
-    let after = begun.elapsed();
-    println!("  ready after {:.1} s, on {}", after.as_secs_f32(), access.endpoints.join(", "));
+    println!("  ready after {:.1} s, on {}", begun.elapsed().as_secs_f32(), access.endpoints.join(", "));
     server.store_an_object().await?;
     println!("  ConfigMap kube-system/it-works stored and read back");
-    Ok(after)
+    Ok(())
 }
 
-async fn summary(bed: &Bed, look: &Look, times: &Times, apiserver: Duration) -> Result<()> {
-    let seconds = |duration: &Duration| format!("{:>5.1} s", duration.as_secs_f32());
+async fn summary(bed: &Bed, look: &Look, milestones: &Milestones) -> Result<()> {
     println!("\nTimes");
-    println!("  management plane ready             {}", seconds(&bed.started_in));
-    for (index, (name, after)) in times.members.iter().enumerate() {
-        println!("  apply → member {} healthy ({name}) {}", index + 1, seconds(after));
-    }
-    println!("  apply → EtcdCluster Ready          {}", seconds(&times.ready));
-    println!("  apply → control-plane Machine data {}", seconds(&times.control_plane));
-    println!("  API server on the new etcd ready   {}", seconds(&apiserver));
+    milestones.table().iter().for_each(|line| println!("{line}"));
     println!("\nWhere things are");
     println!("  look around   hack/enter.sh kubectl get clusters,etcdclusters,machines");
     println!("                hack/enter.sh local-infrastructure machine list");

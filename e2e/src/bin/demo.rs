@@ -1,7 +1,10 @@
 //! Shows the whole thing on this computer; `hack/demo.sh` calls it.
 
 use clap::{Parser, ValueEnum};
-use e2e::world::{block_on, enter_or_run};
+use e2e::demo;
+use e2e::docker::Parts;
+use e2e::tools::Tools;
+use e2e::world::{block_on, enter_or_run, is_outside};
 use std::process::ExitCode;
 
 /// Shows a TLS etcd cluster come up for a control plane, on real parts.
@@ -20,16 +23,31 @@ struct Arguments {
 enum Infrastructure {
     /// Linux namespaces on this computer.
     Local,
+    /// Containers of Cluster API's own docker infrastructure; as root.
+    Docker,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let Infrastructure::Local = arguments.infrastructure;
-    enter_or_run(|world| match block_on(e2e::demo::run(&world, arguments.once)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("Error: {error:#}");
-            ExitCode::FAILURE
+    let Arguments { once, infrastructure } = Arguments::parse();
+    // Where there is no network any more, nothing can be fetched.
+    if matches!(infrastructure, Infrastructure::Docker)
+        && is_outside()
+        && let Err(error) = Tools::ensure().and_then(|tools| Parts::ensure(&tools))
+    {
+        eprintln!("Error: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    enter_or_run(|world| {
+        let shown = match infrastructure {
+            Infrastructure::Local => block_on(demo::run(&world, once)),
+            Infrastructure::Docker => block_on(demo::docker::run(&world, once)),
+        };
+        match shown {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("Error: {error:#}");
+                ExitCode::FAILURE
+            }
         }
     })
 }

@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub endpoints: Vec<String>,
     /// Control-plane Machines: name, whether it has bootstrap data.
     pub control_plane_machines: Vec<(String, bool)>,
+    /// Machines of control plane and workers that have become Nodes: name, whether the Node is Ready.
+    pub nodes: Vec<(String, bool)>,
 }
 
 impl Snapshot {
@@ -56,7 +58,14 @@ impl Snapshot {
                 .filter(is_control_plane)
                 .map(|m| (m.name_any(), m.data.pointer("/spec/bootstrap/dataSecretName").is_some()))
                 .collect(),
+            nodes: machines.iter().filter_map(node).collect(),
         })
+    }
+
+    /// How many Nodes are Ready.
+    #[must_use]
+    pub fn ready_nodes(&self) -> usize {
+        self.nodes.iter().filter(|(_, ready)| *ready).count()
     }
 
     /// Whether etcd is ready.
@@ -86,6 +95,13 @@ fn machine(machine: &DynamicObject) -> (String, String, String) {
     let internal = addresses.into_iter().flatten().find(|address| address["type"] == "InternalIP");
     let address = internal.and_then(|address| address["address"].as_str()).unwrap_or_default().to_owned();
     (machine.name_any(), text("/status/phase"), address)
+}
+
+/// A Machine that has a Node, and whether that is Ready.
+fn node(machine: &DynamicObject) -> Option<(String, bool)> {
+    machine.data.pointer("/status/nodeRef/name")?;
+    let ready = condition(machine, "NodeReady").is_some_and(|(status, ..)| status == "True");
+    Some((machine.name_any(), ready))
 }
 
 fn condition(object: &DynamicObject, type_: &str) -> Option<(String, String, String)> {

@@ -39,6 +39,13 @@ pub fn lines(seen: &Snapshot, elapsed: Duration) -> Vec<String> {
         let data = if *has_data { "has its bootstrap data" } else { "waits for its bootstrap data" };
         lines.push(format!("    └── {} Machine {name}  {data}", mark(*has_data)));
     }
+    for (name, ready) in &seen.nodes {
+        lines.push(format!(
+            "    └── {} Node of Machine {name}  {}",
+            mark(*ready),
+            if *ready { "Ready" } else { "not Ready yet" }
+        ));
+    }
     lines
 }
 
@@ -86,6 +93,7 @@ mod tests {
             paused: true,
             endpoints: vec!["https://placeholder.invalid:2379".to_owned()],
             control_plane_machines: Vec::new(),
+            nodes: Vec::new(),
         };
         let expected = "\
 Cluster demo  4.2 s

@@ -21,25 +21,29 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Waits until the cluster's kubeconfig is there and its API server ready.
+    /// Finds the cluster, if its kubeconfig is there and its API server ready.
+    ///
+    /// # Errors
+    /// When it is not; the error says what is missing.
+    pub async fn find(bed: &DockerBed, look: &Look) -> Result<Self> {
+        let text = look.secret(&format!("{}-kubeconfig", look.cluster), "value").await?;
+        let options = KubeConfigOptions::default();
+        let mut config = Config::from_custom_kubeconfig(Kubeconfig::from_yaml(&text)?, &options).await?;
+        config.connect_timeout = Some(Duration::from_secs(2));
+        let client = Client::try_from(config)?;
+        client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
+        let kubeconfig = bed.world().state("kubeconfigs")?.join(&look.cluster);
+        fs::write(&kubeconfig, text).with_context(|| format!("write {}", kubeconfig.display()))?;
+        Ok(Self { client, kubeconfig, kubectl: bed.world().tools().kubectl.clone() })
+    }
+
+    /// Waits until its API server is ready.
     ///
     /// # Errors
     /// When it is not in time.
     pub async fn until_ready(bed: &DockerBed, look: &Look, timeout: Duration) -> Result<Self> {
-        until(format!("the API server of {} is ready", look.cluster), timeout, async || {
-            let text = look.secret(&format!("{}-kubeconfig", look.cluster), "value").await?;
-            let options = KubeConfigOptions::default();
-            let mut config = Config::from_custom_kubeconfig(Kubeconfig::from_yaml(&text)?, &options).await?;
-            config.connect_timeout = Some(Duration::from_secs(2));
-            let client = Client::try_from(config)?;
-            let request = http::Request::get("/readyz").body(Vec::new())?;
-            client.request_text(request).await?;
-            let kubeconfig = bed.world().state("kubeconfigs")?.join(&look.cluster);
-            fs::write(&kubeconfig, text).with_context(|| format!("write {}", kubeconfig.display()))?;
-            let kubectl = bed.world().tools().kubectl.clone();
-            Ok(Some(Self { client, kubeconfig, kubectl }))
-        })
-        .await
+        let what = format!("the API server of {} is ready", look.cluster);
+        until(what, timeout, async || Self::find(bed, look).await.map(Some)).await
     }
 
     /// A client for its API server.

@@ -10,6 +10,8 @@ if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
     exit
 fi
 for hierarchy in /sys/fs/cgroup/*/; do
+    # Some are names that another hierarchy has elsewhere.
+    [ -e "$hierarchy/cgroup.procs" ] || continue
     mkdir -p "$hierarchy/kubelet"
     for file in cpuset.cpus cpuset.mems; do
         [ ! -e "$hierarchy/$file" ] || cat "$hierarchy/$file" >"$hierarchy/kubelet/$file"

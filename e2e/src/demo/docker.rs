@@ -1,0 +1,90 @@
+//! The demo on Cluster API's docker infrastructure: the same apply, and a whole Kubernetes cluster at its end.
+
+use super::{FRAME, Milestones, Screen, Snapshot, note_etcd, stay, tree};
+use crate::bed::{Look, Manifests};
+use crate::docker::{DockerBed, Workload};
+use crate::world::World;
+use anyhow::{Result, bail, ensure};
+use std::time::{Duration, Instant};
+
+/// What is applied.
+const EXAMPLE: &str = "examples/docker/cluster.yaml";
+/// Control-plane nodes and workers in it.
+const NODES: usize = 2;
+/// How long the cluster may take before the demo gives up.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Runs the demo in a world. `once`: end when it has been shown.
+///
+/// # Errors
+/// If anything does not come up as it should.
+pub async fn run(world: &World, once: bool) -> Result<()> {
+    println!(
+        "Starting Docker, and a management plane of real parts: etcd, kube-apiserver, Cluster API's managers, and ours"
+    );
+    let begun = Instant::now();
+    let bed = DockerBed::start(world).await?;
+    println!("  ready after {:.1} s", begun.elapsed().as_secs_f32());
+
+    println!("Applying {EXAMPLE}");
+    let manifests = Manifests::of(EXAMPLE, "default", "demo")?;
+    let begun = Instant::now();
+    manifests.apply(&bed.client()).await?;
+    let look = Look::at(&bed.client(), &manifests);
+    let mut milestones = Milestones::default();
+    let workload = watch(&bed, &look, begun, &mut milestones).await?;
+
+    println!("\nProof: kubectl with the kubeconfig that the control plane has published");
+    print!("{}", workload.kubectl(&["get", "nodes", "--output", "wide"])?);
+    workload.store("it-works").await?;
+    println!("ConfigMap kube-system/it-works stored and read back");
+    for member in &look.status().await?.members {
+        let keys = ["/opt/bin/etcdctl.sh", "get", "--prefix", "/registry/", "--keys-only", "--consistency=s"];
+        let count = bed.exec(&member.machine, &keys).await?.lines().filter(|line| !line.is_empty()).count();
+        ensure!(count > 0, "etcd member {} has no keys of Kubernetes", member.name);
+        println!("etcd member {} has {count} keys of Kubernetes", member.name);
+    }
+
+    println!("\nTimes");
+    milestones.table().iter().for_each(|line| println!("{line}"));
+    println!("\nWhere things are");
+    println!("  look around   hack/enter.sh kubectl get clusters,etcdclusters,machines");
+    println!("                hack/enter.sh docker ps");
+    println!("                hack/enter.sh docker exec demo-etcd-0 /opt/bin/etcdctl.sh member list");
+    println!("  the cluster   hack/enter.sh kubectl --kubeconfig {} get nodes", workload.kubeconfig().display());
+    println!("  endpoints     {}", look.status().await?.endpoints);
+    println!("  Secrets       {}", look.secret_names().await?.join(", "));
+    println!("  logs          {}", world.logs().display());
+    stay(once).await;
+    bed.stop().await
+}
+
+/// Shows the cluster until etcd and every Node is Ready.
+async fn watch(bed: &DockerBed, look: &Look, begun: Instant, milestones: &mut Milestones) -> Result<Workload> {
+    let mut screen = Screen::default();
+    let mut workload = None;
+    loop {
+        let snapshot = Snapshot::take(look).await?;
+        let elapsed = begun.elapsed();
+        note_etcd(milestones, &snapshot, elapsed);
+        if workload.is_none() && snapshot.control_plane_has_data() {
+            workload = Workload::find(bed, look).await.ok();
+        }
+        if workload.is_some() {
+            milestones.reach("Kubernetes API server ready", elapsed);
+        }
+        let nodes = snapshot.ready_nodes();
+        if nodes > 0 {
+            milestones.reach("first Node Ready", elapsed);
+        }
+        screen.show(&tree::lines(&snapshot, elapsed));
+        if let (NODES, Some(workload)) = (nodes, workload.take_if(|_| nodes == NODES)) {
+            milestones.reach("all Nodes Ready", elapsed);
+            return Ok(workload);
+        }
+        if elapsed > PATIENCE {
+            bail!("the cluster has not come up in {} s; the tree above says what it waits for", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(FRAME).await;
+    }
+}
