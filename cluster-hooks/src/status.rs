@@ -84,14 +84,11 @@ fn rolling(observation: &Observation) -> Option<String> {
     if retiring.is_empty() || observation.cluster.view.deleting {
         return None;
     }
-    let progress = match (control_plane.rollout.up_to_date, control_plane.rollout.replicas) {
-        (Some(done), Some(all)) => format!("{done} of {all} are up to date"),
-        _ => "it does not say how many are up to date".to_owned(),
-    };
     Some(format!(
-        "{} {} is replacing its machines: {progress}; until it has done so, API servers may still use {}",
+        "{} {} replaces its machines ({}); until that is done, API servers may still use {}",
         control_plane.reference.kind,
         control_plane.reference.name,
+        control_plane.rollout.progress(),
         retiring.join(", ")
     ))
 }

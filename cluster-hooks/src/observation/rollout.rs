@@ -8,9 +8,9 @@ pub struct Rollout {
     /// Its controller has seen the present spec.
     observed: bool,
     /// Machines that exist.
-    pub replicas: Option<i64>,
+    replicas: Option<i64>,
     /// Machines of these that have the present spec.
-    pub up_to_date: Option<i64>,
+    up_to_date: Option<i64>,
 }
 
 impl Rollout {
@@ -29,6 +29,15 @@ impl Rollout {
     /// v1beta1 leaves counts out when they are 0, and a provider may not count at all.
     pub fn complete(self) -> bool {
         self.observed && self.replicas.is_some() && self.replicas == self.up_to_date
+    }
+
+    /// How far it is, for people.
+    pub fn progress(self) -> String {
+        match (self.observed, self.up_to_date, self.replicas) {
+            (false, ..) => "it has not begun yet".to_owned(),
+            (true, Some(done), Some(all)) => format!("{done} of {all} are up to date"),
+            (true, ..) => "it does not say how many are up to date".to_owned(),
+        }
     }
 }
 

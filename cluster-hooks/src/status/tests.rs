@@ -45,7 +45,7 @@ fn a_new_message_alone_can_wait() {
 }
 
 #[test]
-fn a_paused_cluster_and_one_that_is_nearly_gone_are_not_written_to() {
+fn a_paused_cluster_is_not_written_to_and_one_that_goes_says_what_it_is_at() {
     let mut world = World::applied();
     world.cluster["spec"]["paused"] = json!(true);
     assert_eq!(reported(&mut world, None), Report::Nothing);
@@ -53,7 +53,7 @@ fn a_paused_cluster_and_one_that_is_nearly_gone_are_not_written_to() {
     world.delete_cluster();
     assert!(matches!(reported(&mut world, None), Report::Write(c) if c.reason == reasons::WAITING_FOR_ETCD_DELETION));
     world.etcd = None;
-    assert_eq!(reported(&mut world, None), Report::Nothing);
+    assert!(matches!(reported(&mut world, None), Report::Write(c) if c.reason == reasons::ETCD_DELETED));
 }
 
 #[test]
@@ -63,4 +63,29 @@ fn a_pause_of_the_users_is_mentioned() {
     assert!(
         matches!(reported(&mut world, None), Report::Write(c) if c.status == "True" && c.message.contains("paused by its user"))
     );
+}
+
+#[test]
+fn a_rollout_is_told_until_it_is_done_whatever_else_is_waited_for() {
+    let says = |world: &mut World| match reported(world, None) {
+        Report::Write(c) => format!("{} {} {}", c.status, c.reason, c.message),
+        other => format!("{other:?}"),
+    };
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.report_machines(world.generation(), 3, 3);
+    assert_eq!(says(&mut world), "True Ready ");
+    world.set_ready(true, "https://10.0.0.1:2379");
+    let rest = "; until that is done, API servers may still use https://10.0.0.2:2379, https://10.0.0.3:2379";
+    let begin = "True ControlPlaneRollingOut KubeadmControlPlane demo-cp replaces its machines";
+    assert_eq!(says(&mut world), format!("{begin} (it has not begun yet){rest}"));
+    world.report_machines(world.generation(), 4, 1);
+    assert_eq!(says(&mut world), format!("{begin} (1 of 4 are up to date){rest}"));
+    world.set_ready(false, "https://10.0.0.1:2379");
+    let begin =
+        "False WaitingForEtcd EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3; KubeadmControlPlane demo-cp";
+    assert_eq!(says(&mut world), format!("{begin} replaces its machines (1 of 4 are up to date){rest}"));
+    world.set_ready(true, "https://10.0.0.1:2379");
+    world.report_machines(world.generation(), 3, 3);
+    assert_eq!(says(&mut world), "True Ready ");
 }
