@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use daemon::Daemon;
 use kube::Client;
 
-pub use inventory::Inventory;
+pub use inventory::{Inventory, KINDS};
 
 pub use workload::Workload;
 

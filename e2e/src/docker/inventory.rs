@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Kinds of which nothing may be left when the Clusters are gone.
-const KINDS: [&str; 10] = [
+pub const KINDS: [&str; 10] = [
     "Cluster",
     "EtcdCluster",
     "EtcdadmConfig",

@@ -4,8 +4,13 @@
 //!
 //! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
 
+mod clusters;
+mod deletion;
+mod departure;
 mod etcd;
+mod gate;
 mod older;
+mod pauses;
 mod road;
 
 use e2e::docker::{DockerBed, Parts};
@@ -141,8 +146,17 @@ macro_rules! scenario {
 fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(etcd::three_members, core: true),
+        scenario!(gate::hook_away, core: true),
+        scenario!(gate::races, core: true),
+        scenario!(gate::control_plane_first, core: true),
         scenario!(road::one_control_plane, core: true),
         scenario!(road::three_control_planes, core: false),
+        scenario!(pauses::from_the_beginning, core: true),
+        scenario!(pauses::on_the_way_up, core: false),
+        scenario!(pauses::when_up, core: false),
+        scenario!(deletion::on_the_way_up, core: true),
+        scenario!(deletion::when_broken, core: true),
+        scenario!(deletion::managers_away, core: false),
         // Last, as it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]

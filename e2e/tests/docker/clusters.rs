@@ -1,0 +1,118 @@
+//! Clusters for scenarios: made from the example, looked at while they live, and gone.
+
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Look, Manifests};
+use e2e::docker::{DockerBed, EXAMPLE, KINDS};
+use e2e::plane::{Request, Requests, users};
+use e2e::until::until;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What a cluster may take here, on a machine that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+/// How long a deletion may take when several happen at once on a busy computer.
+pub(crate) const GONE: Duration = Duration::from_secs(180);
+/// Etcd's port in the endpoints.
+const HTTPS: &str = "https://";
+
+/// The example's documents for a cluster with so many members.
+pub(crate) fn documents(namespace: &str, name: &str, replicas: i64) -> Result<Manifests> {
+    Ok(Manifests::of(EXAMPLE, namespace, name)?.replicas(replicas))
+}
+
+/// Applies a cluster with so many members.
+pub(crate) async fn applied(bed: &DockerBed, namespace: &str, name: &str, replicas: i64) -> Result<Look> {
+    let manifests = documents(namespace, name, replicas)?;
+    manifests.apply(&bed.client()).await?;
+    Ok(Look::at(&bed.client(), &manifests))
+}
+
+/// A cluster that is up, its control plane released.
+pub(crate) async fn up(bed: &DockerBed, namespace: &str, name: &str, replicas: i64) -> Result<Look> {
+    let look = applied(bed, namespace, name, replicas).await?;
+    released(&look).await?;
+    Ok(look)
+}
+
+/// Waits until etcd is Ready and the control plane, with etcd's endpoints, has made its first Machine.
+pub(crate) async fn released(look: &Look) -> Result<()> {
+    let status = look.until_ready(PATIENCE).await?;
+    let data = look.until_control_plane_data(PATIENCE).await?;
+    ensure!(!look.control_plane_is_paused().await?, "{} is still paused", look.control_plane);
+    for endpoint in status.endpoints.split(',') {
+        ensure!(endpoint.starts_with(HTTPS), "an endpoint is {endpoint:?}");
+        ensure!(data.contains(endpoint), "{endpoint} is not in the first Machine's bootstrap data");
+    }
+    Ok(())
+}
+
+/// Waits until an etcd machine's container runs.
+pub(crate) async fn container(bed: &DockerBed, name: &str) -> Result<()> {
+    until(format!("container {name} is there"), PATIENCE, async || {
+        Ok(bed.containers().await?.iter().any(|container| container == name).then_some(()))
+    })
+    .await
+}
+
+/// Changes an object, as its user would.
+pub(crate) async fn change(look: &Look, kind: &str, name: &str, patch: &Value) -> Result<()> {
+    let answer = look.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    answer.with_context(|| format!("change {kind} {name}"))?;
+    Ok(())
+}
+
+/// Sets an annotation, or takes it away.
+pub(crate) async fn annotate(look: &Look, kind: &str, name: &str, key: &str, value: Option<&str>) -> Result<()> {
+    change(look, kind, name, &json!({"metadata": {"annotations": {key: value}}})).await
+}
+
+/// Waits until nothing is left of a cluster that is being deleted: no object in its namespace, no container. What etcd's
+/// machines were to be made from has no owner but its user, and stays.
+pub(crate) async fn gone(bed: &DockerBed, look: &Look) -> Result<()> {
+    let ours = |name: &str| name == look.cluster || name.starts_with(&format!("{}-", look.cluster));
+    until(format!("nothing is left of {}", look.cluster), GONE, async || {
+        let mut left = Vec::new();
+        for kind in KINDS {
+            left.extend(look.names(kind, "").await?.iter().filter(|n| ours(n)).map(|name| format!("{kind} {name}")));
+        }
+        left.extend(look.secret_names().await?.iter().filter(|n| ours(n)).map(|name| format!("Secret {name}")));
+        left.extend(look.config_map_names().await?.iter().filter(|n| ours(n)).map(|name| format!("ConfigMap {name}")));
+        left.extend(bed.containers().await?.iter().filter(|n| ours(n)).map(|name| format!("container {name}")));
+        ensure!(left.is_empty(), "left are {}", left.join(", "));
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Requests of one user about one cluster's objects that were granted.
+pub(crate) fn granted(requests: &Requests, look: &Look, user: &str) -> Requests {
+    let prefix = format!("{}-", look.cluster);
+    let ours = |request: &Request| request.name == look.cluster || request.name.starts_with(&prefix);
+    requests
+        .user(user)
+        .filter(|request| request.namespace == look.namespace && ours(request) && (200..300).contains(&request.code))
+}
+
+/// By the API server's own account: we made the client Secret, and only then did the control plane make a Machine.
+pub(crate) fn gate_was_kept(requests: &Requests, look: &Look) -> Result<()> {
+    let name = format!("{}-apiserver-etcd-client", look.cluster);
+    let secrets = granted(requests, look, users::PROVIDER).verb("create").resource("secrets");
+    let secrets = secrets.filter(|request| request.name == name);
+    let published = secrets.iter().next().with_context(|| format!("nobody of us made Secret {name}"))?;
+    let machines = control_plane_machines(requests, look);
+    let first = machines.iter().next().context("the control plane has made no Machine")?;
+    ensure!(
+        published.received < first.received,
+        "{name} was made at {}, the control plane's first Machine at {}",
+        published.received,
+        first.received
+    );
+    Ok(())
+}
+
+/// Creations of Machines by the control plane.
+pub(crate) fn control_plane_machines(requests: &Requests, look: &Look) -> Requests {
+    let theirs = granted(requests, look, users::CAPI_CONTROL_PLANE).resource("machines");
+    theirs.filter(|request| request.code == 201 && request.subresource.is_empty())
+}

@@ -1,0 +1,222 @@
+//! Deleting a Cluster finishes in whatever state its etcd is, says meanwhile what it waits for, and leaves nothing. Etcd
+//! goes after the workers and before the control plane.
+
+use crate::clusters::{PATIENCE, annotate, applied, change, container, documents, gone, released, up};
+use crate::departure::{etcd_went_between, told};
+use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::MemberRole;
+use api::names;
+use e2e::apply::apply_object;
+use e2e::bed::{Look, Manifests};
+use e2e::docker::DockerBed;
+use e2e::process::Signal;
+use e2e::until::until;
+use futures::try_join;
+use kube::ResourceExt;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// The example with workers.
+const WITH_WORKERS: &str = "examples/docker/cluster.yaml";
+/// The image of machines with nothing of Kubernetes.
+const IMAGE: &str = "cluster-api-provider-etcdadm/etcd-machine:dev";
+/// Value of a pause that a user sets.
+const USERS: &str = "by-a-user";
+/// How long the docker infrastructure's manager is away.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// Side by side, on the way up, with the control plane paused by us: nothing there yet, the first machine booting, a member
+/// still a learner.
+pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let namespace = "deletion-early";
+    Look::make_namespace(&bed.client(), namespace).await?;
+    let at_once = async || {
+        let look = applied(bed, namespace, "early-none", 1).await?;
+        deleted(bed, &look, "no member yet").await
+    };
+    let booting = async || {
+        let look = applied(bed, namespace, "early-booting", 1).await?;
+        container(bed, &look.member_names(1)[0]).await?;
+        ensure!(!look.status().await?.initialized, "the member is up already: nothing is shown");
+        ensure!(look.control_plane_is_paused().await?, "the control plane is not paused by us");
+        deleted(bed, &look, "the first machine boots").await
+    };
+    let learner = async || {
+        let look = applied(bed, namespace, "early-learner", 3).await?;
+        until("a member is a learner", PATIENCE, async || {
+            let members = look.status().await?.members;
+            ensure!(members.iter().any(|member| member.role == MemberRole::Learner), "{members:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        deleted(bed, &look, "a learner joins").await
+    };
+    try_join!(at_once(), booting(), learner())?;
+    Ok(())
+}
+
+/// Side by side, after they have come up: the only member frozen; quorum lost for good; one of three Machines just deleted
+/// by hand; the control plane paused by its user; workers there.
+pub(crate) async fn when_broken(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let namespace = "deletion-broken";
+    Look::make_namespace(&bed.client(), namespace).await?;
+    let frozen = async || {
+        let look = up(bed, namespace, "broken-frozen", 1).await?;
+        look_closely(&look).await?;
+        bed.pause(&look.member_names(1)[0]).await?;
+        look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+        deleted(bed, &look, "the only member frozen").await
+    };
+    let quorum_lost = async || {
+        let look = up(bed, namespace, "broken-quorum", 3).await?;
+        look_closely(&look).await?;
+        for name in &look.member_names(3)[..2] {
+            bed.kill(name).await?;
+        }
+        look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+        deleted(bed, &look, "quorum lost").await
+    };
+    let halved = async || {
+        let look = up(bed, namespace, "broken-halved", 3).await?;
+        look.delete("Machine", &look.member_names(3)[1]).await?;
+        deleted(bed, &look, "a Machine deleted by hand").await
+    };
+    try_join!(frozen(), quorum_lost(), halved(), paused_by_its_user(bed, namespace), with_workers(bed, namespace))?;
+    Ok(())
+}
+
+/// Our manager is away when a deletion begins, and dies in the middle of another one. The docker infrastructure's manager
+/// hangs for half a minute, dies, and comes back after another half.
+pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
+    let namespace = "deletion-away";
+    Look::make_namespace(&bed.client(), namespace).await?;
+    let (before, middle, infrastructure) = {
+        let bed = &*bed;
+        try_join!(
+            up(bed, namespace, "away-before", 1),
+            up(bed, namespace, "away-middle", 1),
+            up(bed, namespace, "away-capd", 1),
+        )?
+    };
+
+    bed.manager().kill().await?;
+    before.delete("Cluster", &before.cluster).await?;
+    middle.delete("Cluster", &middle.cluster).await?;
+    bed.restart_manager_with(&[]).await?;
+    until("we have begun to delete etcd", PATIENCE, async || {
+        Ok(middle.etcds().get(&middle.etcd).await?.metadata.deletion_timestamp.is_some().then_some(()))
+    })
+    .await?;
+    bed.manager().kill().await?;
+    let held = middle.api("Machine").get(&middle.member_names(1)[0]).await;
+    bed.restart_manager_with(&[]).await?;
+    gone(bed, &before).await?;
+    gone(bed, &middle).await?;
+    held.context("etcd's Machine was gone before the manager died: nothing is shown")?;
+
+    bed.capd().signal(Signal::STOP)?;
+    infrastructure.delete("Cluster", &infrastructure.cluster).await?;
+    let begun = Instant::now();
+    let machine = &infrastructure.member_names(1)[0];
+    let (told, ()) = try_join!(told(&infrastructure), async {
+        // The scenario is about these times.
+        tokio::time::sleep(AWAY / 2).await;
+        infrastructure.api("Machine").get(machine).await.context("a machine can't go without its infrastructure")?;
+        bed.capd().kill().await?;
+        tokio::time::sleep(AWAY.saturating_sub(begun.elapsed())).await;
+        bed.capd().restart().await
+    })?;
+    print(&told, "the infrastructure away for a minute", begun);
+    let waits = format!("EtcdCluster Deleting=True Deleting: waiting for Machines {machine} to go");
+    ensure!(told.contains(&waits), "{waits:?} was not said");
+    gone(bed, &infrastructure).await
+}
+
+/// A control plane that its user has paused is not deleted before they lift the pause: etcd goes, and it is said whose turn
+/// it is.
+async fn paused_by_its_user(bed: &DockerBed, namespace: &str) -> Result<()> {
+    let look = up(bed, namespace, "broken-paused", 1).await?;
+    annotate(&look, "KubeadmControlPlane", &look.control_plane, names::PAUSED_ANNOTATION, Some(USERS)).await?;
+    let before = bed.plane.mark();
+    let begun = Instant::now();
+    look.delete("Cluster", &look.cluster).await?;
+    let lift = async {
+        let reason = "ControlPlanePaused";
+        let message = look.until_cluster_condition("ManagedExternalEtcdReady", "False", reason, PATIENCE).await?;
+        ensure!(message.contains(&look.control_plane) && message.contains(names::PAUSED_ANNOTATION), "{message}");
+        ensure!(look.etcd_machines().await?.is_empty(), "etcd's Machines are still there");
+        let control_plane = look.control_plane().await.context("a paused control plane is not deleted")?;
+        let paused = control_plane.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str);
+        ensure!(paused == Some(USERS), "the user's pause is not touched, it is {paused:?}");
+        annotate(&look, "KubeadmControlPlane", &look.control_plane, names::PAUSED_ANNOTATION, None).await
+    };
+    let (told, ()) = try_join!(told(&look), lift)?;
+    gone(bed, &look).await?;
+    print(&told, "the control plane paused by its user", begun);
+    etcd_went_between(&bed.plane.requests_since(before)?, &look)
+}
+
+/// Workers go first. Theirs are machines with nothing of Kubernetes: what counts is that they are there.
+async fn with_workers(bed: &DockerBed, namespace: &str) -> Result<()> {
+    let name = "broken-workers";
+    let data = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "user-data-of-workers", "namespace": namespace},
+        "stringData": {"format": "cloud-config", "value": "#cloud-config\nruncmd:\n- \"true\"\n"},
+    });
+    apply_object(&bed.client(), &data).await?;
+    let manifests = documents(namespace, name, 1)?;
+    manifests.apply(&bed.client()).await?;
+    let look = Look::at(&bed.client(), &manifests);
+    let workers = format!("{name}-md-0");
+    let mut with_workers = Manifests::of(WITH_WORKERS, namespace, name)?;
+    let deployment = with_workers.document("MachineDeployment");
+    deployment["spec"]["replicas"] = json!(2);
+    deployment["spec"]["template"]["spec"]["bootstrap"] = json!({"dataSecretName": "user-data-of-workers"});
+    with_workers = with_workers.without(|document| document["metadata"]["name"] != workers.as_str());
+    with_workers = with_workers.without(|document| document["kind"] == "KubeadmConfigTemplate");
+    with_workers.document("DevMachineTemplate")["spec"]["template"]["spec"]["backend"]["docker"] =
+        json!({"customImage": IMAGE});
+    with_workers.apply(&bed.client()).await?;
+    released(&look).await?;
+    until("two workers have their containers", PATIENCE, async || {
+        let containers = bed.containers().await?;
+        Ok((containers.iter().filter(|name| name.starts_with(&workers)).count() == 2).then_some(()))
+    })
+    .await?;
+    let told = deleted(bed, &look, "with workers").await?;
+    let waits =
+        "Cluster ManagedExternalEtcdReady=False WaitingForWorkersDeletion: etcd is deleted after the workers: Machine";
+    ensure!(told.iter().any(|line| line.starts_with(waits)), "{waits:?} was not said");
+    Ok(())
+}
+
+/// Deletes the Cluster, waits until nothing of it is left, and checks the order in which it went and what was said.
+async fn deleted(bed: &DockerBed, look: &Look, what: &str) -> Result<Vec<String>> {
+    let before = bed.plane.mark();
+    let begun = Instant::now();
+    look.delete("Cluster", &look.cluster).await?;
+    let told = told(look).await.with_context(|| what.to_owned())?;
+    gone(bed, look).await.with_context(|| what.to_owned())?;
+    print(&told, what, begun);
+    etcd_went_between(&bed.plane.requests_since(before)?, look).with_context(|| what.to_owned())?;
+    let waits = format!("WaitingForEtcdDeletion: EtcdCluster {} is being deleted", look.etcd);
+    ensure!(told.iter().any(|line| line.contains(&waits)), "{what}: {waits:?} was not said");
+    Ok(told)
+}
+
+fn print(told: &[String], what: &str, begun: Instant) {
+    println!("  {what:<40} gone after {:>5.1} s", begun.elapsed().as_secs_f32());
+    for line in told {
+        println!("    {line}");
+    }
+}
+
+/// A failure is seen within seconds.
+async fn look_closely(look: &Look) -> Result<()> {
+    let patch = json!({"spec": {"healthCheck": {"intervalSeconds": 1, "unhealthyAfterSeconds": 2}}});
+    change(look, "EtcdCluster", &look.etcd, &patch).await
+}

@@ -1,0 +1,141 @@
+//! The gate: no control-plane Machine is made before etcd is Ready and the API servers' client certificate is there,
+//! whoever is first, and whether or not the hook is running.
+
+use crate::clusters::{PATIENCE, annotate, applied, control_plane_machines, documents, gate_was_kept, gone, released};
+use anyhow::{Context, Result, ensure};
+use e2e::apply::apply_object;
+use e2e::bed::Look;
+use e2e::docker::DockerBed;
+use e2e::until::until;
+use futures::future::try_join_all;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{SeedableRng, random};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Clusters whose control plane races us: in all with `E2E_FULL`, without it, and how many of them at once.
+const RACES: (usize, usize, usize) = (20, 4, 4);
+/// How much earlier than ours the control plane's objects are there.
+const HEAD_START: Duration = Duration::from_secs(5);
+/// What the control plane's manager says when it would go on, and may not.
+const REFUSED: &str = "external certificate not found";
+
+/// With the hook stopped nobody pauses the control plane, and it does not start all the same: not before etcd is Ready, and
+/// not then, for the client Secret is missing. With the hook back it goes on.
+pub(crate) async fn hook_away(bed: &mut DockerBed) -> Result<()> {
+    bed.restart_manager_with(&["etcd-cluster", "etcdadm-bootstrap"]).await?;
+    Look::make_namespace(&bed.client(), "gate-hook").await?;
+    let before = bed.plane.mark();
+    let look = applied(bed, "gate-hook", "gate-hook", 1).await?;
+    let refused = until("the control plane's manager has tried", PATIENCE, async || refusals(bed, &look)).await?;
+    ensure!(!look.status().await?.ready, "etcd was Ready before the control plane's manager tried: nothing is shown");
+    nothing_has_started(&look).await?;
+
+    look.until_ready(PATIENCE).await?;
+    ensure!(!look.control_plane_is_paused().await?, "somebody has paused the control plane; is the hook running?");
+    annotate(&look, "KubeadmControlPlane", &look.control_plane, "example.org/look", Some("again")).await?;
+    until("the control plane's manager has tried again", PATIENCE, async || {
+        Ok(refusals(bed, &look)?.filter(|now| *now > refused))
+    })
+    .await?;
+    nothing_has_started(&look).await?;
+    let made = control_plane_machines(&bed.plane.requests_since(before)?, &look);
+    ensure!(made.is_empty(), "the control plane made a Machine:\n{made}");
+
+    let begun = Instant::now();
+    bed.restart_manager_with(&[]).await?;
+    released(&look).await?;
+    println!("  the hook is back → first Machine {:>5.1} s", begun.elapsed().as_secs_f32());
+    gate_was_kept(&bed.plane.requests_since(before)?, &look)
+}
+
+/// The control plane's manager races us from the first moment, with the documents in another order each time.
+pub(crate) async fn races(bed: &mut DockerBed) -> Result<()> {
+    let races = if std::env::var_os("E2E_FULL").is_some() { RACES.0 } else { RACES.1 };
+    let seed = match std::env::var("E2E_SEED") {
+        Ok(seed) => seed.parse().context("E2E_SEED is a number")?,
+        Err(_) => random(),
+    };
+    println!("  E2E_SEED={seed} repeats these orders");
+    let mut orders = StdRng::seed_from_u64(seed);
+    let client = bed.client();
+    Look::make_namespace(&client, "gate-races").await?;
+    let numbers: Vec<usize> = (1..=races).collect();
+    for wave in numbers.chunks(RACES.2) {
+        let begun = Instant::now();
+        let before = bed.plane.mark();
+        let clusters = wave.iter().map(|number| documents("gate-races", &format!("race-{number}"), 1));
+        let clusters = clusters.collect::<Result<Vec<_>>>()?;
+        let looks: Vec<Look> = clusters.iter().map(|manifests| Look::at(&client, manifests)).collect();
+        let shuffled: Vec<_> = clusters
+            .iter()
+            .map(|manifests| {
+                let mut documents = manifests.documents().to_vec();
+                documents.shuffle(&mut orders);
+                documents
+            })
+            .collect();
+        try_join_all(shuffled.iter().map(async |documents| {
+            for document in documents {
+                apply_object(&client, document).await?;
+            }
+            anyhow::Ok(())
+        }))
+        .await?;
+        try_join_all(looks.iter().map(released)).await?;
+        let requests = bed.plane.requests_since(before)?;
+        for look in &looks {
+            gate_was_kept(&requests, look).with_context(|| format!("E2E_SEED={seed}, {}", look.cluster))?;
+        }
+        println!("  {} to {}: released after {:.1} s", wave[0], wave[wave.len() - 1], begun.elapsed().as_secs_f32());
+        for look in &looks {
+            look.delete("Cluster", &look.cluster).await?;
+        }
+        try_join_all(looks.iter().map(|look| gone(bed, look))).await?;
+    }
+    Ok(())
+}
+
+/// The control plane and all that it needs are there seconds before anything of ours.
+pub(crate) async fn control_plane_first(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let client = bed.client();
+    Look::make_namespace(&client, "gate-first").await?;
+    let before = bed.plane.mark();
+    // Not even the Cluster says yet that there will be an etcd.
+    let all = documents("gate-first", "gate-first", 1)?;
+    let look = Look::at(&client, &all);
+    let theirs = all.clone().without(|document| document["kind"] == "EtcdCluster").with("Cluster", |cluster| {
+        cluster["metadata"]["annotations"] = json!({});
+    });
+    theirs.apply_in_order(&client, &["KubeadmControlPlane"]).await?;
+    let begun = Instant::now();
+    until("the control plane's manager has tried", PATIENCE, async || refusals(bed, &look)).await?;
+    tokio::time::sleep(HEAD_START.saturating_sub(begun.elapsed())).await;
+    nothing_has_started(&look).await?;
+    ensure!(!look.control_plane_is_paused().await?, "a Cluster that names no etcd is none of the hook's business");
+
+    all.apply(&client).await?;
+    released(&look).await?;
+    gate_was_kept(&bed.plane.requests_since(before)?, &look)
+}
+
+/// How often the control plane's manager has wanted to make a Machine of this cluster, and was not let. None: never.
+fn refusals(bed: &DockerBed, look: &Look) -> Result<Option<usize>> {
+    let log = bed.world().logs().join("capi-control-plane.log");
+    let text = std::fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
+    let found = text.lines().filter(|line| line.contains(REFUSED) && line.contains(&look.control_plane)).count();
+    Ok(Some(found).filter(|found| *found > 0))
+}
+
+/// The control plane has made nothing, and could not.
+async fn nothing_has_started(look: &Look) -> Result<()> {
+    let machines = look.control_plane_machines().await?;
+    ensure!(machines.is_empty(), "the control plane has made Machines {machines:?}");
+    let configs = look.names("KubeadmConfig", "").await?;
+    ensure!(configs.is_empty(), "the control plane has made KubeadmConfigs {configs:?}");
+    let client = api::names::apiserver_client_secret(&look.cluster);
+    ensure!(!look.secret_names().await?.contains(&client), "Secret {client} is there");
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! A user's own pause is respected throughout: on the Cluster, in its spec or as an annotation, and on the control plane.
+//! Nothing is done to what is paused until the user lifts the pause, and then everything goes on.
+
+use crate::clusters::{PATIENCE, change, container, documents, granted, released, up};
+use anyhow::{Result, ensure};
+use api::names;
+use e2e::bed::{Look, Manifests};
+use e2e::docker::DockerBed;
+use e2e::plane::{Mark, Request, users};
+use e2e::until::until;
+use futures::future::try_join_all;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long a pause is watched.
+const WATCHED: Duration = Duration::from_secs(10);
+/// Value of the annotation.
+const USERS: &str = "by-a-user";
+
+/// The ways to pause.
+#[derive(Clone, Copy)]
+enum Way {
+    /// `spec.paused` of the Cluster.
+    Spec,
+    /// The Cluster's annotation.
+    Annotation,
+    /// The control plane's.
+    ControlPlane,
+}
+
+const WAYS: [(Way, &str); 3] =
+    [(Way::Spec, "spec"), (Way::Annotation, "annotation"), (Way::ControlPlane, "control-plane")];
+
+/// Paused before anything was applied.
+pub(crate) async fn from_the_beginning(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    Look::make_namespace(&bed.client(), "pause-first").await?;
+    let clusters = WAYS.map(async |(way, name)| {
+        let manifests = way.in_documents(documents("pause-first", &format!("first-{name}"), 1)?);
+        let begun = bed.plane.mark();
+        manifests.apply(&bed.client()).await?;
+        let look = Look::at(&bed.client(), &manifests);
+        way.keeps(bed, &look, begun).await?;
+        let machines = look.etcd_machines().await?;
+        ensure!(matches!(way, Way::ControlPlane) || machines.is_empty(), "{name}: etcd has Machines {machines:?}");
+        way.lift(&look).await?;
+        released(&look).await
+    });
+    try_join_all(clusters).await?;
+    Ok(())
+}
+
+/// Paused while the first machine boots, when the control plane is paused by us already.
+pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    Look::make_namespace(&bed.client(), "pause-early").await?;
+    let clusters = WAYS.map(async |(way, name)| {
+        let manifests = documents("pause-early", &format!("early-{name}"), 1)?;
+        manifests.apply(&bed.client()).await?;
+        let look = Look::at(&bed.client(), &manifests);
+        container(bed, &look.member_names(1)[0]).await?;
+        ensure!(!look.status().await?.ready, "{name} is up already: nothing is shown");
+        way.set(&look).await?;
+        let since = way.is_known(bed, &look).await?;
+        way.keeps(bed, &look, since).await?;
+        ensure!(matches!(way, Way::ControlPlane) || !look.status().await?.ready, "{name} has become ready");
+        way.lift(&look).await?;
+        released(&look).await
+    });
+    try_join_all(clusters).await?;
+    Ok(())
+}
+
+/// Paused when everything is up: more members are wanted then.
+pub(crate) async fn when_up(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    Look::make_namespace(&bed.client(), "pause-late").await?;
+    let clusters = WAYS.map(async |(way, name)| {
+        let look = up(bed, "pause-late", &format!("late-{name}"), 1).await?;
+        way.set(&look).await?;
+        let since = way.is_known(bed, &look).await?;
+        change(&look, "EtcdCluster", &look.etcd, &json!({"spec": {"replicas": 3}})).await?;
+        let control_plane = look.control_plane_machines().await?;
+        way.keeps(bed, &look, since).await?;
+        match way {
+            Way::Spec | Way::Annotation => {
+                let machines = look.etcd_machines().await?;
+                ensure!(machines.len() == 1, "{name}: etcd has Machines {machines:?}");
+            }
+            // Etcd is not what is paused.
+            Way::ControlPlane => {
+                until("etcd has three members", PATIENCE, async || {
+                    Ok((look.status().await?.ready_replicas == 3).then_some(()))
+                })
+                .await?;
+                let now = look.control_plane_machines().await?;
+                ensure!(now == control_plane, "{name}: the control plane has rolled from {control_plane:?} to {now:?}");
+                way.untouched(&look).await?;
+            }
+        }
+        way.lift(&look).await?;
+        until(format!("{name} has three members, and the control plane knows them"), PATIENCE, async || {
+            let (status, endpoints) = (look.status().await?, look.control_plane_endpoints().await?);
+            ensure!(status.ready && endpoints.len() == 3, "{endpoints:?}, {:?}", status.members);
+            Ok(Some(()))
+        })
+        .await
+    });
+    try_join_all(clusters).await?;
+    Ok(())
+}
+
+impl Way {
+    fn in_documents(self, manifests: Manifests) -> Manifests {
+        let (kind, patch) = self.patch(true);
+        manifests.with(kind, |document| match self {
+            Way::Spec => document["spec"]["paused"] = patch["spec"]["paused"].clone(),
+            Way::Annotation | Way::ControlPlane => {
+                let annotations = &patch["metadata"]["annotations"];
+                document["metadata"]["annotations"][names::PAUSED_ANNOTATION] =
+                    annotations[names::PAUSED_ANNOTATION].clone();
+            }
+        })
+    }
+
+    fn patch(self, paused: bool) -> (&'static str, Value) {
+        let annotation = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: paused.then_some(USERS)}}});
+        match self {
+            Way::Spec => ("Cluster", json!({"spec": {"paused": paused}})),
+            Way::Annotation => ("Cluster", annotation),
+            Way::ControlPlane => ("KubeadmControlPlane", annotation),
+        }
+    }
+
+    async fn set(self, look: &Look) -> Result<()> {
+        let (kind, patch) = self.patch(true);
+        change(look, kind, self.object(look), &patch).await
+    }
+
+    async fn lift(self, look: &Look) -> Result<()> {
+        let (kind, patch) = self.patch(false);
+        change(look, kind, self.object(look), &patch).await
+    }
+
+    fn object(self, look: &Look) -> &str {
+        match self {
+            Way::Spec | Way::Annotation => &look.cluster,
+            Way::ControlPlane => &look.control_plane,
+        }
+    }
+
+    /// Waits until we know of the pause. What was on its way before it came may have been written still.
+    async fn is_known(self, bed: &DockerBed, look: &Look) -> Result<Mark> {
+        match self {
+            Way::Spec | Way::Annotation => {
+                look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
+            }
+            // Our own pause beneath it is forgotten, so that it is the user's alone.
+            Way::ControlPlane => {
+                until("our marker is gone", PATIENCE, async || {
+                    let control_plane = look.control_plane().await?;
+                    let marked = control_plane.annotations().contains_key(names::PAUSED_BY_HOOK_ANNOTATION);
+                    Ok((!marked).then_some(()))
+                })
+                .await?;
+            }
+        }
+        Ok(bed.plane.mark())
+    }
+
+    /// Watches the pause for a while: it stays, and by the API server's own account nothing is written to what is paused. Of
+    /// a paused control plane, the endpoints are: those that it will need when its user lets it go on.
+    async fn keeps(self, bed: &DockerBed, look: &Look, since: Mark) -> Result<()> {
+        match self {
+            Way::Spec | Way::Annotation => {
+                look.until_condition("Paused", "True", "Paused", PATIENCE).await.map(drop)?
+            }
+            Way::ControlPlane => {
+                let text = look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+                let wanted = "etcd has been handed over; the control plane is paused by its user";
+                ensure!(text == wanted, "the Cluster says {text:?}");
+            }
+        }
+        // The scenario is about this time.
+        tokio::time::sleep(WATCHED).await;
+        self.untouched(look).await?;
+        let ours = granted(&bed.plane.requests_since(since)?, look, users::PROVIDER).writes();
+        let to_the_paused = ours.filter(|request| self.concerns(request, look));
+        let written: Vec<_> = to_the_paused.iter().map(|r| (&r.verb, &r.resource, &r.subresource, &r.name)).collect();
+        ensure!(written.is_empty(), "written in spite of the pause: {written:?}");
+        Ok(())
+    }
+
+    /// Whether a write of ours should not have been made. That the EtcdCluster says in its own status that it is paused is
+    /// no change to what is paused.
+    fn concerns(self, request: &Request, look: &Look) -> bool {
+        match self {
+            Way::Spec | Way::Annotation => {
+                let own = request.resource == "etcdclusters" && request.subresource == "status";
+                !own && request.group != "events.k8s.io"
+            }
+            Way::ControlPlane => {
+                let endpoints = request.body.pointer("/spec/kubeadmConfigSpec/clusterConfiguration/etcd").is_some();
+                let annotations = request.body.pointer("/metadata/annotations").is_some();
+                request.name == look.control_plane && (annotations || !endpoints)
+            }
+        }
+    }
+
+    /// The pause is the user's, as they have set it.
+    async fn untouched(self, look: &Look) -> Result<()> {
+        let (kind, wanted) = self.patch(true);
+        let object = look.api(kind).get(self.object(look)).await?;
+        let paused = match self {
+            Way::Spec => object.data["spec"]["paused"] == wanted["spec"]["paused"],
+            Way::Annotation | Way::ControlPlane => {
+                object.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str) == Some(USERS)
+            }
+        };
+        ensure!(paused, "{kind} {} is not as its user has paused it: {:?}", self.object(look), object.metadata);
+        Ok(())
+    }
+}
