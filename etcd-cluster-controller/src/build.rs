@@ -2,12 +2,14 @@
 
 mod machine;
 mod secrets;
+mod template;
 #[cfg(test)]
 mod tests;
 
 pub use machine::{MachineParts, config, infrastructure, machine};
 pub(crate) use secrets::{CERT, KEY};
 pub use secrets::{ca_secret, client_secret, control_plane_ca_secret, init_secret};
+pub use template::template_owners;
 
 use api::{EtcdCluster, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

@@ -4,6 +4,7 @@
 mod docker;
 mod member;
 mod secrets;
+mod template;
 
 use crate::CONTROLLER;
 use crate::controller::Context;
@@ -36,6 +37,7 @@ pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) 
             finalizers.push(names::ETCD_CLUSTER_FINALIZER.to_owned());
             set_finalizers(context, etcd, &finalizers).await
         }
+        Step::OwnTemplate => template::own(context, seen).await,
         Step::EnsureCertificates { cluster } => secrets::ensure(context, seen, cluster).await,
         Step::PublishInit { cluster, address, client_urls } => {
             secrets::publish_init(context, etcd, cluster, address, client_urls).await

@@ -37,7 +37,8 @@ impl Story {
         .unwrap();
         let template: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LocalMachineTemplate",
-            "metadata": {"name": "etcd", "namespace": "default"},
+            "metadata": {"name": "etcd", "namespace": "default", "ownerReferences": [
+                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": "cluster-uid"}]},
             "spec": {"template": {"metadata": {"labels": {"disk": "fast"}}, "spec": {"size": "big"}}}
         }))
         .unwrap();

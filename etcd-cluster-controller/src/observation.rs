@@ -73,7 +73,7 @@ pub enum Certificates {
 /// The template that the members' infrastructure is cloned from.
 #[derive(Clone, Debug)]
 pub enum Template {
-    /// Not looked up: no Machine has to be made.
+    /// Not looked up: there is no Cluster, or nothing is made any more.
     NotNeeded,
     /// It does not exist, or its kind does not; the text says which.
     NotFound(String),

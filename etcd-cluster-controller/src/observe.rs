@@ -216,11 +216,10 @@ async fn check(access: &Access, url: Option<String>) -> Check {
     }
 }
 
+/// From a watch, so it costs nothing to look also when no Machine is missing: its owner may be.
 fn needs_template(seen: &Observation) -> bool {
-    let live = i32::try_from(seen.live_machines().count()).unwrap_or(i32::MAX);
-    live < seen.etcd.spec.replicas
-        && seen.etcd.metadata.deletion_timestamp.is_none()
-        && matches!(seen.cluster, ClusterLink::One(_))
+    let going = seen.etcd.metadata.deletion_timestamp.is_some();
+    !going && matches!(&seen.cluster, ClusterLink::One(cluster) if !cluster.deleting)
 }
 
 async fn template(context: &Context, etcd: &EtcdCluster, namespace: &str) -> Template {

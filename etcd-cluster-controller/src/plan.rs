@@ -15,7 +15,8 @@ mod growth;
 #[cfg(test)]
 mod tests;
 
-use crate::observation::{Certificates, ClusterLink, Observation};
+use crate::build;
+use crate::observation::{Certificates, ClusterLink, Observation, Template};
 use api::conditions::reasons;
 use api::names;
 use controller_support::loose::ClusterView;
@@ -50,6 +51,8 @@ pub struct Reason {
 pub enum Step {
     /// Put our finalizer on the EtcdCluster.
     AddFinalizer,
+    /// Make the Cluster an owner of the infrastructure template.
+    OwnTemplate,
     /// Make whatever of the certificates is missing.
     EnsureCertificates {
         /// Name of the Cluster.
@@ -138,6 +141,11 @@ pub fn plan(seen: &Observation) -> Plan {
     }
     if !etcd.finalizers().iter().any(|finalizer| finalizer == names::ETCD_CLUSTER_FINALIZER) {
         return Plan::Do(Step::AddFinalizer);
+    }
+    if let Template::Found { template, .. } = &seen.template
+        && build::template_owners(template, cluster).is_some()
+    {
+        return Plan::Do(Step::OwnTemplate);
     }
     if let Some(plan) = certificates(seen, cluster) {
         return plan;

@@ -135,12 +135,17 @@ async fn pause(look: &Look, value: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of the Cluster is left, not even a Secret or a machine. What etcd's machines were to be made from has no owner
-/// but its user, and stays.
+/// Nothing of the Cluster is left, not even a Secret, a machine, or what etcd's machines were made from.
 async fn all_is_gone(bed: &Bed, look: &Look) -> Result<()> {
     let kinds =
         ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalCluster", "LocalMachine"];
     look.until_nothing_is_left(&kinds, GONE).await?;
+    until(format!("etcd's template of {} is gone", look.namespace), GONE, async || {
+        let templates = look.names("LocalMachineTemplate", "").await?;
+        ensure!(!templates.contains(&look.etcd), "there are {templates:?}");
+        Ok(Some(()))
+    })
+    .await?;
     no_machine(bed, look, |_| true).await
 }
 

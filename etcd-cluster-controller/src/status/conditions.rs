@@ -32,6 +32,9 @@ pub(super) fn conditions(
 fn what(plan: &Plan) -> (&'static str, String) {
     match plan {
         Plan::Wait(reason) | Plan::Block(reason) => (reason.reason, reason.message.clone()),
+        Plan::Do(Step::OwnTemplate) => {
+            (reasons::SCALING_UP, "making the Cluster an owner of the infrastructure template".to_owned())
+        }
         Plan::Do(Step::CreateMachine { name, .. }) => (reasons::SCALING_UP, format!("creating Machine {name}")),
         Plan::Do(Step::Admit { name, .. }) => (reasons::SCALING_UP, format!("admitting Machine {name}")),
         Plan::Do(Step::AddFinalizer | Step::EnsureCertificates { .. }) => {

@@ -1,0 +1,62 @@
+//! The owner of the infrastructure template.
+
+use api::names;
+use controller_support::loose::ClusterView;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+
+/// The template's owners with the Cluster among them, as KubeadmControlPlane has it with its own template: with the
+/// last Cluster that uses it the template goes, and `clusterctl move` takes it along. `None`: it is among them.
+#[must_use]
+pub fn template_owners(template: &DynamicObject, cluster: &ClusterView) -> Option<Vec<OwnerReference>> {
+    let owners = template.owner_references();
+    if owners.iter().any(|owner| owner.uid == cluster.uid) {
+        return None;
+    }
+    // An earlier Cluster of the same name is gone, and must not take the template with it.
+    let is_cluster = |owner: &OwnerReference| {
+        let group = owner.api_version.split_once('/').map(|(group, _)| group);
+        owner.kind == "Cluster" && group == Some(names::CLUSTER_GROUP)
+    };
+    let others = owners.iter().filter(|owner| !(is_cluster(owner) && owner.name == cluster.name));
+    let ours = OwnerReference {
+        api_version: cluster.api_version.clone(),
+        kind: "Cluster".to_owned(),
+        name: cluster.name.clone(),
+        uid: cluster.uid.clone(),
+        controller: None,
+        block_owner_deletion: None,
+    };
+    Some(others.cloned().chain([ours]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use serde_json::{Value, json};
+
+    fn owners(before: &Value) -> Option<Vec<String>> {
+        let template = json!({"apiVersion": "g/v1", "kind": "T", "metadata": {"name": "t", "ownerReferences": before}});
+        let owners = template_owners(&serde_json::from_value(template).unwrap(), &fixture::cluster())?;
+        Some(owners.into_iter().map(|owner| owner.uid).collect())
+    }
+
+    fn owner(kind: &str, name: &str, uid: &str) -> Value {
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": kind, "name": name, "uid": uid})
+    }
+
+    #[test]
+    fn the_cluster_is_added_once_and_other_owners_stay() {
+        let strings = |list: &[&str]| Some(list.iter().map(|uid| (*uid).to_owned()).collect::<Vec<_>>());
+        assert_eq!(owners(&json!([])), strings(&["cluster-uid"]));
+        assert_eq!(owners(&json!([owner("Cluster", "demo", "cluster-uid")])), None);
+        let other = owner("Cluster", "other", "o");
+        assert_eq!(owners(&json!([other])), strings(&["o", "cluster-uid"]), "two Clusters may share a template");
+        let earlier = owner("Cluster", "demo", "earlier");
+        assert_eq!(owners(&json!([earlier])), strings(&["cluster-uid"]));
+        let strange = owner("Thing", "demo", "thing");
+        assert_eq!(owners(&json!([strange])), strings(&["thing", "cluster-uid"]));
+    }
+}
