@@ -10,6 +10,7 @@ mod idle;
 mod kills;
 mod outage;
 mod rbac;
+mod scale;
 
 use e2e::bed::Bed;
 use e2e::world::{block_on, enter_or_run};
@@ -91,6 +92,8 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(health::members_fail_and_come_back),
         scenario!(deletion::in_the_middle),
         scenario!(deletion::when_up),
+        scenario!(scale::one_to_three),
+        scenario!(scale::three_to_five),
         scenario!(idle::costs_nothing),
         scenario!(bad_input::references),
         scenario!(bad_input::contents),

@@ -1,0 +1,121 @@
+//! More members for a cluster that is in use: its control plane is told of them once, when all are there.
+
+mod history;
+mod writer;
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::{EtcdClusterStatus, MemberRole};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::plane::{Requests, users};
+use e2e::until::until;
+use history::History;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use writer::Writer;
+
+/// From one member to three. The manager is killed once, while the second one joins.
+pub(crate) async fn one_to_three(bed: &mut Bed) -> Result<()> {
+    grows(bed, "one-to-three", 1, 3, true).await
+}
+
+/// From three members to five.
+pub(crate) async fn three_to_five(bed: &mut Bed) -> Result<()> {
+    grows(bed, "three-to-five", 3, 5, false).await
+}
+
+async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, killed: bool) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = Manifests::new(namespace, "demo")?.replicas(i64::try_from(before)?);
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    let old = look.until_ready(PATIENCE).await?.endpoints;
+    released(&look).await?;
+
+    let (mark, writer) = (bed.plane.mark(), Writer::start(bed.machines.get(namespace, &look.member_names(1)[0])?));
+    let etcds = History::of(look.etcds(), &look.etcd).await?;
+    let clusters = History::of(look.api("Cluster"), &look.cluster).await?;
+    let patch = Patch::Merge(json!({"spec": {"replicas": after}}));
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
+    if killed {
+        until("the next member joins", PATIENCE, async || {
+            Ok((look.status().await?.members.len() > before).then_some(()))
+        })
+        .await?;
+        bed.kill_and_restart_manager(0).await?;
+    }
+    let new = until(format!("{after} members are ready"), PATIENCE, async || {
+        let status = look.status().await?;
+        ensure!(status.ready && status.members.len() == after, "{:?}", status.conditions);
+        Ok(Some(status.endpoints))
+    })
+    .await?;
+    until("the control plane has the endpoint of every member", PATIENCE, async || {
+        let published = look.control_plane_endpoints().await?;
+        ensure!(published.join(",") == new, "it has {published:?}");
+        Ok(Some(()))
+    })
+    .await?;
+
+    let (written, failed) = writer.stop().await?;
+    ensure!(failed.is_empty(), "{} of {} writes failed: {failed:?}", failed.len(), written + failed.len());
+    ensure!(written >= 10, "only {written} writes: that shows little");
+    for status in etcds.stop().into_iter().filter_map(|etcd| etcd.status) {
+        in_order(&status, &old, before, after).with_context(|| format!("a status on the way: {status:?}"))?;
+    }
+    for cluster in clusters.stop() {
+        is_no_alarm(&cluster)?;
+    }
+    ensure!(!look.control_plane_is_paused().await?, "the control plane was paused again");
+    told_once(&look, &bed.plane.requests_since(mark)?, &new, before, after)?;
+    bed.exactly(&[(&look, after)]).await
+}
+
+/// Whatever the status said on the way: the old endpoints in it, no learner, one learner at a time; Ready with all or none
+/// of the new endpoints.
+fn in_order(status: &EtcdClusterStatus, old: &str, before: usize, after: usize) -> Result<()> {
+    let endpoints: Vec<&str> = status.endpoints.split(',').collect();
+    ensure!(old.split(',').all(|url| endpoints.contains(&url)), "an old endpoint has gone");
+    let learners: Vec<_> = status.members.iter().filter(|member| member.role == MemberRole::Learner).collect();
+    ensure!(learners.len() <= 1, "{} learners", learners.len());
+    let published = learners.iter().find(|learner| endpoints.contains(&learner.client_url.as_str()));
+    ensure!(published.is_none(), "a learner is published");
+    ensure!(!status.ready || [before, after].contains(&endpoints.len()), "ready with {} endpoints", endpoints.len());
+    let available = status.conditions.iter().find(|condition| condition.type_ == "Available");
+    ensure!(available.is_some_and(|condition| condition.status == "True"), "not available");
+    Ok(())
+}
+
+/// Growing is no reason to doubt what the control plane has.
+fn is_no_alarm(cluster: &DynamicObject) -> Result<()> {
+    let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    let found = conditions.find(|condition| condition["type"] == "ManagedExternalEtcdReady");
+    let found = found.context("the Cluster says nothing of etcd")?;
+    ensure!(found["status"] == "True", "the Cluster said {found}");
+    Ok(())
+}
+
+/// By the API server's own account: one Machine after the other got its bootstrap data, each once the voters before it had
+/// been published to join; and the endpoints were written once.
+fn told_once(look: &Look, requests: &Requests, new: &str, before: usize, after: usize) -> Result<()> {
+    let ours = requests.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
+    let init = api::names::init_secret(&look.cluster);
+    let names = look.member_names(after);
+    let secrets = ours.resource("secrets");
+    let relevant = secrets.filter(|r| names.contains(&r.name) || r.name == init);
+    let found: Vec<(&str, &str)> = relevant.iter().map(|r| (r.verb.as_str(), r.name.as_str())).collect();
+    let joins = names[before..].iter().flat_map(|name| [("create", name.as_str()), ("patch", init.as_str())]);
+    ensure!(found == joins.collect::<Vec<_>>(), "the Secrets were written like this: {found:?}");
+
+    let path = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints";
+    let patches = ours.verb("patch").resource("kubeadmcontrolplanes");
+    let written: Vec<String> = patches
+        .iter()
+        .filter_map(|patch| patch.body.pointer(path)?.as_array())
+        .map(|urls| urls.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
+        .collect();
+    ensure!(written == [new], "endpoints were written {} times: {written:?}", written.len());
+    Ok(())
+}
