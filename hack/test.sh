@@ -6,12 +6,12 @@
 #   --unit    formatting, lints, generated files, and pure logic
 #   --api     CRDs and webhooks against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
-#   --docker  etcd members on Cluster API's docker infrastructure, with systemd in the machines
+#   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
 #   NAME      only tests whose name contains it, and none of the checks
 #
-# Without a tier it runs what CI runs, which is all of them but docker: its images take minutes to make the first time, so it
-# is run only where it is asked for. What the tests need is installed or built first; failing tests on real parts print
-# the directory of their logs. The last line says how many passed and failed.
+# Without a tier it runs what CI runs, which is all of them. With E2E_FULL=1 the longer scenarios too. What the tests need is
+# installed or built first; failing tests on real parts print the directory of their logs. The last line says how many
+# passed and failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -43,6 +43,11 @@ if [ ${#tiers[@]} = 0 ]; then
     tiers=(unit)
     [ ${#api_tests[@]} = 0 ] || tiers+=(api)
     tiers+=(local)
+    if [ "$(id -u)" = 0 ]; then
+        tiers+=(docker)
+    else
+        echo "without root: the docker tests are left out" >&2
+    fi
 fi
 for tier in "${tiers[@]}"; do
     tests="${tier}_tests[@]"
@@ -136,6 +141,7 @@ for tier in "${tiers[@]}"; do
         ;;
     docker)
         real_parts
+        check "real parts of docker's machines" "$programs/e2e" tools build --docker
         # The containers have a C library of their own.
         check "etcdadm without libraries" cargo rustc -p etcdadm --bin etcdadm -- -C target-feature=+crt-static
         tests "docker tests" "${docker_tests[@]}"

@@ -8,6 +8,7 @@ mod daemon;
 mod faults;
 mod image;
 mod inventory;
+mod requirements;
 pub mod runtime;
 mod workload;
 
@@ -15,7 +16,7 @@ use crate::bed::{ADMIN_PORTS, crds, manager_command, programs, ready};
 use crate::plane::{AnotherManager, Plane, PlaneOptions, users};
 use crate::process::Process;
 use crate::tools::{DockerProvider, Tools};
-use crate::world::World;
+use crate::world::{World, is_outside};
 use anyhow::{Context, Result};
 use daemon::Daemon;
 use kube::Client;
@@ -40,9 +41,20 @@ impl Parts {
     /// Finds the parts; outside a world it makes what is missing: about ten minutes, and root is needed for it.
     ///
     /// # Errors
-    /// When one can't be made.
+    /// When one can't be made; first of all, when this computer lacks what Docker needs: with all of that in one line.
     pub fn ensure(tools: &Tools) -> Result<Self> {
+        if is_outside() {
+            requirements::check()?;
+        }
         Ok(Self { provider: DockerProvider::ensure(tools)?, roots: image::Roots::ensure(tools)? })
+    }
+
+    /// Makes, outside a world, what [`DockerBed::add_previous_nodes`] needs: five minutes the first time.
+    ///
+    /// # Errors
+    /// When it can't be made.
+    pub fn ensure_previous_nodes(tools: &Tools) -> Result<()> {
+        image::Roots::ensure_previous_node(tools).map(|_| ())
     }
 }
 
@@ -84,6 +96,17 @@ impl DockerBed {
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// Adds an image of nodes of the release of Kubernetes before, and gives that (with its `v`). The image is called like
+    /// that of the current release, but for the version.
+    ///
+    /// # Errors
+    /// When [`Parts::ensure_previous_nodes`] has not made it.
+    pub async fn add_previous_nodes(&self) -> Result<String> {
+        let root = image::Roots::ensure_previous_node(self.world.tools())?;
+        root.import(&self.daemon).await?;
+        Ok(root.version().to_owned())
     }
 
     /// A client for the person in front of the bed.

@@ -82,6 +82,11 @@ impl Manifests {
         &self.documents
     }
 
+    /// The documents, to change them.
+    pub fn documents_mut(&mut self) -> &mut [Value] {
+        &mut self.documents
+    }
+
     /// The first document of a kind.
     ///
     /// # Panics

@@ -76,6 +76,11 @@ impl Roots {
         })
     }
 
+    /// Makes the root directory of nodes of the release of Kubernetes before, outside a world.
+    pub(super) fn ensure_previous_node(tools: &Tools) -> Result<node::Root> {
+        node::Root::ensure(&NodePrograms::ensure_previous()?, tools)
+    }
+
     /// Gives the daemon an image of each.
     pub(super) async fn import(&self, world: &World, daemon: &Daemon) -> Result<()> {
         etcd_machine::import(world, daemon, &self.etcd_machine).await?;

@@ -73,6 +73,16 @@ impl Workload {
         Ok(names)
     }
 
+    /// Versions of its Nodes' kubelets.
+    ///
+    /// # Errors
+    /// When its API server does not answer.
+    pub async fn versions(&self) -> Result<Vec<String>> {
+        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?;
+        let info = |node: Node| node.status.and_then(|status| status.node_info);
+        Ok(nodes.items.into_iter().filter_map(info).map(|info| info.kubelet_version).collect())
+    }
+
     /// Waits until it has exactly so many Nodes, all of them Ready.
     ///
     /// # Errors

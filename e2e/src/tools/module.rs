@@ -72,6 +72,14 @@ pub(super) const KUBERNETES_NODE: Module = Module {
     version_variables: KUBERNETES_VERSION,
 };
 
+/// The same of the release before: what an upgrade starts from.
+pub(super) const KUBERNETES_NODE_PREVIOUS: Module = Module {
+    name: "kubernetes-node-previous",
+    source: "k8s.io/kubernetes",
+    programs: NODE_PROGRAMS,
+    version_variables: KUBERNETES_VERSION,
+};
+
 const NODE_PROGRAMS: &[Program] = &[
     Program { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
     Program { name: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::build;
-use super::module::{CONTAINERD, KUBERNETES_NODE};
+use super::module::{CONTAINERD, KUBERNETES_NODE, KUBERNETES_NODE_PREVIOUS, Module};
 
 /// The programs of a node, and of the control plane that it may carry.
 #[derive(Debug, Clone)]
@@ -24,9 +24,21 @@ impl NodePrograms {
     /// # Errors
     /// When one cannot be built.
     pub fn ensure() -> Result<Self> {
+        Self::of(&KUBERNETES_NODE)
+    }
+
+    /// The same of the release before.
+    ///
+    /// # Errors
+    /// When one cannot be built.
+    pub fn ensure_previous() -> Result<Self> {
+        Self::of(&KUBERNETES_NODE_PREVIOUS)
+    }
+
+    fn of(kubernetes: &Module) -> Result<Self> {
         Ok(Self {
-            version: build::version(&KUBERNETES_NODE)?,
-            kubernetes: build::ensure(&KUBERNETES_NODE, &|_| true)?,
+            version: build::version(kubernetes)?,
+            kubernetes: build::ensure(kubernetes, &|_| true)?,
             containerd: build::ensure(&CONTAINERD, &|_| true)?,
         })
     }

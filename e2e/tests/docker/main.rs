@@ -9,9 +9,12 @@ mod deletion;
 mod departure;
 mod etcd;
 mod gate;
+mod life;
 mod older;
 mod pauses;
+mod reboots;
 mod road;
+mod writes;
 
 use e2e::docker::{DockerBed, Parts};
 use e2e::tools::{Release, Tools};
@@ -91,6 +94,10 @@ fn prepare() -> anyhow::Result<()> {
             Parts::ensure(&tools.clone().with_cluster_api(release)?)?;
         }
     }
+    if scenarios().iter().any(|scenario| scenario.name == "life::of_a_control_plane" && scenario.is_wanted(&arguments))
+    {
+        Parts::ensure_previous_nodes(&tools)?;
+    }
     Ok(())
 }
 
@@ -145,12 +152,16 @@ macro_rules! scenario {
 
 fn scenarios() -> Vec<Scenario> {
     vec![
+        scenario!(reboots::hold, core: false),
         scenario!(etcd::three_members, core: true),
         scenario!(gate::hook_away, core: true),
         scenario!(gate::races, core: true),
         scenario!(gate::control_plane_first, core: true),
         scenario!(road::one_control_plane, core: true),
         scenario!(road::three_control_planes, core: false),
+        scenario!(road::of_the_proposal, core: false),
+        scenario!(life::of_an_etcd_that_grows, core: true),
+        scenario!(life::of_a_control_plane, core: false),
         scenario!(pauses::from_the_beginning, core: true),
         scenario!(pauses::on_the_way_up, core: false),
         scenario!(pauses::when_up, core: false),

@@ -30,7 +30,7 @@ const KUBERNETES: [&str; 2] = ["kubeadm", "kubelet"];
 const CONTAINERD: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "ctr"];
 
 /// The root directory of nodes of one version of Kubernetes.
-pub(super) struct Root {
+pub(in crate::docker) struct Root {
     version: String,
     directory: PathBuf,
 }
@@ -46,8 +46,13 @@ impl Root {
         Ok(Self { version: programs.version.clone(), directory })
     }
 
+    /// Its version of Kubernetes, with the `v`.
+    pub(in crate::docker) fn version(&self) -> &str {
+        &self.version
+    }
+
     /// Makes the image.
-    pub(super) async fn import(&self, daemon: &Daemon) -> Result<()> {
+    pub(in crate::docker) async fn import(&self, daemon: &Daemon) -> Result<()> {
         daemon.import(&format!("{IMAGE}:{}", self.version), "/sbin/init", &[(&self.directory, ".")]).await
     }
 }

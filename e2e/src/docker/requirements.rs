@@ -1,0 +1,49 @@
+//! What a computer needs for a Docker of the test bed's own, said in one line where it lacks something.
+
+use anyhow::{Result, bail};
+use std::env;
+use std::fs;
+use std::path::Path;
+
+/// Programs, with the Debian package that has each.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("dockerd", "docker.io"),
+    ("docker", "docker.io"),
+    ("runc", "runc"),
+    ("debootstrap", "debootstrap"),
+    ("iptables", "iptables"),
+];
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// Looks, outside a world.
+pub(super) fn check() -> Result<()> {
+    let mut missing = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        missing.push("root".to_owned());
+    }
+    let mut packages: Vec<&str> = PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, p)| *p).collect();
+    packages.dedup();
+    missing.extend(packages.iter().map(|package| format!("package {package}")));
+    if !fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("\toverlay\n")) {
+        missing.push("the kernel's overlay file system (modprobe overlay)".to_owned());
+    }
+    if missing.is_empty() && !cgroups_can_be_made() {
+        missing.push(format!("cgroups that may be written ({CGROUPS})"));
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!("the docker infrastructure needs what this computer lacks: {}", missing.join(", "))
+}
+
+fn is_there(program: &str) -> bool {
+    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|directory| directory.join(program).is_file()))
+}
+
+/// In a hierarchy of version 1, or in the only one of version 2.
+fn cgroups_can_be_made() -> bool {
+    let hierarchy = Path::new(CGROUPS).join("memory");
+    let hierarchy = if hierarchy.is_dir() { hierarchy.as_path() } else { Path::new(CGROUPS) };
+    let probe = hierarchy.join(format!("probe-{}", std::process::id()));
+    fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok()
+}

@@ -1,0 +1,179 @@
+//! What happens to a control plane in its life, while etcd is managed: etcd notices nothing of it, except where it is meant.
+
+use super::clusters::{PATIENCE, change, control_plane_machines, gone};
+use super::writes::Writer;
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Look, Manifests};
+use e2e::docker::{DockerBed, Workload};
+use e2e::until::until;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Three Nodes one after the other, on a busy computer.
+const ROLLOUT: Duration = Duration::from_secs(420);
+/// What API servers that come and go may cost a writer: until the load balancer has noticed.
+const GAP: Duration = Duration::from_secs(30);
+
+/// Scaled up, upgraded to the next release of Kubernetes, robbed of a node that a MachineHealthCheck then has replaced, and
+/// scaled down: etcd's members stay what they are.
+pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let before = bed.add_previous_nodes().await?;
+    let manifests = Manifests::of("examples/docker/three-control-planes.yaml", "life", "life")?;
+    let now = manifests.clone().document("KubeadmControlPlane")["spec"]["version"].clone();
+    let now = now.as_str().context("the example has no version")?.to_owned();
+    let manifests = manifests
+        .replicas(1)
+        .without(|document| document["kind"] == "MachineDeployment" || is_named(document, "life-md-0"))
+        .with("KubeadmControlPlane", |control_plane| {
+            control_plane["spec"]["replicas"] = json!(1);
+            control_plane["spec"]["version"] = json!(before);
+        })
+        .with("MachineHealthCheck", |check| {
+            for condition in check["spec"]["checks"]["unhealthyNodeConditions"].as_array_mut().into_iter().flatten() {
+                condition["timeoutSeconds"] = json!(10);
+            }
+        });
+    // The template that nodes are made from after the upgrade, and the one that they are made from before it.
+    let template = "life-control-plane";
+    let after = manifests.documents().iter().find(|document| is_named(document, template) && is_template(document));
+    let mut after = after.context("the example has no template of the control plane")?.clone();
+    after["metadata"]["name"] = json!(format!("{template}-next"));
+    let mut manifests = manifests;
+    for document in manifests.documents_mut().iter_mut().filter(|found| is_named(found, template) && is_template(found))
+    {
+        let image = &mut document["spec"]["template"]["spec"]["backend"]["docker"]["customImage"];
+        *image = json!(image.as_str().unwrap_or_default().replace(&now, &before));
+    }
+
+    let client = bed.client();
+    Look::make_namespace(&client, "life").await?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    workload.until_nodes(1, PATIENCE).await?;
+    let etcd = etcd(bed, &look).await?;
+    let writer = Writer::start(&workload, "life");
+
+    let lap = lap("scaled from 1 to 3");
+    scale(&look, 3).await?;
+    workload.until_nodes(3, ROLLOUT).await?;
+    lap();
+
+    let lap = self::lap("upgraded to the next release of Kubernetes");
+    e2e::apply::apply_object(&client, &after).await?;
+    let infrastructure = json!({"infrastructureRef": {"name": format!("{template}-next")}});
+    let upgrade = json!({"spec": {"version": now, "machineTemplate": {"spec": infrastructure}}});
+    change(&look, "KubeadmControlPlane", &look.control_plane, &upgrade).await?;
+    until("every Node has the new version", ROLLOUT, async || {
+        let versions = workload.versions().await?;
+        ensure!(versions == vec![now.clone(); 3], "they have {versions:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    workload.until_nodes(3, PATIENCE).await?;
+    lap();
+
+    let lap = self::lap("a killed node is replaced");
+    let nodes = look.control_plane_machines().await?;
+    let victim = nodes.first().context("the control plane has no Machine")?;
+    bed.kill(victim).await?;
+    until(format!("{victim} is replaced"), ROLLOUT, async || {
+        let left = look.control_plane_machines().await?;
+        ensure!(!left.contains(victim), "it is still there: {left:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    workload.until_nodes(3, ROLLOUT).await?;
+    lap();
+
+    let lap = self::lap("scaled from 3 to 1");
+    scale(&look, 1).await?;
+    workload.until_nodes(1, ROLLOUT).await?;
+    lap();
+
+    writer.stop(GAP).await?;
+    let left = self::etcd(bed, &look).await?;
+    ensure!(etcd == left, "etcd was {etcd:#?}\nand is {left:#?}");
+    look.delete("Cluster", &look.cluster).await?;
+    gone(bed, &look).await
+}
+
+/// etcd grows from one member to three below a cluster that works: the control plane rolls once, and writes go on.
+pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let client = bed.client();
+    Look::make_namespace(&client, "grow").await?;
+    let manifests = Manifests::of("examples/docker/cluster.yaml", "grow", "grow")?.replicas(1);
+    let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
+    let look = Look::at(&client, &manifests);
+    let mark = bed.plane.mark();
+    manifests.apply(&client).await?;
+    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    workload.until_nodes(1, PATIENCE).await?;
+    let first = look.control_plane_endpoints().await?;
+    let writer = Writer::start(&workload, "grow");
+
+    let lap = lap("etcd grew from 1 to 3, and the control plane rolled");
+    change(&look, "EtcdCluster", &look.etcd, &json!({"spec": {"replicas": 3}})).await?;
+    let endpoints = until("the control plane has three endpoints", ROLLOUT, async || {
+        let endpoints = look.control_plane_endpoints().await?;
+        ensure!(endpoints.len() == 3 || endpoints == first, "in between it has {endpoints:?}");
+        Ok((endpoints.len() == 3).then_some(endpoints))
+    })
+    .await?;
+    ensure!(first.iter().all(|endpoint| endpoints.contains(endpoint)), "{first:?} is not in {endpoints:?}");
+    until("its only API server has all of them", ROLLOUT, async || {
+        let machines = look.control_plane_machines().await?;
+        let [machine] = machines.as_slice() else { anyhow::bail!("its Machines are {machines:?}") };
+        ensure!(servers(bed, machine).await? == endpoints, "{machine} has others");
+        Ok(Some(()))
+    })
+    .await?;
+    workload.until_nodes(1, PATIENCE).await?;
+    lap();
+    writer.stop(GAP).await?;
+    let made = control_plane_machines(&bed.plane.requests_since(mark)?, &look).iter().count();
+    ensure!(made == 2, "the control plane made {made} Machines: the first, and one for every rollout");
+    look.delete("Cluster", &look.cluster).await?;
+    gone(bed, &look).await
+}
+
+/// The endpoints that an API server was started with, sorted.
+async fn servers(bed: &DockerBed, machine: &str) -> Result<Vec<String>> {
+    let manifest = bed.exec(machine, &["cat", "/etc/kubernetes/manifests/kube-apiserver.yaml"]).await?;
+    let servers = manifest.lines().find_map(|line| line.trim().strip_prefix("- --etcd-servers="));
+    let servers = servers.context("the API server has no --etcd-servers")?;
+    let mut servers: Vec<String> = servers.split(',').map(str::to_owned).collect();
+    servers.sort_unstable();
+    Ok(servers)
+}
+
+/// What must not change while a control plane lives its own life: who is a member, on which Machine, since when its process.
+async fn etcd(bed: &DockerBed, look: &Look) -> Result<Vec<String>> {
+    let mut seen = Vec::new();
+    for member in look.status().await?.members {
+        let started = ["systemctl", "show", "etcd", "--property=ExecMainStartTimestampMonotonic", "--value"];
+        let started = bed.exec(&member.machine, &started).await?;
+        seen.push(format!("{} {} on {} since {}", member.name, member.id, member.machine, started.trim()));
+    }
+    Ok(seen)
+}
+
+async fn scale(look: &Look, replicas: u32) -> Result<()> {
+    change(look, "KubeadmControlPlane", &look.control_plane, &json!({"spec": {"replicas": replicas}})).await
+}
+
+fn is_named(document: &Value, name: &str) -> bool {
+    document["metadata"]["name"] == name
+}
+
+fn is_template(document: &Value) -> bool {
+    document["kind"] == "DevMachineTemplate"
+}
+
+/// Tells, when it is called, how long something took.
+fn lap(what: &'static str) -> impl FnOnce() {
+    let begun = Instant::now();
+    move || println!("  {what:<52} {:>5.1} s", begun.elapsed().as_secs_f32())
+}
