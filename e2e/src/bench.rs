@@ -2,6 +2,7 @@
 
 mod bare;
 mod cost;
+pub mod docker;
 mod process;
 mod table;
 

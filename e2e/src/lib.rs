@@ -7,6 +7,7 @@
 //!   API managers, each a plain process.
 //! * [`bed`] adds the local infrastructure and this project's manager, and the vocabulary of scenarios about clusters.
 //! * [`docker`] is the same with containers: a Docker daemon in the world, and Cluster API's docker infrastructure.
+//! * [`infrastructure`] is the choice between the two, for the demo and the benchmarks.
 //! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
 
 pub mod apply;
@@ -15,6 +16,7 @@ pub mod bench;
 pub mod cache;
 pub mod demo;
 pub mod docker;
+pub mod infrastructure;
 pub mod plane;
 pub mod process;
 pub mod tools;

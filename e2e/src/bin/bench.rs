@@ -1,6 +1,8 @@
 //! Measures what this project promises; `make bench` calls it.
 
 use clap::Parser;
+use e2e::bench;
+use e2e::infrastructure::Infrastructure;
 use e2e::world::{block_on, enter_or_run};
 use std::process::ExitCode;
 
@@ -11,15 +13,28 @@ struct Arguments {
     /// Bring-ups of each kind; the median counts.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// Where clusters are brought up. Requests, size and memory are measured on the local one.
+    #[arg(long, value_enum, default_value_t = Infrastructure::Local)]
+    infrastructure: Infrastructure,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    enter_or_run(|world| match block_on(e2e::bench::run(&world, arguments.rounds)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("Error: {error:#}");
-            ExitCode::FAILURE
+    let Arguments { rounds, infrastructure } = Arguments::parse();
+    if let Err(error) = infrastructure.prepare() {
+        eprintln!("Error: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    enter_or_run(|world| {
+        let measured = match infrastructure {
+            Infrastructure::Local => block_on(bench::run(&world, rounds)),
+            Infrastructure::Docker => block_on(bench::docker::run(&world, rounds)),
+        };
+        match measured {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("Error: {error:#}");
+                ExitCode::FAILURE
+            }
         }
     })
 }

@@ -1,10 +1,9 @@
 //! Shows the whole thing on this computer; `hack/demo.sh` calls it.
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use e2e::demo;
-use e2e::docker::Parts;
-use e2e::tools::Tools;
-use e2e::world::{block_on, enter_or_run, is_outside};
+use e2e::infrastructure::Infrastructure;
+use e2e::world::{block_on, enter_or_run};
 use std::process::ExitCode;
 
 /// Shows a TLS etcd cluster come up for a control plane, on real parts.
@@ -19,21 +18,9 @@ struct Arguments {
     infrastructure: Infrastructure,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Infrastructure {
-    /// Linux namespaces on this computer.
-    Local,
-    /// Containers of Cluster API's own docker infrastructure; as root.
-    Docker,
-}
-
 fn main() -> ExitCode {
     let Arguments { once, infrastructure } = Arguments::parse();
-    // Where there is no network any more, nothing can be fetched.
-    if matches!(infrastructure, Infrastructure::Docker)
-        && is_outside()
-        && let Err(error) = Tools::ensure().and_then(|tools| Parts::ensure(&tools))
-    {
+    if let Err(error) = infrastructure.prepare() {
         eprintln!("Error: {error:#}");
         return ExitCode::FAILURE;
     }

@@ -31,8 +31,9 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     let begun = Instant::now();
     manifests.apply(&bed.client()).await?;
     let look = Look::at(&bed.client(), &manifests);
-    let mut milestones = Milestones::default();
-    let workload = watch(&bed, &look, begun, &mut milestones).await?;
+    let mut screen = Screen::default();
+    let show = |snapshot: &Snapshot, elapsed: Duration| screen.show(&tree::lines(snapshot, elapsed));
+    let (workload, milestones) = travel(&bed, &look, begun, NODES, show).await?;
 
     println!("\nProof: kubectl with the kubeconfig that the control plane has published");
     print!("{}", workload.kubectl(&["get", "nodes", "--output", "wide"])?);
@@ -59,31 +60,42 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     bed.stop().await
 }
 
-/// Shows the cluster until etcd and every Node is Ready.
-async fn watch(bed: &DockerBed, look: &Look, begun: Instant, milestones: &mut Milestones) -> Result<Workload> {
-    let mut screen = Screen::default();
+/// Looks at a cluster until etcd and so many Nodes are Ready, noting what is reached when; `show` gets every look.
+///
+/// # Errors
+/// When it has not come up after ten minutes.
+pub async fn travel(
+    bed: &DockerBed,
+    look: &Look,
+    begun: Instant,
+    nodes: usize,
+    mut show: impl FnMut(&Snapshot, Duration),
+) -> Result<(Workload, Milestones)> {
+    let mut milestones = Milestones::default();
     let mut workload = None;
     loop {
         let snapshot = Snapshot::take(look).await?;
         let elapsed = begun.elapsed();
-        note_etcd(milestones, &snapshot, elapsed);
+        note_etcd(&mut milestones, &snapshot, elapsed);
         if workload.is_none() && snapshot.control_plane_has_data() {
             workload = Workload::find(bed, look).await.ok();
         }
         if workload.is_some() {
             milestones.reach("Kubernetes API server ready", elapsed);
         }
-        let nodes = snapshot.ready_nodes();
-        if nodes > 0 {
+        let ready = snapshot.ready_nodes();
+        if ready > 0 {
             milestones.reach("first Node Ready", elapsed);
         }
-        screen.show(&tree::lines(&snapshot, elapsed));
-        if let (NODES, Some(workload)) = (nodes, workload.take_if(|_| nodes == NODES)) {
+        show(&snapshot, elapsed);
+        if ready == nodes
+            && let Some(workload) = workload
+        {
             milestones.reach("all Nodes Ready", elapsed);
-            return Ok(workload);
+            return Ok((workload, milestones));
         }
         if elapsed > PATIENCE {
-            bail!("the cluster has not come up in {} s; the tree above says what it waits for", PATIENCE.as_secs());
+            bail!("cluster {} has not come up in {} s", look.cluster, PATIENCE.as_secs());
         }
         tokio::time::sleep(FRAME).await;
     }

@@ -9,15 +9,15 @@ pub struct Milestones(Vec<(String, Duration)>);
 impl Milestones {
     /// Notes that something is reached; what was noted before keeps its time.
     pub fn reach(&mut self, what: &str, elapsed: Duration) {
-        if !self.has(what) {
+        if self.when(what).is_none() {
             self.0.push((what.to_owned(), elapsed));
         }
     }
 
-    /// Whether it has been reached.
+    /// When something was reached; nothing if it was not.
     #[must_use]
-    pub fn has(&self, what: &str) -> bool {
-        self.0.iter().any(|(known, _)| known == what)
+    pub fn when(&self, what: &str) -> Option<Duration> {
+        self.0.iter().find(|(known, _)| known == what).map(|(_, elapsed)| *elapsed)
     }
 
     /// A table: each milestone, when it was reached, and how long after the one before. The slowest part is named last.
