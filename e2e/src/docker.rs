@@ -104,9 +104,9 @@ impl DockerBed {
     /// # Errors
     /// When [`Parts::ensure_previous_nodes`] has not made it.
     pub async fn add_previous_nodes(&self) -> Result<String> {
-        let root = image::Roots::ensure_previous_node(self.world.tools())?;
-        root.import(&self.daemon).await?;
-        Ok(root.version().to_owned())
+        let node = image::Roots::ensure_previous_node(self.world.tools())?;
+        node.import(&self.world, &self.daemon).await?;
+        Ok(node.version().to_owned())
     }
 
     /// A client for the person in front of the bed.

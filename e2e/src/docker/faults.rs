@@ -4,11 +4,15 @@ use super::DockerBed;
 use crate::bed::{ADMIN_PORTS, manager_command, programs, ready};
 use crate::plane::users;
 use crate::process::{Process, Signal};
-use anyhow::Result;
+use crate::until::until;
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
 use std::time::Duration;
 
 /// Upstream's managers, by the names of their processes.
 const UPSTREAM: [&str; 3] = [users::CAPI_CORE, users::CAPI_BOOTSTRAP, users::CAPI_CONTROL_PLANE];
+/// How long a machine may take to end everything and start again.
+const REBOOT: Duration = Duration::from_secs(60);
 /// How long our manager may take to give up what it does.
 const END: Duration = Duration::from_secs(15);
 
@@ -37,15 +41,44 @@ impl DockerBed {
         self.daemon.docker(&["kill", container]).await.map(drop)
     }
 
-    /// Starts a container that has ended: its file system is what it was, its address may not be.
+    /// Reboots a machine from within: its systemd ends everything, and docker starts the container again by itself, because
+    /// the docker infrastructure asks for that. Not twice within ten seconds: docker takes that for a container that does
+    /// not work.
     ///
     /// # Errors
-    /// When it can't be started.
-    pub async fn start_container(&self, container: &str) -> Result<()> {
-        self.daemon.docker(&["start", container]).await.map(drop)
+    /// When the container does not run, or has not begun to reboot.
+    pub async fn reboot(&self, container: &str) -> Result<()> {
+        let before = self.boot(container).await?;
+        // It may be gone before it has answered.
+        let answer = self.exec(container, &["systemctl", "reboot"]).await;
+        let rebooted = until(format!("{container} has rebooted"), REBOOT, async || {
+            let now = self.boot(container).await?;
+            Ok((now != before).then_some(()))
+        });
+        rebooted.await.with_context(|| format!("systemctl said {answer:?}"))
     }
 
-    /// A container's address in the network of machines; empty while it does not run.
+    /// Cuts the power of all these machines at once, and gives it back to all of them at once.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub async fn power_cut(&self, containers: &[String]) -> Result<()> {
+        let names: Vec<&str> = containers.iter().map(String::as_str).collect();
+        self.daemon.docker(&[&["kill"], names.as_slice()].concat()).await?;
+        try_join_all(names.iter().map(async |name| self.daemon.docker(&["start", name]).await)).await?;
+        Ok(())
+    }
+
+    /// What tells one life of a container from the next: when it has started, if it runs.
+    async fn boot(&self, container: &str) -> Result<String> {
+        let format = "{{if .State.Running}}{{.State.StartedAt}}{{end}}";
+        let started = self.daemon.docker(&["inspect", "--format", format, container]).await?.trim().to_owned();
+        ensure!(!started.is_empty(), "{container} does not run");
+        Ok(started)
+    }
+
+    /// The address that docker has given a container, empty while it does not run. The machine in it may use another one:
+    /// that which it was given first.
     ///
     /// # Errors
     /// When there is no such container.

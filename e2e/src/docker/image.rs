@@ -4,12 +4,14 @@ mod etcd_machine;
 mod load_balancer;
 mod node;
 mod preload;
+mod released;
 
 use super::daemon::Daemon;
 use crate::cache;
 use crate::tools::{NodePrograms, Tools};
 use crate::world::World;
 use anyhow::{Context, Result, bail};
+use node::Node;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -62,7 +64,7 @@ const MASKED: [&str; 35] = [
 /// Root directories of images, in the cache.
 pub(super) struct Roots {
     etcd_machine: PathBuf,
-    node: node::Root,
+    node: Node,
     load_balancer: PathBuf,
 }
 
@@ -71,20 +73,20 @@ impl Roots {
     pub(super) fn ensure(tools: &Tools) -> Result<Self> {
         Ok(Self {
             etcd_machine: etcd_machine::root()?,
-            node: node::Root::ensure(&NodePrograms::ensure()?, tools)?,
+            node: Node::ensure(NodePrograms::version()?, NodePrograms::ensure, tools)?,
             load_balancer: load_balancer::root()?,
         })
     }
 
     /// Makes the root directory of nodes of the release of Kubernetes before, outside a world.
-    pub(super) fn ensure_previous_node(tools: &Tools) -> Result<node::Root> {
-        node::Root::ensure(&NodePrograms::ensure_previous()?, tools)
+    pub(super) fn ensure_previous_node(tools: &Tools) -> Result<Node> {
+        Node::ensure(NodePrograms::previous_version()?, NodePrograms::ensure_previous, tools)
     }
 
     /// Gives the daemon an image of each.
     pub(super) async fn import(&self, world: &World, daemon: &Daemon) -> Result<()> {
         etcd_machine::import(world, daemon, &self.etcd_machine).await?;
-        self.node.import(daemon).await?;
+        self.node.import(world, daemon).await?;
         load_balancer::import(daemon, &self.load_balancer).await
     }
 }

@@ -19,6 +19,22 @@ pub struct NodePrograms {
 }
 
 impl NodePrograms {
+    /// The version that is pinned, with its `v`.
+    ///
+    /// # Errors
+    /// When the pins cannot be read.
+    pub fn version() -> Result<String> {
+        build::version(&KUBERNETES_NODE)
+    }
+
+    /// That of the release before.
+    ///
+    /// # Errors
+    /// When the pins cannot be read.
+    pub fn previous_version() -> Result<String> {
+        build::version(&KUBERNETES_NODE_PREVIOUS)
+    }
+
     /// Finds them, building what is missing (about five minutes). Inside a world only the former is possible.
     ///
     /// # Errors

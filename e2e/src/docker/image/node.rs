@@ -1,7 +1,8 @@
 //! The image of Kubernetes' nodes: systemd, containerd, kubelet, kubeadm, a pod network, and the control plane's images.
 
-use super::{Daemon, MASKED, SUITE, copy, debootstrap, file, mask_units, preload, script};
+use super::{Daemon, MASKED, SUITE, copy, debootstrap, file, mask_units, preload, released, script};
 use crate::tools::{NodePrograms, Tools};
+use crate::world::World;
 use anyhow::{Context, Result};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,6 +12,9 @@ use std::path::{Path, PathBuf};
 const IMAGE: &str = "cluster-api-provider-etcdadm/node";
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,iproute2,iptables,conntrack,ethtool,socat,kmod,procps,runc,util-linux,mount,\
     ca-certificates,hostname,containernetworking-plugins,busybox-static";
+/// Pods of different nodes do not meet: a Node is Ready with it, and nothing here asks for more. Kind's image has the plugins
+/// that it names as well.
+const NETWORK: (&str, &str) = ("etc/cni/net.d/10-ptp.conflist", include_str!("node/ptp.conflist"));
 /// Files by their place in the image.
 const FILES: [(&str, &str); 6] = [
     ("etc/containerd/config.toml", include_str!("node/containerd.toml")),
@@ -18,7 +22,7 @@ const FILES: [(&str, &str); 6] = [
     ("etc/systemd/system/prepare-node.service", include_str!("node/prepare-node.service")),
     ("etc/systemd/system/kubelet.service", include_str!("node/kubelet.service")),
     ("etc/kubernetes/kubelet.conf.d/10-container.conf", include_str!("node/kubelet.yaml")),
-    ("etc/cni/net.d/10-bridge.conflist", include_str!("node/bridge.conflist")),
+    (NETWORK.0, NETWORK.1),
 ];
 const SCRIPTS: [(&str, &str); 2] = [
     ("usr/local/bin/prepare-node", include_str!("node/prepare-node.sh")),
@@ -29,21 +33,36 @@ const UNITS: [&str; 3] = ["prepare-node.service", "containerd.service", "kubelet
 const KUBERNETES: [&str; 2] = ["kubeadm", "kubelet"];
 const CONTAINERD: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "ctr"];
 
-/// The root directory of nodes of one version of Kubernetes.
-pub(in crate::docker) struct Root {
+/// What nodes of one version of Kubernetes are made from.
+pub(in crate::docker) struct Node {
     version: String,
-    directory: PathBuf,
+    source: Source,
 }
 
-impl Root {
-    /// Makes it if it is not there yet.
-    pub(super) fn ensure(programs: &NodePrograms, tools: &Tools) -> Result<Self> {
+enum Source {
+    /// Kind's released image, in an archive.
+    Released(PathBuf),
+    /// A root directory of our own making.
+    Made(PathBuf),
+}
+
+impl Node {
+    /// Finds it: the released image where it can be had; otherwise what is made of these programs, if need be.
+    pub(super) fn ensure(
+        version: String,
+        programs: impl FnOnce() -> Result<NodePrograms>,
+        tools: &Tools,
+    ) -> Result<Self> {
+        if let Some(archive) = released::find(&version)? {
+            return Ok(Self { version, source: Source::Released(archive) });
+        }
+        let programs = programs()?;
         let masked = MASKED.join(" ");
         let built = [&programs.kubernetes, &programs.containerd].map(|path| path.to_string_lossy().into_owned());
         let mut parts = vec![SUITE, PACKAGES, &masked, &built[0], &built[1], preload::SOURCE];
         parts.extend(FILES.iter().chain(&SCRIPTS).flat_map(|(path, text)| [*path, *text]));
-        let directory = super::root(&format!("node-{}", programs.version), &parts, |root| fill(root, programs, tools))?;
-        Ok(Self { version: programs.version.clone(), directory })
+        let directory = super::root(&format!("node-{version}"), &parts, |root| fill(root, &programs, tools))?;
+        Ok(Self { version, source: Source::Made(directory) })
     }
 
     /// Its version of Kubernetes, with the `v`.
@@ -52,8 +71,20 @@ impl Root {
     }
 
     /// Makes the image.
-    pub(in crate::docker) async fn import(&self, daemon: &Daemon) -> Result<()> {
-        daemon.import(&format!("{IMAGE}:{}", self.version), "/sbin/init", &[(&self.directory, ".")]).await
+    pub(in crate::docker) async fn import(&self, world: &World, daemon: &Daemon) -> Result<()> {
+        let name = format!("{IMAGE}:{}", self.version);
+        match &self.source {
+            Source::Made(directory) => daemon.import(&name, "/sbin/init", &[(directory, ".")]).await,
+            Source::Released(archive) => {
+                daemon.docker(&["load", "--quiet", "--input", &archive.to_string_lossy()]).await?;
+                // Kind installs its pod network later, from outside; ours has to be there from the start.
+                let context = world.state(&format!("docker/node-{}", self.version))?;
+                file(&context, "network.conflist", NETWORK.1)?;
+                let from = released::name(&self.version);
+                file(&context, "Dockerfile", &format!("FROM {from}\nCOPY network.conflist /{}\n", NETWORK.0))?;
+                daemon.docker(&["build", "--quiet", "--tag", &name, &context.to_string_lossy()]).await.map(|_| ())
+            }
+        }
     }
 }
 
