@@ -18,14 +18,26 @@ pub(crate) async fn three_control_planes(bed: &mut DockerBed) -> Result<()> {
     travel(bed, "examples/docker/three-control-planes.yaml", "road3", 3).await
 }
 
-/// Applies an example once, and does nothing by hand: etcd becomes Ready, every Node Ready, and what is stored through the
-/// API server is in every member's data.
+/// The manifest of the managed-external-etcd proposal: three control-plane nodes, no worker, and the older kinds DockerCluster
+/// and DockerMachine.
+pub(crate) async fn of_the_proposal(bed: &mut DockerBed) -> Result<()> {
+    let manifests = Manifests::of("examples/docker/proposal.yaml", "proposal", "my-cluster")?;
+    let look = Look::at(&bed.client(), &manifests).with_etcd("my-cluster-etcd-cluster");
+    follow(bed, &manifests, &look, 3).await
+}
+
+/// Follows an example, whose one worker is one more Node.
 pub(crate) async fn travel(bed: &mut DockerBed, example: &str, name: &str, control_planes: usize) -> Result<()> {
-    let bed = &*bed;
-    let client = bed.client();
-    Look::make_namespace(&client, name).await?;
     let manifests = Manifests::of(example, name, name)?;
-    let look = Look::at(&client, &manifests);
+    let look = Look::at(&bed.client(), &manifests);
+    follow(bed, &manifests, &look, control_planes + 1).await
+}
+
+/// Applies documents once, and does nothing by hand: etcd becomes Ready, every Node Ready, and what is stored through the
+/// API server is in every member's data.
+async fn follow(bed: &DockerBed, manifests: &Manifests, look: &Look, nodes: usize) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, &manifests.namespace).await?;
     let begun = Instant::now();
     manifests.apply(&client).await?;
     let lap = |what: &str| println!("  apply → {what:<32} {:>5.1} s", begun.elapsed().as_secs_f32());
@@ -34,14 +46,14 @@ pub(crate) async fn travel(bed: &mut DockerBed, example: &str, name: &str, contr
     ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
     look.until_control_plane_data(PATIENCE).await?;
     lap("control-plane Machine data");
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let workload = Workload::until_ready(bed, look, PATIENCE).await?;
     lap("Kubernetes API server ready");
     workload.store("it-works").await?;
-    workload.until_nodes(control_planes + 1, PATIENCE).await?;
+    workload.until_nodes(nodes, PATIENCE).await?;
     lap("all Nodes Ready");
 
-    let nodes = workload.kubectl(&["get", "nodes", "--output", "name"])?;
-    ensure!(nodes.lines().count() == control_planes + 1, "kubectl sees {nodes}");
+    let seen = workload.kubectl(&["get", "nodes", "--output", "name"])?;
+    ensure!(seen.lines().count() == nodes, "kubectl sees {seen}");
     for member in &status.members {
         let keys = ["/opt/bin/etcdctl.sh", "get", "/registry/configmaps/kube-system/it-works", "--keys-only"];
         let found = bed.exec(&member.machine, &keys).await?;
