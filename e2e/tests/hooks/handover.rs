@@ -58,15 +58,20 @@ pub(crate) async fn hands_over(world: World) -> Result<()> {
     stage.until_control_plane("demo", false, &[ONE, TWO]).await?;
     stage.pause("demo", Some("mine")).await?;
     stage.report("demo", true, TWO, "").await?;
-    stage.until_says("demo", "True Ready etcd has been handed over; the control plane is paused by its user").await?;
+    // Its machine was started with both, and no other can take its place while it is paused.
+    stage.until_says("demo", "True ControlPlaneRollingOut etcd has been handed over; the control plane is paused by its user; KubeadmControlPlane demo-cp replaces its machines (it has not begun yet)").await?;
     stage.until_control_plane("demo", true, &[TWO]).await?;
+    stage.until_in_use("demo", &[ONE, TWO]).await?;
     stage.pause("demo", None).await?;
     stage.make_secret("demo", "managed-etcd-apiserver-client", true, "renewed").await?;
     until("the certificate is renewed", SOON, async || {
         Ok((stage.secret("demo-apiserver-etcd-client", "tls.key").await?.as_deref() == Some("renewed")).then_some(()))
     })
     .await?;
-    stage.until_says("demo", "True Ready").await?;
+    stage
+        .until_says("demo", "True ControlPlaneRollingOut KubeadmControlPlane demo-cp replaces its machines (0 of 1 are")
+        .await?;
+    stage.until_in_use("demo", &[ONE, TWO]).await?;
     stage.plane.stop().await
 }
 

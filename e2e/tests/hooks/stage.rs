@@ -129,8 +129,13 @@ impl Stage {
 
     /// Waits until the condition reads `status reason message`, beginning with `wanted`.
     pub(crate) async fn until_says(&self, cluster: &str, wanted: &str) -> Result<()> {
-        until(format!("Cluster {cluster} says {wanted:?}"), SOON, async || {
-            let says = self.says(cluster).await?.context("there is no condition")?;
+        self.until_tells("Cluster", cluster, "ManagedExternalEtcdReady", wanted).await
+    }
+
+    /// The same of any condition.
+    pub(crate) async fn until_tells(&self, kind: &str, name: &str, type_: &str, wanted: &str) -> Result<()> {
+        until(format!("{type_} of {kind} {name} says {wanted:?}"), SOON, async || {
+            let says = self.tells(kind, name, type_).await?.context("there is no condition")?;
             ensure!(says.starts_with(wanted), "it says {says:?}");
             Ok(Some(()))
         })
@@ -138,14 +143,54 @@ impl Stage {
     }
 
     pub(crate) async fn says(&self, cluster: &str) -> Result<Option<String>> {
-        let cluster = self.api("Cluster").get(cluster).await?;
-        let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array).cloned();
+        self.tells("Cluster", cluster, "ManagedExternalEtcdReady").await
+    }
+
+    pub(crate) async fn tells(&self, kind: &str, name: &str, type_: &str) -> Result<Option<String>> {
+        let object = self.api(kind).get(name).await?;
+        let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array).cloned();
         let text = |condition: &Value, key: &str| condition[key].as_str().unwrap_or_default().to_owned();
         Ok(conditions
             .unwrap_or_default()
             .iter()
-            .find(|condition| condition["type"] == "ManagedExternalEtcdReady")
+            .find(|condition| condition["type"] == type_)
             .map(|c| format!("{} {} {}", text(c, "status"), text(c, "reason"), text(c, "message"))))
+    }
+
+    /// Waits until etcd has been told that these endpoints are in use, and no others.
+    pub(crate) async fn until_in_use(&self, cluster: &str, wanted: &[&str]) -> Result<()> {
+        until(format!("{cluster}-etcd has {wanted:?} in use"), SOON, async || {
+            let told = self.in_use(cluster).await?;
+            ensure!(told.as_deref() == Some(&wanted.join(",")), "it has {told:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    pub(crate) async fn in_use(&self, cluster: &str) -> Result<Option<String>> {
+        let etcd = self.api("OtherEtcd").get(&format!("{cluster}-etcd")).await?;
+        Ok(etcd.annotations().get("etcdcluster.cluster.x-k8s.io/endpoints-in-use").cloned())
+    }
+
+    /// The provider does all that it has to: an etcd object, its Secrets, and a status that says Ready.
+    pub(crate) async fn provide_etcd(&self, cluster: &str, endpoints: &str) -> Result<()> {
+        self.apply_etcd(cluster).await?;
+        self.make_secret(cluster, "etcd", true, "ca").await?;
+        self.make_secret(cluster, "managed-etcd-apiserver-client", true, "client").await?;
+        self.report(cluster, true, endpoints, "").await
+    }
+
+    /// A merge patch of the status, as whoever reports it.
+    pub(crate) async fn set_status(&self, kind: &str, name: &str, status: Value) -> Result<()> {
+        let body = json!({"status": status});
+        self.api(kind).patch_status(name, &PatchParams::default(), &Patch::Merge(&body)).await?;
+        Ok(())
+    }
+
+    /// A merge patch of anything else.
+    pub(crate) async fn change(&self, kind: &str, name: &str, body: Value) -> Result<()> {
+        self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(&body)).await?;
+        Ok(())
     }
 
     pub(crate) async fn control_plane(&self, cluster: &str) -> Result<ControlPlane> {

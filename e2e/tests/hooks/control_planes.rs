@@ -1,0 +1,128 @@
+//! Control planes of other kinds: their CRDs say where the endpoints go, and no code knows them.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::until::until;
+use e2e::world::World;
+use serde_json::{Value, json};
+
+use crate::stage::{HOOKS, PLACEHOLDER, Stage};
+
+/// A CRD is looked at again after 10 to 60 s.
+const LOOKED_AGAIN: Duration = Duration::from_secs(75);
+const PATH: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-path";
+
+/// What a CRD says of itself.
+#[derive(Default)]
+pub(crate) struct Announces {
+    pub(crate) path: Option<&'static str>,
+    pub(crate) condition: Option<&'static str>,
+}
+
+/// The CRD of a control-plane provider that satisfies one of Cluster API's contracts.
+pub(crate) fn control_plane_crd(kind: &str, contract: &str, announces: &Announces) -> Value {
+    let mut crd = crate::stage::crd(kind);
+    crd["metadata"]["labels"] = json!({format!("cluster.x-k8s.io/{contract}"): "v1"});
+    let condition = ("etcdcluster.cluster.x-k8s.io/external-etcd-condition", announces.condition);
+    for (annotation, value) in [(PATH, announces.path), condition] {
+        if let Some(value) = value {
+            crd["metadata"]["annotations"][annotation] = json!(value);
+        }
+    }
+    crd
+}
+
+/// Changes the documents of a Cluster: its control plane is of that kind.
+pub(crate) fn with_control_plane(kind: &str) -> impl Fn(&mut Value) {
+    move |document| match document["kind"].as_str() {
+        Some("Cluster") => {
+            document["spec"]["controlPlaneRef"]["apiGroup"] = json!("example.org");
+            document["spec"]["controlPlaneRef"]["kind"] = json!(kind);
+        }
+        Some("KubeadmControlPlane") => {
+            document["apiVersion"] = json!("example.org/v1");
+            document["kind"] = json!(kind);
+            document["spec"] = json!({"replicas": 3, "etcd": {"external": {"endpoints": [PLACEHOLDER]}}});
+        }
+        _ => {}
+    }
+}
+
+pub(crate) async fn any_kind(world: World) -> Result<()> {
+    let mut stage = Stage::start(&world).await?;
+    plain(&mut stage).await?;
+    corrected(&mut stage).await?;
+    stage.plane.stop().await
+}
+
+/// Only a path is announced: what is kubeadm's alone is not asked for, and no condition is written.
+async fn plain(stage: &mut Stage) -> Result<()> {
+    let announces = Announces { path: Some("spec.etcd.external"), ..Announces::default() };
+    stage.plane.apply_crds(&[control_plane_crd("PlainControlPlane", "v1beta2", &announces)]).await?;
+    let mark = stage.plane.mark();
+    let change = with_control_plane("PlainControlPlane");
+    stage
+        .apply_cluster("plain", |document| {
+            change(document);
+            if document["kind"] == "Cluster" {
+                document["spec"]["controlPlaneEndpoint"] = json!(null);
+            }
+        })
+        .await?;
+    stage.until_says("plain", "False EtcdNotFound").await?;
+    ensure!(paused(stage, "PlainControlPlane", "plain").await?, "it is held back");
+    stage.provide_etcd("plain", "http://10.0.0.1:2379").await?;
+    stage.until_says("plain", "True Ready").await?;
+    let control_plane = stage.api("PlainControlPlane").get("plain-cp").await?;
+    let external = &control_plane.data["spec"]["etcd"]["external"];
+    ensure!(*external == json!({"endpoints": ["http://10.0.0.1:2379"]}), "{external}");
+    ensure!(!paused(stage, "PlainControlPlane", "plain").await?, "it is let go");
+    ensure!(stage.secret("plain-apiserver-etcd-client", "tls.crt").await?.is_some(), "the gate is shut");
+    let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]).resource("plaincontrolplanes");
+    ensure!(ours.filter(|request| request.subresource == "status").is_empty(), "{ours}");
+    stage.delete("Cluster", "plain").await?;
+    stage.until_gone("plain").await
+}
+
+/// What is wrong is told, and correcting it is enough.
+async fn corrected(stage: &mut Stage) -> Result<()> {
+    let kind = "SilentControlPlane";
+    stage.plane.apply_crds(&[control_plane_crd(kind, "v1beta2", &Announces::default())]).await?;
+    stage.apply_cluster("silent", with_control_plane(kind)).await?;
+    stage.provide_etcd("silent", "https://10.0.0.1:2379").await?;
+    let prefix = format!("False ControlPlaneInvalid control plane {kind}.example.org cannot be told about etcd");
+    says_in_time(stage, &prefix, &[PATH, "spec.etcd.external"]).await?;
+    for (path, wanted) in [("etcd.external", "which is no path"), ("spec.elsewhere.etcd", "is made for local etcd")] {
+        stage
+            .plane
+            .apply_crds(&[control_plane_crd(kind, "v1beta2", &Announces { path: Some(path), condition: None })])
+            .await?;
+        says_in_time(stage, "False ControlPlaneInvalid", &[path, wanted]).await?;
+    }
+    // A path that can be read is not looked at again so soon, but the control plane is watched.
+    let elsewhere = json!({"spec": {"elsewhere": {"etcd": {"endpoints": [PLACEHOLDER]}}}});
+    stage.change(kind, "silent-cp", elsewhere).await?;
+    stage.until_says("silent", "True Ready").await?;
+    let control_plane = stage.api(kind).get("silent-cp").await?;
+    let endpoints = &control_plane.data["spec"]["elsewhere"]["etcd"]["endpoints"];
+    ensure!(*endpoints == json!(["https://10.0.0.1:2379"]), "{endpoints}");
+    Ok(())
+}
+
+async fn says_in_time(stage: &Stage, prefix: &str, parts: &[&str]) -> Result<()> {
+    until(format!("the Cluster says {parts:?}"), LOOKED_AGAIN, async || {
+        let says = stage.says("silent").await?.unwrap_or_default();
+        ensure!(says.starts_with(prefix) && parts.iter().all(|part| says.contains(part)), "it says {says:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+async fn paused(stage: &Stage, kind: &str, cluster: &str) -> Result<bool> {
+    let control_plane = stage.api(kind).get(&format!("{cluster}-cp")).await?;
+    Ok(control_plane
+        .metadata
+        .annotations
+        .is_some_and(|annotations| annotations.contains_key("cluster.x-k8s.io/paused")))
+}
