@@ -94,17 +94,22 @@ pub(crate) fn granted(requests: &Requests, look: &Look, user: &str) -> Requests 
         .filter(|request| request.namespace == look.namespace && ours(request) && (200..300).contains(&request.code))
 }
 
-/// By the API server's own account: we made the client Secret, and only then did the control plane make a Machine.
+/// By the API server's own account: we wrote endpoints, then made the client Secret, and only then did the control plane
+/// make a Machine.
 pub(crate) fn gate_was_kept(requests: &Requests, look: &Look) -> Result<()> {
+    let ours = granted(requests, look, users::PROVIDER);
+    let patches = ours.verb("patch").resource("kubeadmcontrolplanes");
+    let written = patches.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some());
+    let written = written.iter().next().context("nobody of us wrote endpoints")?;
     let name = format!("{}-apiserver-etcd-client", look.cluster);
-    let secrets = granted(requests, look, users::PROVIDER).verb("create").resource("secrets");
-    let secrets = secrets.filter(|request| request.name == name);
+    let secrets = ours.verb("create").resource("secrets").filter(|request| request.name == name);
     let published = secrets.iter().next().with_context(|| format!("nobody of us made Secret {name}"))?;
     let machines = control_plane_machines(requests, look);
     let first = machines.iter().next().context("the control plane has made no Machine")?;
     ensure!(
-        published.received < first.received,
-        "{name} was made at {}, the control plane's first Machine at {}",
+        written.received < published.received && published.received < first.received,
+        "endpoints were written at {}, {name} was made at {}, the control plane's first Machine at {}",
+        written.received,
         published.received,
         first.received
     );

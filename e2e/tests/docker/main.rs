@@ -152,7 +152,6 @@ macro_rules! scenario {
 
 fn scenarios() -> Vec<Scenario> {
     vec![
-        scenario!(reboots::hold, core: false),
         scenario!(etcd::three_members, core: true),
         scenario!(gate::hook_away, core: true),
         scenario!(gate::races, core: true),
@@ -168,6 +167,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(deletion::on_the_way_up, core: true),
         scenario!(deletion::when_broken, core: true),
         scenario!(deletion::managers_away, core: false),
+        scenario!(reboots::of_all_machines, core: true),
         // Last, as it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]
