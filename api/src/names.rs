@@ -36,10 +36,6 @@ pub const PAUSED_BY_HOOK_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/paused
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
 /// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
 pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
-/// Annotation on a Machine of an EtcdCluster: since when it may become a member (RFC 3339), or [`ADMISSION_PENDING`].
-pub const ADMITTED_AT_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/admitted-at";
-/// Value of [`ADMITTED_AT_ANNOTATION`] while it is another member's turn: until then there is no bootstrap data.
-pub const ADMISSION_PENDING: &str = "pending";
 /// Annotation on a cloned infrastructure object: name of the template (Cluster API's own).
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation on a cloned infrastructure object: `<Kind>.<group>` of the template (Cluster API's own).
@@ -94,11 +90,15 @@ pub fn staged_apiserver_client_secret(cluster: &str) -> String {
 }
 
 /// Secret that tells joining members where the cluster is: `address` of the first member, and `clientUrls`, the
-/// comma-separated client URLs of the present voters. It exists once the cluster is initialized.
+/// comma-separated client URLs of the present voters. It exists once the cluster is initialized. With the key
+/// [`ADMITTED`], only the Machines that it names may join.
 #[must_use]
 pub fn init_secret(cluster: &str) -> String {
     format!("{cluster}-etcd-init")
 }
+
+/// Key of the [`init_secret`]: `<UID>@<since when>` of the Machines that may join or have done so, separated by commas.
+pub const ADMITTED: &str = "admitted";
 
 /// ConfigMap that one Machine holds while it is the one to initialize the cluster.
 #[must_use]

@@ -39,11 +39,11 @@ pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) 
         }
         Step::OwnTemplate => template::own(context, seen).await,
         Step::EnsureCertificates { cluster } => secrets::ensure(context, seen, cluster).await,
-        Step::PublishInit { cluster, address, client_urls } => {
-            secrets::publish_init(context, etcd, cluster, address, client_urls).await
+        Step::PublishInit { cluster, address, client_urls, admitted } => {
+            secrets::publish_init(context, seen, cluster, (address, client_urls, admitted)).await
         }
         Step::CreateMachine { cluster, name, seen: known } => member::create(context, seen, cluster, name, known).await,
-        Step::Admit { name, seen: known } => member::admit(context, seen, name, known).await,
+        Step::Admit { cluster, name, admitted } => member::admit(context, seen, cluster, name, admitted).await,
         Step::SetProviderId { machine, provider_id } => {
             docker::set_provider_id(context, seen, machine, provider_id).await
         }

@@ -49,6 +49,9 @@ impl Story {
                 cluster: ClusterLink::One(Box::new(cluster())),
                 certificates: Certificates::Ca { control_plane_ca: true, staged_client: true },
                 init_urls: None,
+                init_version: None,
+                admitted: BTreeMap::new(),
+                bootstrapped: BTreeMap::new(),
                 template: Template::Found { template: Arc::new(template), clones: local_machine() },
                 machines: BTreeMap::new(),
                 docker_machines: BTreeMap::new(),
@@ -81,10 +84,11 @@ impl Story {
         }
     }
 
-    /// A Machine of now, with an address.
+    /// A Machine of now, with bootstrap data and an address.
     pub(crate) fn machine(&mut self, index: usize) -> &mut MachineView {
         let name = name(index);
         self.seen.checks.insert(name.clone(), Check::Failing("Connection refused".to_owned()));
+        self.bootstrap(index);
         let now = self.seen.now;
         self.seen.machines.entry(name.clone()).or_insert(MachineView {
             name,
@@ -105,22 +109,20 @@ impl Story {
         })
     }
 
-    /// A Machine of now that is held back.
+    /// A Machine of now, held back if it is not the first.
     pub(crate) fn held_back(&mut self, index: usize) {
-        let machine = self.machine(index);
-        machine.addresses.clear();
-        machine.annotations.insert(names::ADMITTED_AT_ANNOTATION.to_owned(), names::ADMISSION_PENDING.to_owned());
+        self.machine(index).addresses.clear();
+        self.seen.bootstrapped.remove(&name(index));
         self.seen.checks.insert(name(index), Check::NoAddress);
     }
 
     pub(crate) fn admit(&mut self, index: usize) {
-        let now = self.seen.now.to_string();
-        self.seen
-            .machines
-            .get_mut(&name(index))
-            .unwrap()
-            .annotations
-            .insert(names::ADMITTED_AT_ANNOTATION.to_owned(), now);
+        self.seen.admitted.insert(format!("uid-{index}"), self.seen.now);
+    }
+
+    /// The bootstrap provider has made its data.
+    pub(crate) fn bootstrap(&mut self, index: usize) {
+        self.seen.bootstrapped.insert(name(index), self.seen.now);
     }
 
     pub(crate) fn address(&mut self, index: usize) {

@@ -22,6 +22,12 @@ pub struct Observation {
     pub certificates: Certificates,
     /// `clientUrls` of the init Secret, if that exists.
     pub init_urls: Option<String>,
+    /// Resource version of the init Secret, if that exists: each admission is a change of just this version.
+    pub init_version: Option<String>,
+    /// UIDs of the Machines that may join by the init Secret, and since when.
+    pub admitted: BTreeMap<String, Timestamp>,
+    /// When a Machine got its bootstrap data, by name of the Machine.
+    pub bootstrapped: BTreeMap<String, Timestamp>,
     /// The template of the members' infrastructure.
     pub template: Template,
     /// Machines that this EtcdCluster controls, by name. Where a Machine has no addresses, they are those of its
@@ -226,13 +232,21 @@ impl Observation {
         })
     }
 
-    /// Seconds since a Machine was admitted; since it was created, if that is later (it has been moved here) or it never
-    /// had to wait.
+    /// Whether a Machine may become a member, or is one: it has bootstrap data, or may have by now.
+    #[must_use]
+    pub fn is_admitted(&self, machine: &MachineView) -> bool {
+        machine.data_secret.is_some()
+            || self.admitted.contains_key(&machine.uid)
+            || self.bootstrapped.contains_key(&machine.name)
+    }
+
+    /// Seconds since a Machine could begin to boot: since it has its bootstrap data or was to get them, or since it was
+    /// created if neither is known.
     #[must_use]
     pub fn age(&self, machine: &MachineView) -> i64 {
-        let admitted = machine.annotations.get(names::ADMITTED_AT_ANNOTATION).and_then(|at| at.parse().ok());
-        let created: Option<Timestamp> = machine.created.as_ref().map(|created| created.0);
-        admitted.max(created).map_or(0, |since| self.now.as_second() - since.as_second())
+        let since = self.bootstrapped.get(&machine.name).or_else(|| self.admitted.get(&machine.uid)).copied();
+        let since = since.or_else(|| machine.created.as_ref().map(|created| created.0));
+        since.map_or(0, |since| self.now.as_second() - since.as_second())
     }
 }
 

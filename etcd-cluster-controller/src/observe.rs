@@ -39,6 +39,9 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
         cluster,
         certificates: Certificates::Unknown,
         init_urls: None,
+        init_version: None,
+        admitted: BTreeMap::new(),
+        bootstrapped: BTreeMap::new(),
         template: Template::NotNeeded,
         machines,
         docker_machines: BTreeMap::new(),
@@ -48,7 +51,12 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
     };
     if let ClusterLink::One(cluster) = &seen.cluster {
         let (certificates, ca) = certificates(&context.secrets, &namespace, &cluster.name, &uid);
-        seen.init_urls = init_urls(&context.secrets, &namespace, &cluster.name, &uid);
+        if let Some(secret) = init_secret(&context.secrets, &namespace, &cluster.name, &uid) {
+            seen.init_urls = secret_text(&secret, "clientUrls").filter(|urls| !urls.is_empty());
+            seen.init_version = secret.resource_version();
+            seen.admitted = admitted(&secret_text(&secret, names::ADMITTED).unwrap_or_default());
+        }
+        seen.bootstrapped = bootstrapped(&context.secrets, &namespace, &seen);
         seen.certificates = certificates;
         // A deletion asks nothing of etcd: it must not wait for members that hang.
         let deleting = seen.etcd.metadata.deletion_timestamp.is_some();
@@ -163,9 +171,25 @@ pub(crate) fn read_ca(secret: &DynamicObject) -> Result<CertAndKey, String> {
     check_ca(&ca).map(|()| ca)
 }
 
-fn init_urls(secrets: &Cached, namespace: &str, cluster: &str, uid: &str) -> Option<String> {
-    let secret = secrets.get(namespace, &names::init_secret(cluster)).filter(|secret| is_controlled_by(secret, uid))?;
-    secret_text(&secret, "clientUrls").filter(|urls| !urls.is_empty())
+fn init_secret(secrets: &Cached, namespace: &str, cluster: &str, uid: &str) -> Option<Arc<DynamicObject>> {
+    secrets.get(namespace, &names::init_secret(cluster)).filter(|secret| is_controlled_by(secret, uid))
+}
+
+fn admitted(text: &str) -> BTreeMap<String, Timestamp> {
+    let one = |entry: &str| {
+        let (uid, since) = entry.split_once('@')?;
+        Some((uid.to_owned(), since.parse().ok()?))
+    };
+    text.split(',').filter_map(one).collect()
+}
+
+/// When each Machine got its bootstrap data. Those of an earlier Machine of the same name are older than the Machine.
+fn bootstrapped(secrets: &Cached, namespace: &str, seen: &Observation) -> BTreeMap<String, Timestamp> {
+    let of = |machine: &MachineView| {
+        let made = secrets.get(namespace, &machine.name)?.creation_timestamp()?.0;
+        machine.created.as_ref().is_none_or(|created| created.0 <= made).then(|| (machine.name.clone(), made))
+    };
+    seen.machines.values().filter_map(of).collect()
 }
 
 /// Checks every member, then asks one that answers for the member list.

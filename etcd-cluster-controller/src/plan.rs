@@ -19,7 +19,7 @@ use crate::build;
 use crate::observation::{Certificates, ClusterLink, Observation, Template};
 use api::conditions::reasons;
 use api::names;
-use controller_support::loose::ClusterView;
+use controller_support::loose::{ClusterView, MachineView};
 use kube::ResourceExt;
 
 pub use due::due;
@@ -66,6 +66,8 @@ pub enum Step {
         address: String,
         /// Client URLs of the voters, sorted, separated by commas.
         client_urls: String,
+        /// Those that are admitted so far, in the form of the init Secret.
+        admitted: String,
     },
     /// Make one more Machine. It is held back: it does not boot, and is no member, before it is admitted.
     CreateMachine {
@@ -76,12 +78,15 @@ pub enum Step {
         /// Names of the Machines that the decision was made on: it is off if there are others by now.
         seen: Vec<String>,
     },
-    /// Let a Machine that is held back become a member: the one step that adds to the membership.
+    /// Let a Machine that is held back become a member: the one step that adds to the membership. It is off if anybody
+    /// has been admitted in between.
     Admit {
+        /// Name of the Cluster.
+        cluster: String,
         /// Name of the Machine.
         name: String,
-        /// Names of the Machines that are admitted already, as far as is known: it is off if there are others by now.
-        seen: Vec<String>,
+        /// All that are admitted then, in the form of the init Secret.
+        admitted: String,
     },
     /// Let a DockerMachine count as provisioned.
     SetProviderId {
@@ -206,6 +211,14 @@ fn certificates(seen: &Observation, cluster: &ClusterView) -> Option<Plan> {
     }
 }
 
+/// The live Machines that are admitted, and one more, in the form of the init Secret: each with the time of its admission.
+fn admitted(seen: &Observation, one_more: Option<&MachineView>) -> String {
+    let since = |machine: &MachineView| seen.admitted.get(&machine.uid).copied().unwrap_or(seen.now);
+    let admitted = seen.live_machines().filter(|machine| seen.is_admitted(machine));
+    let all = admitted.chain(one_more).map(|machine| format!("{}@{}", machine.uid, since(machine)));
+    all.collect::<Vec<_>>().join(",")
+}
+
 /// Joining members find the voters in the init Secret: it follows the membership, not the health of the moment.
 fn init_secret(seen: &Observation, cluster: &ClusterView) -> Option<Step> {
     let (_, first) = seen.healthy_voters().next()?;
@@ -221,5 +234,6 @@ fn init_secret(seen: &Observation, cluster: &ClusterView) -> Option<Step> {
         cluster: cluster.name.clone(),
         address,
         client_urls,
+        admitted: admitted(seen, None),
     })
 }

@@ -1,7 +1,7 @@
 //! What the unit tests begin with: a config to which nothing is missing.
 
 use crate::build::{CertificateAuthority, SecretValues};
-use crate::observation::{DataSecret, Live, Lock, Observation};
+use crate::observation::{DataSecret, Init, Live, Lock, Observation};
 use api::EtcdadmConfig;
 use controller_support::loose::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
@@ -64,7 +64,7 @@ pub(crate) fn ready_to_init() -> Observation {
         cluster: Some(ClusterView::read(&cluster())),
         data_secret: DataSecret::Absent,
         authority: Some(CertificateAuthority::from_pem(CERT.as_bytes(), KEY.as_bytes())),
-        client_urls: None,
+        init: None,
         lock: Lock::Ours,
         live: Some(Live::NotInitialized),
         secrets: Ok(SecretValues::default()),
@@ -75,9 +75,14 @@ pub(crate) fn ready_to_init() -> Observation {
 /// The same once the cluster is initialized.
 pub(crate) fn ready_to_join() -> Observation {
     Observation {
-        client_urls: Some("https://10.0.0.1:2379, https://[fd00::2]:2379".to_owned()),
+        init: Some(init("https://10.0.0.1:2379, https://[fd00::2]:2379")),
         lock: Lock::Free,
         live: None,
         ..ready_to_init()
     }
+}
+
+/// An init Secret that admits everybody.
+pub(crate) fn init(client_urls: &str) -> Init {
+    Init { client_urls: client_urls.to_owned(), admitted: None }
 }

@@ -25,8 +25,8 @@ pub(crate) struct Observation {
     pub data_secret: DataSecret,
     /// etcd's CA.
     pub authority: Option<Result<CertificateAuthority, InvalidAuthority>>,
-    /// `clientUrls` of the init Secret, if that exists. Empty if it has no such key.
-    pub client_urls: Option<String>,
+    /// The init Secret, if it exists.
+    pub init: Option<Init>,
     /// Who may initialize.
     pub lock: Lock,
     /// Read live once the lock is ours: whether there is something that must not be initialized again.
@@ -46,6 +46,22 @@ pub(crate) enum DataSecret {
     Ours,
     /// It belongs to somebody else, who is named.
     Foreign(String),
+}
+
+/// What the init Secret says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Init {
+    /// Its `clientUrls`. Empty if it has no such key.
+    pub client_urls: String,
+    /// UIDs of the Machines that may join. `None`: all.
+    pub admitted: Option<Vec<String>>,
+}
+
+impl Init {
+    /// Whether a Machine may join.
+    pub(crate) fn admits(&self, machine: &MachineView) -> bool {
+        self.admitted.as_ref().is_none_or(|admitted| admitted.contains(&machine.uid))
+    }
 }
 
 /// Who may initialize the cluster.

@@ -3,7 +3,7 @@
 
 use crate::build::objects::{LOCK_INFORMATION, LockInformation, etcd_cluster_of};
 use crate::build::{CertificateAuthority, SecretValues, references};
-use crate::observation::{DataSecret, Live, Lock, MissingValue, Observation};
+use crate::observation::{DataSecret, Init, Live, Lock, MissingValue, Observation};
 use crate::plan::prerequisites;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
@@ -91,7 +91,7 @@ impl Sources {
             cluster: None,
             data_secret: self.data_secret(&config, learned).await?,
             authority: None,
-            client_urls: None,
+            init: None,
             lock: Lock::Free,
             live: None,
             secrets: Ok(SecretValues::default()),
@@ -106,11 +106,14 @@ impl Sources {
             CertificateAuthority::from_pem(&value("tls.crt"), &value("tls.key"))
         });
         let init = self.watched_secret(&namespace, &names::init_secret(&cluster), &seen);
-        seen.client_urls = init.map(|secret| client_urls(&secret));
+        seen.init = init.map(|secret| read_init(&secret));
         let Ok(ready) = prerequisites(&seen) else { return Ok(seen) };
         let machine = ready.machine.clone();
+        if seen.init.as_ref().is_some_and(|init| !init.admits(&machine)) {
+            return Ok(seen);
+        }
         seen.secrets = self.values(&seen.config, learned).await?;
-        if seen.secrets.is_ok() && seen.client_urls.is_none() {
+        if seen.secrets.is_ok() && seen.init.is_none() {
             self.initialization(&mut seen, &machine, &cluster, learned).await?;
         }
         Ok(seen)
@@ -212,7 +215,7 @@ impl Sources {
         seen.lock = self.lock(machine, cluster, learned).await?;
         if seen.lock == Lock::Ours {
             let init = self.secret_live(&machine.namespace, &names::init_secret(cluster)).await?;
-            seen.client_urls = init.filter(|secret| !is_from_before(secret, machine)).map(|s| client_urls(&s));
+            seen.init = init.filter(|secret| !is_from_before(secret, machine)).map(|secret| read_init(&secret));
             seen.live = Some(self.live(machine).await?);
         }
         Ok(())
@@ -280,8 +283,12 @@ fn is_from_before(secret: &DynamicObject, machine: &MachineView) -> bool {
     owner.is_some_and(|owner| present.is_some_and(|present| owner.uid != present))
 }
 
-fn client_urls(init: &DynamicObject) -> String {
-    secret_text(init, "clientUrls").unwrap_or_default()
+fn read_init(init: &DynamicObject) -> Init {
+    let admitted = secret_text(init, names::ADMITTED);
+    Init {
+        client_urls: secret_text(init, "clientUrls").unwrap_or_default(),
+        admitted: admitted.map(|all| all.split(',').filter_map(|one| one.split('@').next()).map(str::to_owned).collect()),
+    }
 }
 
 async fn get(client: &Client, kind: &ApiResource, namespace: &str, name: &str) -> Result<Option<DynamicObject>> {

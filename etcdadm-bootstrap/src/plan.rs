@@ -96,6 +96,10 @@ pub(crate) fn plan(seen: &Observation) -> Plan {
         Ok(ready) => ready,
         Err(plan) => return plan,
     };
+    let role = match role::role(seen, &ready) {
+        Ok(role) => role,
+        Err(plan) => return plan,
+    };
     let secrets = match &seen.secrets {
         Ok(secrets) => secrets,
         Err(missing) => {
@@ -105,10 +109,6 @@ pub(crate) fn plan(seen: &Observation) -> Plan {
             };
             return wait_unwatched(seen, reasons::WAITING_FOR_FILE_SECRET, format!("{}: {what}", missing.field));
         }
-    };
-    let role = match role::role(seen, ready.cluster) {
-        Ok(role) => role,
-        Err(plan) => return plan,
     };
     // Before the lock is taken: a config that cannot be rendered must not keep others from initializing.
     let bootstrap = Bootstrap {
@@ -172,10 +172,6 @@ pub(crate) fn prerequisites(seen: &Observation) -> Result<Ready<'_>, Plan> {
             Err(wait(reasons::WAITING_FOR_CERTIFICATES, message))
         }
         Some(Err(invalid)) => Err(block(reasons::SECRET_INVALID, format!("Secret {secret}: {invalid}"))),
-        Some(Ok(_)) if machine.is_held_back() => {
-            let message = format!("Machine {} is not admitted yet: another member comes first", machine.name);
-            Err(wait(reasons::WAITING_FOR_ADMISSION, message))
-        }
         Some(Ok(authority)) => Ok(Ready { machine, cluster, authority }),
     }
 }

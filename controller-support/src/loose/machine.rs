@@ -56,12 +56,6 @@ pub struct MachineView {
 }
 
 impl MachineView {
-    /// Whether it is held back: it gets no bootstrap data before it is admitted as a member.
-    #[must_use]
-    pub fn is_held_back(&self) -> bool {
-        self.annotations.get(names::ADMITTED_AT_ANNOTATION).is_some_and(|at| at == names::ADMISSION_PENDING)
-    }
-
     /// Reads a Machine of any version.
     #[must_use]
     pub fn read(machine: &DynamicObject) -> Self {

@@ -97,8 +97,8 @@ fn is_no_alarm(cluster: &DynamicObject) -> Result<()> {
     Ok(())
 }
 
-/// By the API server's own account: one Machine after the other got its bootstrap data, each once the voters before it had
-/// been published to join; and the endpoints were written once.
+/// By the API server's own account: one Machine after the other was admitted and got its bootstrap data, each once the one
+/// before it had been published as a voter; and the endpoints were written once.
 fn told_once(look: &Look, requests: &Requests, new: &str, before: usize, after: usize) -> Result<()> {
     let ours = requests.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
     let init = api::names::init_secret(&look.cluster);
@@ -106,7 +106,9 @@ fn told_once(look: &Look, requests: &Requests, new: &str, before: usize, after: 
     let secrets = ours.resource("secrets");
     let relevant = secrets.filter(|r| names.contains(&r.name) || r.name == init);
     let found: Vec<(&str, &str)> = relevant.iter().map(|r| (r.verb.as_str(), r.name.as_str())).collect();
-    let joins = names[before..].iter().flat_map(|name| [("create", name.as_str()), ("patch", init.as_str())]);
+    let admitted = ("patch", init.as_str());
+    let published = ("patch", init.as_str());
+    let joins = names[before..].iter().flat_map(|name| [admitted, ("create", name.as_str()), published]);
     ensure!(found == joins.collect::<Vec<_>>(), "the Secrets were written like this: {found:?}");
 
     let path = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints";

@@ -60,7 +60,6 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     let mut metadata = metadata(parts, true);
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(names::SPEC_HASH_ANNOTATION.to_owned(), spec_hash(parts.etcd));
-    annotations.insert(names::ADMITTED_AT_ANNOTATION.to_owned(), names::ADMISSION_PENDING.to_owned());
     // An etcd Machine never gets a Node, so a MachineHealthCheck that selects it by chance would delete it after ten
     // minutes.
     annotations.insert(names::SKIP_REMEDIATION_ANNOTATION.to_owned(), String::new());

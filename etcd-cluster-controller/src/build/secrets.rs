@@ -34,10 +34,10 @@ pub fn client_secret(etcd: &EtcdCluster, cluster: &str, cert: &str, key: &str) -
     secret(etcd, cluster, names::staged_apiserver_client_secret(cluster), "Opaque", &data)
 }
 
-/// Where joining members find the cluster.
+/// Where joining members find the cluster, and the UIDs of those that may.
 #[must_use]
-pub fn init_secret(etcd: &EtcdCluster, cluster: &str, address: &str, client_urls: &str) -> Secret {
-    let data = [("address", address), ("clientUrls", client_urls)];
+pub fn init_secret(etcd: &EtcdCluster, cluster: &str, address: &str, client_urls: &str, admitted: &str) -> Secret {
+    let data = [("address", address), ("clientUrls", client_urls), (names::ADMITTED, admitted)];
     secret(etcd, cluster, names::init_secret(cluster), names::CLUSTER_SECRET_TYPE, &data)
 }
 

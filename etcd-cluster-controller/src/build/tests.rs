@@ -40,7 +40,7 @@ fn the_secrets() {
         ca_secret(etcd, "demo", "CERT", "KEY"),
         control_plane_ca_secret(etcd, "demo", "CERT"),
         client_secret(etcd, "demo", "CERT", "KEY"),
-        init_secret(etcd, "demo", "10.0.0.1", "https://10.0.0.1:2379"),
+        init_secret(etcd, "demo", "10.0.0.1", "https://10.0.0.1:2379", "uid-0"),
     ]);
     insta::assert_yaml_snapshot!(all);
 }

@@ -9,8 +9,9 @@ use crate::plan::Reason;
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::error::{answer, is_conflict, is_invalid, is_not_found};
-use controller_support::loose::MachineView;
 use controller_support::{Error, Result, ResultExt, apply};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, ObjectMeta};
 use kube::discovery::ApiResource;
@@ -62,26 +63,29 @@ pub(super) async fn create(
     Ok(outcome)
 }
 
-/// Lets a Machine become a member, if those that are admitted are still the same: by the API server, not by a watch.
-pub(super) async fn admit(context: &Context, seen: &Observation, name: &str, known: &[String]) -> Result<Outcome> {
+/// Lets a Machine become a member, by a change of the very init Secret that was seen: nobody has been admitted since.
+pub(super) async fn admit(
+    context: &Context,
+    seen: &Observation,
+    cluster: &str,
+    name: &str,
+    admitted: &str,
+) -> Result<Outcome> {
     let etcd = seen.etcd.as_ref();
-    let live: Vec<MachineView> = live_machines(context, etcd).await?.iter().map(MachineView::read).collect();
-    let admitted: BTreeSet<&str> = live.iter().filter(|m| !m.is_held_back()).map(|m| m.name.as_str()).collect();
-    let machine = live.iter().find(|machine| machine.name == name && !machine.deleting);
-    let Some(machine) = machine.filter(|_| admitted == known.iter().map(String::as_str).collect()) else {
-        return Ok(Outcome::Outdated);
-    };
-    // By UID: a Machine that somebody has made under the same name in between was not decided on.
-    let annotations = json!({names::ADMITTED_AT_ANNOTATION: seen.now.to_string()});
-    let patch = json!({"metadata": {"uid": machine.uid, "annotations": annotations}});
-    match apply::merge(&machines(context, etcd), CONTROLLER, name, &patch).await {
+    let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
+    let patch = json!({
+        "metadata": {"resourceVersion": seen.init_version},
+        "data": {(names::ADMITTED): ByteString(admitted.as_bytes().to_vec())},
+    });
+    match apply::merge(&api, CONTROLLER, &names::init_secret(cluster), &patch).await {
         Ok(_) => {}
         Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => {
             return Ok(Outcome::Outdated);
         }
         Err(error) => return Err(error),
     }
-    let note = format!("admitted Machine {name} as member {} of {}", known.len() + 1, etcd.spec.replicas);
+    let count = admitted.split(',').count();
+    let note = format!("admitted Machine {name} as member {count} of {}", etcd.spec.replicas);
     context.events.normal(&etcd.object_ref(&()), "Admit", "MachineAdmitted", note).await;
     Ok(Outcome::Done)
 }

@@ -94,15 +94,17 @@ async fn take_over_ca(
     Ok(Ok(ca))
 }
 
-/// Tells joining members where the voters are.
+/// Tells joining members where the voters are. Those that have been admitted in between are not forgotten: a version of
+/// the Secret that was not seen is left alone.
 pub(super) async fn publish_init(
     context: &Context,
-    etcd: &EtcdCluster,
+    seen: &Observation,
     cluster: &str,
-    address: &str,
-    client_urls: &str,
+    (address, client_urls, admitted): (&str, &str, &str),
 ) -> Result<Outcome> {
-    put(context, etcd, build::init_secret(etcd, cluster, address, client_urls), true).await
+    let mut secret = build::init_secret(&seen.etcd, cluster, address, client_urls, admitted);
+    secret.metadata.resource_version = seen.init_version.clone();
+    put(context, &seen.etcd, secret, seen.init_version.is_some()).await
 }
 
 /// Creates a Secret; if there is one of that name, `replace` says whether its content is brought up to date. A Secret
@@ -111,7 +113,7 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
     let namespace = etcd.namespace().unwrap_or_default();
     let (name, uid) = (wanted.name_any(), etcd.uid().unwrap_or_default());
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &namespace);
-    let known = context.secrets.get(&namespace, &name).is_some();
+    let known = wanted.metadata.resource_version.is_some() || context.secrets.get(&namespace, &name).is_some();
     if !known {
         match apply::create(&api, CONTROLLER, &wanted).await {
             Ok(_) => return Ok(Outcome::Done),
@@ -131,10 +133,14 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
             message: format!("Secret {name} exists and does not belong to this EtcdCluster; rename or delete it"),
         }));
     }
-    if replace {
-        apply::apply(&api, CONTROLLER, &wanted).await?;
+    if !replace {
+        return Ok(Outcome::Done);
     }
-    Ok(Outcome::Done)
+    match apply::apply(&api, CONTROLLER, &wanted).await {
+        Ok(_) => Ok(Outcome::Done),
+        Err(Error::Api { source, .. }) if is_conflict(&source) => Ok(Outcome::Outdated),
+        Err(error) => Err(error),
+    }
 }
 
 fn invalid(name: &str, message: &str) -> Outcome {

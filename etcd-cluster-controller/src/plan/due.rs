@@ -25,7 +25,7 @@ pub fn due(seen: &Observation, plan: &Plan) -> Option<Duration> {
     match plan {
         Plan::Wait(reason) if reason.reason == reasons::PAUSED => None,
         Plan::Wait(reason) if is_coming_up(reason.reason) => {
-            let admitted = seen.live_machines().filter(|machine| !machine.is_held_back());
+            let admitted = seen.live_machines().filter(|machine| seen.is_admitted(machine));
             let youngest = admitted.map(|machine| seen.age(machine)).min().unwrap_or(i64::MAX);
             let grace = i64::from(seen.etcd.spec.health_check.startup_grace_seconds);
             Some(match youngest {

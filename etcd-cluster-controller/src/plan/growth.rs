@@ -2,7 +2,7 @@
 //! infrastructure do before a machine can boot takes longer than an etcd member does to join. One is admitted when every
 //! voter is healthy and no other Machine is on its way.
 
-use super::{Plan, Step, block, has_begun, wait};
+use super::{Plan, Step, admitted, block, has_begun, wait};
 use crate::observation::{Observation, Template, hex};
 use api::conditions::reasons;
 use controller_support::loose::{ClusterView, MachineView};
@@ -55,12 +55,17 @@ pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
     if let Some(obstacle) = obstacle(seen, machines.names(&Progress::Voter).len(), &stuck) {
         return coming.unwrap_or(obstacle);
     }
+    let begun = has_begun(seen);
     match held_back.first() {
-        Some(next) if coming.is_none() => Plan::Do(Step::Admit {
+        Some(next) if coming.is_none() && begun => Plan::Do(Step::Admit {
+            cluster: cluster.name.clone(),
             name: (*next).to_owned(),
-            seen: seen.machines.values().filter(|m| !m.is_held_back()).map(|m| m.name.clone()).collect(),
+            admitted: admitted(seen, seen.machines.get(*next)),
         }),
-        _ if missing => create(seen, cluster, coming),
+        // The others come when it is settled which Machine initializes.
+        _ if missing && (begun || machines.0.is_empty() || machines.0.iter().any(|(m, _)| seen.is_admitted(m))) => {
+            create(seen, cluster, coming)
+        }
         _ => coming.unwrap_or(Plan::Steady),
     }
 }
@@ -108,11 +113,21 @@ fn progress(seen: &Observation, machine: &MachineView) -> Progress {
         Some(_) => Progress::Unhealthy,
         // Nothing is known of the members: a Machine that the status has as one is one.
         None if seen.members().is_none() && is_recorded(seen, &machine.name) => Progress::Unhealthy,
-        None if machine.is_held_back() => Progress::HeldBack,
+        None if is_held_back(seen, machine) => Progress::HeldBack,
         None if is_late(seen, machine) => Progress::NotBooting,
         None if seen.address(machine).is_none() => Progress::NoAddress,
         None => Progress::NoMember,
     }
+}
+
+/// Whether it is another Machine's turn. Before there is a cluster, one initializes it: the one that has its data, by the
+/// bootstrap provider's choice, or the first that is there to choose from.
+fn is_held_back(seen: &Observation, machine: &MachineView) -> bool {
+    if seen.is_admitted(machine) {
+        return false;
+    }
+    let first = seen.live_machines().find(|other| seen.is_admitted(other)).or_else(|| seen.live_machines().next());
+    has_begun(seen) || first.is_some_and(|first| first.name != machine.name)
 }
 
 fn is_recorded(seen: &Observation, machine: &str) -> bool {

@@ -31,21 +31,22 @@ fn admits(plan: &Plan) -> Option<&str> {
 #[test]
 fn machines_are_made_at_once_and_admitted_one_after_the_other() {
     let mut story = Story::new(3);
+    assert_eq!(creates(&story.plan()), Some("demo-etcd-0"));
+    story.held_back(0);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "who initializes is settled first");
+    story.bootstrap(0);
+    for other in 1..3 {
+        assert_eq!(creates(&story.plan()), Some(name(other).as_str()));
+        story.held_back(other);
+    }
     for index in 0..3 {
-        if index == 0 {
-            assert_eq!(creates(&story.plan()), Some("demo-etcd-0"));
-            story.held_back(0);
-        }
-        assert_eq!(admits(&story.plan()), Some(name(index).as_str()));
-        story.admit(index);
-        if index == 0 {
-            for other in 1..3 {
-                assert_eq!(creates(&story.plan()), Some(name(other).as_str()));
-                story.held_back(other);
-            }
+        if index > 0 {
+            assert_eq!(admits(&story.plan()), Some(name(index).as_str()));
+            story.admit(index);
         }
         story.settle();
         assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+        story.bootstrap(index);
         story.address(index);
         assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
         if index > 0 {
@@ -63,12 +64,29 @@ fn machines_are_made_at_once_and_admitted_one_after_the_other() {
 }
 
 #[test]
-fn what_is_admitted_already_is_compared_with_the_api_server() {
-    let mut story = Story::with_voters(3, 1);
+fn who_is_admitted_is_written_with_the_time() {
+    let mut story = Story::new(3);
+    story.machine(0);
+    story.voter(0);
     story.held_back(1);
-    story.held_back(2);
-    let expected = Step::Admit { name: name(1), seen: vec![name(0)] };
-    assert_eq!(story.plan(), Plan::Do(expected));
+    let plan = story.plan();
+    let Plan::Do(Step::PublishInit { admitted, .. }) = &plan else { panic!("{plan:?}") };
+    assert_eq!(admitted, "uid-0@1970-01-01T00:16:40Z");
+    story.publish();
+    story.admit(0);
+    story.pass(60);
+    let admitted = "uid-0@1970-01-01T00:16:40Z,uid-1@1970-01-01T00:17:40Z".to_owned();
+    assert_eq!(story.plan(), Plan::Do(Step::Admit { cluster: "demo".to_owned(), name: name(1), admitted }));
+}
+
+#[test]
+fn whoever_the_bootstrap_provider_lets_initialize_is_waited_for() {
+    let mut story = Story::new(3);
+    (0..3).for_each(|index| story.held_back(index));
+    story.seen.machines.get_mut(&name(0)).unwrap().deleting = true;
+    story.bootstrap(2);
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Wait(reason) if reason.message.contains("demo-etcd-2")), "{plan:?}");
 }
 
 #[test]
@@ -192,14 +210,15 @@ fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
 }
 
 #[test]
-fn a_machine_that_has_been_moved_here_has_its_grace_anew() {
-    let mut story = Story::new(1);
-    story.held_back(0);
-    story.admit(0);
-    story.address(0);
+fn a_machine_that_gets_no_bootstrap_data_is_passed_by_like_one_that_does_not_boot() {
+    let mut story = Story::with_voters(3, 1);
+    story.held_back(1);
+    story.held_back(2);
     story.pass(10_000);
-    story.seen.machines.get_mut(&name(0)).unwrap().created = Some(Time(story.seen.now));
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
+    story.admit(1);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+    story.pass(600);
+    assert_eq!(admits(&story.plan()), Some("demo-etcd-2"));
 }
 
 #[test]

@@ -1,23 +1,26 @@
 //! Init or join, by what is observed.
 
-use super::{Plan, block};
+use super::{Plan, Ready, block, wait};
 use crate::build::Role;
 use crate::observation::Observation;
 use api::conditions::reasons;
 use api::names;
-use controller_support::loose::ClusterView;
 
-/// The role of the Machine. `Err`: the init Secret is there and cannot be used.
-pub(super) fn role(seen: &Observation, cluster: &ClusterView) -> Result<Role, Plan> {
-    let Some(text) = &seen.client_urls else { return Ok(Role::Init) };
+/// The role of the Machine. `Err`: the init Secret is there and cannot be used, or another Machine comes first.
+pub(super) fn role(seen: &Observation, ready: &Ready<'_>) -> Result<Role, Plan> {
+    let Some(init) = &seen.init else { return Ok(Role::Init) };
+    if !init.admits(ready.machine) {
+        let message = format!("Machine {} is not admitted yet: another member comes first", ready.machine.name);
+        return Err(wait(reasons::WAITING_FOR_ADMISSION, message));
+    }
     let client_urls: Vec<String> =
-        text.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
+        init.client_urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
     if !client_urls.is_empty() && client_urls.iter().all(|url| is_client_url(url)) {
         return Ok(Role::Join { client_urls });
     }
     let message = format!(
         "Secret {}: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated by commas",
-        names::init_secret(&cluster.name)
+        names::init_secret(&ready.cluster.name)
     );
     Err(block(reasons::SECRET_INVALID, message))
 }

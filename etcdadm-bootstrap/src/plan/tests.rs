@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::build::InvalidAuthority;
-use crate::fixtures::{ready_to_init, ready_to_join};
+use crate::fixtures::{init, ready_to_init, ready_to_join};
 use crate::observation::MissingValue;
 use api::etcdadm_config::File;
-use api::names::{ADMITTED_AT_ANNOTATION, PAUSED_ANNOTATION};
+use api::names::PAUSED_ANNOTATION;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use rstest::rstest;
@@ -72,14 +72,6 @@ fn told(plan: &Plan) -> String {
 #[case::refused(|s: &mut Seen| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the bootstrap Secret was refused: quota")]
 #[case::no_machine(|s: &mut Seen| s.machine = None, "wait WaitingForMachine: no Machine owns this config yet")]
 #[case::machine_going(|s: &mut Seen| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
-#[case::held_back(
-    |s: &mut Seen| { s.machine.as_mut().unwrap().annotations.insert(ADMITTED_AT_ANNOTATION.to_owned(), "pending".to_owned()); s.lock = Lock::Free },
-    "wait WaitingForAdmission: Machine demo-etcd-0 is not admitted yet: another member comes first"
-)]
-#[case::admitted(
-    |s: &mut Seen| { s.machine.as_mut().unwrap().annotations.insert(ADMITTED_AT_ANNOTATION.to_owned(), "2026-01-01T00:00:00Z".to_owned()); },
-    "do create bootstrap Secret demo-etcd-0 to init"
-)]
 #[case::no_cluster(|s: &mut Seen| s.cluster = None, "wait WaitingForCluster: there is no Cluster demo")]
 #[case::cluster_going(|s: &mut Seen| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
 #[case::no_ca(
@@ -132,9 +124,21 @@ fn the_first_machine(#[case] change: fn(&mut Seen), #[case] expected: &str) {
 #[rstest]
 #[case::joins(|_: &mut Seen| (), "do create bootstrap Secret demo-etcd-0 to join")]
 #[case::even_with_the_lock(|s: &mut Seen| { s.lock = Lock::Ours; s.live = Some(Live::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
-#[case::empty(|s: &mut Seen| s.client_urls = Some(" , ".to_owned()), BAD_URLS)]
-#[case::no_url(|s: &mut Seen| s.client_urls = Some("--evil".to_owned()), BAD_URLS)]
-#[case::more_than_a_url(|s: &mut Seen| s.client_urls = Some("https://a:1 $(id)".to_owned()), BAD_URLS)]
+#[case::held_back(
+    |s: &mut Seen| s.init.as_mut().unwrap().admitted = Some(vec!["another".to_owned()]),
+    "wait WaitingForAdmission: Machine demo-etcd-0 is not admitted yet: another member comes first"
+)]
+#[case::held_back_before_anything_else_is_asked_for(
+    |s: &mut Seen| { s.init.as_mut().unwrap().admitted = Some(vec![]); s.secrets = Err(missing(None)) },
+    "wait WaitingForAdmission: Machine demo-etcd-0 is not admitted yet: another member comes first"
+)]
+#[case::admitted(
+    |s: &mut Seen| s.init.as_mut().unwrap().admitted = Some(vec!["another".to_owned(), "machine-uid".to_owned()]),
+    "do create bootstrap Secret demo-etcd-0 to join"
+)]
+#[case::empty(|s: &mut Seen| s.init = Some(init(" , ")), BAD_URLS)]
+#[case::no_url(|s: &mut Seen| s.init = Some(init("--evil")), BAD_URLS)]
+#[case::more_than_a_url(|s: &mut Seen| s.init = Some(init("https://a:1 $(id)")), BAD_URLS)]
 fn a_further_machine(#[case] change: fn(&mut Seen), #[case] expected: &str) {
     assert_eq!(told(&plan(&changed(ready_to_join(), change))), expected);
 }
