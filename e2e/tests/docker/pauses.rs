@@ -169,8 +169,9 @@ impl Way {
         Ok(bed.plane.mark())
     }
 
-    /// Watches the pause for a while: it stays, and by the API server's own account nothing is written to what is paused. Of
-    /// a paused control plane, the endpoints are: those that it will need when its user lets it go on.
+    /// Watches the pause for a while: it stays, and by the API server's own account nothing is written to what is paused. To
+    /// a paused control plane there is: the endpoints that it will need when its user lets it go on, and, in its status, what
+    /// is waited for.
     async fn keeps(self, bed: &DockerBed, look: &Look, since: Mark) -> Result<()> {
         match self {
             Way::Spec | Way::Annotation => {
@@ -203,7 +204,8 @@ impl Way {
             Way::ControlPlane => {
                 let endpoints = request.body.pointer("/spec/kubeadmConfigSpec/clusterConfiguration/etcd").is_some();
                 let annotations = request.body.pointer("/metadata/annotations").is_some();
-                request.name == look.control_plane && (annotations || !endpoints)
+                let told = request.subresource == "status";
+                request.name == look.control_plane && (annotations || !(endpoints || told))
             }
         }
     }
