@@ -266,6 +266,7 @@ mod tests {
             initialized: false,
             endpoints: Vec::new(),
             in_use: None,
+            available: false,
             condition: None,
             owners: Vec::new(),
             claim: Claim::Ours,

@@ -49,8 +49,21 @@ fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Dur
 
 fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
     let (reason, message) = says(observation, plan)?;
+    if reason == reasons::WAITING_FOR_ETCD && serves(observation) {
+        let message = format!("{message}; the control plane goes on with the endpoints that it has");
+        return Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, true, reasons::AVAILABLE, message));
+    }
     let held = matches!(plan, Plan::Wait(_) | Plan::Block(_));
     Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, !held, reason, message))
+}
+
+/// Etcd is not ready, because it grows or a member is away, and the control plane has been given endpoints that are still
+/// its own, with a quorum behind them.
+fn serves(observation: &Observation) -> bool {
+    let etcd = observation.found_etcd().filter(|etcd| etcd.available && !etcd.deleting);
+    let given = observation.found_control_plane().and_then(|control_plane| control_plane.endpoints.as_ref());
+    let (Some(etcd), Some(given)) = (etcd, given) else { return false };
+    observation.released() && !given.is_empty() && given.iter().all(|url| etcd.endpoints.contains(url))
 }
 
 /// Reason and message. None: there is nothing to be said yet, or it is not ours to say.

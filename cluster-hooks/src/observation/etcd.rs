@@ -57,6 +57,8 @@ pub struct EtcdView {
     pub endpoints: Vec<String>,
     /// Endpoints that it has been told to be in use. None: it has not been told of any.
     pub in_use: Option<Vec<String>>,
+    /// The condition `Available` is True: it can be written to at its endpoints, ready or not.
+    pub available: bool,
     /// Reason and message of the condition `Ready`.
     pub condition: Option<(String, String)>,
     /// Owner references, to be kept when one is added.
@@ -85,6 +87,7 @@ impl EtcdView {
             initialized: flag("initialized"),
             endpoints: endpoints(status),
             in_use: object.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(|text| list(text)),
+            available: found(status, "Available").is_some_and(|condition| condition["status"] == "True"),
             condition: condition(status),
             owners: object.owner_references().to_vec(),
             claim: claim(object, cluster, exists),
@@ -111,8 +114,12 @@ fn list(text: &str) -> Vec<String> {
     endpoints
 }
 
+fn found<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
+}
+
 fn condition(status: &Value) -> Option<(String, String)> {
-    let ready = status["conditions"].as_array()?.iter().find(|condition| condition["type"] == "Ready")?;
+    let ready = found(status, "Ready")?;
     let text = |name: &str| ready[name].as_str().unwrap_or_default().to_owned();
     Some((text("reason"), text("message")))
 }

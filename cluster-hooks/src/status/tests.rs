@@ -45,6 +45,37 @@ fn a_new_message_alone_can_wait() {
 }
 
 #[test]
+fn etcd_that_grows_is_no_alarm_as_long_as_it_serves() {
+    let mut world = World::applied().etcd_ready();
+    let handed_over = reported(&mut world, None);
+    write(&mut world, &handed_over);
+    let serving = |world: &mut World, endpoints: &str| {
+        world.set_ready(false, endpoints);
+        let conditions = world.etcd.as_mut().unwrap()["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": "Available", "status": "True"}));
+    };
+    let given = world.endpoints();
+    serving(&mut world, &format!("{given},https://10.0.0.9:2379"));
+    let Report::Write(condition) = reported(&mut world, None) else { panic!("nothing is said") };
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("True", reasons::AVAILABLE));
+    assert!(condition.message.starts_with("EtcdCluster demo-etcd is not ready: ScalingUp"), "{}", condition.message);
+    assert!(!world.paused() && world.endpoints() == given, "and nothing is done");
+
+    let reason = |world: &mut World| match reported(world, None) {
+        Report::Write(condition) => format!("{} {}", condition.status, condition.reason),
+        other => panic!("{other:?}"),
+    };
+    serving(&mut world, "https://10.0.0.9:2379");
+    assert_eq!(reason(&mut world), "False WaitingForEtcd", "nobody answers at the endpoints that it has");
+    world.set_ready(false, &given);
+    assert_eq!(reason(&mut world), "False WaitingForEtcd", "there is no quorum");
+    let mut world = World::applied();
+    let endpoints = "https://10.0.0.1:2379";
+    serving(&mut world, endpoints);
+    assert_eq!(reason(&mut world), "False WaitingForEtcd", "it has not been handed over");
+}
+
+#[test]
 fn a_paused_cluster_is_not_written_to_and_one_that_goes_says_what_it_is_at() {
     let mut world = World::applied();
     world.cluster["spec"]["paused"] = json!(true);
