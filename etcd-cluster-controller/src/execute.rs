@@ -16,6 +16,7 @@ use controller_support::{Error, Result, ResultExt, apply};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,8 @@ pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) 
         Step::DeleteMachines { names } => delete_machines(context, seen, names).await,
         Step::RemoveFinalizer => {
             // Live: a Machine that the watch has not shown yet would otherwise be left behind.
-            if !live_machines(context, etcd).await?.is_empty() {
+            let selector = format!("{}={}", names::ETCD_CLUSTER_LABEL, etcd.name_any());
+            if !live_machines(context, etcd, &selector).await?.is_empty() {
                 return Ok(Outcome::Outdated);
             }
             let rest: Vec<String> =
@@ -77,13 +79,13 @@ async fn set_finalizers(context: &Context, etcd: &EtcdCluster, finalizers: &[Str
     }
 }
 
-/// The Machines of an EtcdCluster, not from a watch.
-async fn live_machines(context: &Context, etcd: &EtcdCluster) -> Result<Vec<DynamicObject>> {
-    let api = machines(context, etcd);
-    let selector = format!("{}={}", names::ETCD_CLUSTER_LABEL, etcd.name_any());
-    let list = api.list(&ListParams::default().labels(&selector)).await.doing(|| "listing Machines".to_owned())?;
+/// Names of the Machines that an EtcdCluster controls, of those that match a label selector; not from a watch.
+async fn live_machines(context: &Context, etcd: &EtcdCluster, selector: &str) -> Result<BTreeSet<String>> {
+    let list = machines(context, etcd).list_metadata(&ListParams::default().labels(selector)).await;
+    let list = list.doing(|| "listing Machines".to_owned())?;
     let uid = etcd.uid().unwrap_or_default();
-    Ok(list.items.into_iter().filter(|machine| crate::observe::is_controlled_by(machine, &uid)).collect())
+    let ours = list.items.iter().filter(|machine| crate::observe::is_controlled_by(*machine, &uid));
+    Ok(ours.map(ResourceExt::name_any).collect())
 }
 
 fn machines(context: &Context, etcd: &EtcdCluster) -> Api<DynamicObject> {

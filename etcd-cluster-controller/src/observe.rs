@@ -13,8 +13,8 @@ use controller_support::loose::{ClusterView, MachineView, secret_text};
 use controller_support::{Cached, Error, KindError, Result};
 use futures::future::join_all;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::DynamicObject;
+use kube::{Resource, ResourceExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn now() -> Timestamp {
 }
 
 /// Whether the controller owner of an object has this UID.
-pub(crate) fn is_controlled_by(object: &DynamicObject, uid: &str) -> bool {
+pub(crate) fn is_controlled_by(object: &impl Resource, uid: &str) -> bool {
     object.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn read_ca(secret: &DynamicObject) -> Result<CertAndKey, String> {
 }
 
 fn init_secret(secrets: &Cached, namespace: &str, cluster: &str, uid: &str) -> Option<Arc<DynamicObject>> {
-    secrets.get(namespace, &names::init_secret(cluster)).filter(|secret| is_controlled_by(secret, uid))
+    secrets.get(namespace, &names::init_secret(cluster)).filter(|secret| is_controlled_by(secret.as_ref(), uid))
 }
 
 fn admitted(text: &str) -> BTreeMap<String, Timestamp> {

@@ -17,7 +17,6 @@ use kube::api::{Api, DynamicObject, ObjectMeta};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
-use std::collections::BTreeSet;
 
 /// Infrastructure, config, Machine: in this order, as the Machine refers to the other two. Whatever is left after a
 /// kill is found again by name, or goes with the EtcdCluster that owns it.
@@ -30,8 +29,9 @@ pub(super) async fn create(
 ) -> Result<Outcome> {
     let etcd = seen.etcd.as_ref();
     let Template::Found { template, clones } = &seen.template else { return Ok(Outcome::Outdated) };
-    let live: BTreeSet<String> = live_machines(context, etcd).await?.iter().map(ResourceExt::name_any).collect();
-    if live != known.iter().cloned().collect() {
+    // By the Cluster's label, which Cluster API restores: a user may have taken ours away.
+    let selector = format!("{}={cluster}", names::CLUSTER_NAME_LABEL);
+    if live_machines(context, etcd, &selector).await? != known.iter().cloned().collect() {
         return Ok(Outcome::Outdated);
     }
     let parts = MachineParts { etcd, cluster, name, infrastructure: clones };
