@@ -1,6 +1,7 @@
 //! What containers start from: Debian packages and programs of ours, and nothing that an image registry would have to serve.
 
 mod etcd_machine;
+mod keep_address;
 mod load_balancer;
 mod node;
 mod preload;

@@ -14,6 +14,9 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("iptables", "iptables"),
 ];
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// How many sets of watched files a user may have. A control-plane node takes about 25 of the 128 that Linux starts with.
+const INOTIFY: &str = "/proc/sys/fs/inotify/max_user_instances";
+const INOTIFY_INSTANCES: u32 = 1024;
 
 /// Looks, outside a world.
 pub(super) fn check() -> Result<()> {
@@ -29,6 +32,9 @@ pub(super) fn check() -> Result<()> {
     }
     if missing.is_empty() && !cgroups_can_be_made() {
         missing.push(format!("cgroups that may be written ({CGROUPS})"));
+    }
+    if missing.is_empty() && !inotify_is_enough() {
+        missing.push(format!("{INOTIFY} of at least {INOTIFY_INSTANCES}"));
     }
     if missing.is_empty() {
         return Ok(());
@@ -46,4 +52,14 @@ fn cgroups_can_be_made() -> bool {
     let hierarchy = if hierarchy.is_dir() { hierarchy.as_path() } else { Path::new(CGROUPS) };
     let probe = hierarchy.join(format!("probe-{}", std::process::id()));
     fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok()
+}
+
+/// Raises the limit until the next start of this computer, where it is too low, and says so.
+fn inotify_is_enough() -> bool {
+    let limit = || fs::read_to_string(INOTIFY).ok().and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0);
+    let before = limit();
+    if before < INOTIFY_INSTANCES && fs::write(INOTIFY, INOTIFY_INSTANCES.to_string()).is_ok() {
+        eprintln!("{INOTIFY} was {before} and is {INOTIFY_INSTANCES} until the next start: nodes watch many files");
+    }
+    limit() >= INOTIFY_INSTANCES
 }

@@ -1,6 +1,6 @@
 //! The image of Kubernetes' nodes: systemd, containerd, kubelet, kubeadm, a pod network, and the control plane's images.
 
-use super::{Daemon, MASKED, SUITE, copy, debootstrap, file, mask_units, preload, released, script};
+use super::{Daemon, MASKED, SUITE, copy, debootstrap, file, keep_address, mask_units, preload, released, script};
 use crate::tools::{NodePrograms, Tools};
 use crate::world::World;
 use anyhow::{Context, Result};
@@ -74,7 +74,11 @@ impl Node {
     pub(in crate::docker) async fn import(&self, world: &World, daemon: &Daemon) -> Result<()> {
         let name = format!("{IMAGE}:{}", self.version);
         match &self.source {
-            Source::Made(directory) => daemon.import(&name, "/sbin/init", &[(directory, ".")]).await,
+            Source::Made(directory) => {
+                let unit = keep_address::unit(world)?;
+                let root: [(&Path, &str); 1] = [(directory, ".")];
+                daemon.import(&name, "/sbin/init", &[&root[..], &unit.paths()].concat()).await
+            }
             Source::Released(archive) => {
                 daemon.docker(&["load", "--quiet", "--input", &archive.to_string_lossy()]).await?;
                 // Kind installs its pod network later, from outside; ours has to be there from the start.
