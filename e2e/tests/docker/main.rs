@@ -167,7 +167,8 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(deletion::on_the_way_up, core: true),
         scenario!(deletion::when_broken, core: true),
         scenario!(deletion::managers_away, core: false),
-        scenario!(reboots::of_all_machines, core: true),
+        scenario!(reboots::of_etcds_machines, core: true),
+        scenario!(reboots::of_a_whole_cluster, core: false),
         // Last, as it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]

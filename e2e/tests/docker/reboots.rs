@@ -1,21 +1,95 @@
-//! Etcd's machines reboot, one after another and all at once, and everything comes back by itself.
+//! Machines reboot, one after another and all at once, and everything comes back by itself.
 //!
 //! Docker gives addresses away in the order in which containers start, so after a power cut each may get another's. Etcd
-//! can't live with that, and neither the docker infrastructure nor docker offers to keep them; the machines' image does.
+//! can't live with that, and neither the docker infrastructure nor docker offers to keep them; the images of machines do.
 
 use crate::clusters::{PATIENCE, change, up};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::Look;
-use e2e::docker::DockerBed;
+use e2e::bed::{Look, Manifests};
+use e2e::docker::{DockerBed, Workload};
 use e2e::until::until;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
+/// Three members, a control-plane node, a worker.
+const WHOLE: &str = "examples/docker/cluster.yaml";
 const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
+
+/// Every container of a cluster with a control-plane node and a worker reboots, one after another and then all at once, the
+/// load balancer included: Kubernetes is there again, with what was stored.
+pub(crate) async fn of_a_whole_cluster(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let client = bed.client();
+    Look::make_namespace(&client, "reboots-all").await?;
+    let manifests = Manifests::of(WHOLE, "reboots-all", "reboots-all")?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let nodes = workload.until_nodes(2, PATIENCE).await?;
+    workload.store("before").await?;
+
+    let containers: Vec<String> = bed.containers().await?;
+    let (balancers, machines): (Vec<_>, Vec<_>) = containers.iter().cloned().partition(|name| name.ends_with("-lb"));
+    for machine in machines.iter().chain(&balancers) {
+        let begun = Instant::now();
+        if balancers.contains(machine) {
+            // There is no systemd in it to ask.
+            bed.power_cut(std::slice::from_ref(machine)).await?;
+        } else {
+            bed.reboot(machine).await?;
+        }
+        well_again(bed, &look, &workload, &nodes, machine).await?;
+        println!("  {machine:<36} rebooted: all well after {:>5.1} s", begun.elapsed().as_secs_f32());
+    }
+    let begun = Instant::now();
+    bed.power_cut(&containers).await?;
+    well_again(bed, &look, &workload, &nodes, "power-cut").await?;
+    println!("  {:<36} all well after {:>5.1} s", "power cut", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// Waits until what was stored is read again, more can be stored, every member is healthy, and every Node's kubelet has
+/// reported after the reboot.
+async fn well_again(bed: &DockerBed, look: &Look, workload: &Workload, nodes: &[String], after: &str) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(workload.client(), "kube-node-lease");
+    let maps: Api<ConfigMap> = Api::namespaced(workload.client(), "kube-system");
+    let mut attempt = 0;
+    let mut renewed = BTreeMap::new();
+    until(format!("the API server works after {after}"), PATIENCE, async || {
+        maps.get("before").await.context("read what was stored before")?;
+        attempt += 1;
+        workload.store(&format!("{after}-{attempt}")).await?;
+        for lease in leases.list(&ListParams::default()).await?.items {
+            renewed.insert(lease.name_any(), lease.spec.and_then(|spec| spec.renew_time));
+        }
+        Ok(Some(()))
+    })
+    .await?;
+    until(format!("etcd and the kubelets are well after {after}"), PATIENCE, async || {
+        for member in look.member_names(3) {
+            bed.exec(&member, &[ETCDCTL, "endpoint", "health", "--command-timeout=2s"]).await?;
+        }
+        for node in nodes {
+            let lease = leases.get(node).await.with_context(|| format!("lease of {node}"))?;
+            let again = lease.spec.and_then(|spec| spec.renew_time);
+            ensure!(renewed.get(node) != Some(&again), "the kubelet of {node} has not reported since");
+        }
+        Ok(Some(()))
+    })
+    .await?;
+    let ready = workload.until_nodes(nodes.len(), PATIENCE).await?;
+    ensure!(ready == nodes, "Nodes were {nodes:?}, and are {ready:?}");
+    Ok(())
+}
 
 /// Each machine reboots by `systemctl reboot`, the next one when etcd is whole again; then the power of all of them is cut.
 /// What was written is there, addresses and members are the same, the control plane has not been touched.
-pub(crate) async fn of_all_machines(bed: &mut DockerBed) -> Result<()> {
+pub(crate) async fn of_etcds_machines(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     Look::make_namespace(&bed.client(), "reboots").await?;
     let look = up(bed, "reboots", "reboots", 3).await?;
