@@ -19,24 +19,18 @@ const UNIT: &str = "[Unit]\nDescription=The address of this machine\nDefaultDepe
 /// What an image with systemd needs beside its root directory.
 pub(super) struct Unit(PathBuf);
 
-/// Writes the program and its unit into a directory of the world's own.
+/// Writes the program and its unit.
 pub(super) fn unit(world: &World) -> Result<Unit> {
     let directory = world.state("docker/keep-address")?;
-    write(&directory)?;
-    Ok(Unit(directory))
-}
-
-/// Writes them into `root`.
-pub(super) fn write(root: &Path) -> Result<()> {
-    script(root, PROGRAM, SCRIPT)?;
-    file(root, "etc/systemd/system/keep-address.service", UNIT)?;
-    let wants = root.join("etc/systemd/system/sysinit.target.wants");
+    script(&directory, PROGRAM, SCRIPT)?;
+    file(&directory, "etc/systemd/system/keep-address.service", UNIT)?;
+    let wants = directory.join("etc/systemd/system/sysinit.target.wants");
     fs::create_dir_all(&wants).context("create sysinit.target.wants")?;
     let enabled = wants.join("keep-address.service");
     if !enabled.is_symlink() {
         symlink("../keep-address.service", enabled).context("enable keep-address")?;
     }
-    Ok(())
+    Ok(Unit(directory))
 }
 
 impl Unit {

@@ -83,10 +83,10 @@ impl Node {
                 daemon.docker(&["load", "--quiet", "--input", &archive.to_string_lossy()]).await?;
                 // Kind installs its pod network later, from outside; ours has to be there from the start.
                 let context = world.state(&format!("docker/node-{}", self.version))?;
-                let root = context.join("root");
-                file(&root, NETWORK.0, NETWORK.1)?;
-                keep_address::write(&root)?;
-                file(&context, "Dockerfile", &format!("FROM {}\nCOPY root /\n", released::name(&self.version)))?;
+                // (Kind's entrypoint lives with another address in its own way: it changes the configuration.)
+                file(&context, "network.conflist", NETWORK.1)?;
+                let from = released::name(&self.version);
+                file(&context, "Dockerfile", &format!("FROM {from}\nCOPY network.conflist /{}\n", NETWORK.0))?;
                 daemon.docker(&["build", "--quiet", "--tag", &name, &context.to_string_lossy()]).await.map(|_| ())
             }
         }
