@@ -50,7 +50,7 @@ impl Story {
                 certificates: Certificates::Ca { control_plane_ca: true, staged_client: true },
                 init_urls: None,
                 init_version: None,
-                admitted: BTreeMap::new(),
+                admitted: None,
                 bootstrapped: BTreeMap::new(),
                 template: Template::Found { template: Arc::new(template), clones: local_machine() },
                 machines: BTreeMap::new(),
@@ -117,7 +117,7 @@ impl Story {
     }
 
     pub(crate) fn admit(&mut self, index: usize) {
-        self.seen.admitted.insert(format!("uid-{index}"), self.seen.now);
+        self.seen.admitted.get_or_insert_default().insert(format!("uid-{index}"), self.seen.now);
     }
 
     /// The bootstrap provider has made its data.
@@ -177,6 +177,7 @@ impl Story {
             .collect();
         urls.sort();
         self.seen.init_urls = Some(urls.join(","));
+        self.seen.admitted.get_or_insert_default();
     }
 
     pub(crate) fn plan(&self) -> Plan {

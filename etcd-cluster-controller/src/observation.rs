@@ -24,8 +24,8 @@ pub struct Observation {
     pub init_urls: Option<String>,
     /// Resource version of the init Secret, if that exists: each admission is a change of just this version.
     pub init_version: Option<String>,
-    /// UIDs of the Machines that may join by the init Secret, and since when.
-    pub admitted: BTreeMap<String, Timestamp>,
+    /// UIDs of the Machines that may join by the init Secret, and since when. `None`: it does not say so, and all may.
+    pub admitted: Option<BTreeMap<String, Timestamp>>,
     /// When a Machine got its bootstrap data, by name of the Machine.
     pub bootstrapped: BTreeMap<String, Timestamp>,
     /// The template of the members' infrastructure.
@@ -236,15 +236,21 @@ impl Observation {
     #[must_use]
     pub fn is_admitted(&self, machine: &MachineView) -> bool {
         machine.data_secret.is_some()
-            || self.admitted.contains_key(&machine.uid)
+            || self.admitted_since(machine).is_some()
             || self.bootstrapped.contains_key(&machine.name)
+    }
+
+    /// Since when a Machine may join, by the init Secret.
+    #[must_use]
+    pub fn admitted_since(&self, machine: &MachineView) -> Option<Timestamp> {
+        self.admitted.as_ref()?.get(&machine.uid).copied()
     }
 
     /// Seconds since a Machine could begin to boot: since it has its bootstrap data or was to get them, or since it was
     /// created if neither is known.
     #[must_use]
     pub fn age(&self, machine: &MachineView) -> i64 {
-        let since = self.bootstrapped.get(&machine.name).or_else(|| self.admitted.get(&machine.uid)).copied();
+        let since = self.bootstrapped.get(&machine.name).copied().or_else(|| self.admitted_since(machine));
         let since = since.or_else(|| machine.created.as_ref().map(|created| created.0));
         since.map_or(0, |since| self.now.as_second() - since.as_second())
     }

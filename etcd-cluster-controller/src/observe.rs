@@ -40,7 +40,7 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
         certificates: Certificates::Unknown,
         init_urls: None,
         init_version: None,
-        admitted: BTreeMap::new(),
+        admitted: None,
         bootstrapped: BTreeMap::new(),
         template: Template::NotNeeded,
         machines,
@@ -54,7 +54,7 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
         if let Some(secret) = init_secret(&context.secrets, &namespace, &cluster.name, &uid) {
             seen.init_urls = secret_text(&secret, "clientUrls").filter(|urls| !urls.is_empty());
             seen.init_version = secret.resource_version();
-            seen.admitted = admitted(&secret_text(&secret, names::ADMITTED).unwrap_or_default());
+            seen.admitted = secret_text(&secret, names::ADMITTED).map(|text| admitted(&text));
         }
         seen.bootstrapped = bootstrapped(&context.secrets, &namespace, &seen);
         seen.certificates = certificates;

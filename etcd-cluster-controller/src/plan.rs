@@ -213,7 +213,7 @@ fn certificates(seen: &Observation, cluster: &ClusterView) -> Option<Plan> {
 
 /// The live Machines that are admitted, and one more, in the form of the init Secret: each with the time of its admission.
 fn admitted(seen: &Observation, one_more: Option<&MachineView>) -> String {
-    let since = |machine: &MachineView| seen.admitted.get(&machine.uid).copied().unwrap_or(seen.now);
+    let since = |machine: &MachineView| seen.admitted_since(machine).unwrap_or(seen.now);
     let admitted = seen.live_machines().filter(|machine| seen.is_admitted(machine));
     let all = admitted.chain(one_more).map(|machine| format!("{}@{}", machine.uid, since(machine)));
     all.collect::<Vec<_>>().join(",")
@@ -230,7 +230,9 @@ fn init_secret(seen: &Observation, cluster: &ClusterView) -> Option<Step> {
         .collect();
     voters.sort();
     let client_urls = voters.join(",");
-    (seen.init_urls.as_deref() != Some(&client_urls)).then(|| Step::PublishInit {
+    // Without a list it would admit everybody.
+    let outdated = seen.init_urls.as_deref() != Some(&client_urls) || seen.admitted.is_none();
+    outdated.then(|| Step::PublishInit {
         cluster: cluster.name.clone(),
         address,
         client_urls,

@@ -80,6 +80,13 @@ fn who_is_admitted_is_written_with_the_time() {
 }
 
 #[test]
+fn an_init_secret_that_admits_everybody_is_made_to_name_them() {
+    let mut story = Story::with_voters(3, 1);
+    story.seen.admitted = None;
+    assert!(matches!(story.plan(), Plan::Do(Step::PublishInit { .. })), "{:?}", story.plan());
+}
+
+#[test]
 fn whoever_the_bootstrap_provider_lets_initialize_is_waited_for() {
     let mut story = Story::new(3);
     (0..3).for_each(|index| story.held_back(index));
