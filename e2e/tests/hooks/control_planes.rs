@@ -7,7 +7,7 @@ use e2e::until::until;
 use e2e::world::World;
 use serde_json::{Value, json};
 
-use crate::stage::{HOOKS, PLACEHOLDER, Stage};
+use crate::stage::{HOOKS, PLACEHOLDER, Stage, without_endpoint};
 
 /// A CRD is looked at again after 10 to 60 s.
 const LOOKED_AGAIN: Duration = Duration::from_secs(75);
@@ -65,9 +65,7 @@ async fn plain(stage: &mut Stage) -> Result<()> {
     stage
         .apply_cluster("plain", |document| {
             change(document);
-            if document["kind"] == "Cluster" {
-                document["spec"]["controlPlaneEndpoint"] = json!(null);
-            }
+            without_endpoint(document);
         })
         .await?;
     stage.until_says("plain", "False EtcdNotFound").await?;

@@ -38,7 +38,7 @@ pub(crate) async fn hands_over(world: World) -> Result<()> {
     stage.until_control_plane("demo", false, &[ONE, TWO]).await?;
     let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]);
     println!("one handover:\n{ours}");
-    ensure!(ours.len() <= 14, "{ours}");
+    ensure!(ours.len() <= 22, "{ours}");
 
     let data = until("the first Machine has its data", SOON, async || {
         let selector = ListParams::default().labels("cluster.x-k8s.io/cluster-name=demo");

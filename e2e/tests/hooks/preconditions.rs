@@ -5,7 +5,7 @@ use e2e::world::World;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::stage::{SOON, Stage};
+use crate::stage::{SOON, Stage, without_endpoint};
 
 const ONE: &str = "https://10.0.0.1:2379";
 const EXTERNAL: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.external";
@@ -48,13 +48,7 @@ async fn paths(stage: &Stage) -> Result<()> {
 async fn endpoint(stage: &Stage) -> Result<()> {
     stage.provide_etcd("endpoint", ONE).await?;
     let endpoint = json!({"host": "10.99.0.1", "port": 6443});
-    stage
-        .apply_cluster("endpoint", |document| {
-            if document["kind"] == "Cluster" {
-                document["spec"]["controlPlaneEndpoint"] = json!(null);
-            }
-        })
-        .await?;
+    stage.apply_cluster("endpoint", without_endpoint).await?;
     stage
         .until_says(
             "endpoint",

@@ -250,6 +250,15 @@ pub(crate) struct ControlPlane {
     pub(crate) endpoints: Vec<String>,
 }
 
+/// Changes the documents of a Cluster: its API servers have no endpoint.
+pub(crate) fn without_endpoint(document: &mut Value) {
+    if document["kind"] == "Cluster"
+        && let Some(spec) = document["spec"].as_object_mut()
+    {
+        spec.remove("controlPlaneEndpoint");
+    }
+}
+
 /// An etcd provider's CRD.
 pub(crate) fn crd(kind: &str) -> Value {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
