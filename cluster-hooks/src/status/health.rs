@@ -5,7 +5,7 @@
 //! says of its own components too, in the same words; so it can be known, and is left alone: two writers of one condition
 //! would wake each other for ever.
 
-use super::{Report, compare, says};
+use super::{Report, compare};
 use crate::observation::{ControlPlaneView, Etcd, EtcdView, Observation, Pause};
 use crate::plan::Plan;
 use api::conditions::{Draft, ETCD_CLUSTER_HEALTHY, reasons, settle};
@@ -16,8 +16,9 @@ use std::time::Duration;
 const TAKEN_OVER: Duration = Duration::from_secs(10);
 
 /// Reasons that only we give.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     reasons::READY,
+    reasons::AVAILABLE,
     reasons::CONTROL_PLANE_ROLLING_OUT,
     reasons::WAITING_FOR_ETCD,
     reasons::ETCD_NOT_FOUND,
@@ -68,16 +69,14 @@ fn is_ours(condition: &Condition) -> bool {
 }
 
 fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
-    let (reason, message) = says(observation, plan)?;
-    Some(match &observation.etcd {
-        Etcd::Found(etcd) if healthy(etcd) => {
-            // What else is waited for is not etcd's fault.
-            let held = matches!(plan, Plan::Wait(_) | Plan::Block(_));
-            Draft::new(ETCD_CLUSTER_HEALTHY, true, if held { reasons::READY } else { reason }, message)
-        }
-        Etcd::Found(_) => Draft::new(ETCD_CLUSTER_HEALTHY, false, reason, message),
-        _ => Draft::unknown(ETCD_CLUSTER_HEALTHY, reason, message),
-    })
+    let of_cluster = super::draft(observation, plan)?;
+    let status = match &observation.etcd {
+        Etcd::Found(etcd) => Some(healthy(etcd) || of_cluster.status == Some(true)),
+        _ => None,
+    };
+    // What else the Cluster waits for is not etcd's fault.
+    let reason = if status == of_cluster.status || status != Some(true) { of_cluster.reason } else { reasons::READY };
+    Some(Draft { type_: ETCD_CLUSTER_HEALTHY, status, reason, ..of_cluster })
 }
 
 fn healthy(etcd: &EtcdView) -> bool {
@@ -183,6 +182,16 @@ mod tests {
         assert_eq!(reported(&world, None), Report::Nothing);
         world.set_ready(false, "");
         assert_eq!(written(&world), "False WaitingForEtcd EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3");
+        let given = world.endpoints();
+        world.set_ready(false, &given);
+        let available = json!({"type": "Available", "status": "True"});
+        world.etcd.as_mut().unwrap()["status"]["conditions"].as_array_mut().unwrap().push(available);
+        assert!(written(&world).starts_with("True Available EtcdCluster demo-etcd is not ready"), "it serves");
+        world.set_ready(true, &given);
+        world.stage("renewed");
+        world.secrets.remove("demo-etcd");
+        let waits = "True Ready Secret demo-etcd with etcd's CA certificate is not there";
+        assert_eq!(written(&world), waits, "what else is waited for is not etcd's fault");
         world.etcd = None;
         assert!(written(&world).starts_with("Unknown EtcdNotFound EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd"));
         world.etcd_kind = false;
