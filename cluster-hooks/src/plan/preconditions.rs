@@ -76,7 +76,9 @@ pub(super) fn of_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) ->
 }
 
 fn is_https(url: &str) -> bool {
-    url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
+    url.split_once("://").is_some_and(|(scheme, rest)| {
+        scheme.eq_ignore_ascii_case("https") && !rest.is_empty() && !rest.contains(char::is_whitespace)
+    })
 }
 
 /// What can only be said right before the control plane is let go.
@@ -170,7 +172,8 @@ mod tests {
 
     #[test]
     fn endpoints_are_urls_with_https() {
-        for good in ["https://10.0.0.1:2379", "https://[fd00::1]:2379", "https://etcd.example.org"] {
+        for good in ["https://10.0.0.1:2379", "https://[fd00::1]:2379", "https://etcd.example.org", "HTTPS://10.0.0.1"]
+        {
             assert!(is_https(good), "{good}");
         }
         for bad in ["http://10.0.0.1:2379", "10.0.0.1:2379", "https://", "", "https://a b"] {
