@@ -103,7 +103,7 @@ fn told_once(look: &Look, requests: &Requests, new: &str, before: usize, after: 
     let ours = requests.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
     let init = api::names::init_secret(&look.cluster);
     let names = look.member_names(after);
-    let secrets = ours.resource("secrets");
+    let secrets = ours.writes().resource("secrets");
     let relevant = secrets.filter(|r| names.contains(&r.name) || r.name == init);
     let found: Vec<(&str, &str)> = relevant.iter().map(|r| (r.verb.as_str(), r.name.as_str())).collect();
     let admitted = ("patch", init.as_str());
