@@ -1,6 +1,7 @@
 //! Deleting finishes at any moment, in whatever state etcd is, and leaves nothing.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::kills::admitted;
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::bed::{Bed, Look, Manifests};
@@ -16,17 +17,17 @@ const GONE: Duration = Duration::from_secs(90);
 /// Value of a pause that a user sets.
 const USERS: &str = "by-a-user";
 
-/// Side by side: the Cluster, and the EtcdCluster alone, each deleted when the first Machine has just been made, and when
-/// the second has; also with the control plane paused by its user. An EtcdCluster applied anew begins anew.
+/// Side by side: the Cluster, and the EtcdCluster alone, each deleted when the first member has just got its bootstrap data,
+/// and when the second has; also with the control plane paused by its user. An EtcdCluster applied anew begins anew.
 pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let cluster = async |name, machines| {
-        let look = begun(bed, name, machines).await?;
+    let cluster = async |name, members| {
+        let look = begun(bed, name, members).await?;
         look.delete("Cluster", &look.cluster).await?;
         all_is_gone(bed, &look).await
     };
-    let etcd_alone = async |name, machines| {
-        let look = begun(bed, name, machines).await?;
+    let etcd_alone = async |name, members| {
+        let look = begun(bed, name, members).await?;
         look.delete("EtcdCluster", &look.etcd).await?;
         etcd_is_gone(bed, &look).await?;
         held_back(&look).await?;
@@ -87,12 +88,12 @@ pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// A cluster on its way: it has so many Machines, the last of them just made.
-async fn begun(bed: &Bed, name: &str, machines: usize) -> Result<Look> {
+/// A cluster on its way: so many members have bootstrap data, the last of them just now.
+async fn begun(bed: &Bed, name: &str, members: usize) -> Result<Look> {
     let look = apply(bed, name, 3).await?;
-    until(format!("{name} has {machines} Machines"), PATIENCE, async || {
-        let found = look.etcd_machines().await?;
-        ensure!(found.len() == machines, "it has {found:?}");
+    until(format!("{name} has bootstrap data for {members} members"), PATIENCE, async || {
+        let found = admitted(&look).await?;
+        ensure!(found.len() == members, "it has those of {found:?}");
         Ok(Some(()))
     })
     .await?;

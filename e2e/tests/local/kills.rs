@@ -79,8 +79,8 @@ pub(crate) async fn local_infrastructure(bed: &mut Bed) -> Result<()> {
     let before = bed.plane.mark();
     let looks = two_clusters(bed, "infrastructure").await?;
     for members in 1..=2 {
-        until(format!("{} has Machine {members}", looks[0].etcd), PATIENCE, async || {
-            Ok((looks[0].etcd_machines().await?.len() >= members).then_some(()))
+        until(format!("{} has bootstrap data for {members} members", looks[0].etcd), PATIENCE, async || {
+            Ok((admitted(&looks[0]).await?.len() >= members).then_some(()))
         })
         .await?;
         bed.local_infrastructure().restart().await?;
@@ -111,6 +111,12 @@ async fn come_up(bed: &Bed, looks: &[Look; 2], before: Mark) -> Result<()> {
     try_join_all(looks.iter().map(released)).await?;
     bed.exactly(&[(&looks[0], 3), (&looks[1], 3)]).await?;
     made_once(bed, &looks[0].namespace, before)
+}
+
+/// Members of three that have bootstrap data, sorted: all Machines are made at once, and wait for that.
+pub(crate) async fn admitted(look: &Look) -> Result<Vec<String>> {
+    let members = look.member_names(3);
+    Ok(look.secret_names().await?.into_iter().filter(|name| members.contains(name)).collect())
 }
 
 /// Whatever we made in this namespace, we made once, and deleted nothing of it.
