@@ -56,6 +56,7 @@ impl Story {
                 machines: BTreeMap::new(),
                 docker_machines: BTreeMap::new(),
                 checks: BTreeMap::new(),
+                elsewhere: BTreeMap::new(),
                 membership: Membership::NotAsked,
             },
         }

@@ -37,6 +37,8 @@ pub struct Observation {
     pub docker_machines: BTreeMap<String, DockerMachineView>,
     /// What each Machine's health check said, by name of the Machine.
     pub checks: BTreeMap<String, Check>,
+    /// Where the member of a Machine answered, if that is not at the Machine's address, by name of the Machine.
+    pub elsewhere: BTreeMap<String, String>,
     /// etcd's own view.
     pub membership: Membership,
 }
@@ -212,22 +214,28 @@ impl Observation {
         address(machine, &self.etcd.spec.address_types)
     }
 
-    /// Where the member of a Machine serves clients: at the Machine's address, or as long as that has none where it did
-    /// last. Some infrastructure takes the addresses of a machine away while that is off.
+    /// Where the member of a Machine serves clients: where it has just answered, or else at the Machine's address, or as
+    /// long as that has none where it did last. Some infrastructure takes the addresses of a machine away while that is off.
     #[must_use]
     pub fn client_url(&self, machine: &MachineView) -> Option<String> {
-        self.address(machine).map(names::client_url).or_else(|| {
-            let members = &self.etcd.status.as_ref()?.members;
-            let recorded = members.iter().find(|member| member.machine == machine.name)?;
-            Some(recorded.client_url.clone()).filter(|url| !url.is_empty())
-        })
+        let answered = self.elsewhere.get(&machine.name).cloned();
+        let present = || self.address(machine).map(names::client_url);
+        let last = || self.last_on(machine).map(|member| member.client_url.clone()).filter(|url| !url.is_empty());
+        answered.or_else(present).or_else(last)
+    }
+
+    /// The member that the status names for a Machine.
+    #[must_use]
+    pub fn last_on(&self, machine: &MachineView) -> Option<&MemberStatus> {
+        self.etcd.status.as_ref()?.members.iter().find(|member| member.machine == machine.name)
     }
 
     /// Machines whose member is a healthy voter, with their addresses.
     pub fn healthy_voters(&self) -> impl Iterator<Item = (&MachineView, &str)> {
         self.live_machines().filter_map(|machine| {
             let (_, member) = self.member_on(&machine.name)?;
-            let address = self.address(machine)?;
+            let answered = self.elsewhere.get(&machine.name).and_then(|url| host(url));
+            let address = answered.or_else(|| self.address(machine))?;
             (!member.learner && self.is_healthy(&machine.name)).then_some((machine, address))
         })
     }

@@ -5,7 +5,9 @@ mod docker;
 use crate::build;
 use crate::controller::Context;
 use crate::etcd_access::Access;
-use crate::observation::{Certificates, Check, ClusterLink, Membership, Observation, Template, trusted_cluster};
+use crate::observation::{
+    Certificates, Check, ClusterLink, Membership, Observation, Template, hex, trusted_cluster,
+};
 use crate::pki::{CertAndKey, check_ca, is_signed_by};
 use api::{EtcdCluster, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
@@ -46,6 +48,7 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
         machines,
         docker_machines: BTreeMap::new(),
         checks: BTreeMap::new(),
+        elsewhere: BTreeMap::new(),
         membership: Membership::NotAsked,
         etcd,
     };
@@ -206,13 +209,17 @@ async fn ask_members(context: &Context, seen: &mut Observation, ca: &CertAndKey,
     };
     let asked = seen.machines.values().map(|machine| {
         let url = seen.client_url(machine);
+        let last = seen.last_on(machine).map(|member| (member.id.clone(), member.client_url.clone()));
         let (access, name) = (access.clone(), machine.name.clone());
-        async move { (name, url.clone(), check(&access, url).await) }
+        async move { (name, ask(&access, url, last).await) }
     });
     let (answers, mut healthy) = (join_all(asked).await, Vec::new());
-    for (name, url, check) in answers {
-        if let (Check::Healthy { report }, Some(url)) = (&check, url) {
-            healthy.push((report.cluster_id, url));
+    for (name, Answer { url, check, elsewhere }) in answers {
+        if let (Check::Healthy { report }, Some(url)) = (&check, &url) {
+            healthy.push((report.cluster_id, url.clone()));
+        }
+        if let (true, Some(url)) = (elsewhere, url) {
+            seen.elsewhere.insert(name.clone(), url);
         }
         seen.checks.insert(name, check);
     }
@@ -230,6 +237,32 @@ async fn ask_members(context: &Context, seen: &mut Observation, ca: &CertAndKey,
             Err(message) => seen.membership = Membership::Unknown(message),
         }
     }
+}
+
+struct Answer {
+    url: Option<String>,
+    check: Check,
+    /// The URL is not the one that the Machine's address says.
+    elsewhere: bool,
+}
+
+/// Asks the member of a Machine for its health at `url`. If it is not that member which answers there, it is asked where it
+/// served last (its ID and URL): what is said of a machine's addresses can be wrong, or be another machine's by now.
+async fn ask(access: &Access, url: Option<String>, last: Option<(String, String)>) -> Answer {
+    let check = check(access, url.clone()).await;
+    if let Some((id, last)) = last.filter(|(_, last)| !last.is_empty() && Some(last) != url.as_ref())
+        && !is_from(&check, &id)
+    {
+        let again = self::check(access, Some(last.clone())).await;
+        if is_from(&again, &id) {
+            return Answer { url: Some(last), check: again, elsewhere: true };
+        }
+    }
+    Answer { url, check, elsewhere: false }
+}
+
+fn is_from(check: &Check, id: &str) -> bool {
+    matches!(check, Check::Healthy { report } if hex(report.member_id) == id)
 }
 
 async fn check(access: &Access, url: Option<String>) -> Check {

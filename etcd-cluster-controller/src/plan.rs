@@ -229,6 +229,7 @@ fn init_secret(seen: &Observation, cluster: &ClusterView) -> Option<Step> {
         .filter_map(|machine| seen.client_url(machine))
         .collect();
     voters.sort();
+    voters.dedup();
     let client_urls = voters.join(",");
     // Without a list it would admit everybody.
     let outdated = seen.init_urls.as_deref() != Some(&client_urls) || seen.admitted.is_none();

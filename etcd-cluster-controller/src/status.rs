@@ -91,8 +91,8 @@ fn endpoints(seen: &Observation, members: &[MemberStatus], before: &EtcdClusterS
         .filter_map(|member| {
             let present = seen.client_url(seen.machines.get(&member.machine)?)?;
             let answers = is_well(member) && member.unhealthy_since.is_none();
-            // Its Machine may have been given an address at which nothing answers (yet).
-            let candidates = [present.as_str(), member.client_url.as_str()];
+            // Its Machine may have been given an address at which nothing answers (yet), or another member.
+            let candidates = [member.client_url.as_str(), present.as_str()];
             let kept = candidates.into_iter().find(|url| published.contains(url)).map(str::to_owned);
             if answers { Some(present) } else { kept }
         })

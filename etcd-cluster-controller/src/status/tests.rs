@@ -104,6 +104,24 @@ fn an_address_that_comes_or_goes_does_not_roll_the_control_plane() {
 }
 
 #[test]
+fn a_machine_that_is_said_to_have_another_ones_address_keeps_its_endpoint() {
+    let mut story = Story::with_voters(3, 3);
+    let before = story.settle();
+    let others = story.seen.machines[&name(0)].addresses.clone();
+    story.seen.machines.get_mut(&name(1)).unwrap().addresses = others;
+    // It does not answer, or not yet where it did.
+    story.failing(1, "Connection refused");
+    assert_eq!(story.settle().endpoints, before.endpoints);
+    // It has answered where it always did.
+    story.healthy(1);
+    story.seen.elsewhere.insert(name(1), before.members[1].client_url.clone());
+    let status = story.settle();
+    assert!(status.ready, "{:?}", status.conditions);
+    assert_eq!(status.endpoints, before.endpoints);
+    assert_eq!(story.plan(), crate::plan::Plan::Steady, "the init Secret has it as well");
+}
+
+#[test]
 fn a_failing_member_counts_until_it_has_failed_long_enough() {
     let mut story = Story::with_voters(3, 3);
     let healthy = story.settle();
