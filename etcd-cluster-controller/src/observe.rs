@@ -5,9 +5,7 @@ mod docker;
 use crate::build;
 use crate::controller::Context;
 use crate::etcd_access::Access;
-use crate::observation::{
-    Certificates, Check, ClusterLink, Membership, Observation, Template, hex, trusted_cluster,
-};
+use crate::observation::{Certificates, Check, ClusterLink, Membership, Observation, Template, hex, trusted_cluster};
 use crate::pki::{CertAndKey, check_ca, is_signed_by};
 use api::{EtcdCluster, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
