@@ -1,5 +1,7 @@
 //! All writes: one step, as planned.
 
+mod remediation;
+
 use crate::build;
 use crate::controller::{Context, NAME};
 use crate::observation::{ClusterState, ControlPlaneView, EtcdView, Observation};
@@ -111,6 +113,7 @@ pub async fn execute(
             .await;
             Ok(outcome)
         }
+        Step::Remediate { machine, note } => remediation::execute(context, observation, machine, note).await,
         Step::DeleteEtcd => delete_etcd(context, cluster, etcd_of(observation)?, recent).await,
         Step::RemoveHealth => write_health(context, observation, None).await,
         Step::RemoveCondition => write_condition(context, cluster, None).await,

@@ -204,6 +204,7 @@ impl World {
             control_plane,
             secrets,
             workers: Vec::new(),
+            machines: Vec::new(),
         };
         if observation.about_to_release() {
             let shared = SHARED_CERTIFICATES.iter().filter_map(|name| self.secrets.get(&format!("demo-{name}")));
@@ -290,6 +291,8 @@ impl World {
                 let body = build::secret::update(cluster, seen.found_etcd().unwrap(), published, pair);
                 patch(self.secrets.get_mut(&names::apiserver_client_secret("demo")), &body, revision)
             }
+            // Nothing of this model: see plan/tests/remediation.rs.
+            Step::Remediate { .. } => true,
             Step::DeleteEtcd => {
                 // The provider takes its time.
                 if let Some(etcd) = &mut self.etcd {

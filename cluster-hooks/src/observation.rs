@@ -3,12 +3,14 @@
 mod control_plane;
 mod etcd;
 mod kubeadm;
+mod machine;
 mod rollout;
 mod secrets;
 
 pub use control_plane::{ControlPlane, ControlPlaneView, Pause};
 pub use etcd::{Claim, Etcd, EtcdView};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
+pub use machine::ControlPlaneMachine;
 pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};
 
 use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
@@ -34,6 +36,8 @@ pub struct Observation {
     /// Workers that are left, as `Kind/name`; looked up only while the Cluster is being deleted, and only until the
     /// first kind of which there are any.
     pub workers: Vec<String>,
+    /// Machines of a KubeadmControlPlane that has had an API server.
+    pub machines: Vec<ControlPlaneMachine>,
 }
 
 /// What we need of the Cluster beyond the shared view.

@@ -3,8 +3,8 @@
 use crate::adapters::NoAdapter;
 use crate::controller::Context;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, SHARED_CERTIFICATES, Secrets, Shared,
-    names_of,
+    ClusterState, ControlPlane, ControlPlaneMachine, ControlPlaneView, Etcd, EtcdView, Observation,
+    SHARED_CERTIFICATES, Secrets, Shared, names_of,
 };
 use crate::plan::retires;
 use api::names;
@@ -36,8 +36,15 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &R
     }
     let etcd = if recent.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
     let control_plane = control_plane(context, &cluster).await?;
-    let mut observation =
-        Observation { now: now(), cluster, etcd, control_plane, secrets: Secrets::default(), workers: Vec::new() };
+    let mut observation = Observation {
+        now: now(),
+        cluster,
+        etcd,
+        control_plane,
+        secrets: Secrets::default(),
+        workers: Vec::new(),
+        machines: Vec::new(),
+    };
     let view = &observation.cluster.view;
     if view.paused {
         return Ok(Some(observation));
@@ -50,6 +57,9 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &R
         let kubeadm = observation.found_control_plane().is_some_and(|c| c.kubeadm.is_some());
         if kubeadm && observation.about_to_release() {
             observation.secrets.shared = shared(context, &observation.cluster).await?;
+        }
+        if observation.found_control_plane().is_some_and(|c| c.kubeadm.is_some() && c.initialized) {
+            observation.machines = machines(context, &observation.cluster).await?;
         }
     } else if let Some(etcd) = observation.found_etcd().filter(|etcd| !etcd.deleting) {
         observation.workers = workers(context, &observation.cluster, etcd).await?;
@@ -239,7 +249,17 @@ async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> 
     Ok(Vec::new())
 }
 
-const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+/// The control plane's, from a watch that there is only where a KubeadmControlPlane has had an API server.
+async fn machines(context: &Context, cluster: &ClusterState) -> Result<Vec<ControlPlaneMachine>> {
+    let resource = context.shared.kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
+    let watch = watch(context, &resource, Some(CONTROL_PLANE_LABEL)).await?;
+    let ours = |machine: &DynamicObject| machine.labels().get(names::CLUSTER_NAME_LABEL) == Some(&cluster.view.name);
+    let found = watch.select(&cluster.view.namespace, ours);
+    Ok(found.iter().map(|machine| ControlPlaneMachine::read(machine, &resource.api_version)).collect())
+}
+
+/// Label of the Machines of control planes.
+pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
 /// Neither a control plane's nor etcd's.
 fn is_worker(labels: &std::collections::BTreeMap<String, String>, owners: &[OwnerReference], etcd: &EtcdView) -> bool {

@@ -4,10 +4,12 @@ mod deletion;
 mod handover;
 mod in_use;
 mod preconditions;
+mod remediation;
 
 pub use in_use::{retires, retiring};
+pub use remediation::candidate;
 
-use crate::observation::{Claim, Etcd, KeyPair, Observation, Pause};
+use crate::observation::{Claim, ControlPlaneMachine, Etcd, KeyPair, Observation, Pause};
 use api::conditions::reasons;
 use std::time::Duration;
 
@@ -54,6 +56,14 @@ pub enum Step {
     PublishClient(KeyPair),
     /// Bring the client Secret up to date.
     UpdateClient(KeyPair),
+    /// Delete a Machine that a MachineHealthCheck wants replaced and the control plane defers, because it cannot tell how an
+    /// etcd is that is not its own. We can.
+    Remediate {
+        /// The Machine.
+        machine: ControlPlaneMachine,
+        /// What the control plane would note of it, so that its limits of retries hold.
+        note: String,
+    },
     /// Delete the etcd object.
     DeleteEtcd,
     /// Take our condition away from the control plane of a Cluster that names no etcd any more.

@@ -2,6 +2,7 @@
 //! them. Watches are followed from the first moment on that somebody reads them.
 
 use crate::observation::names_of;
+use api::names::{CLUSTER_GROUP, CLUSTER_NAME_LABEL};
 use controller_support::loose::{ClusterView, Reference};
 use controller_support::{Cached, Shutdown};
 use futures::StreamExt;
@@ -41,7 +42,7 @@ impl Triggers {
                 let reference =
                     Reference { group: resource.group.clone(), kind: resource.kind.clone(), name: object.name_any() };
                 for cluster in clusters.select(&object.namespace().unwrap_or_default(), |cluster| {
-                    concerns(&ClusterView::read(cluster), &reference)
+                    concerns(&ClusterView::read(cluster), &reference, object.labels().get(CLUSTER_NAME_LABEL))
                 }) {
                     let cluster = ObjectRef::from_obj_with(cluster.as_ref(), clusters.resource().clone());
                     if sender.send(cluster).is_err() {
@@ -53,9 +54,11 @@ impl Triggers {
     }
 }
 
-/// Whether a change of an object may change what is planned for a Cluster of the same namespace.
-fn concerns(cluster: &ClusterView, changed: &Reference) -> bool {
+/// Whether a change of an object may change what is planned for a Cluster of the same namespace. `of` is the Cluster's name
+/// in the object's labels.
+fn concerns(cluster: &ClusterView, changed: &Reference, of: Option<&String>) -> bool {
     cluster.control_plane.as_ref() == Some(changed)
+        || (changed.kind == "Machine" && changed.group == CLUSTER_GROUP && of == Some(&cluster.name))
         || cluster.etcd.as_ref().is_some_and(|etcd| {
             etcd.as_ref() == Ok(changed)
                 || (changed.kind == "Secret"
@@ -77,7 +80,7 @@ mod tests {
         let cluster = ClusterView::read(&serde_json::from_value(cluster).unwrap());
         let concerned = |group: &str, kind: &str, name: &str| {
             let changed = Reference { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
-            concerns(&cluster, &changed)
+            concerns(&cluster, &changed, None)
         };
         assert!(concerned("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "demo-cp"));
         assert!(concerned("example.org", "Other", "demo-etcd"));
@@ -86,5 +89,9 @@ mod tests {
         }
         assert!(!concerned("", "Secret", "other-etcd"));
         assert!(!concerned("example.org", "Another", "demo-etcd"));
+        let machine =
+            Reference { group: CLUSTER_GROUP.to_owned(), kind: "Machine".to_owned(), name: "demo-1".to_owned() };
+        assert!(concerns(&cluster, &machine, Some(&"demo".to_owned())));
+        assert!(!concerns(&cluster, &machine, Some(&"other".to_owned())));
     }
 }

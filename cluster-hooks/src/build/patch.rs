@@ -27,6 +27,16 @@ pub fn claim(etcd: &EtcdView, cluster: &ClusterView) -> Value {
     }})
 }
 
+/// What a KubeadmControlPlane notes of a remediation that goes on. Not bound to a version: it is at work itself by then.
+///
+/// Source: `RemediationInProgressAnnotation` in Cluster API 1.14.0, controlplane/kubeadm.
+pub fn remediation_in_progress(control_plane: &ControlPlaneView, note: &str) -> Value {
+    json!({"metadata": {
+        "uid": control_plane.uid,
+        "annotations": {"controlplane.cluster.x-k8s.io/remediation-in-progress": note},
+    }})
+}
+
 /// Which endpoints may be in use.
 pub fn endpoints_in_use(etcd: &EtcdView, endpoints: &[String]) -> Value {
     json!({"metadata": {

@@ -17,6 +17,8 @@ pub struct Kubeadm {
     pub certificates: String,
     /// Paths that API servers see besides those that kubeadm gives them.
     pub mounts: Vec<String>,
+    /// A Machine that was made in a remediation, and is unhealthy again within so many seconds, counts as a retry.
+    pub min_healthy_seconds: i64,
 }
 
 impl Kubeadm {
@@ -27,6 +29,8 @@ impl Kubeadm {
         let certificates = text(&configuration["certificatesDir"]);
         let mounts = configuration["apiServer"]["extraVolumes"].as_array();
         Self {
+            // An hour is Cluster API's default.
+            min_healthy_seconds: data["spec"]["remediation"]["minHealthyPeriodSeconds"].as_i64().unwrap_or(3600),
             // As the CRD defaults it.
             replicas: data["spec"]["replicas"].as_i64().unwrap_or(1),
             files: ["caFile", "certFile", "keyFile"].map(|field| text(&external[field])),

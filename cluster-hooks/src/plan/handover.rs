@@ -4,7 +4,8 @@
 //! is only planned once the effect of the one before has been observed.
 
 use super::{
-    KINDS, PEOPLE, Plan, Step, UNWATCHED_SECRETS, block, claimed_by_another, in_use, look_again, preconditions, wait,
+    KINDS, PEOPLE, Plan, Step, UNWATCHED_SECRETS, block, claimed_by_another, in_use, look_again, preconditions,
+    remediation, wait,
 };
 use crate::observation::{Claim, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, Pause};
 use api::conditions::reasons;
@@ -34,6 +35,9 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     }
     if let Some(tell) = in_use::plan(observation) {
         return tell;
+    }
+    if let Some(step) = remediation::plan(observation) {
+        return Plan::Do(step);
     }
     match &observation.etcd {
         Etcd::NotNamed => Plan::Steady,

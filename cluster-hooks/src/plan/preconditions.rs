@@ -131,6 +131,7 @@ mod tests {
 
     fn problem(files: [&str; 3], mounts: &[&str]) -> Option<(&'static str, String)> {
         let kubeadm = Kubeadm {
+            min_healthy_seconds: 3600,
             replicas: 3,
             files: files.map(str::to_owned),
             certificates: "/etc/kubernetes/pki".to_owned(),

@@ -9,6 +9,7 @@ mod deletion;
 mod handover;
 mod preconditions;
 mod properties;
+mod remediation;
 mod rollout;
 
 /// The steps of an undisturbed handover, by name.

@@ -1,0 +1,81 @@
+//! The Machines of a control plane, as far as their remediation goes.
+
+use super::conditions_path;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+/// What a Machine carries that a KubeadmControlPlane has made in place of another one.
+///
+/// Source: `RemediationForAnnotation` in Cluster API 1.14.0, controlplane/kubeadm.
+const REMEDIATION_FOR: &str = "controlplane.cluster.x-k8s.io/remediation-for";
+
+/// A Machine of a control plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControlPlaneMachine {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// Resource version.
+    pub resource_version: String,
+    /// UID of its controller.
+    pub controller: Option<String>,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// It has become a Node.
+    pub joined: bool,
+    /// Cluster API calls it Ready.
+    pub ready: bool,
+    /// The control plane wants it gone, and says that it could not find out how its own etcd is: see
+    /// [`crate::plan::Step::Remediate`].
+    pub deferred: bool,
+    /// The remediation that it was made in.
+    pub made_in: Option<Remediation>,
+}
+
+/// A remediation, as a KubeadmControlPlane notes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remediation {
+    /// When it began.
+    pub timestamp: Timestamp,
+    /// Remediations before it, without a healthy time in between.
+    pub retry_count: i64,
+}
+
+impl ControlPlaneMachine {
+    /// Reads a Machine of a version.
+    pub fn read(machine: &DynamicObject, api_version: &str) -> Self {
+        let conditions = machine.data.pointer(conditions_path(api_version)).and_then(Value::as_array);
+        let condition = |type_: &str| conditions.into_iter().flatten().find(|found| found["type"] == type_);
+        let is = |type_: &str, status: &str| condition(type_).is_some_and(|found| found["status"] == status);
+        let controller = machine.owner_references().iter().find(|owner| owner.controller == Some(true));
+        Self {
+            name: machine.name_any(),
+            uid: machine.uid().unwrap_or_default(),
+            resource_version: machine.resource_version().unwrap_or_default(),
+            controller: controller.map(|owner| owner.uid.clone()),
+            deleting: machine.metadata.deletion_timestamp.is_some(),
+            joined: machine.data.pointer("/status/nodeRef/name").is_some(),
+            ready: is("Ready", "True"),
+            deferred: is("HealthCheckSucceeded", "False") && condition("OwnerRemediated").is_some_and(is_deferred),
+            made_in: machine.annotations().get(REMEDIATION_FOR).and_then(|text| Remediation::read(text)),
+        }
+    }
+}
+
+impl Remediation {
+    /// Reads the annotation's JSON. What cannot be read counts as none.
+    fn read(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        Some(Self { timestamp: value["timestamp"].as_str()?.parse().ok()?, retry_count: value["retryCount"].as_i64()? })
+    }
+}
+
+/// The words of Cluster API 1.14.0, controlplane/kubeadm, remediation.go. They come after all of its other checks.
+fn is_deferred(condition: &Value) -> bool {
+    condition["status"] == "False"
+        && condition["reason"] == "RemediationDeferred"
+        && condition["message"] == "Failed to check etcd cluster health before remediation"
+}

@@ -1,0 +1,125 @@
+use super::*;
+use crate::observation::ControlPlaneMachine;
+use serde_json::{Value, json};
+
+/// A Machine as Cluster API has it, changed.
+fn machine(name: &str, change: impl FnOnce(&mut Value)) -> ControlPlaneMachine {
+    let mut value = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1", "annotations": {},
+            "ownerReferences": [{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+                "name": "demo-cp", "uid": "cp", "controller": true}]},
+        "status": {"nodeRef": {"name": name}, "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    change(&mut value);
+    ControlPlaneMachine::read(&crate::model::object(&value), "cluster.x-k8s.io/v1beta2")
+}
+
+/// As a MachineHealthCheck and Cluster API 1.14.0 leave it where etcd is external.
+fn deferred(machine: &mut Value) {
+    machine["status"]["conditions"] = json!([
+        {"type": "Ready", "status": "False"},
+        {"type": "HealthCheckSucceeded", "status": "False", "reason": "UnhealthyNode"},
+        {"type": "OwnerRemediated", "status": "False", "reason": "RemediationDeferred",
+            "message": "Failed to check etcd cluster health before remediation"},
+    ]);
+}
+
+/// A control plane that works on its etcd, with these Machines.
+fn seen(machines: Vec<ControlPlaneMachine>) -> Observation {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    let mut seen = world.observe();
+    if let crate::observation::ControlPlane::Found(control_plane) = &mut seen.control_plane {
+        control_plane.initialized = true;
+        control_plane.uid = "cp".to_owned();
+    }
+    seen.machines = machines;
+    seen
+}
+
+fn remediates(seen: &Observation) -> Option<(String, Value)> {
+    match plan(seen) {
+        Plan::Do(Step::Remediate { machine, note }) => Some((machine.name, serde_json::from_str(&note).unwrap())),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_remediation_that_only_waits_for_a_look_at_etcd_goes_on() {
+    let seen = seen(vec![machine("a", |_| ()), machine("b", deferred), machine("c", |_| ())]);
+    let (name, note) = remediates(&seen).unwrap();
+    assert_eq!(name, "b");
+    assert_eq!(note, json!({"machine": "b", "timestamp": "1970-01-01T00:16:40Z", "retryCount": 0}));
+}
+
+#[test]
+fn retries_are_counted_as_the_control_plane_does() {
+    let made_in = |timestamp: &'static str| {
+        move |machine: &mut Value| {
+            deferred(machine);
+            let note = json!({"machine": "before", "timestamp": timestamp, "retryCount": 2}).to_string();
+            machine["metadata"]["annotations"] = json!({"controlplane.cluster.x-k8s.io/remediation-for": note});
+        }
+    };
+    for (timestamp, count) in [("1970-01-01T00:00:00Z", 3), ("1969-12-31T23:00:00Z", 0)] {
+        let seen = seen(vec![machine("a", |_| ()), machine("b", made_in(timestamp))]);
+        assert_eq!(remediates(&seen).unwrap().1["retryCount"], count, "{timestamp}");
+    }
+}
+
+#[test]
+fn nothing_is_deleted_for_any_other_reason_or_at_any_other_time() {
+    type Change = fn(&mut Value);
+    let others: [(&str, Change); 5] = [
+        ("the control plane has another reason", |machine| {
+            deferred(machine);
+            machine["status"]["conditions"][2]["message"] = json!("waiting for something else");
+        }),
+        ("it cannot be remediated", |machine| {
+            deferred(machine);
+            machine["status"]["conditions"][2]["reason"] = json!("CannotBeRemediated");
+        }),
+        ("it is healthy again", |machine| {
+            deferred(machine);
+            machine["status"]["conditions"][1]["status"] = json!("True");
+        }),
+        ("it is being deleted", |machine| {
+            deferred(machine);
+            machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }),
+        ("it is not the control plane's", |machine| {
+            deferred(machine);
+            machine["metadata"]["ownerReferences"][0]["uid"] = json!("another");
+        }),
+    ];
+    for (why, change) in others {
+        assert_eq!(remediates(&seen(vec![machine("a", |_| ()), machine("b", change)])), None, "{why}");
+    }
+    assert_eq!(remediates(&seen(vec![machine("b", deferred)])), None, "no other one serves");
+    let joining = machine("a", |machine| machine["status"]["nodeRef"] = Value::Null);
+    assert_eq!(remediates(&seen(vec![joining, machine("b", deferred), machine("c", |_| ())])), None, "one joins");
+    assert_eq!(remediates(&seen(vec![machine("a", deferred), machine("b", deferred)])), None, "no other one is Ready");
+}
+
+#[test]
+fn etcd_has_to_be_well_and_nobody_may_have_paused_anything() {
+    let base = || seen(vec![machine("a", |_| ()), machine("b", deferred)]);
+    assert!(remediates(&base()).is_some());
+    let mut seen = base();
+    if let crate::observation::Etcd::Found(etcd) = &mut seen.etcd {
+        etcd.ready = false;
+    }
+    assert_eq!(remediates(&seen), None, "etcd is not Ready");
+    let mut seen = base();
+    if let crate::observation::ControlPlane::Found(control_plane) = &mut seen.control_plane {
+        control_plane.pause = crate::observation::Pause::Users;
+    }
+    assert_eq!(remediates(&seen), None, "the user has paused the control plane");
+    let mut seen = base();
+    seen.cluster.view.paused = true;
+    assert_eq!(remediates(&seen), None, "the Cluster is paused");
+    let mut seen = base();
+    seen.cluster.view.deleting = true;
+    assert_eq!(remediates(&seen), None, "the Cluster is being deleted");
+}
