@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::kinds::Kinds;
 use crate::metrics::{ControllerLabels, Metrics, ReconcileLabels};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use kube::runtime::Controller;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
@@ -145,13 +145,25 @@ pub async fn drive_with<K, C, F, Fut>(
         let key = ObjectRef::from_obj_with(object.as_ref(), policy_kind.clone()).to_string();
         Action::requeue(failures.next(key))
     };
-    controller
+    let store = controller.store();
+    let running = controller
         .trigger_backoff(WatchBackoff::default())
         .graceful_shutdown_on(shared.shutdown.clone().requested())
         .run(observed, policy, context)
         // Failures are logged where they happen, with their object; the rest is the queue's own chatter.
-        .for_each(|_| std::future::ready(()))
-        .await;
+        .for_each(|_| std::future::ready(()));
+    let nothing_begun = async {
+        shared.shutdown.clone().requested().await;
+        // No reconcile begins before the first list has come, and a controller that is to stop waits for one that it does
+        // not ask for any more.
+        if store.wait_until_ready().now_or_never().is_some_and(|ready| ready.is_ok()) {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = running => {}
+        () = nothing_begun => {}
+    }
 }
 
 /// Gives work up that takes too long. That is as safe as being killed in the middle of it.
@@ -190,6 +202,28 @@ mod tests {
         assert_eq!(delays[11], 30_000);
         failures.forget("a");
         assert_eq!(failures.next("a".to_owned()).as_millis(), 100);
+    }
+
+    #[tokio::test]
+    async fn it_stops_also_before_the_first_list_has_come() {
+        // Takes connections, and never answers.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let (stop, shutdown) = Shutdown::new();
+        let shared = Shared::new(Client::try_from(kube::Config::new(url)).unwrap(), shutdown);
+        let secrets = kube::Api::<k8s_openapi::api::core::v1::Secret>::all(shared.client.clone());
+        let controller = Controller::new(secrets, kube::runtime::watcher::Config::default());
+        let run = drive("test", controller, &shared, Arc::new(()), |_, _| async { Ok(Action::await_change()) });
+        let after_a_connection = async {
+            listener.accept().await.unwrap();
+            stop.send(true).unwrap();
+            // It would be for ever.
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        };
+        tokio::select! {
+            () = run => {}
+            () = after_a_connection => panic!("it does not stop"),
+        }
     }
 
     #[tokio::test(start_paused = true)]
