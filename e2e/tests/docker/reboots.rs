@@ -34,14 +34,14 @@ pub(crate) async fn of_a_whole_cluster(bed: &mut DockerBed) -> Result<()> {
     workload.store("before").await?;
 
     let containers: Vec<String> = bed.containers().await?;
-    let (balancers, machines): (Vec<_>, Vec<_>) = containers.iter().cloned().partition(|name| name.ends_with("-lb"));
-    for machine in machines.iter().chain(&balancers) {
+    let etcd = look.member_names(3);
+    for machine in &containers {
         let begun = Instant::now();
-        if balancers.contains(machine) {
-            // There is no systemd in it to ask.
-            bed.power_cut(std::slice::from_ref(machine)).await?;
-        } else {
+        if etcd.contains(machine) {
             bed.reboot(machine).await?;
+        } else {
+            // Nodes wait a minute and a half for their pods' sandboxes, and a load balancer has no systemd to ask.
+            bed.power_cut(std::slice::from_ref(machine)).await?;
         }
         well_again(bed, &look, &workload, &nodes, machine).await?;
         println!("  {machine:<36} rebooted: all well after {:>5.1} s", begun.elapsed().as_secs_f32());
