@@ -31,7 +31,7 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
         })
         .with("MachineHealthCheck", |check| {
             for condition in check["spec"]["checks"]["unhealthyNodeConditions"].as_array_mut().into_iter().flatten() {
-                condition["timeoutSeconds"] = json!(10);
+                condition["timeoutSeconds"] = json!(30);
             }
         });
     // The template that nodes are made from after the upgrade, and the one that they are made from before it.
