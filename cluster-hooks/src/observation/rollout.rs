@@ -34,7 +34,7 @@ impl Rollout {
     /// How far it is, for people.
     pub fn progress(self) -> String {
         match (self.observed, self.up_to_date, self.replicas) {
-            (false, ..) => "it has not begun yet".to_owned(),
+            (false, ..) => "it has not reported on them yet".to_owned(),
             (true, Some(done), Some(all)) => format!("{done} of {all} are up to date"),
             (true, ..) => "it does not say how many are up to date".to_owned(),
         }

@@ -109,7 +109,7 @@ fn a_rollout_is_told_until_it_is_done_whatever_else_is_waited_for() {
     world.set_ready(true, "https://10.0.0.1:2379");
     let rest = "; until that is done, API servers may still use https://10.0.0.2:2379, https://10.0.0.3:2379";
     let begin = "True ControlPlaneRollingOut KubeadmControlPlane demo-cp replaces its machines";
-    assert_eq!(says(&mut world), format!("{begin} (it has not begun yet){rest}"));
+    assert_eq!(says(&mut world), format!("{begin} (it has not reported on them yet){rest}"));
     world.report_machines(world.generation(), 4, 1);
     assert_eq!(says(&mut world), format!("{begin} (1 of 4 are up to date){rest}"));
     world.set_ready(false, "https://10.0.0.1:2379");

@@ -44,7 +44,7 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
     // The old endpoint stays in use whatever may happen, until the last machine has rolled.
     stage.report(cluster, true, TWO, "").await?;
     let rolling = |how_far: &str| format!("True ControlPlaneRollingOut {kind} {cp} replaces its machines ({how_far})");
-    stage.until_says(cluster, &rolling("it has not begun yet")).await?;
+    stage.until_says(cluster, &rolling("it has not reported on them yet")).await?;
     stage.until_in_use(cluster, &[ONE, TWO]).await?;
     let second = generation(stage, kind, &cp).await?;
     ensure!(second > first, "the endpoints are not in the spec");
