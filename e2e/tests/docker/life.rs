@@ -75,8 +75,14 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     lap();
 
     let lap = self::lap("a killed node is replaced");
-    let nodes = look.control_plane_machines().await?;
-    let victim = nodes.first().context("the control plane has no Machine")?;
+    // Machines go a moment after their Nodes.
+    let nodes = until("the upgrade has left three Machines", PATIENCE, async || {
+        let (machines, nodes) = (look.control_plane_machines().await?, workload.ready_nodes().await?);
+        ensure!(machines == nodes, "Machines are {machines:?}, Nodes {nodes:?}");
+        Ok(Some(nodes))
+    })
+    .await?;
+    let victim = nodes.first().context("the control plane has no Node")?;
     bed.kill(victim).await?;
     until(format!("{victim} is replaced"), ROLLOUT, async || {
         let left = look.control_plane_machines().await?;
