@@ -287,7 +287,8 @@ fn read_init(init: &DynamicObject) -> Init {
     let admitted = secret_text(init, names::ADMITTED);
     Init {
         client_urls: secret_text(init, "clientUrls").unwrap_or_default(),
-        admitted: admitted.map(|all| all.split(',').filter_map(|one| one.split('@').next()).map(str::to_owned).collect()),
+        admitted: admitted
+            .map(|all| all.split(',').filter_map(|one| one.split('@').next()).map(str::to_owned).collect()),
     }
 }
 
