@@ -19,6 +19,11 @@ pub fn root() -> Result<PathBuf> {
     Ok(base.join("cluster-api-provider-etcdadm"))
 }
 
+/// A hash as it is written.
+pub(crate) fn hexadecimal(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Gives the directory `final_path`, made by `fill` in a temporary directory beside it if it is not there yet.
 ///
 /// The directory appears whole or not at all, so an interrupted run leaves nothing that looks finished. Two runs at once

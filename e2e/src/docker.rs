@@ -12,13 +12,14 @@ mod requirements;
 pub mod runtime;
 mod workload;
 
-use crate::bed::{ADMIN_PORTS, crds, manager_command, programs, ready};
-use crate::plane::{AnotherManager, Plane, PlaneOptions, users};
+use crate::bed::crds;
+use crate::plane::{AnotherManager, Plane, PlaneOptions};
 use crate::process::Process;
-use crate::tools::{DockerProvider, Tools};
-use crate::world::{World, is_outside};
-use anyhow::{Context, Result};
+use crate::tools::{DockerProvider, Kubernetes, Tools};
+use crate::world::World;
+use anyhow::Result;
 use daemon::Daemon;
+use image::Node;
 use kube::Client;
 
 pub use inventory::{Inventory, KINDS};
@@ -38,23 +39,27 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Finds the parts; outside a world it makes what is missing: about ten minutes, and root is needed for it.
+    /// Makes, outside a world, what is missing: about ten minutes, and root is needed for it.
     ///
     /// # Errors
-    /// When one can't be made; first of all, when this computer lacks what Docker needs: with all of that in one line.
-    pub fn ensure(tools: &Tools) -> Result<Self> {
-        if is_outside() {
-            requirements::check()?;
-        }
-        Ok(Self { provider: DockerProvider::ensure(tools)?, roots: image::Roots::ensure(tools)? })
+    /// When a part can't be made; first of all, when this computer lacks what Docker needs: with all of that in one line.
+    pub fn prepare(tools: &Tools) -> Result<()> {
+        requirements::check()?;
+        Node::fetch_released(Kubernetes::Current)?;
+        Self::ensure(tools).map(drop)
     }
 
     /// Makes, outside a world, what [`DockerBed::add_previous_nodes`] needs: five minutes the first time.
     ///
     /// # Errors
     /// When it can't be made.
-    pub fn ensure_previous_nodes(tools: &Tools) -> Result<()> {
-        image::Roots::ensure_previous_node(tools).map(|_| ())
+    pub fn prepare_previous_nodes(tools: &Tools) -> Result<()> {
+        Node::fetch_released(Kubernetes::Previous)?;
+        Node::ensure(Kubernetes::Previous, tools).map(drop)
+    }
+
+    fn ensure(tools: &Tools) -> Result<Self> {
+        Ok(Self { provider: DockerProvider::ensure(tools)?, roots: image::Roots::ensure(tools)? })
     }
 }
 
@@ -84,10 +89,7 @@ impl DockerBed {
         let mut plane = Plane::start(world, options).await?;
         let capd = AnotherManager { user: CAPD, program: &parts.provider.capd, manifests: &parts.provider.manifests };
         let capd = plane.start_another(world, &capd).await?;
-        let kubeconfig = plane.kubeconfig_for(users::PROVIDER)?;
-        let command = manager_command(&programs()?, kubeconfig, world.logs(), 0).arg("--leader-elect=false");
-        let mut manager = command.spawn().context("start the manager")?;
-        ready(&mut manager, ADMIN_PORTS[0]).await?;
+        let manager = faults::start_manager(&plane, world, &[]).await?;
         let empty = daemon.inventory().await?;
         Ok(Self { manager, capd, plane, daemon, empty, world: world.clone() })
     }
@@ -102,9 +104,9 @@ impl DockerBed {
     /// that of the current release, but for the version.
     ///
     /// # Errors
-    /// When [`Parts::ensure_previous_nodes`] has not made it.
+    /// When [`Parts::prepare_previous_nodes`] has not made it.
     pub async fn add_previous_nodes(&self) -> Result<String> {
-        let node = image::Roots::ensure_previous_node(self.world.tools())?;
+        let node = Node::ensure(Kubernetes::Previous, self.world.tools())?;
         node.import(&self.world, &self.daemon).await?;
         Ok(node.version().to_owned())
     }

@@ -2,7 +2,6 @@
 
 use crate::docker::Parts;
 use crate::tools::Tools;
-use crate::world::is_outside;
 use anyhow::Result;
 use clap::ValueEnum;
 
@@ -16,14 +15,14 @@ pub enum Infrastructure {
 }
 
 impl Infrastructure {
-    /// Makes what has to be there before a world is entered: inside there is no network to fetch anything from.
+    /// Makes, outside a world, what it needs beyond the real parts.
     ///
     /// # Errors
     /// When it can't be made; the error says what this computer lacks.
-    pub fn prepare(self) -> Result<()> {
+    pub fn prepare(self, tools: &Tools) -> Result<()> {
         match self {
-            Self::Docker if is_outside() => Tools::ensure().and_then(|tools| Parts::ensure(&tools)).map(|_| ()),
-            Self::Docker | Self::Local => Ok(()),
+            Self::Docker => Parts::prepare(tools),
+            Self::Local => Ok(()),
         }
     }
 }

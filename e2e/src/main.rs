@@ -57,7 +57,7 @@ fn build(docker: bool) -> anyhow::Result<()> {
     let tools = Tools::ensure()?;
     println!("{}", serde_json::to_string_pretty(&tools)?);
     if docker {
-        Parts::ensure(&tools)?;
+        Parts::prepare(&tools)?;
     }
     Ok(())
 }

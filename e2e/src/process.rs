@@ -12,6 +12,18 @@ use tokio::process::Child;
 
 pub use rustix::process::Signal;
 
+/// What a short program prints.
+///
+/// # Errors
+/// When it cannot be run or fails; the error tells what it said.
+pub fn output(command: &mut std::process::Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("run {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// What to run, and where its output goes.
 #[derive(Debug, Clone)]
 pub struct Command {

@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 pub use cluster_api::{ClusterApi, Release};
 pub use docker::DockerProvider;
 use module::{ETCD_3_6, KUBERNETES, Module};
-pub use node::NodePrograms;
+pub use node::{Kubernetes, NodePrograms};
+pub use release::architecture;
 
 /// Paths of the real parts on this computer.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -58,9 +58,14 @@ pub struct World {
 /// `SIGINT`, `SIGTERM` and `SIGHUP` to the process outside reach the one inside, once. After 20 s, or at the second
 /// signal, everything is killed.
 pub fn enter_or_run(run: impl FnOnce(World) -> ExitCode) -> ExitCode {
+    prepare_and_run(|_| Ok(()), run)
+}
+
+/// The same, after `prepare` has made outside, where there is a network, what the inside needs beyond the real parts.
+pub fn prepare_and_run(prepare: impl FnOnce(&Tools) -> Result<()>, run: impl FnOnce(World) -> ExitCode) -> ExitCode {
     let stage = std::env::var_os(STAGE);
     let result = match stage.as_ref().and_then(|stage| stage.to_str()) {
-        None => outside::enter(),
+        None => outside::enter(prepare),
         Some(INIT) => init::run(),
         _ => World::from_environment().map(run),
     };
@@ -68,12 +73,6 @@ pub fn enter_or_run(run: impl FnOnce(World) -> ExitCode) -> ExitCode {
         eprintln!("Error: {error:#}");
         ExitCode::FAILURE
     })
-}
-
-/// Whether this process is the one outside, which may use the network to prepare what the inside needs.
-#[must_use]
-pub fn is_outside() -> bool {
-    std::env::var_os(STAGE).is_none()
 }
 
 impl World {
@@ -88,7 +87,7 @@ impl World {
     /// # Errors
     /// When its managers have not been built outside.
     pub fn with_cluster_api(&self, release: Release) -> Result<Self> {
-        Ok(Self { logs: self.logs.clone(), tools: self.tools.clone().with_cluster_api(release)? })
+        Ok(Self { tools: self.tools.clone().with_cluster_api(release)?, ..self.clone() })
     }
 
     /// Where every process of the world has its log file; kept when the run fails.
@@ -118,7 +117,7 @@ impl World {
     pub fn with_logs(&self, name: &str) -> Result<Self> {
         let logs = self.logs.join(name);
         std::fs::create_dir_all(&logs).with_context(|| format!("create {}", logs.display()))?;
-        Ok(Self { logs, tools: self.tools.clone() })
+        Ok(Self { logs, ..self.clone() })
     }
 }
 

@@ -3,7 +3,7 @@
 use clap::Parser;
 use e2e::bench;
 use e2e::infrastructure::Infrastructure;
-use e2e::world::{block_on, enter_or_run};
+use e2e::world::{block_on, prepare_and_run};
 use std::process::ExitCode;
 
 /// Measures bring-up, API requests, and the manager's size, start and memory.
@@ -20,21 +20,20 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let Arguments { rounds, infrastructure } = Arguments::parse();
-    if let Err(error) = infrastructure.prepare() {
-        eprintln!("Error: {error:#}");
-        return ExitCode::FAILURE;
-    }
-    enter_or_run(|world| {
-        let measured = match infrastructure {
-            Infrastructure::Local => block_on(bench::run(&world, rounds)),
-            Infrastructure::Docker => block_on(bench::docker::run(&world, rounds)),
-        };
-        match measured {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("Error: {error:#}");
-                ExitCode::FAILURE
+    prepare_and_run(
+        |tools| infrastructure.prepare(tools),
+        |world| {
+            let measured = match infrastructure {
+                Infrastructure::Local => block_on(bench::run(&world, rounds)),
+                Infrastructure::Docker => block_on(bench::docker::run(&world, rounds)),
+            };
+            match measured {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("Error: {error:#}");
+                    ExitCode::FAILURE
+                }
             }
-        }
-    })
+        },
+    )
 }

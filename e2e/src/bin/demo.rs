@@ -3,7 +3,7 @@
 use clap::Parser;
 use e2e::demo;
 use e2e::infrastructure::Infrastructure;
-use e2e::world::{block_on, enter_or_run};
+use e2e::world::{block_on, prepare_and_run};
 use std::process::ExitCode;
 
 /// Shows a TLS etcd cluster come up for a control plane, on real parts.
@@ -20,21 +20,20 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let Arguments { once, infrastructure } = Arguments::parse();
-    if let Err(error) = infrastructure.prepare() {
-        eprintln!("Error: {error:#}");
-        return ExitCode::FAILURE;
-    }
-    enter_or_run(|world| {
-        let shown = match infrastructure {
-            Infrastructure::Local => block_on(demo::run(&world, once)),
-            Infrastructure::Docker => block_on(demo::docker::run(&world, once)),
-        };
-        match shown {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("Error: {error:#}");
-                ExitCode::FAILURE
+    prepare_and_run(
+        |tools| infrastructure.prepare(tools),
+        |world| {
+            let shown = match infrastructure {
+                Infrastructure::Local => block_on(demo::run(&world, once)),
+                Infrastructure::Docker => block_on(demo::docker::run(&world, once)),
+            };
+            match shown {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("Error: {error:#}");
+                    ExitCode::FAILURE
+                }
             }
-        }
-    })
+        },
+    )
 }

@@ -2,9 +2,10 @@
 
 use super::DockerBed;
 use crate::bed::{ADMIN_PORTS, manager_command, programs, ready};
-use crate::plane::users;
+use crate::plane::{Plane, users};
 use crate::process::{Process, Signal};
 use crate::until::until;
+use crate::world::World;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use std::time::Duration;
@@ -107,13 +108,8 @@ impl DockerBed {
             self.manager.signal(Signal::CONT)?;
             self.manager.terminate(END).await?;
         }
-        let kubeconfig = self.plane.kubeconfig_for(users::PROVIDER)?;
-        let mut command = manager_command(&programs()?, kubeconfig, self.world.logs(), 0).arg("--leader-elect=false");
-        if !controllers.is_empty() {
-            command = command.arg(format!("--controllers={}", controllers.join(",")));
-        }
-        self.manager = command.spawn()?;
-        ready(&mut self.manager, ADMIN_PORTS[0]).await
+        self.manager = start_manager(&self.plane, &self.world, controllers).await?;
+        Ok(())
     }
 
     /// Brings every process back that a scenario may have frozen, killed or started with other flags.
@@ -128,6 +124,18 @@ impl DockerBed {
         }
         Ok(())
     }
+}
+
+/// Our manager, ready, with these controllers; with none given, with all of them.
+pub(super) async fn start_manager(plane: &Plane, world: &World, controllers: &[&str]) -> Result<Process> {
+    let kubeconfig = plane.kubeconfig_for(users::PROVIDER)?;
+    let mut command = manager_command(&programs()?, kubeconfig, world.logs(), 0).arg("--leader-elect=false");
+    if !controllers.is_empty() {
+        command = command.arg(format!("--controllers={}", controllers.join(",")));
+    }
+    let mut manager = command.spawn().context("start the manager")?;
+    ready(&mut manager, ADMIN_PORTS[0]).await?;
+    Ok(manager)
 }
 
 /// Lets a process go on, or starts it again if it has ended.

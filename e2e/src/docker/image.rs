@@ -7,12 +7,13 @@ mod node;
 mod preload;
 mod released;
 
+pub(super) use node::Node;
+
 use super::daemon::Daemon;
-use crate::cache;
-use crate::tools::{NodePrograms, Tools};
+use crate::cache::{self, hexadecimal};
+use crate::tools::{Kubernetes, Tools};
 use crate::world::World;
 use anyhow::{Context, Result, bail};
-use node::Node;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -74,14 +75,9 @@ impl Roots {
     pub(super) fn ensure(tools: &Tools) -> Result<Self> {
         Ok(Self {
             etcd_machine: etcd_machine::root()?,
-            node: Node::ensure(NodePrograms::version()?, NodePrograms::ensure, tools)?,
+            node: Node::ensure(Kubernetes::Current, tools)?,
             load_balancer: load_balancer::root()?,
         })
-    }
-
-    /// Makes the root directory of nodes of the release of Kubernetes before, outside a world.
-    pub(super) fn ensure_previous_node(tools: &Tools) -> Result<Node> {
-        Node::ensure(NodePrograms::previous_version()?, NodePrograms::ensure_previous, tools)
     }
 
     /// Gives the daemon an image of each.
@@ -94,7 +90,7 @@ impl Roots {
 
 /// A root directory in the cache, called after everything in `parts`.
 fn root(name: &str, parts: &[&str], fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let hash: String = Sha256::digest(parts.join("\0")).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hexadecimal(&Sha256::digest(parts.join("\0"))[..6]);
     let directory = cache::root()?.join("docker").join(format!("{name}-{hash}"));
     cache::directory(&directory, || eprintln!("{name}: another run is making it; waiting"), fill)?;
     Ok(directory)

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Kinds of which nothing may be left when the Clusters are gone.
-pub const KINDS: [&str; 10] = [
+pub const KINDS: [&str; 12] = [
     "Cluster",
     "EtcdCluster",
     "EtcdadmConfig",
@@ -24,6 +24,8 @@ pub const KINDS: [&str; 10] = [
     "Machine",
     "DevCluster",
     "DevMachine",
+    "DockerCluster",
+    "DockerMachine",
 ];
 
 /// What a daemon has, by name.

@@ -2,6 +2,7 @@
 
 use super::DockerBed;
 use crate::bed::Look;
+use crate::process::output;
 use crate::until::until;
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -9,7 +10,7 @@ use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Workload {
 
     /// Where its kubeconfig is.
     #[must_use]
-    pub fn kubeconfig(&self) -> &PathBuf {
+    pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
@@ -123,8 +124,6 @@ impl Workload {
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments);
-        let output = command.output().context("run kubectl")?;
-        ensure!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        output(&mut command)
     }
 }

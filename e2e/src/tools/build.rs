@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::module::{Module, Program, required_version};
 use super::module_dir;
 use super::progress::Progress;
-use crate::cache;
+use crate::cache::{self, hexadecimal};
 
 /// Lines of the compiler's output that are kept for the error, should it fail.
 const KEPT_LINES: usize = 40;
@@ -85,7 +85,7 @@ fn fingerprint(module: &Module, programs: &[&Program], arguments: &[String]) -> 
         add(argument.as_bytes());
     }
     add(go_output(module, &["env", "GOVERSION", "GOOS", "GOARCH"])?.as_bytes());
-    Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+    Ok(hexadecimal(&hash.finalize()[..6]))
 }
 
 fn build(module: &Module, version: &str, program: &Program, arguments: &[String], into: &Path) -> Result<()> {

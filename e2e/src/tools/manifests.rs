@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::build::go_output;
 use super::module::Module;
 use crate::cache;
+use crate::process::output;
 
 /// File name of a manager's manifests, and the manager's directory in its module.
 pub(super) type Source = (&'static str, &'static str);
@@ -49,16 +50,9 @@ pub(super) fn ensure(module: &Module, managers: &[Source], built: &Path, kubectl
 }
 
 fn render(kubectl: &Path, directory: &Path) -> Result<Vec<Value>> {
-    let output = Command::new(kubectl)
-        .arg("kustomize")
-        .arg(directory)
-        .output()
-        .with_context(|| format!("run {}", kubectl.display()))?;
-    if !output.status.success() {
-        bail!("kubectl kustomize {}: {}", directory.display(), String::from_utf8_lossy(&output.stderr).trim());
-    }
+    let rendered = output(Command::new(kubectl).arg("kustomize").arg(directory))?;
     let mut kept = Vec::new();
-    for document in serde_yaml::Deserializer::from_slice(&output.stdout) {
+    for document in serde_yaml::Deserializer::from_str(&rendered) {
         let object =
             Value::deserialize(document).with_context(|| format!("read what {} renders", directory.display()))?;
         if object["kind"].as_str().is_some_and(|kind| KEPT_KINDS.contains(&kind)) {

@@ -103,44 +103,48 @@ pub(super) const CONTAINERD: Module = Module {
     version_variables: &[("github.com/containerd/containerd/v2/version.Version", VersionPart::Whole)],
 };
 
+const CLUSTER_API_VERSION: &[(&str, VersionPart)] =
+    &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)];
+const CAPI_BOOTSTRAP: Program =
+    Program { name: "capi-bootstrap", package: "sigs.k8s.io/cluster-api/bootstrap/kubeadm" };
+const CAPI_CONTROL_PLANE: Program =
+    Program { name: "capi-control-plane", package: "sigs.k8s.io/cluster-api/controlplane/kubeadm" };
+const CAPD: Program = Program { name: "capd", package: "sigs.k8s.io/cluster-api/test/infrastructure/docker" };
+
 /// Cluster API's managers.
 pub(super) const CLUSTER_API: Module = Module {
     name: "cluster-api",
     source: "sigs.k8s.io/cluster-api",
     programs: &[
         Program { name: "capi-core", package: "sigs.k8s.io/cluster-api/core" },
-        Program { name: "capi-bootstrap", package: "sigs.k8s.io/cluster-api/bootstrap/kubeadm" },
-        Program { name: "capi-control-plane", package: "sigs.k8s.io/cluster-api/controlplane/kubeadm" },
+        CAPI_BOOTSTRAP,
+        CAPI_CONTROL_PLANE,
     ],
-    version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
+    version_variables: CLUSTER_API_VERSION,
 };
 
 /// Cluster API's docker infrastructure. Its module is not the one of the other managers.
 pub(super) const CLUSTER_API_DOCKER: Module = Module {
     name: "cluster-api-docker",
     source: "sigs.k8s.io/cluster-api/test",
-    programs: &[Program { name: "capd", package: "sigs.k8s.io/cluster-api/test/infrastructure/docker" }],
-    version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
+    programs: &[CAPD],
+    version_variables: CLUSTER_API_VERSION,
 };
 
 /// Cluster API's managers, in the oldest version that is supported.
 pub(super) const CLUSTER_API_1_12: Module = Module {
     name: "cluster-api-1.12",
     source: "sigs.k8s.io/cluster-api",
-    programs: &[
-        Program { name: "capi-core", package: "sigs.k8s.io/cluster-api" },
-        Program { name: "capi-bootstrap", package: "sigs.k8s.io/cluster-api/bootstrap/kubeadm" },
-        Program { name: "capi-control-plane", package: "sigs.k8s.io/cluster-api/controlplane/kubeadm" },
-    ],
-    version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
+    programs: &[Program { name: "capi-core", package: "sigs.k8s.io/cluster-api" }, CAPI_BOOTSTRAP, CAPI_CONTROL_PLANE],
+    version_variables: CLUSTER_API_VERSION,
 };
 
 /// Its docker infrastructure.
 pub(super) const CLUSTER_API_DOCKER_1_12: Module = Module {
     name: "cluster-api-1.12",
     source: "sigs.k8s.io/cluster-api/test",
-    programs: &[Program { name: "capd", package: "sigs.k8s.io/cluster-api/test/infrastructure/docker" }],
-    version_variables: &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)],
+    programs: &[CAPD],
+    version_variables: CLUSTER_API_VERSION,
 };
 
 impl Module {

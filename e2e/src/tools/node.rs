@@ -18,43 +18,41 @@ pub struct NodePrograms {
     pub containerd: PathBuf,
 }
 
+/// A release of Kubernetes that nodes may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kubernetes {
+    /// The one that the examples name.
+    Current,
+    /// The one before it: what an upgrade starts from.
+    Previous,
+}
+
+impl Kubernetes {
+    fn module(self) -> &'static Module {
+        match self {
+            Self::Current => &KUBERNETES_NODE,
+            Self::Previous => &KUBERNETES_NODE_PREVIOUS,
+        }
+    }
+
+    /// Its version, with the `v`.
+    ///
+    /// # Errors
+    /// When the pins cannot be read.
+    pub fn version(self) -> Result<String> {
+        build::version(self.module())
+    }
+}
+
 impl NodePrograms {
-    /// The version that is pinned, with its `v`.
-    ///
-    /// # Errors
-    /// When the pins cannot be read.
-    pub fn version() -> Result<String> {
-        build::version(&KUBERNETES_NODE)
-    }
-
-    /// That of the release before.
-    ///
-    /// # Errors
-    /// When the pins cannot be read.
-    pub fn previous_version() -> Result<String> {
-        build::version(&KUBERNETES_NODE_PREVIOUS)
-    }
-
     /// Finds them, building what is missing (about five minutes). Inside a world only the former is possible.
     ///
     /// # Errors
     /// When one cannot be built.
-    pub fn ensure() -> Result<Self> {
-        Self::of(&KUBERNETES_NODE)
-    }
-
-    /// The same of the release before.
-    ///
-    /// # Errors
-    /// When one cannot be built.
-    pub fn ensure_previous() -> Result<Self> {
-        Self::of(&KUBERNETES_NODE_PREVIOUS)
-    }
-
-    fn of(kubernetes: &Module) -> Result<Self> {
+    pub fn ensure(kubernetes: Kubernetes) -> Result<Self> {
         Ok(Self {
-            version: build::version(kubernetes)?,
-            kubernetes: build::ensure(kubernetes, &|_| true)?,
+            version: kubernetes.version()?,
+            kubernetes: build::ensure(kubernetes.module(), &|_| true)?,
             containerd: build::ensure(&CONTAINERD, &|_| true)?,
         })
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
 use super::module::Module;
-use crate::cache;
+use crate::cache::{self, hexadecimal};
 
 /// Gives the release cache with etcd `version` (no `v`) in it, made of the programs in `built`.
 pub(super) fn ensure_etcd(module: &Module, built: &Path, version: &str) -> Result<PathBuf> {
@@ -38,15 +38,17 @@ pub(super) fn ensure_etcd(module: &Module, built: &Path, version: &str) -> Resul
             bail!("tar could not pack {name}: {status}");
         }
         fs::remove_dir_all(&staging)?;
-        let digest = Sha256::digest(fs::read(into.join(&archive))?);
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = hexadecimal(&Sha256::digest(fs::read(into.join(&archive))?));
         Ok(fs::write(into.join(format!("{archive}.sha256")), format!("{digest}  {archive}\n"))?)
     })?;
     Ok(releases)
 }
 
-/// This computer's architecture in Go's and etcd's words.
-fn architecture() -> Result<&'static str> {
+/// This computer's architecture in the words of Go, etcd and container images.
+///
+/// # Errors
+/// When there is nothing for it.
+pub fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
         "aarch64" => Ok("arm64"),

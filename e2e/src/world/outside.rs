@@ -23,8 +23,9 @@ const GRACE: Duration = Duration::from_secs(20);
 const NAMESPACES: [&str; 3] = ["--net", "--mount", "--pid"];
 
 /// Starts the world and waits for its end.
-pub(super) fn enter() -> Result<ExitCode> {
+pub(super) fn enter(prepare: impl FnOnce(&Tools) -> Result<()>) -> Result<ExitCode> {
     let tools = Tools::ensure()?;
+    prepare(&tools)?;
     // Fetched now, because inside there is no network. Not every program that enters a world starts machines.
     if let Err(error) = systemctl(&cache::root()?) {
         eprintln!("machines will not start: no systemctl for them: {error}");

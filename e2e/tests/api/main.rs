@@ -14,7 +14,7 @@ mod updates;
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
 use e2e::tools::{DockerProvider, Tools};
-use e2e::world::{World, block_on, enter_or_run, is_outside};
+use e2e::world::{World, block_on, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
 use server::Server;
@@ -22,13 +22,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 fn main() -> ExitCode {
-    if is_outside()
-        && let Err(error) = Tools::ensure().and_then(|tools| DockerProvider::ensure(&tools))
-    {
-        eprintln!("Error: {error:#}");
-        return ExitCode::FAILURE;
-    }
-    enter_or_run(|world| {
+    let prepare = |tools: &Tools| DockerProvider::ensure(tools).map(drop);
+    prepare_and_run(prepare, |world| {
         let mut arguments = Arguments::from_args();
         // They share the API server.
         arguments.test_threads = Some(1);

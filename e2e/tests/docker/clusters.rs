@@ -7,7 +7,7 @@ use e2e::plane::{Request, Requests, users};
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a cluster may take here, on a machine that is busy with other things.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -67,8 +67,35 @@ pub(crate) async fn annotate(look: &Look, kind: &str, name: &str, key: &str, val
     change(look, kind, name, &json!({"metadata": {"annotations": {key: value}}})).await
 }
 
-/// Waits until nothing is left of a cluster that is being deleted: no object in its namespace, no container. What etcd's
-/// machines were to be made from has no owner but its user, and stays.
+/// Has etcd's members asked every second, so that a failure is seen within seconds.
+pub(crate) async fn look_closely(look: &Look) -> Result<()> {
+    let patch = json!({"spec": {"healthCheck": {"intervalSeconds": 1, "unhealthyAfterSeconds": 2}}});
+    change(look, "EtcdCluster", &look.etcd, &patch).await
+}
+
+/// The endpoints that the API server on a control-plane node was started with, sorted.
+pub(crate) async fn servers(bed: &DockerBed, machine: &str) -> Result<Vec<String>> {
+    let manifest = bed.exec(machine, &["cat", "/etc/kubernetes/manifests/kube-apiserver.yaml"]).await?;
+    let servers = manifest.lines().find_map(|line| line.trim().strip_prefix("- --etcd-servers="));
+    let servers = servers.with_context(|| format!("the API server on {machine} has no --etcd-servers"))?;
+    let mut servers: Vec<String> = servers.split(',').map(str::to_owned).collect();
+    servers.sort_unstable();
+    Ok(servers)
+}
+
+/// Deletes the only Cluster, and waits until the computer is as it was before: nothing that a deletion has to take with it is
+/// left, no container, no network, no volume.
+pub(crate) async fn deleted_without_a_trace(bed: &DockerBed, look: &Look) -> Result<()> {
+    let begun = Instant::now();
+    look.delete("Cluster", &look.cluster).await?;
+    look.until_nothing_is_left(&KINDS, GONE).await?;
+    let left = bed.traces().await?;
+    ensure!(left.is_empty(), "left are {left:?}");
+    println!("  deletion took {:.1} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// Waits until nothing is left of a cluster that is being deleted: no object in its namespace, no container.
 pub(crate) async fn gone(bed: &DockerBed, look: &Look) -> Result<()> {
     let ours = |name: &str| name == look.cluster || name.starts_with(&format!("{}-", look.cluster));
     until(format!("nothing is left of {}", look.cluster), GONE, async || {
@@ -98,8 +125,7 @@ pub(crate) fn granted(requests: &Requests, look: &Look, user: &str) -> Requests 
 /// make a Machine.
 pub(crate) fn gate_was_kept(requests: &Requests, look: &Look) -> Result<()> {
     let ours = granted(requests, look, users::PROVIDER);
-    let patches = ours.verb("patch").resource("kubeadmcontrolplanes");
-    let written = patches.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some());
+    let written = writes_of_endpoints(requests, look);
     let written = written.iter().next().context("nobody of us wrote endpoints")?;
     let name = format!("{}-apiserver-etcd-client", look.cluster);
     let secrets = ours.verb("create").resource("secrets").filter(|request| request.name == name);
@@ -114,6 +140,12 @@ pub(crate) fn gate_was_kept(requests: &Requests, look: &Look) -> Result<()> {
         first.received
     );
     Ok(())
+}
+
+/// Every time that we wrote etcd's endpoints into the control plane.
+pub(crate) fn writes_of_endpoints(requests: &Requests, look: &Look) -> Requests {
+    let patches = granted(requests, look, users::PROVIDER).verb("patch").resource("kubeadmcontrolplanes");
+    patches.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some())
 }
 
 /// Creations of Machines by the control plane.

@@ -1,7 +1,7 @@
 //! Deleting a Cluster finishes in whatever state its etcd is, says meanwhile what it waits for, and leaves nothing. Etcd
 //! goes after the workers and before the control plane.
 
-use crate::clusters::{PATIENCE, annotate, applied, change, container, documents, gone, released, up};
+use crate::clusters::{PATIENCE, annotate, applied, container, documents, gone, look_closely, released, up};
 use crate::departure::{etcd_went_between, told};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::MemberRole;
@@ -213,10 +213,4 @@ fn print(told: &[String], what: &str, begun: Instant) {
     for line in told {
         println!("    {line}");
     }
-}
-
-/// A failure is seen within seconds.
-async fn look_closely(look: &Look) -> Result<()> {
-    let patch = json!({"spec": {"healthCheck": {"intervalSeconds": 1, "unhealthyAfterSeconds": 2}}});
-    change(look, "EtcdCluster", &look.etcd, &patch).await
 }

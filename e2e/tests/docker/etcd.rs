@@ -2,16 +2,12 @@
 
 mod times;
 
+use crate::clusters::{PATIENCE, deleted_without_a_trace};
 use anyhow::{Result, ensure};
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, EXAMPLE};
 use e2e::until::until;
-use std::time::{Duration, Instant};
-
-/// What a cluster may take here, on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(240);
-/// What must be gone when a Cluster is.
-const KINDS: [&str; 5] = ["Cluster", "Machine", "KubeadmControlPlane", "EtcdCluster", "EtcdadmConfig"];
+use std::time::Instant;
 
 /// One apply makes three members on unmodified infrastructure; etcd, the control plane and the containers agree; and
 /// deletion leaves nothing.
@@ -43,12 +39,5 @@ pub(crate) async fn three_members(bed: &mut DockerBed) -> Result<()> {
         let unit = bed.exec(machine, &["systemctl", "show", "etcd", "--property=ActiveState,UnitFileState"]).await?;
         ensure!(unit == "ActiveState=active\nUnitFileState=enabled\n", "systemd on {machine} says {unit}");
     }
-
-    let begun = Instant::now();
-    look.delete("Cluster", &look.cluster).await?;
-    look.until_nothing_is_left(&KINDS, PATIENCE).await?;
-    let left = bed.traces().await?;
-    ensure!(left.is_empty(), "left are {left:?}");
-    println!("  deletion took {:.1} s", begun.elapsed().as_secs_f32());
-    Ok(())
+    deleted_without_a_trace(bed, &look).await
 }

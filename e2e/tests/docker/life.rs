@@ -1,7 +1,7 @@
 //! What happens to a control plane in its life, while etcd is managed: etcd notices nothing of it, except where it is meant.
 
-use super::clusters::{PATIENCE, change, control_plane_machines, gone};
-use super::writes::Writer;
+use crate::clusters::{PATIENCE, change, control_plane_machines, gone, servers, writes_of_endpoints};
+use crate::writes::Writer;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, Workload};
@@ -124,7 +124,6 @@ pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     change(&look, "EtcdCluster", &look.etcd, &json!({"spec": {"replicas": 3}})).await?;
     let endpoints = until("the control plane has three endpoints", ROLLOUT, async || {
         let endpoints = look.control_plane_endpoints().await?;
-        ensure!(endpoints.len() == 3 || endpoints == first, "in between it has {endpoints:?}");
         Ok((endpoints.len() == 3).then_some(endpoints))
     })
     .await?;
@@ -139,20 +138,13 @@ pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     workload.until_nodes(1, PATIENCE).await?;
     lap();
     writer.stop(GAP).await?;
-    let made = control_plane_machines(&bed.plane.requests_since(mark)?, &look).iter().count();
+    let requests = bed.plane.requests_since(mark)?;
+    let written = writes_of_endpoints(&requests, &look).iter().count();
+    ensure!(written == 2, "endpoints were written {written} times: the first ones, and every change");
+    let made = control_plane_machines(&requests, &look).iter().count();
     ensure!(made == 2, "the control plane made {made} Machines: the first, and one for every rollout");
     look.delete("Cluster", &look.cluster).await?;
     gone(bed, &look).await
-}
-
-/// The endpoints that an API server was started with, sorted.
-async fn servers(bed: &DockerBed, machine: &str) -> Result<Vec<String>> {
-    let manifest = bed.exec(machine, &["cat", "/etc/kubernetes/manifests/kube-apiserver.yaml"]).await?;
-    let servers = manifest.lines().find_map(|line| line.trim().strip_prefix("- --etcd-servers="));
-    let servers = servers.context("the API server has no --etcd-servers")?;
-    let mut servers: Vec<String> = servers.split(',').map(str::to_owned).collect();
-    servers.sort_unstable();
-    Ok(servers)
 }
 
 /// What must not change while a control plane lives its own life: who is a member, on which Machine, since when its process.

@@ -18,7 +18,7 @@ mod writes;
 
 use e2e::docker::{DockerBed, Parts};
 use e2e::tools::{Release, Tools};
-use e2e::world::{World, enter_or_run, is_outside};
+use e2e::world::{World, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
@@ -26,13 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
-    if is_outside()
-        && let Err(error) = prepare()
-    {
-        eprintln!("Error: {error:#}");
-        return ExitCode::FAILURE;
-    }
-    enter_or_run(|world| {
+    prepare_and_run(prepare, |world| {
         let mut arguments = Arguments::from_args();
         // They share the bed, and some of them take parts of it away for a while.
         arguments.test_threads = Some(1);
@@ -87,16 +81,16 @@ impl Scenario {
 }
 
 /// Makes outside what the scenarios need that are going to be run.
-fn prepare() -> anyhow::Result<()> {
-    let (tools, arguments) = (Tools::ensure()?, Arguments::from_args());
+fn prepare(tools: &Tools) -> anyhow::Result<()> {
+    let arguments = Arguments::from_args();
+    let wanted: Vec<Scenario> = scenarios().into_iter().filter(|scenario| scenario.is_wanted(&arguments)).collect();
     for release in [Release::V1_14, Release::V1_12] {
-        if scenarios().iter().any(|scenario| scenario.release == release && scenario.is_wanted(&arguments)) {
-            Parts::ensure(&tools.clone().with_cluster_api(release)?)?;
+        if wanted.iter().any(|scenario| scenario.release == release) {
+            Parts::prepare(&tools.clone().with_cluster_api(release)?)?;
         }
     }
-    if scenarios().iter().any(|scenario| scenario.name == "life::of_a_control_plane" && scenario.is_wanted(&arguments))
-    {
-        Parts::ensure_previous_nodes(&tools)?;
+    if wanted.iter().any(|scenario| scenario.name == "life::of_a_control_plane") {
+        Parts::prepare_previous_nodes(tools)?;
     }
     Ok(())
 }

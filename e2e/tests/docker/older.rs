@@ -1,5 +1,6 @@
 //! Cluster API 1.12, the oldest release that is supported, with the kinds of its docker infrastructure.
 
+use crate::clusters::deleted_without_a_trace;
 use crate::road::{PATIENCE, travel};
 use anyhow::{Result, bail, ensure};
 use e2e::bed::{Look, Manifests};
@@ -7,12 +8,8 @@ use e2e::docker::DockerBed;
 use e2e::plane::users;
 use e2e::until::until;
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 const EXAMPLE: &str = "examples/docker/docker-machine.yaml";
-/// What must be gone when a Cluster is.
-const KINDS: [&str; 7] =
-    ["Cluster", "DockerCluster", "Machine", "DockerMachine", "KubeadmControlPlane", "EtcdCluster", "EtcdadmConfig"];
 
 /// The whole road with DockerMachines, whose provider waits for Nodes: etcd's Machines have addresses and count as
 /// provisioned all the same, and nothing is left of them after a deletion.
@@ -37,12 +34,5 @@ pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
     ensure!(patched == members, "our manager has changed DockerMachines {patched:?}");
     let done = patches.filter(|request| request.code == 200);
     ensure!(done.len() == members.len(), "a DockerMachine was changed more than once:\n{done}");
-
-    let begun = Instant::now();
-    look.delete("Cluster", &look.cluster).await?;
-    look.until_nothing_is_left(&KINDS, PATIENCE).await?;
-    let left = bed.traces().await?;
-    ensure!(left.is_empty(), "left are {left:?}");
-    println!("  deletion {:>48.1} s", begun.elapsed().as_secs_f32());
-    Ok(())
+    deleted_without_a_trace(bed, &look).await
 }

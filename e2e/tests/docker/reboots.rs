@@ -3,7 +3,7 @@
 //! Docker gives addresses away in the order in which containers start, so after a power cut each may get another's. Etcd
 //! can't live with that, and neither the docker infrastructure nor docker offers to keep them; the images of machines do.
 
-use crate::clusters::{PATIENCE, change, up};
+use crate::clusters::{PATIENCE, look_closely, up};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, Workload};
@@ -12,7 +12,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -93,8 +92,7 @@ pub(crate) async fn of_etcds_machines(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     Look::make_namespace(&bed.client(), "reboots").await?;
     let look = up(bed, "reboots", "reboots", 3).await?;
-    let closely = json!({"spec": {"healthCheck": {"intervalSeconds": 1, "unhealthyAfterSeconds": 2}}});
-    change(&look, "EtcdCluster", &look.etcd, &closely).await?;
+    look_closely(&look).await?;
     let machines = look.member_names(3);
     let before = look.until_ready(PATIENCE).await?;
     let endpoints = look.control_plane_endpoints().await?;

@@ -1,6 +1,7 @@
 //! The whole road: from one apply to a Kubernetes cluster that works on an etcd of its own.
 
-use anyhow::{Context, Result, ensure};
+use crate::clusters::servers;
+use anyhow::{Result, ensure};
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use std::time::{Duration, Instant};
@@ -61,10 +62,7 @@ async fn follow(bed: &DockerBed, manifests: &Manifests, look: &Look, nodes: usiz
     }
     let endpoints: Vec<&str> = status.endpoints.split(',').collect();
     for machine in look.control_plane_machines().await? {
-        let manifest = bed.exec(&machine, &["cat", "/etc/kubernetes/manifests/kube-apiserver.yaml"]).await?;
-        let servers = manifest.lines().find_map(|line| line.trim().strip_prefix("- --etcd-servers="));
-        let mut servers: Vec<&str> = servers.context("an API server has no --etcd-servers")?.split(',').collect();
-        servers.sort_unstable();
+        let servers = servers(bed, &machine).await?;
         ensure!(servers == endpoints, "the API server on {machine} has {servers:?}, etcd {endpoints:?}");
     }
     Ok(())

@@ -1,9 +1,10 @@
 //! The image of etcd machines: systemd, our etcdadm, etcd's release.
 
-use super::{Daemon, MASKED, SUITE, debootstrap, keep_address, mask_units, script};
+use super::{Daemon, MASKED, SUITE, copy, debootstrap, keep_address, mask_units, script};
 use crate::bed::programs;
+use crate::process::output;
 use crate::world::World;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,10 +31,9 @@ pub(super) async fn import(world: &World, daemon: &Daemon, root: &Path) -> Resul
     let (bin, cache) = (ours.join("usr/local/bin"), ours.join("var/cache/etcdadm"));
     fs::create_dir_all(&bin)?;
     fs::create_dir_all(&cache)?;
-    fs::copy(programs()?.join("etcdadm"), bin.join("etcdadm")).context("copy etcdadm")?;
+    copy(&programs()?.join("etcdadm"), &bin, "etcdadm")?;
     let releases = world.tools().releases.join("etcd");
-    let copied = Command::new("cp").arg("--recursive").arg(&releases).arg(&cache).status().context("run cp")?;
-    anyhow::ensure!(copied.success(), "copy {}: {copied}", releases.display());
+    output(Command::new("cp").arg("--recursive").arg(&releases).arg(&cache))?;
     let unit = keep_address::unit(world)?;
     let paths = [(root, "."), (&ours, "./usr/local/bin/etcdadm"), (&ours, "./var/cache/etcdadm")];
     daemon.import(IMAGE, "/sbin/init", &[&paths[..], &unit.paths()].concat()).await

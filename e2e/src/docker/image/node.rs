@@ -1,7 +1,7 @@
 //! The image of Kubernetes' nodes: systemd, containerd, kubelet, kubeadm, a pod network, and the control plane's images.
 
 use super::{Daemon, MASKED, SUITE, copy, debootstrap, file, keep_address, mask_units, preload, released, script};
-use crate::tools::{NodePrograms, Tools};
+use crate::tools::{Kubernetes, NodePrograms, Tools};
 use crate::world::World;
 use anyhow::{Context, Result};
 use std::fs;
@@ -47,16 +47,18 @@ enum Source {
 }
 
 impl Node {
-    /// Finds it: the released image where it can be had; otherwise what is made of these programs, if need be.
-    pub(super) fn ensure(
-        version: String,
-        programs: impl FnOnce() -> Result<NodePrograms>,
-        tools: &Tools,
-    ) -> Result<Self> {
+    /// Has kind's released image ready, where a Docker daemon of this computer has it or can pull it. Outside a world.
+    pub(in crate::docker) fn fetch_released(kubernetes: Kubernetes) -> Result<()> {
+        released::fetch(&kubernetes.version()?)
+    }
+
+    /// Finds it: the released image if there is one; otherwise what is made of our own programs, if need be.
+    pub(in crate::docker) fn ensure(kubernetes: Kubernetes, tools: &Tools) -> Result<Self> {
+        let version = kubernetes.version()?;
         if let Some(archive) = released::find(&version)? {
             return Ok(Self { version, source: Source::Released(archive) });
         }
-        let programs = programs()?;
+        let programs = NodePrograms::ensure(kubernetes)?;
         let masked = MASKED.join(" ");
         let built = [&programs.kubernetes, &programs.containerd].map(|path| path.to_string_lossy().into_owned());
         let mut parts = vec![SUITE, PACKAGES, &masked, &built[0], &built[1], preload::SOURCE];
@@ -82,8 +84,8 @@ impl Node {
             Source::Released(archive) => {
                 daemon.docker(&["load", "--quiet", "--input", &archive.to_string_lossy()]).await?;
                 // Kind installs its pod network later, from outside; ours has to be there from the start.
+                // (Its entrypoint lives with another address in its own way: it changes the configuration.)
                 let context = world.state(&format!("docker/node-{}", self.version))?;
-                // (Kind's entrypoint lives with another address in its own way: it changes the configuration.)
                 file(&context, "network.conflist", NETWORK.1)?;
                 let from = released::name(&self.version);
                 file(&context, "Dockerfile", &format!("FROM {from}\nCOPY network.conflist /{}\n", NETWORK.0))?;

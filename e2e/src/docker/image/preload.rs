@@ -1,6 +1,8 @@
 //! The control plane's container images, put into a node's containerd before its first start.
 
-use crate::tools::NodePrograms;
+use crate::cache::hexadecimal;
+use crate::process::output;
+use crate::tools::{NodePrograms, architecture};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -64,7 +66,7 @@ fn archive(directory: &Path, reference: &str, program: &Path, command: &[String]
     )?;
     let digest = digest(&layer)?;
     let config = json!({
-        "architecture": match std::env::consts::ARCH { "x86_64" => "amd64", "aarch64" => "arm64", other => other },
+        "architecture": architecture()?,
         "os": "linux",
         "config": {"Entrypoint": command, "Env": ["PATH=/usr/local/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
@@ -81,7 +83,7 @@ fn archive(directory: &Path, reference: &str, program: &Path, command: &[String]
 fn digest(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     std::io::copy(&mut File::open(path)?, &mut hash).with_context(|| format!("read {}", path.display()))?;
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hexadecimal(&hash.finalize()))
 }
 
 /// A containerd that only stores images, below a root directory. Dropping it kills it.
@@ -157,13 +159,4 @@ impl Drop for Containerd {
 #[expect(clippy::disallowed_methods, reason = "images are made before there is anything asynchronous")]
 fn pause() {
     std::thread::sleep(BETWEEN_ATTEMPTS);
-}
-
-/// What a program prints.
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("run {command:?}"))?;
-    if !output.status.success() {
-        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -1,8 +1,8 @@
 //! Kind's released image of nodes, for those whose own Docker has it or can fetch it.
 
 use crate::cache;
-use crate::world::is_outside;
-use anyhow::{Context, Result, bail};
+use crate::process::output;
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,27 +12,26 @@ pub(super) fn name(version: &str) -> String {
     format!("kindest/node:{version}")
 }
 
-/// The archive of that image. Outside a world, a Docker daemon of this computer is asked for it, if one answers; what it
-/// gave is kept.
+/// The archive of that image, if there is one.
 pub(super) fn find(version: &str) -> Result<Option<PathBuf>> {
-    let archive = cache::root()?.join("docker").join(format!("kindest-node-{version}.tar"));
-    if archive.is_file() {
-        return Ok(Some(archive));
-    }
-    let image = name(version);
+    Ok(Some(archive(version)?).filter(|archive| archive.is_file()))
+}
+
+/// Asks a Docker daemon of this computer for the image, if one answers, and keeps what it gave.
+pub(super) fn fetch(version: &str) -> Result<()> {
+    let (archive, image) = (archive(version)?, name(version));
     let there = || succeeds(&["image", "inspect", &image]) || succeeds(&["pull", "--quiet", &image]);
-    if !is_outside() || !succeeds(&["version"]) || !there() {
-        return Ok(None);
+    if archive.is_file() || !succeeds(&["version"]) || !there() {
+        return Ok(());
     }
     eprintln!("{image}: taken from the Docker of this computer");
     let partial = archive.with_extension("partial");
-    let output = Command::new("docker").arg("save").arg("--output").arg(&partial).arg(&image).output();
-    let output = output.context("run docker")?;
-    if !output.status.success() {
-        bail!("docker save {image}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    fs::rename(&partial, &archive).with_context(|| format!("rename {}", partial.display()))?;
-    Ok(Some(archive))
+    output(Command::new("docker").arg("save").arg("--output").arg(&partial).arg(&image))?;
+    fs::rename(&partial, &archive).with_context(|| format!("rename {}", partial.display()))
+}
+
+fn archive(version: &str) -> Result<PathBuf> {
+    Ok(cache::root()?.join("docker").join(format!("kindest-node-{version}.tar")))
 }
 
 /// Whether `docker` does so. Where it is not installed, it does not.
