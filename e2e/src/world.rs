@@ -10,6 +10,7 @@
 //! Inside, network interfaces, mounts and process ids are the world's own; files are the host's, except under `/run`.
 //! An ordinary user is root inside, with exactly one user id.
 
+mod cgroups;
 mod init;
 mod outside;
 mod setup;
@@ -38,6 +39,8 @@ const STAGE: &str = "CAPE_WORLD_STAGE";
 const LOGS: &str = "CAPE_WORLD_LOGS";
 /// The real parts as JSON, found outside: inside there is no network to build them with.
 const TOOLS: &str = "CAPE_WORLD_TOOLS";
+/// The name of the world's control group.
+const CGROUP: &str = "CAPE_WORLD_CGROUP";
 
 const INIT: &str = "init";
 const INSIDE: &str = "inside";
@@ -47,6 +50,7 @@ const INSIDE: &str = "inside";
 pub struct World {
     logs: PathBuf,
     tools: Tools,
+    cgroup: String,
 }
 
 /// Runs `run` in a world of its own and gives its exit code: this process may be the one outside, which starts this
@@ -79,7 +83,7 @@ impl World {
     fn from_environment() -> Result<Self> {
         let variable = |name: &str| std::env::var(name).with_context(|| format!("read {name}"));
         let tools = serde_json::from_str(&variable(TOOLS)?).with_context(|| format!("read {TOOLS}"))?;
-        Ok(Self { logs: PathBuf::from(variable(LOGS)?), tools })
+        Ok(Self { logs: PathBuf::from(variable(LOGS)?), tools, cgroup: variable(CGROUP)? })
     }
 
     /// The same world, in which Cluster API is of another release.
@@ -98,6 +102,11 @@ impl World {
     /// The real parts.
     pub fn tools(&self) -> &Tools {
         &self.tools
+    }
+
+    /// Name of the control group that containers go into. Nobody has to remove it.
+    pub fn cgroup(&self) -> &str {
+        &self.cgroup
     }
 
     /// A directory of the world's own memory file system ([`STATE`]), made if it is not there.

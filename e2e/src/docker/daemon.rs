@@ -15,8 +15,9 @@ use std::time::Duration;
 const SOCKET: &str = "unix:///run/docker.sock";
 /// The network that the docker infrastructure puts its containers into.
 const NETWORK: &str = "kind";
-/// Parent of all containers' cgroups: what is left of them can be found and removed.
-const CGROUP: &str = "etcdadm-e2e";
+/// What any command may take on a busy computer. Docker can wait for itself for ever: an exec into a container that is being
+/// frozen and the command to let it go on are such a pair.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running daemon.
 pub(super) struct Daemon {
@@ -35,7 +36,7 @@ impl Daemon {
             "pidfile": state.join("pid"),
             "hosts": [SOCKET],
             "storage-driver": "overlay2",
-            "cgroup-parent": format!("/{CGROUP}"),
+            "cgroup-parent": format!("/{}", world.cgroup()),
         });
         if runtime::must_ask_for_less()? {
             // Docker has no other way to ask for less on behalf of those who ask for everything (`--privileged`).
@@ -63,13 +64,11 @@ impl Daemon {
 
     /// What `docker` prints with these arguments.
     pub(super) async fn docker(&self, arguments: &[&str]) -> Result<String> {
-        let output = tokio::process::Command::new("docker")
-            .args(["--host", SOCKET])
-            .args(arguments)
-            .kill_on_drop(true)
-            .output()
-            .await
-            .context("run docker (package docker.io)")?;
+        let output =
+            tokio::process::Command::new("docker").args(["--host", SOCKET]).args(arguments).kill_on_drop(true).output();
+        let output = tokio::time::timeout(PATIENCE, output).await;
+        let output = output.with_context(|| format!("docker {}: no answer", arguments.join(" ")))?;
+        let output = output.context("run docker (package docker.io)")?;
         if !output.status.success() {
             bail!("docker {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
@@ -99,8 +98,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends it after its containers, and removes what it has stored: another may be started in this world. Outside the
-    /// world, empty cgroups are left behind by containers, and removed too.
+    /// Ends it after its containers, and removes what it has stored: another may be started in this world.
     pub(super) async fn stop(mut self) -> Result<()> {
         let containers = self.docker(&["ps", "--all", "--quiet"]).await?;
         let containers: Vec<&str> = containers.lines().collect();
@@ -109,19 +107,6 @@ impl Daemon {
         }
         self.process.terminate(Duration::from_secs(15)).await?;
         fs::remove_dir_all(&self.state).with_context(|| format!("remove {}", self.state.display()))?;
-        for hierarchy in fs::read_dir("/sys/fs/cgroup").context("read /sys/fs/cgroup")? {
-            remove_cgroups(&hierarchy?.path().join(CGROUP));
-        }
-        remove_cgroups(&Path::new("/sys/fs/cgroup").join(CGROUP));
         Ok(())
     }
-}
-
-/// Removes empty cgroups, the innermost first. One that is in use stays: it is another run's.
-fn remove_cgroups(directory: &Path) {
-    let Ok(entries) = fs::read_dir(directory) else { return };
-    for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
-        remove_cgroups(&entry.path());
-    }
-    let _ = fs::remove_dir(directory);
 }

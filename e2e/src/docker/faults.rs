@@ -16,14 +16,23 @@ const UPSTREAM: [&str; 3] = [users::CAPI_CORE, users::CAPI_BOOTSTRAP, users::CAP
 const REBOOT: Duration = Duration::from_secs(60);
 /// How long our manager may take to give up what it does.
 const END: Duration = Duration::from_secs(15);
+/// How long a process may wait for a disk that is busy with other things.
+const FREEZE: Duration = Duration::from_secs(30);
 
 impl DockerBed {
     /// Freezes every process of a container. Its address is there, and nobody answers.
     ///
+    /// A process that waits for a disk can't be frozen before it has what it waits for, and runc gives up after a fifth of a
+    /// second (`unable to freeze`; its `fs/freezer.go`), so docker is asked again.
+    ///
     /// # Errors
-    /// When it does not run.
+    /// When it does not run, or waits too long for a disk.
     pub async fn pause(&self, container: &str) -> Result<()> {
-        self.daemon.docker(&["pause", container]).await.map(drop)
+        until(format!("{container} is frozen"), FREEZE, async || {
+            self.daemon.docker(&["pause", container]).await.map(Some)
+        })
+        .await
+        .map(drop)
     }
 
     /// Lets a frozen container go on.

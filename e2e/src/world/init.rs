@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{INSIDE, STAGE, setup};
+use super::{CGROUP, INSIDE, STAGE, cgroups, setup};
 
 /// Makes the world, runs the program in it, and gives its exit code.
 pub(super) fn run() -> Result<ExitCode> {
@@ -41,6 +41,8 @@ pub(super) fn run() -> Result<ExitCode> {
             continue;
         };
         if pid == child {
+            // The kernel kills what is left when this process ends, and waits until all of it has gone.
+            cgroups::thaw(&std::env::var(CGROUP).with_context(|| format!("read {CGROUP}"))?);
             let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
             return Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
         }

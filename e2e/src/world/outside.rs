@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{INIT, LOGS, STAGE, TOOLS, search_path};
+use super::{CGROUP, INIT, LOGS, STAGE, TOOLS, cgroups, search_path};
 use crate::cache;
 use crate::tools::Tools;
 
@@ -33,7 +33,13 @@ pub(super) fn enter(prepare: impl FnOnce(&Tools) -> Result<()>) -> Result<ExitCo
     let program = std::env::current_exe().context("find this program")?;
     let logs = make_log_directory(&program)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start tokio")?;
-    let code = runtime.block_on(run(&program, &logs, &tools))?;
+    let cgroup = cgroups::name(std::process::id())?;
+    let code = runtime.block_on(async {
+        cgroups::remove_those_of_the_dead().await?;
+        let code = run(&program, &logs, &tools, &cgroup).await;
+        cgroups::remove(&cgroup).await?;
+        code
+    })?;
     if code != 0 || std::env::var_os("E2E_KEEP_LOGS").is_some() {
         eprintln!("logs: {}", logs.display());
     } else {
@@ -42,7 +48,7 @@ pub(super) fn enter(prepare: impl FnOnce(&Tools) -> Result<()>) -> Result<ExitCo
     Ok(ExitCode::from(code))
 }
 
-async fn run(program: &Path, logs: &Path, tools: &Tools) -> Result<u8> {
+async fn run(program: &Path, logs: &Path, tools: &Tools, cgroup: &str) -> Result<u8> {
     let user_namespace: &[&str] = if is_privileged()? { &[] } else { &["--user", "--map-root-user"] };
     if !user_namespace.is_empty() {
         check_user_namespaces(user_namespace).await?;
@@ -62,6 +68,7 @@ async fn run(program: &Path, logs: &Path, tools: &Tools) -> Result<u8> {
         .args(std::env::args_os().skip(1))
         .env(STAGE, INIT)
         .env(LOGS, logs)
+        .env(CGROUP, cgroup)
         .env(TOOLS, serde_json::to_string(tools)?)
         .env("PATH", search_path())
         .stdin(Stdio::null())

@@ -49,10 +49,8 @@ pub(crate) async fn released(look: &Look) -> Result<()> {
 
 /// Waits until an etcd machine's container runs.
 pub(crate) async fn container(bed: &DockerBed, name: &str) -> Result<()> {
-    until(format!("container {name} is there"), PATIENCE, async || {
-        Ok(bed.containers().await?.iter().any(|container| container == name).then_some(()))
-    })
-    .await
+    until(format!("container {name} runs"), PATIENCE, async || bed.exec(name, &["true"]).await.map(Some)).await?;
+    Ok(())
 }
 
 /// Changes an object, as its user would.

@@ -8,6 +8,7 @@ mod clusters;
 mod deletion;
 mod departure;
 mod etcd;
+mod freezing;
 mod gate;
 mod life;
 mod older;
@@ -163,6 +164,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(deletion::managers_away, core: false),
         scenario!(reboots::of_etcds_machines, core: true),
         scenario!(reboots::of_a_whole_cluster, core: false),
+        scenario!(freezing::of_a_busy_machine, core: false),
         // Last, as it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]

@@ -20,6 +20,11 @@ fn main() -> ExitCode {
             trial(&here, "world_collects_orphans", world::collects_orphans),
             trial(&here, "world_ends_with_the_process_outside", world::ends_with_the_process_outside),
             trial(&here, "world_is_asked_to_end_and_its_logs_stay", world::is_asked_to_end_and_its_logs_stay),
+            trial(
+                &here,
+                "world_ends_with_frozen_processes_and_leaves_no_group",
+                world::ends_with_frozen_processes_and_leaves_no_group,
+            ),
             trial(&here, "plane_is_ready_in_time", plane::is_ready_in_time),
             trial(&here, "plane_converts_and_validates_clusters", plane::converts_and_validates_clusters),
             trial(&here, "plane_collects_garbage_of_new_kinds_too", plane::collects_garbage),

@@ -11,8 +11,10 @@ use e2e::until::until;
 use e2e::world::{ADDRESS, BRIDGE, World, block_on};
 use tokio::net::TcpListener;
 
-/// Set in the environment, it makes this program sleep in its world instead of running tests.
+/// Set in the environment, it makes this program sleep in its world instead of running tests; frozen, if its value is
+/// [`FROZEN`].
 pub(crate) const SLEEPER: &str = "TESTBED_SLEEPER";
+const FROZEN: &str = "frozen";
 /// Long enough to be told from any other `sleep` on the computer.
 const SLEEP: &str = "86413";
 
@@ -49,13 +51,13 @@ pub(crate) async fn collects_orphans(_: World) -> Result<()> {
 }
 
 pub(crate) async fn ends_with_the_process_outside(world: World) -> Result<()> {
-    let mut outside = another_world(&world).await?;
+    let mut outside = another_world(&world, "").await?;
     outside.kill().await?;
     sleeper_ends().await
 }
 
 pub(crate) async fn is_asked_to_end_and_its_logs_stay(world: World) -> Result<()> {
-    let mut outside = another_world(&world).await?;
+    let mut outside = another_world(&world, "").await?;
     let ended = outside.terminate(Duration::from_secs(10)).await?;
     ensure!(ended.code() == Some(128 + 15), "ended with {ended}");
     sleeper_ends().await?;
@@ -67,20 +69,66 @@ pub(crate) async fn is_asked_to_end_and_its_logs_stay(world: World) -> Result<()
     Ok(())
 }
 
+/// What is frozen as docker freezes containers can't be killed in cgroups of version 1, and its group is the computer's.
+pub(crate) async fn ends_with_frozen_processes_and_leaves_no_group(world: World) -> Result<()> {
+    if hierarchy().is_none() {
+        println!("not shown: nobody may make control groups here");
+        return Ok(());
+    }
+    let mut outside = another_world(&world, FROZEN).await?;
+    let group = until("the sleeper is frozen", Duration::from_secs(5), async || {
+        let group = fs::read_to_string(world.logs().join(FROZEN)).context("where the sleeper says its group")?;
+        let state = fs::read_to_string(Path::new(&group).join("freezer.state"));
+        let state = state.or_else(|_| fs::read_to_string(Path::new(&group).join("cgroup.events")))?;
+        ensure!(state.contains("FROZEN") || state.contains("frozen 1"), "it is {state}");
+        Ok(Some(group))
+    })
+    .await?;
+    outside.terminate(Duration::from_secs(15)).await?;
+    sleeper_ends().await?;
+    ensure!(!Path::new(&group).exists(), "{group} is left");
+    Ok(())
+}
+
+/// Where groups whose processes can be frozen are made: in version 1, or else 2.
+fn hierarchy() -> Option<&'static Path> {
+    let version1 = Path::new("/sys/fs/cgroup/freezer");
+    let version2 = Path::new("/sys/fs/cgroup");
+    let hierarchy = if version1.is_dir() { version1 } else { version2 };
+    let probe = hierarchy.join(format!("etcdadm-probe-{}", std::process::id()));
+    fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok().then_some(hierarchy)
+}
+
 /// What runs in the other world: a process of its own, for ever.
 pub(crate) fn sleep(world: &World) -> ExitCode {
     let script = format!("echo something; exec sleep {SLEEP}");
     let sleep = async || {
-        Command::new("said", "sh", world.logs()).args(["-c", &script]).spawn()?.wait().await?;
+        let mut sleeper = Command::new("said", "sh", world.logs()).args(["-c", &script]).spawn()?;
+        if std::env::var_os(SLEEPER).is_some_and(|wanted| wanted == FROZEN) {
+            until("the sleeper runs", Duration::from_secs(5), async || Ok(sleepers()?.then_some(()))).await?;
+            freeze(&sleeper, world)?;
+        }
+        sleeper.wait().await?;
         Ok(())
     };
     if block_on(sleep()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Starts this program in a world in this world, and waits until its sleeper sleeps.
-async fn another_world(world: &World) -> Result<Process> {
+/// Puts a process into a group in the world's own, freezes it there, and says where that is.
+fn freeze(process: &Process, world: &World) -> Result<()> {
+    let group = hierarchy().context("groups can be made")?.join(world.cgroup()).join("frozen");
+    fs::create_dir_all(&group)?;
+    fs::write(group.join("cgroup.procs"), process.pid().context("it runs")?.to_string())?;
+    let version1 = fs::write(group.join("freezer.state"), FROZEN.to_uppercase());
+    version1.or_else(|_| fs::write(group.join("cgroup.freeze"), "1"))?;
+    let logs = world.logs().parent().context("logs have a place")?;
+    Ok(fs::write(logs.join(FROZEN), group.to_string_lossy().as_bytes())?)
+}
+
+/// Starts this program in a world in this world, and waits until its sleeper is there.
+async fn another_world(world: &World, sleeper: &str) -> Result<Process> {
     let process = Command::new("another-world", std::env::current_exe()?, world.logs())
-        .env(SLEEPER, "1")
+        .env(SLEEPER, sleeper)
         .env_remove("CAPE_WORLD_STAGE")
         .env("E2E_LOGS", world.logs())
         .spawn()?;
