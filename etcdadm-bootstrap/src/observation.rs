@@ -85,10 +85,12 @@ pub(crate) enum Lock {
 }
 
 /// What a live read says just before initializing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Live {
-    /// Nothing has been initialized.
+    /// Nothing has been initialized, and nobody is about to do it.
     NotInitialized,
+    /// A Machine of this name has been given what it needs to initialize the EtcdCluster, and may be doing so.
+    Begun(String),
     /// The EtcdCluster has been initialized, although its init Secret is not there.
     Initialized,
     /// The EtcdCluster of the Machine is gone, or going.

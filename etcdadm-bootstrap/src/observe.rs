@@ -12,7 +12,7 @@ use controller_support::{Cached, Error, Result, ResultExt, Shared, apply};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, ListParams, PartialObjectMeta};
 use kube::discovery::ApiResource;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
@@ -216,7 +216,7 @@ impl Sources {
         if seen.lock == Lock::Ours {
             let init = self.secret_live(&machine.namespace, &names::init_secret(cluster)).await?;
             seen.init = init.filter(|secret| !is_from_before(secret, machine)).map(|secret| read_init(&secret));
-            seen.live = Some(self.live(machine).await?);
+            seen.live = Some(self.live(machine, &seen.config).await?);
         }
         Ok(())
     }
@@ -243,8 +243,9 @@ impl Sources {
         Ok(Lock::Held { holder, present, resource_version: lock.resource_version })
     }
 
-    /// What the EtcdCluster of the Machine says: it remembers that it has been initialized.
-    async fn live(&self, machine: &MachineView) -> Result<Live> {
+    /// What the EtcdCluster of the Machine says: it remembers that it has been initialized. Before it can know that, the
+    /// bootstrap data of another Machine tells that somebody is about to do it.
+    async fn live(&self, machine: &MachineView, config: &EtcdadmConfig) -> Result<Live> {
         let Some((name, uid)) = etcd_cluster_of(machine) else { return Ok(Live::NotInitialized) };
         let api: Api<EtcdCluster> = Api::namespaced(self.client.clone(), &machine.namespace);
         let etcd = api.get_opt(name).await.doing(|| format!("reading EtcdCluster {name}"))?;
@@ -252,8 +253,23 @@ impl Sources {
             None => Live::OwnerGone,
             Some(etcd) if etcd.metadata.deletion_timestamp.is_some() => Live::OwnerGone,
             Some(etcd) if etcd.status.as_ref().is_some_and(|status| status.initialized) => Live::Initialized,
-            Some(_) => Live::NotInitialized,
+            Some(_) => self.begun(machine, name, config).await?.map_or(Live::NotInitialized, Live::Begun),
         })
+    }
+
+    /// Name of another Machine of the EtcdCluster that has bootstrap data. The data goes with its config, and so with the
+    /// Machine.
+    async fn begun(&self, machine: &MachineView, etcd: &str, config: &EtcdadmConfig) -> Result<Option<String>> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &machine.namespace);
+        let of_etcd = ListParams::default().labels(&format!("{}={etcd}", names::ETCD_CLUSTER_LABEL));
+        let list = secrets.list_metadata(&of_etcd).await.doing(|| format!("listing bootstrap data of {etcd}"))?;
+        let by_another = |secret: &&PartialObjectMeta<Secret>| {
+            let owners = secret.owner_references().iter();
+            let configs =
+                owners.filter(|owner| owner.kind == EtcdadmConfig::kind(&()) && owner.controller == Some(true));
+            configs.map(|owner| &owner.uid).any(|uid| Some(uid) != config.metadata.uid.as_ref())
+        };
+        Ok(list.items.iter().find(by_another).map(ResourceExt::name_any))
     }
 }
 
@@ -287,9 +303,14 @@ fn read_init(init: &DynamicObject) -> Init {
     let admitted = secret_text(init, names::ADMITTED);
     Init {
         client_urls: secret_text(init, "clientUrls").unwrap_or_default(),
-        admitted: admitted
-            .map(|all| all.split(',').filter_map(|one| one.split('@').next()).map(str::to_owned).collect()),
+        admitted: admitted.map(|all| all.split(',').filter_map(admitted_uid).collect()),
     }
+}
+
+/// The EtcdCluster's controller counts an entry without a time as none, so it is none here too.
+fn admitted_uid(entry: &str) -> Option<String> {
+    let (uid, since) = entry.split_once('@')?;
+    since.parse::<Timestamp>().is_ok().then(|| uid.to_owned())
 }
 
 async fn get(client: &Client, kind: &ApiResource, namespace: &str, name: &str) -> Result<Option<DynamicObject>> {

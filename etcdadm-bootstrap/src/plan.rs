@@ -198,8 +198,15 @@ fn initializing(seen: &Observation, ready: &Ready<'_>) -> Option<Plan> {
             );
             Some(block_unwatched(seen, reasons::NAME_TAKEN, message))
         }
-        Lock::Ours => match seen.live {
+        Lock::Ours => match &seen.live {
             Some(Live::NotInitialized) => None,
+            Some(Live::Begun(machine)) => {
+                let message = format!(
+                    "Machine {machine} has data to initialize the cluster; this one joins when that is done, or takes its \
+                     place when Machine {machine} is deleted"
+                );
+                Some(wait_unwatched(seen, reasons::WAITING_FOR_INITIALIZATION, message))
+            }
             Some(Live::OwnerGone) => {
                 let message = format!("the EtcdCluster of Machine {} is being deleted", ready.machine.name);
                 Some(wait(reasons::DELETING, message))

@@ -138,6 +138,30 @@ pub(crate) async fn never_twice(world: World) -> Result<()> {
     stage.stop().await
 }
 
+/// The lock is lost while the first Machine boots, before the EtcdCluster can remember anything.
+pub(crate) async fn lock_lost_in_between(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    stage.run().await?;
+    stage.machine("demo-etcd-0", &json!({})).await?;
+    ensure!(stage.until_data("demo-etcd-0").await?.contains("etcdadm init "));
+    stage.machine("demo-etcd-1", &json!({})).await?;
+    stage.until_reason("demo-etcd-1", "WaitingForInitialization").await?;
+    let locks: Api<ConfigMap> = Api::default_namespaced(stage.client.clone());
+    locks.delete("demo-etcd-lock", &DeleteParams::default()).await?;
+    until("the second Machine has the lock and says why it does nothing with it", SOON, async || {
+        ensure!(lock(&stage).await?.contains("demo-etcd-1"), "the lock is not its");
+        let message = stage.until_reason("demo-etcd-1", "WaitingForInitialization").await?;
+        ensure!(message.contains("Machine demo-etcd-0 has data to initialize the cluster"), "{message}");
+        Ok(Some(()))
+    })
+    .await?;
+    ensure!(stage.secrets().get_opt("demo-etcd-1").await?.is_none(), "two Machines initialize");
+    stage.initialized("https://10.0.0.1:2379").await?;
+    ensure!(stage.until_data("demo-etcd-1").await?.contains("etcdadm join https://10.0.0.1:2379 "));
+    stage.stop().await
+}
+
 /// A Secret that was written just before the end is not written again.
 pub(crate) async fn goes_on(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;

@@ -104,6 +104,10 @@ fn told(plan: &Plan) -> String {
     |s: &mut Seen| s.live = Some(Live::Initialized),
     "wait WaitingForInitialization: the cluster is initialized, and Secret demo-etcd-init, which says where it is, is not there"
 )]
+#[case::begun_by_one_that_lost_the_lock(
+    |s: &mut Seen| s.live = Some(Live::Begun("demo-etcd-7".to_owned())),
+    "wait WaitingForInitialization: Machine demo-etcd-7 has data to initialize the cluster; this one joins when that is done, or takes its place when Machine demo-etcd-7 is deleted"
+)]
 #[case::not_looked_live(
     |s: &mut Seen| s.live = None,
     "wait WaitingForInitialization: the cluster is initialized, and Secret demo-etcd-init, which says where it is, is not there"
