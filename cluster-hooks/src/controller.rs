@@ -6,7 +6,7 @@ use crate::execute::{Outcome, execute, object_reference, write_condition, write_
 use crate::looked::Looked;
 use crate::observation::Observation;
 use crate::observe::{Recent, observe};
-use crate::plan::{Hold, Plan, plan};
+use crate::plan::{Hold, Plan, Step, plan};
 use crate::status::{Report, health, report};
 use crate::triggers::Triggers;
 use api::conditions::reasons;
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 /// Name of the controller: in logs, metrics and events, and as field manager.
 pub const NAME: &str = "cluster-hooks";
 /// Steps that one reconcile may take: more than any handover has.
-const STEPS: usize = 8;
+const STEPS: usize = 12;
 /// After a write that was refused because the object has changed: the watch is about to tell.
 const CATCH_UP: Duration = Duration::from_millis(200);
 /// After a write that the control plane's webhooks refuse.
@@ -105,6 +105,7 @@ async fn cluster_kind(shared: &Shared) -> Option<ApiResource> {
 
 async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
     let mut recent = Recent::default();
+    let mut last = None;
     for _ in 0..STEPS {
         let Some(observation) = observe(&context, &cluster, &recent).await? else {
             return Ok(Action::await_change());
@@ -112,6 +113,10 @@ async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result
         let plan = plan(&observation);
         tracing::debug!(?plan, "planned");
         let Plan::Do(step) = &plan else { return settle(&context, &observation, &plan).await };
+        if last.as_ref() == Some(step) {
+            let hold = without_effect(&observation, step)?;
+            return settle(&context, &observation, &Plan::Block(hold)).await;
+        }
         match execute(&context, &observation, step, &mut recent).await? {
             Outcome::Done => {}
             // A Secret that was in the way is looked at; everything else is left to the watch.
@@ -122,8 +127,27 @@ async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result
                 return settle(&context, &observation, &Plan::Block(hold)).await;
             }
         }
+        last = Some(step.clone());
     }
-    Ok(Action::requeue(CATCH_UP))
+    Err(Error::Internal(format!("{STEPS} steps do not come to an end, the last of them {last:?}")))
+}
+
+/// A step was taken, the API server has agreed, and it has to be taken again.
+fn without_effect(observation: &Observation, step: &Step) -> Result<Hold> {
+    match (step, observation.found_control_plane()) {
+        (Step::WriteEndpoints(_), Some(control_plane)) => {
+            let (reference, field) = (&control_plane.reference, control_plane.adapter.field());
+            let message = format!(
+                "{} {} does not keep {field}.endpoints, its CRD has no such field: annotation {} of the CRD must name the \
+                 object that has the field endpoints",
+                reference.kind,
+                reference.name,
+                names::EXTERNAL_ETCD_PATH_ANNOTATION
+            );
+            Ok(Hold { reason: reasons::CONTROL_PLANE_INVALID, message, again: Some(REFUSED) })
+        }
+        _ => Err(Error::Internal(format!("{step:?} was done and has no effect"))),
+    }
 }
 
 /// Nothing can be done at the moment: says why, and waits.

@@ -9,7 +9,7 @@ use crate::observe::Recent;
 use crate::plan::{Step, retires};
 use api::names;
 use controller_support::apply::{self, dynamic};
-use controller_support::error::{is_conflict, is_invalid, is_not_found};
+use controller_support::error::{answer, is_conflict, is_invalid, is_not_found};
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, Contracts, ETCD_PROVIDER_CONTRACTS};
 use controller_support::loose::Reference;
 use controller_support::{Error, Result, ResultExt};
@@ -113,7 +113,12 @@ pub async fn execute(
             .await;
             Ok(outcome)
         }
-        Step::Remediate { machine, note } => remediation::execute(context, observation, machine, note).await,
+        Step::Remediate(machine) => remediation::execute(context, observation, machine, recent).await,
+        Step::NoteRemediation(note) => {
+            let control_plane = control_plane_of(observation)?;
+            let body = build::patch::remediation_in_progress(control_plane, note);
+            change(context, cluster, control_plane, &body).await
+        }
         Step::DeleteEtcd => delete_etcd(context, cluster, etcd_of(observation)?, recent).await,
         Step::RemoveHealth => write_health(context, observation, None).await,
         Step::RemoveCondition => write_condition(context, cluster, None).await,
@@ -228,7 +233,7 @@ async fn change(
     let objects = objects(context, cluster, &control_plane.reference, CLUSTER_API_CONTRACTS).await?;
     match patch(context, &objects, &control_plane.reference.name, body).await {
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
-            Ok(Outcome::Refused(format!("{} cannot be changed: {source}", named(control_plane))))
+            Ok(Outcome::Refused(format!("{} cannot be changed: {}", named(control_plane), answer(&source))))
         }
         other => other,
     }

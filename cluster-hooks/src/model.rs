@@ -292,7 +292,7 @@ impl World {
                 patch(self.secrets.get_mut(&names::apiserver_client_secret("demo")), &body, revision)
             }
             // Nothing of this model: see plan/tests/remediation.rs.
-            Step::Remediate { .. } => true,
+            Step::Remediate(_) | Step::NoteRemediation(_) => true,
             Step::DeleteEtcd => {
                 // The provider takes its time.
                 if let Some(etcd) = &mut self.etcd {

@@ -7,7 +7,7 @@ mod machine;
 mod rollout;
 mod secrets;
 
-pub use control_plane::{ControlPlane, ControlPlaneView, Pause};
+pub use control_plane::{ControlPlane, ControlPlaneView, Pause, REMEDIATION_IN_PROGRESS};
 pub use etcd::{Claim, Etcd, EtcdView};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
 pub use machine::ControlPlaneMachine;
@@ -113,10 +113,12 @@ impl Observation {
         }
     }
 
-    /// The control plane has been given all it needs, now or at an earlier time: it is never held back again.
+    /// The control plane has been given all it needs and let go, now or at an earlier time: it is never held back again.
+    /// Where somebody else publishes, our pause is all that holds it, so it counts as long as it stands.
     pub fn released(&self) -> bool {
-        self.found_control_plane()
-            .is_some_and(|c| c.initialized || (c.has_endpoints() && self.secrets.published.is_some()))
+        let let_go =
+            |c: &ControlPlaneView| c.pause != Pause::Ours && c.has_endpoints() && self.secrets.published.is_some();
+        self.found_control_plane().is_some_and(|c| c.initialized || let_go(c))
     }
 
     /// All is there to let the control plane go, and it is still ours to do so: the gate is closed, or our pause is on.

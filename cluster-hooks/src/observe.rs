@@ -3,7 +3,7 @@
 use crate::adapters::NoAdapter;
 use crate::controller::Context;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneMachine, ControlPlaneView, Etcd, EtcdView, Observation,
+    Claim, ClusterState, ControlPlane, ControlPlaneMachine, ControlPlaneView, Etcd, EtcdView, Observation, Pause,
     SHARED_CERTIFICATES, Secrets, Shared, names_of,
 };
 use crate::plan::retires;
@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams, TypeMeta};
 use kube::discovery::ApiResource;
 use std::sync::Arc;
 
@@ -26,15 +26,25 @@ pub struct Recent {
     pub published_unseen: bool,
     /// The etcd object is gone.
     pub etcd_gone: bool,
+    /// A Machine could not be deleted that the control plane wants replaced: not again in this reconcile.
+    pub remediation_refused: bool,
 }
 
 /// Reads everything about a Cluster. None: it has nothing to do with us.
 pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &Recent) -> Result<Option<Observation>> {
     let cluster = ClusterState::read(&context.written.pick(cluster.clone()));
-    if cluster.view.etcd.is_none() && cluster.condition.is_none() {
+    if cluster.view.etcd.is_none() && cluster.condition.is_none() && !cluster.view.deleting {
         return Ok(None);
     }
-    let etcd = if recent.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
+    let mut etcd = if recent.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
+    let named = matches!(&etcd, Etcd::Found(etcd) if !matches!(etcd.claim, Claim::Theirs(_)));
+    if cluster.view.deleting && !named && !recent.etcd_gone {
+        match left_behind(context, &cluster).await? {
+            Some(left) => etcd = left,
+            None if cluster.view.etcd.is_none() && cluster.condition.is_none() => return Ok(None),
+            None => {}
+        }
+    }
     let control_plane = control_plane(context, &cluster).await?;
     let mut observation = Observation {
         now: now(),
@@ -58,7 +68,8 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &R
         if kubeadm && observation.about_to_release() {
             observation.secrets.shared = shared(context, &observation.cluster).await?;
         }
-        if observation.found_control_plane().is_some_and(|c| c.kubeadm.is_some() && c.initialized) {
+        let kubeadm = |c: &ControlPlaneView| c.kubeadm.is_some() && c.initialized;
+        if !recent.remediation_refused && observation.found_control_plane().is_some_and(kubeadm) {
             observation.machines = machines(context, &observation.cluster).await?;
         }
     } else if let Some(etcd) = observation.found_etcd().filter(|etcd| !etcd.deleting) {
@@ -70,6 +81,34 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &R
         observation.control_plane = present_control_plane(context, seen, &observation.cluster.view.namespace).await?;
     }
     Ok(Some(observation))
+}
+
+/// The same with the Cluster, etcd, the control plane and its Machines as the API server has them now. None: one of them is
+/// gone. Four requests, for what cannot be undone.
+pub async fn observe_anew(context: &Context, seen: &Observation) -> Result<Option<Observation>> {
+    let (Some(etcd), Some(control_plane)) = (seen.found_etcd(), seen.found_control_plane()) else { return Ok(None) };
+    let (kinds, namespace, name) = (&context.shared.kinds, &seen.cluster.view.namespace, &seen.cluster.view.name);
+    let clusters = context.clusters.resource();
+    let Some(cluster) = present(context, clusters, namespace, name).await? else { return Ok(None) };
+    let cluster = ClusterState::read(&cluster);
+    let reference = &etcd.reference;
+    let etcds = kinds.find(&reference.group, &reference.kind, ETCD_PROVIDER_CONTRACTS).await?;
+    let Some(etcd) = present(context, &etcds, namespace, &reference.name).await? else { return Ok(None) };
+    // Its claim was checked when it was made.
+    let etcd = EtcdView::read(&etcd, reference, &cluster.view, |_| true);
+    let control_plane = present_control_plane(context, control_plane, namespace).await?;
+    let resource = kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
+    let selector = format!("{CONTROL_PLANE_LABEL},{}={name}", names::CLUSTER_NAME_LABEL);
+    let machines = apply::dynamic(&context.shared.client, &resource, namespace);
+    let machines = machines.list(&ListParams::default().labels(&selector)).await;
+    let machines = machines.doing(|| format!("listing the control plane's Machines of {name}"))?.items;
+    Ok(Some(Observation {
+        cluster,
+        etcd: Etcd::Found(Box::new(etcd)),
+        control_plane,
+        machines: machines.iter().map(|found| ControlPlaneMachine::read(found, &resource.api_version)).collect(),
+        ..seen.clone()
+    }))
 }
 
 /// Whole seconds: finer ones do not survive Cluster API's own writes of the same list.
@@ -107,6 +146,24 @@ async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
     })
 }
 
+/// An EtcdCluster that the Cluster has claimed and names no more. Its Machines would keep a Cluster that is being deleted.
+async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option<Etcd>> {
+    let (namespace, kind) = (&cluster.view.namespace, "EtcdCluster");
+    let resource = match context.shared.kinds.find(names::ETCD_CLUSTER_GROUP, kind, ETCD_PROVIDER_CONTRACTS).await {
+        Ok(resource) => resource,
+        Err(error) if KindError::is_users(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let watch = watch(context, &resource, None).await?;
+    let read = |object: Arc<DynamicObject>| {
+        let name = object.name_any();
+        let reference = Reference { group: resource.group.clone(), kind: resource.kind.clone(), name };
+        EtcdView::read(&context.written.pick(object), &reference, &cluster.view, |_| true)
+    };
+    let mut all = watch.select(namespace, |_| true).into_iter().map(read);
+    Ok(all.find(|etcd| etcd.claim == Claim::Ours).map(|etcd| Etcd::Found(Box::new(etcd))))
+}
+
 async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<ControlPlane> {
     let Some(reference) = &cluster.view.control_plane else { return Ok(ControlPlane::Unset) };
     let unknown = |message, takes_none| Ok(ControlPlane::Unknown { message, takes_none });
@@ -119,7 +176,12 @@ async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<Cont
         Ok(resource) => resource,
         Err(message) => return unknown(message, false),
     };
-    let watch = watch(context, &resource, None).await?;
+    let watch = match watch(context, &resource, None).await {
+        Ok(watch) => watch,
+        // The permission for another kind than KubeadmControlPlane may be missing. A Cluster is deleted all the same.
+        Err(error) if !adapter.kubeadm && cluster.view.deleting => return unknown(error.to_string(), false),
+        Err(error) => return Err(error),
+    };
     Ok(match watch.get(&cluster.view.namespace, &reference.name) {
         None => ControlPlane::Missing(reference.clone()),
         Some(seen) => {
@@ -134,11 +196,7 @@ async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<Cont
 async fn present_control_plane(context: &Context, seen: &ControlPlaneView, namespace: &str) -> Result<ControlPlane> {
     let reference = &seen.reference;
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
-    let objects = apply::dynamic(&context.shared.client, &resource, namespace);
-    // A list of one: that needs no further permission.
-    let selector = ListParams::default().fields(&format!("metadata.name={}", reference.name));
-    let doing = || format!("reading {} {}", reference.kind, reference.name);
-    Ok(match objects.list(&selector).await.doing(doing)?.items.pop() {
+    Ok(match present(context, &resource, namespace, &reference.name).await? {
         None => ControlPlane::Missing(reference.clone()),
         Some(object) => {
             let adapter = seen.adapter.clone();
@@ -146,6 +204,24 @@ async fn present_control_plane(context: &Context, seen: &ControlPlaneView, names
             ControlPlane::Found(Box::new(view))
         }
     })
+}
+
+/// An object as it is now: a list of one, which needs no further permission than a watch does.
+async fn present(
+    context: &Context,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<DynamicObject>> {
+    let objects = apply::dynamic(&context.shared.client, resource, namespace);
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let mut found = objects.list(&one).await.doing(|| format!("reading {} {name}", resource.kind))?;
+    Ok(found.items.pop().map(|mut object| {
+        // What is in a list does not say what it is.
+        let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+        object.types.get_or_insert(TypeMeta { api_version, kind });
+        object
+    }))
 }
 
 /// The outer error is ours or the API server's; the inner one is for the user to cure.
@@ -197,8 +273,10 @@ async fn secrets(context: &Context, observation: &Observation, recent: &Recent) 
     let needed = observation.found_etcd().is_some_and(EtcdView::usable);
     let ca = read(&ca, needed).await?;
     let staged_secret = read(&staged, needed).await?;
-    // A provider that stages does not publish: no need to look before the Secret is created.
-    let published = read(&published, staged_secret.is_none() || recent.published_unseen).await?;
+    // A provider that stages does not publish, and while our pause holds the control plane it does no harm to find out by
+    // creating the Secret. Without the pause an overlooked one would mean a pause in the middle of the first Machine's boot.
+    let held = observation.found_control_plane().is_some_and(|control_plane| control_plane.pause == Pause::Ours);
+    let published = read(&published, !held || staged_secret.is_none() || recent.published_unseen).await?;
     Ok(Secrets::read(ca.as_deref(), staged_secret.as_deref(), published.as_deref()))
 }
 
@@ -271,7 +349,6 @@ fn is_worker(labels: &std::collections::BTreeMap<String, String>, owners: &[Owne
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::Claim;
     use std::collections::BTreeMap;
 
     #[test]

@@ -7,7 +7,6 @@ mod preconditions;
 mod remediation;
 
 pub use in_use::{retires, retiring};
-pub use remediation::candidate;
 
 use crate::observation::{Claim, ControlPlaneMachine, Etcd, KeyPair, Observation, Pause};
 use api::conditions::reasons;
@@ -58,12 +57,9 @@ pub enum Step {
     UpdateClient(KeyPair),
     /// Delete a Machine that a MachineHealthCheck wants replaced and the control plane defers, because it cannot tell how an
     /// etcd is that is not its own. We can.
-    Remediate {
-        /// The Machine.
-        machine: ControlPlaneMachine,
-        /// What the control plane would note of it, so that its limits of retries hold.
-        note: String,
-    },
+    Remediate(ControlPlaneMachine),
+    /// Note that a Machine is being replaced, as the control plane would: so that it goes on, and counts retries.
+    NoteRemediation(String),
     /// Delete the etcd object.
     DeleteEtcd,
     /// Take our condition away from the control plane of a Cluster that names no etcd any more.

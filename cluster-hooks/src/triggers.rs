@@ -2,7 +2,7 @@
 //! them. Watches are followed from the first moment on that somebody reads them.
 
 use crate::observation::names_of;
-use api::names::{CLUSTER_GROUP, CLUSTER_NAME_LABEL};
+use api::names::{CLUSTER_GROUP, CLUSTER_NAME_LABEL, ETCD_CLUSTER_GROUP};
 use controller_support::loose::{ClusterView, Reference};
 use controller_support::{Cached, Shutdown};
 use futures::StreamExt;
@@ -57,8 +57,10 @@ impl Triggers {
 /// Whether a change of an object may change what is planned for a Cluster of the same namespace. `of` is the Cluster's name
 /// in the object's labels.
 fn concerns(cluster: &ClusterView, changed: &Reference, of: Option<&String>) -> bool {
+    let kind = (changed.group.as_str(), changed.kind.as_str());
+    let labelled = [(CLUSTER_GROUP, "Machine"), (ETCD_CLUSTER_GROUP, "EtcdCluster")].contains(&kind);
     cluster.control_plane.as_ref() == Some(changed)
-        || (changed.kind == "Machine" && changed.group == CLUSTER_GROUP && of == Some(&cluster.name))
+        || (labelled && of == Some(&cluster.name))
         || cluster.etcd.as_ref().is_some_and(|etcd| {
             etcd.as_ref() == Ok(changed)
                 || (changed.kind == "Secret"
@@ -89,9 +91,11 @@ mod tests {
         }
         assert!(!concerned("", "Secret", "other-etcd"));
         assert!(!concerned("example.org", "Another", "demo-etcd"));
-        let machine =
-            Reference { group: CLUSTER_GROUP.to_owned(), kind: "Machine".to_owned(), name: "demo-1".to_owned() };
-        assert!(concerns(&cluster, &machine, Some(&"demo".to_owned())));
-        assert!(!concerns(&cluster, &machine, Some(&"other".to_owned())));
+        // An etcd that it names no more is among them.
+        for (group, kind) in [(CLUSTER_GROUP, "Machine"), (ETCD_CLUSTER_GROUP, "EtcdCluster")] {
+            let changed = Reference { group: group.to_owned(), kind: kind.to_owned(), name: "demo-1".to_owned() };
+            assert!(concerns(&cluster, &changed, Some(&"demo".to_owned())));
+            assert!(!concerns(&cluster, &changed, Some(&"other".to_owned())));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Merge patches on objects that others own. Each carries the resource version that it was made for, and is refused if
 //! the object has changed since: a manager that is behind cannot undo what another one, or a user, has done.
 
-use crate::observation::{ControlPlaneView, EtcdView};
+use crate::observation::{ControlPlaneView, EtcdView, REMEDIATION_IN_PROGRESS};
 use api::names;
 use controller_support::loose::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -27,14 +27,9 @@ pub fn claim(etcd: &EtcdView, cluster: &ClusterView) -> Value {
     }})
 }
 
-/// What a KubeadmControlPlane notes of a remediation that goes on. Not bound to a version: it is at work itself by then.
-///
-/// Source: `RemediationInProgressAnnotation` in Cluster API 1.14.0, controlplane/kubeadm.
+/// What a KubeadmControlPlane notes of a remediation that goes on.
 pub fn remediation_in_progress(control_plane: &ControlPlaneView, note: &str) -> Value {
-    json!({"metadata": {
-        "uid": control_plane.uid,
-        "annotations": {"controlplane.cluster.x-k8s.io/remediation-in-progress": note},
-    }})
+    annotations(control_plane, &json!({REMEDIATION_IN_PROGRESS: note}))
 }
 
 /// Which endpoints may be in use.

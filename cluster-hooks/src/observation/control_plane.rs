@@ -1,6 +1,7 @@
 //! A control plane of a kind that we know.
 
 use super::conditions_path;
+use super::etcd::list;
 use super::kubeadm::Kubeadm;
 use super::rollout::Rollout;
 use crate::adapter::Adapter;
@@ -11,6 +12,12 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use std::sync::Arc;
+
+/// What a KubeadmControlPlane carries between the deletion of a Machine that it replaces and the creation of the next one.
+/// While it is there it replaces no other.
+///
+/// Source: `RemediationInProgressAnnotation` in Cluster API 1.14.0, controlplane/kubeadm.
+pub const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
 
 /// The control plane of a Cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +77,8 @@ pub struct ControlPlaneView {
     pub conditions: Vec<Value>,
     /// Where they stand, as a JSON pointer.
     pub conditions_path: &'static str,
+    /// It notes that it is replacing a Machine.
+    pub remediating: bool,
     /// What kubeadm asks of it. None: its machines are not made by kubeadm, or etcd is not external.
     pub kubeadm: Option<Kubeadm>,
 }
@@ -93,6 +102,7 @@ impl ControlPlaneView {
             rollout: Rollout::read(object),
             conditions: data.pointer(conditions_path).and_then(Value::as_array).cloned().unwrap_or_default(),
             conditions_path,
+            remediating: object.annotations().contains_key(REMEDIATION_IN_PROGRESS),
             kubeadm: kubeadm.map(|external| Kubeadm::read(data, external)),
             adapter,
         }
@@ -104,17 +114,18 @@ impl ControlPlaneView {
         serde_json::from_value(condition.clone()).ok()
     }
 
-    /// The endpoints without the placeholder, sorted.
+    /// The endpoints without the placeholder: sorted, each once. An entry of a user's may be a list itself: the API server
+    /// that gets it takes it apart as well.
     pub fn real_endpoints(&self) -> Vec<String> {
-        let real = self.endpoints.iter().flatten().filter(|endpoint| *endpoint != names::PLACEHOLDER_ENDPOINT);
-        let mut endpoints: Vec<String> = real.cloned().collect();
-        endpoints.sort();
+        let mut endpoints = list(&self.endpoints.as_deref().unwrap_or_default().join(","));
+        endpoints.retain(|endpoint| endpoint != names::PLACEHOLDER_ENDPOINT);
         endpoints
     }
 
     /// There are endpoints, and not only the placeholder.
     pub fn has_endpoints(&self) -> bool {
-        self.endpoints.iter().flatten().any(|endpoint| endpoint != names::PLACEHOLDER_ENDPOINT)
+        let urls = self.endpoints.iter().flatten().flat_map(|entry| entry.split(',')).map(str::trim);
+        urls.into_iter().any(|url| !url.is_empty() && url != names::PLACEHOLDER_ENDPOINT)
     }
 }
 

@@ -106,7 +106,7 @@ fn endpoints(status: &Value) -> Vec<String> {
 }
 
 /// URLs between commas: sorted, each once.
-fn list(text: &str) -> Vec<String> {
+pub(super) fn list(text: &str) -> Vec<String> {
     let mut endpoints: Vec<String> =
         text.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
     endpoints.sort();

@@ -22,13 +22,15 @@ pub struct ControlPlaneMachine {
     pub resource_version: String,
     /// UID of its controller.
     pub controller: Option<String>,
-    /// It is being deleted.
-    pub deleting: bool,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
     /// It has become a Node.
     pub joined: bool,
     /// Cluster API calls it Ready.
     pub ready: bool,
-    /// The control plane wants it gone, and says that it could not find out how its own etcd is: see
+    /// A MachineHealthCheck calls it unhealthy.
+    pub unhealthy: bool,
+    /// It is unhealthy, the control plane wants it gone, and says that it could not find out how its own etcd is: see
     /// [`crate::plan::Step::Remediate`].
     pub deferred: bool,
     /// The remediation that it was made in.
@@ -50,16 +52,18 @@ impl ControlPlaneMachine {
         let conditions = machine.data.pointer(conditions_path(api_version)).and_then(Value::as_array);
         let condition = |type_: &str| conditions.into_iter().flatten().find(|found| found["type"] == type_);
         let is = |type_: &str, status: &str| condition(type_).is_some_and(|found| found["status"] == status);
+        let unhealthy = is("HealthCheckSucceeded", "False");
         let controller = machine.owner_references().iter().find(|owner| owner.controller == Some(true));
         Self {
             name: machine.name_any(),
             uid: machine.uid().unwrap_or_default(),
             resource_version: machine.resource_version().unwrap_or_default(),
             controller: controller.map(|owner| owner.uid.clone()),
-            deleting: machine.metadata.deletion_timestamp.is_some(),
+            deleting: machine.metadata.deletion_timestamp.as_ref().map(|time| time.0),
             joined: machine.data.pointer("/status/nodeRef/name").is_some(),
             ready: is("Ready", "True"),
-            deferred: is("HealthCheckSucceeded", "False") && condition("OwnerRemediated").is_some_and(is_deferred),
+            unhealthy,
+            deferred: unhealthy && condition("OwnerRemediated").is_some_and(is_deferred),
             made_in: machine.annotations().get(REMEDIATION_FOR).and_then(|text| Remediation::read(text)),
         }
     }
@@ -73,7 +77,9 @@ impl Remediation {
     }
 }
 
-/// The words of Cluster API 1.14.0, controlplane/kubeadm, remediation.go. They come after all of its other checks.
+/// The words of Cluster API 1.14.0, controlplane/kubeadm, remediation.go. They come after its limits of retries and after its
+/// looks at the other Machines, and before the one at what is left without this one. They stay when another Machine has been
+/// taken in between, and they are the same when the Nodes could not be listed.
 fn is_deferred(condition: &Value) -> bool {
     condition["status"] == "False"
         && condition["reason"] == "RemediationDeferred"

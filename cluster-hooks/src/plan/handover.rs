@@ -36,9 +36,14 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     if let Some(tell) = in_use::plan(observation) {
         return tell;
     }
-    if let Some(step) = remediation::plan(observation) {
-        return Plan::Do(step);
+    match (of_etcd(observation), remediation::plan(observation)) {
+        // What etcd asks for comes first.
+        (Plan::Do(step), _) | (_, Some(step)) => Plan::Do(step),
+        (rest, None) => rest,
     }
+}
+
+fn of_etcd(observation: &Observation) -> Plan {
     match &observation.etcd {
         Etcd::NotNamed => Plan::Steady,
         Etcd::Invalid { message, may_pass } => {

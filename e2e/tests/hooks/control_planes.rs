@@ -98,6 +98,7 @@ async fn corrected(stage: &mut Stage) -> Result<()> {
             .await?;
         says_in_time(stage, "False ControlPlaneInvalid", &[path, wanted]).await?;
     }
+    keeps_nothing(stage).await?;
     // A path that can be read is not looked at again so soon, but the control plane is watched.
     let elsewhere = json!({"spec": {"elsewhere": {"etcd": {"endpoints": [PLACEHOLDER]}}}});
     stage.change(kind, "silent-cp", elsewhere).await?;
@@ -105,6 +106,34 @@ async fn corrected(stage: &mut Stage) -> Result<()> {
     let control_plane = stage.api(kind).get("silent-cp").await?;
     let endpoints = &control_plane.data["spec"]["elsewhere"]["etcd"]["endpoints"];
     ensure!(*endpoints == json!(["https://10.0.0.1:2379"]), "{endpoints}");
+    Ok(())
+}
+
+/// A path to an object that has no endpoints: the API server accepts them, and drops them.
+async fn keeps_nothing(stage: &mut Stage) -> Result<()> {
+    let kind = "StrictControlPlane";
+    let mut crd = control_plane_crd(kind, "v1beta2", &Announces { path: Some("spec.etcd"), condition: None });
+    let object = |properties: Value| json!({"type": "object", "properties": properties});
+    let etcd = object(json!({"external": object(json!({}))}));
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = object(json!({
+        "spec": object(json!({"etcd": etcd, "replicas": {"type": "integer"}})),
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }));
+    stage.plane.apply_crds(&[crd]).await?;
+    let change = with_control_plane(kind);
+    let mark = stage.plane.mark();
+    stage.apply_cluster("strict", change).await?;
+    stage.provide_etcd("strict", "https://10.0.0.1:2379").await?;
+    stage
+        .until_says(
+            "strict",
+            "False ControlPlaneInvalid StrictControlPlane strict-cp does not keep spec.etcd.endpoints",
+        )
+        .await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]).resource("strictcontrolplanes").verb("patch");
+    let written = ours.filter(|request| request.body.pointer("/spec/etcd/endpoints").is_some());
+    ensure!(written.len() <= 2, "it is tried again and again:\n{written}");
     Ok(())
 }
 

@@ -81,6 +81,13 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.delete("Cluster", "unknown").await?;
     stage.until_gone("unknown").await?;
 
+    // One that it names no more: nobody else would delete it, and its Machine keeps the Cluster.
+    stage.apply_cluster("parted", |_| ()).await?;
+    left_behind(&stage, "parted").await?;
+    stage.delete("Cluster", "parted").await?;
+    stage.until_gone("parted").await?;
+    ensure!(stage.api("EtcdCluster").get_opt("parted-etcd").await?.is_none(), "the EtcdCluster is left");
+
     // The hook is away when the deletion begins, and comes back.
     stage.apply_cluster("away", |_| ()).await?;
     stage.apply_etcd("away").await?;
@@ -101,6 +108,39 @@ fn machine(name: &str, owners: &[Value]) -> Value {
         "spec": {"clusterName": "demo", "version": "v1.36.3", "bootstrap": {"dataSecretName": "none"},
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachine", "name": name}},
     })
+}
+
+/// An EtcdCluster with a Machine that the Cluster has claimed, and then a Cluster without the annotation.
+async fn left_behind(stage: &Stage, cluster: &str) -> Result<()> {
+    let name = format!("{cluster}-etcd");
+    let annotation = "etcdcluster.cluster.x-k8s.io/managed-external-etcd";
+    let names = |etcd: Value| json!({"metadata": {"annotations": {annotation: etcd}}});
+    let template = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": name});
+    let spec = json!({"replicas": 1, "infrastructureTemplate": template});
+    stage.change("Cluster", cluster, names(json!(name))).await?;
+    stage
+        .apply(json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+            "metadata": {"name": name, "namespace": "default"}, "spec": spec}))
+        .await?;
+    let owned = until(format!("EtcdCluster {name} is claimed"), SOON, async || {
+        let etcd = stage.api("EtcdCluster").get(&name).await?;
+        Ok(etcd.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(etcd))
+    })
+    .await?;
+    let mut machine = machine(
+        &format!("{name}-0"),
+        &[json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1",
+        "kind": "EtcdCluster", "name": name, "uid": owned.uid(), "controller": true})],
+    );
+    machine["metadata"]["finalizers"] = json!([]);
+    machine["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!(cluster);
+    machine["spec"]["clusterName"] = json!(cluster);
+    stage.apply(machine).await?;
+    stage.change("Cluster", cluster, names(Value::Null)).await?;
+    until("the Cluster says nothing of an etcd any more", SOON, async || {
+        Ok(stage.says(cluster).await?.is_none().then_some(()))
+    })
+    .await
 }
 
 async fn is_deleting(stage: &Stage, kind: &str, name: &str) -> Result<bool> {

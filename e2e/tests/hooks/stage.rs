@@ -38,8 +38,8 @@ struct Hook {
 impl Stage {
     /// A plane that knows the kind OtherEtcd, with one hook.
     pub(crate) async fn start(world: &World) -> Result<Self> {
-        let mut crds: Vec<Value> =
-            local_infrastructure::crd::all().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        let crds = local_infrastructure::crd::all().into_iter().chain(api::crds::all());
+        let mut crds: Vec<Value> = crds.map(serde_json::to_value).collect::<Result<_, _>>()?;
         crds.push(crd("OtherEtcd"));
         let users = HOOKS.map(str::to_owned).to_vec();
         let plane = Plane::start(world, PlaneOptions { crds, users, ..PlaneOptions::default() }).await?;
@@ -72,6 +72,7 @@ impl Stage {
             "Cluster" | "Machine" => ("cluster.x-k8s.io", "v1beta2"),
             "KubeadmControlPlane" => ("controlplane.cluster.x-k8s.io", "v1beta2"),
             "LocalCluster" | "LocalMachineTemplate" => ("infrastructure.cluster.x-k8s.io", "v1alpha1"),
+            "EtcdCluster" => ("etcdcluster.cluster.x-k8s.io", "v1beta1"),
             "Secret" => ("", "v1"),
             _ => ("example.org", "v1"),
         };

@@ -116,7 +116,7 @@ fn etcd_that_becomes_unready_later_takes_nothing_away() {
 }
 
 #[test]
-fn a_control_plane_between_release_and_unpausing_is_unpaused_whatever_etcd_does() {
+fn our_pause_stays_until_etcd_is_ready_in_the_moment_of_the_release_too() {
     let mut world = World::applied().etcd_ready();
     for _ in 0..5 {
         let seen = world.observe();
@@ -124,8 +124,48 @@ fn a_control_plane_between_release_and_unpausing_is_unpaused_whatever_etcd_does(
         world.act(&seen, &step);
     }
     assert!(world.paused() && world.published().is_some());
-    world.set_ready(false, "");
+    world.set_ready(false, ENDPOINTS);
+    assert_eq!(world.settle().0, []);
+    assert!(world.paused());
+    world.set_ready(true, ENDPOINTS);
     assert_eq!(world.settle().0, [Step::Unpause]);
+}
+
+#[test]
+fn a_client_secret_that_is_there_already_does_not_lift_the_pause() {
+    for etcd_is_gone in [false, true] {
+        let mut world = World::applied().etcd_ready();
+        world.secrets.clear();
+        let theirs = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-apiserver-etcd-client"}});
+        world.secrets.insert("demo-apiserver-etcd-client".to_owned(), theirs);
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(world.story(), @r#"
+            ClaimEtcd
+            Pause
+            TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+            WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+            wait: WaitingForClientCertificate | Secret demo-etcd with etcd's CA certificate is not there | Some(10s)
+            "#);
+        }
+        if etcd_is_gone {
+            world.etcd = None;
+        } else {
+            world.set_ready(false, ENDPOINTS);
+        }
+        assert_eq!(world.settle().0, []);
+        assert!(world.paused(), "nothing but our pause holds it back");
+    }
+}
+
+#[test]
+fn an_entry_that_is_a_list_itself_is_taken_apart() {
+    let mut world = World::applied();
+    let control_plane = world.control_plane.as_mut().unwrap();
+    control_plane["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"]["external"]["endpoints"] =
+        json!([" https://10.0.0.1:2379,https://10.0.0.2:2379 "]);
+    let mut world = world.etcd_ready();
+    assert_eq!(world.settle().1, Plan::Steady);
+    assert_eq!(world.endpoints(), ENDPOINTS);
 }
 
 #[test]

@@ -30,48 +30,127 @@ fn seen(machines: Vec<ControlPlaneMachine>) -> Observation {
     let mut world = World::applied().etcd_ready();
     world.settle();
     let mut seen = world.observe();
-    if let crate::observation::ControlPlane::Found(control_plane) = &mut seen.control_plane {
+    set(&mut seen, |control_plane| {
         control_plane.initialized = true;
         control_plane.uid = "cp".to_owned();
-    }
+    });
     seen.machines = machines;
     seen
 }
 
-fn remediates(seen: &Observation) -> Option<(String, Value)> {
+fn remediates(seen: &Observation) -> Option<String> {
     match plan(seen) {
-        Plan::Do(Step::Remediate { machine, note }) => Some((machine.name, serde_json::from_str(&note).unwrap())),
+        Plan::Do(Step::Remediate(machine)) => Some(machine.name),
         _ => None,
     }
+}
+
+fn notes(seen: &Observation) -> Option<Value> {
+    match plan(seen) {
+        Plan::Do(Step::NoteRemediation(note)) => Some(serde_json::from_str(&note).unwrap()),
+        _ => None,
+    }
+}
+
+fn set(seen: &mut Observation, change: impl FnOnce(&mut crate::observation::ControlPlaneView)) {
+    if let crate::observation::ControlPlane::Found(control_plane) = &mut seen.control_plane {
+        change(control_plane);
+    }
+}
+
+/// As the API server marks it when it is deleted.
+fn deleting(machine: &mut Value) {
+    deferred(machine);
+    machine["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:16:30Z");
+}
+
+/// It never became a Node.
+fn lost(machine: &mut Value) {
+    deferred(machine);
+    machine["status"]["nodeRef"] = Value::Null;
 }
 
 #[test]
 fn a_remediation_that_only_waits_for_a_look_at_etcd_goes_on() {
     let seen = seen(vec![machine("a", |_| ()), machine("b", deferred), machine("c", |_| ())]);
-    let (name, note) = remediates(&seen).unwrap();
-    assert_eq!(name, "b");
-    assert_eq!(note, json!({"machine": "b", "timestamp": "1970-01-01T00:16:40Z", "retryCount": 0}));
+    assert_eq!(remediates(&seen).as_deref(), Some("b"));
+}
+
+#[test]
+fn it_is_noted_while_the_machine_goes_and_nothing_else_is_replaced_meanwhile() {
+    let mut seen = seen(vec![machine("a", |_| ()), machine("b", deleting), machine("c", deferred)]);
+    let note = json!({"machine": "b", "timestamp": "1970-01-01T00:16:30Z", "retryCount": 0});
+    assert_eq!(notes(&seen), Some(note), "also by a process that has not deleted it itself");
+    set(&mut seen, |control_plane| control_plane.remediating = true);
+    assert_eq!(plan(&seen), Plan::Steady, "it is noted");
+    // What was wanted before still says so, and the new Machine is not there yet.
+    seen.machines = vec![machine("a", |_| ()), machine("c", deferred)];
+    assert_eq!(plan(&seen), Plan::Steady, "the control plane has not made the new one");
+    set(&mut seen, |control_plane| control_plane.remediating = false);
+    assert_eq!(remediates(&seen).as_deref(), Some("c"));
+}
+
+#[test]
+fn the_note_is_none_of_a_deletion_that_is_not_ours() {
+    for change in [
+        |_: &mut Value| (),
+        |machine: &mut Value| machine["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:16:30Z"),
+    ] {
+        assert_eq!(notes(&seen(vec![machine("a", |_| ()), machine("b", change)])), None);
+    }
+}
+
+#[test]
+fn one_that_never_became_a_node_is_replaced_and_holds_nobody_up() {
+    let only = seen(vec![machine("a", |_| ()), machine("b", lost)]);
+    assert_eq!(remediates(&only).as_deref(), Some("b"));
+    let two = seen(vec![machine("a", deferred), machine("b", lost), machine("c", |_| ())]);
+    assert_eq!(remediates(&two).as_deref(), Some("b"), "first what never served");
+}
+
+#[test]
+fn which_one_goes_does_not_depend_on_the_order_of_the_watch() {
+    for names in [["b", "c"], ["c", "b"]] {
+        let [first, second] = names.map(|name| machine(name, deferred));
+        assert_eq!(remediates(&seen(vec![first, machine("a", |_| ()), second])).as_deref(), Some("b"));
+    }
+}
+
+#[test]
+fn what_etcd_asks_for_comes_first() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.set_ready(true, "https://10.0.0.9:2379");
+    let mut seen = seen(vec![machine("a", |_| ()), machine("b", deferred)]);
+    seen.etcd = world.observe().etcd;
+    assert!(matches!(plan(&seen), Plan::Do(Step::TellEndpointsInUse(_))));
+    world.settle();
+    world.stage("2");
+    seen.etcd = world.observe().etcd;
+    seen.secrets = world.observe().secrets;
+    set(&mut seen, |control_plane| control_plane.endpoints = Some(vec!["https://10.0.0.9:2379".to_owned()]));
+    assert!(matches!(plan(&seen), Plan::Do(Step::UpdateClient(_))), "{:?}", plan(&seen));
 }
 
 #[test]
 fn retries_are_counted_as_the_control_plane_does() {
     let made_in = |timestamp: &'static str| {
         move |machine: &mut Value| {
-            deferred(machine);
+            deleting(machine);
             let note = json!({"machine": "before", "timestamp": timestamp, "retryCount": 2}).to_string();
             machine["metadata"]["annotations"] = json!({"controlplane.cluster.x-k8s.io/remediation-for": note});
         }
     };
     for (timestamp, count) in [("1970-01-01T00:00:00Z", 3), ("1969-12-31T23:00:00Z", 0)] {
         let seen = seen(vec![machine("a", |_| ()), machine("b", made_in(timestamp))]);
-        assert_eq!(remediates(&seen).unwrap().1["retryCount"], count, "{timestamp}");
+        assert_eq!(notes(&seen).unwrap()["retryCount"], count, "{timestamp}");
     }
 }
 
 #[test]
 fn nothing_is_deleted_for_any_other_reason_or_at_any_other_time() {
     type Change = fn(&mut Value);
-    let others: [(&str, Change); 5] = [
+    let others: [(&str, Change); 4] = [
         ("the control plane has another reason", |machine| {
             deferred(machine);
             machine["status"]["conditions"][2]["message"] = json!("waiting for something else");
@@ -84,10 +163,6 @@ fn nothing_is_deleted_for_any_other_reason_or_at_any_other_time() {
             deferred(machine);
             machine["status"]["conditions"][1]["status"] = json!("True");
         }),
-        ("it is being deleted", |machine| {
-            deferred(machine);
-            machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        }),
         ("it is not the control plane's", |machine| {
             deferred(machine);
             machine["metadata"]["ownerReferences"][0]["uid"] = json!("another");
@@ -96,6 +171,7 @@ fn nothing_is_deleted_for_any_other_reason_or_at_any_other_time() {
     for (why, change) in others {
         assert_eq!(remediates(&seen(vec![machine("a", |_| ()), machine("b", change)])), None, "{why}");
     }
+    assert_eq!(remediates(&seen(vec![machine("a", |_| ()), machine("b", deleting)])), None, "it is being deleted");
     assert_eq!(remediates(&seen(vec![machine("b", deferred)])), None, "no other one serves");
     let joining = machine("a", |machine| machine["status"]["nodeRef"] = Value::Null);
     assert_eq!(remediates(&seen(vec![joining, machine("b", deferred), machine("c", |_| ())])), None, "one joins");
@@ -112,10 +188,11 @@ fn etcd_has_to_be_well_and_nobody_may_have_paused_anything() {
     }
     assert_eq!(remediates(&seen), None, "etcd is not Ready");
     let mut seen = base();
-    if let crate::observation::ControlPlane::Found(control_plane) = &mut seen.control_plane {
-        control_plane.pause = crate::observation::Pause::Users;
-    }
+    set(&mut seen, |control_plane| control_plane.pause = crate::observation::Pause::Users);
     assert_eq!(remediates(&seen), None, "the user has paused the control plane");
+    let mut seen = base();
+    set(&mut seen, |control_plane| control_plane.remediating = true);
+    assert_eq!(remediates(&seen), None, "the control plane is replacing another one");
     let mut seen = base();
     seen.cluster.view.paused = true;
     assert_eq!(remediates(&seen), None, "the Cluster is paused");
