@@ -165,8 +165,8 @@ pub struct HealthCheck {
     #[serde(default = "default_unhealthy_after")]
     #[schemars(range(min = 1, max = 86400))]
     pub unhealthy_after_seconds: i32,
-    /// Seconds that a new Machine has to become a member before that is reported, and the next one is made in so far
-    /// as that is safe. Default 600.
+    /// Seconds that a Machine has to become a member, from the moment on that it may boot, before that is reported, and the
+    /// next one is let go in so far as that is safe. Default 600.
     #[serde(default = "default_grace")]
     #[schemars(range(min = 1, max = 86400))]
     pub startup_grace_seconds: i32,

@@ -1,10 +1,10 @@
 //! Watches, mappers and the reconcile.
 
 use crate::etcd_access::Accesses;
-use crate::execute::{Outcome, execute};
+use crate::execute::{Failed, Outcome, execute, own};
 use crate::metrics::EtcdMetrics;
 use crate::observe::observe;
-use crate::plan::{Plan, Reason, Step, due, plan};
+use crate::plan::{Plan, Reason, Step, due, owns_template, plan};
 use crate::status::{differs, status, transitions::transitions};
 use crate::{CONTROLLER, build};
 use api::EtcdCluster;
@@ -35,6 +35,7 @@ pub(crate) struct Context {
     pub(crate) machines: Cached,
     pub(crate) secrets: Cached,
     pub(crate) accesses: Accesses,
+    pub(crate) failed: Failed,
     pub(crate) fresh: Freshest<EtcdCluster>,
     pub(crate) events: Events,
     etcds: Store<EtcdCluster>,
@@ -97,6 +98,7 @@ pub async fn run(shared: Shared) -> Result<()> {
     shared.metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(etcds.clone()))));
     let context = Arc::new(Context {
         accesses: Accesses::default(),
+        failed: Failed::default(),
         fresh: Freshest::default(),
         events: shared.events(CONTROLLER),
         watched: Mutex::default(),
@@ -201,6 +203,9 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
     }
     let after = status(&seen, &plan, &build::spec_hash(&seen.etcd));
     write_status(&context, &seen.etcd, after).await?;
+    if owns_template(&seen, &plan) {
+        own(&context, &seen).await;
+    }
     match failure {
         Some(error) => Err(error),
         None => Ok(due(&seen, &plan).map_or_else(Action::await_change, Action::requeue)),

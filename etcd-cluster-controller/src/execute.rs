@@ -2,9 +2,13 @@
 //! that doing a step twice, after a kill or by two managers at once, makes one object.
 
 mod docker;
+mod held_back;
+mod live;
 mod member;
 mod secrets;
 mod template;
+
+pub(crate) use template::{Failed, own};
 
 use crate::CONTROLLER;
 use crate::controller::Context;
@@ -13,10 +17,10 @@ use crate::plan::{Reason, Step};
 use api::{EtcdCluster, names};
 use controller_support::error::{is_conflict, is_not_found};
 use controller_support::{Error, Result, ResultExt, apply};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
+use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
 use kube::{Resource, ResourceExt};
+use live::Live;
 use serde_json::json;
-use std::collections::BTreeSet;
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +42,13 @@ pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) 
             finalizers.push(names::ETCD_CLUSTER_FINALIZER.to_owned());
             set_finalizers(context, etcd, &finalizers).await
         }
-        Step::OwnTemplate => template::own(context, seen).await,
         Step::EnsureCertificates { cluster } => secrets::ensure(context, seen, cluster).await,
         Step::PublishInit { cluster, address, client_urls, admitted } => {
             secrets::publish_init(context, seen, cluster, (address, client_urls, admitted)).await
         }
         Step::CreateMachine { cluster, name, seen: known } => member::create(context, seen, cluster, name, known).await,
         Step::Admit { cluster, name, admitted } => member::admit(context, seen, cluster, name, admitted).await,
+        Step::DeleteHeldBack { cluster, name } => held_back::delete(context, seen, cluster, name).await,
         Step::SetProviderId { machine, provider_id } => {
             docker::set_provider_id(context, seen, machine, provider_id).await
         }
@@ -52,7 +56,7 @@ pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) 
         Step::RemoveFinalizer => {
             // Live: a Machine that the watch has not shown yet would otherwise be left behind.
             let selector = format!("{}={}", names::ETCD_CLUSTER_LABEL, etcd.name_any());
-            if !live_machines(context, etcd, &selector).await?.is_empty() {
+            if !Live::list(context, seen, &selector).await?.is_empty() {
                 return Ok(Outcome::Outdated);
             }
             let rest: Vec<String> =
@@ -77,15 +81,6 @@ async fn set_finalizers(context: &Context, etcd: &EtcdCluster, finalizers: &[Str
         Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
-}
-
-/// Names of the Machines that an EtcdCluster controls, of those that match a label selector; not from a watch.
-async fn live_machines(context: &Context, etcd: &EtcdCluster, selector: &str) -> Result<BTreeSet<String>> {
-    let list = machines(context, etcd).list_metadata(&ListParams::default().labels(selector)).await;
-    let list = list.doing(|| "listing Machines".to_owned())?;
-    let uid = etcd.uid().unwrap_or_default();
-    let ours = list.items.iter().filter(|machine| crate::observe::is_controlled_by(*machine, &uid));
-    Ok(ours.map(ResourceExt::name_any).collect())
 }
 
 fn machines(context: &Context, etcd: &EtcdCluster) -> Api<DynamicObject> {

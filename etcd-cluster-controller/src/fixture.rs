@@ -1,5 +1,6 @@
 //! Observations for tests, built like a story.
 
+use crate::build::spec_hash;
 use crate::observation::{Certificates, Check, ClusterLink, Member, Membership, Observation, Report, Template};
 use crate::plan::{Plan, plan};
 use crate::status::status;
@@ -15,7 +16,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) const HASH: &str = "spec";
 pub(crate) const CLUSTER_ID: u64 = 0xc;
 
 /// A small world, of which an [`Observation`] can be taken at any time.
@@ -90,14 +90,14 @@ impl Story {
         let name = name(index);
         self.seen.checks.insert(name.clone(), Check::Failing("Connection refused".to_owned()));
         self.bootstrap(index);
-        let now = self.seen.now;
+        let (now, hash) = (self.seen.now, spec_hash(&self.seen.etcd));
         self.seen.machines.entry(name.clone()).or_insert(MachineView {
             name,
             namespace: "default".to_owned(),
             uid: format!("uid-{index}"),
             cluster: "demo".to_owned(),
             labels: BTreeMap::new(),
-            annotations: BTreeMap::from([(names::SPEC_HASH_ANNOTATION.to_owned(), HASH.to_owned())]),
+            annotations: BTreeMap::from([(names::SPEC_HASH_ANNOTATION.to_owned(), hash)]),
             created: Some(Time(now)),
             deleting: false,
             controller: None,
@@ -118,7 +118,8 @@ impl Story {
     }
 
     pub(crate) fn admit(&mut self, index: usize) {
-        self.seen.admitted.get_or_insert_default().insert(format!("uid-{index}"), self.seen.now);
+        let uid = self.seen.machines[&name(index)].uid.clone();
+        self.seen.admitted.get_or_insert_default().insert(uid, self.seen.now);
     }
 
     /// The bootstrap provider has made its data.
@@ -178,6 +179,7 @@ impl Story {
             .collect();
         urls.sort();
         self.seen.init_urls = Some(urls.join(","));
+        self.seen.init_version = Some("1".to_owned());
         self.seen.admitted.get_or_insert_default();
     }
 
@@ -187,7 +189,7 @@ impl Story {
 
     /// The status that is written now; the next observation has it.
     pub(crate) fn settle(&mut self) -> EtcdClusterStatus {
-        let status = status(&self.seen, &self.plan(), HASH);
+        let status = status(&self.seen, &self.plan(), &spec_hash(&self.seen.etcd));
         self.etcd().status = Some(status.clone());
         status
     }

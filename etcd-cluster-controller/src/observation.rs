@@ -81,13 +81,9 @@ pub enum Certificates {
 /// The template that the members' infrastructure is cloned from.
 #[derive(Clone, Debug)]
 pub enum Template {
-    /// Not looked up: there is no Cluster, or nothing is made any more.
-    NotNeeded,
     /// It does not exist, or its kind does not; the text says which.
     NotFound(String),
-    /// It is there and cannot be used; the text says why.
-    Invalid(String),
-    /// The API server did not answer; nothing is known.
+    /// Nothing is known: it was not looked up, or the API server did not answer. The text says which.
     Unknown(String),
     /// It is there.
     Found {

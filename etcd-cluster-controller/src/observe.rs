@@ -42,7 +42,7 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
         init_version: None,
         admitted: None,
         bootstrapped: BTreeMap::new(),
-        template: Template::NotNeeded,
+        template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
         machines,
         docker_machines: BTreeMap::new(),
         checks: BTreeMap::new(),

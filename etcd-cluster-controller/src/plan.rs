@@ -6,23 +6,26 @@
 //! deleting? ── yes ─> Machines go, then the finalizer
 //!    │ no
 //! Cluster known ─> finalizer ─> certificates ─> init Secret follows the voters ─> Machines ─> one member at a time
+//!                  ... and where nothing is to be done: the owner of the infrastructure template
 //! ```
 
 mod deletion;
 mod docker;
 mod due;
 mod growth;
+mod init;
+mod template;
 #[cfg(test)]
 mod tests;
 
-use crate::build;
-use crate::observation::{Certificates, ClusterLink, Observation, Template};
+use crate::observation::{Certificates, ClusterLink, Observation};
 use api::conditions::reasons;
 use api::names;
-use controller_support::loose::{ClusterView, MachineView};
+use controller_support::loose::ClusterView;
 use kube::ResourceExt;
 
 pub use due::due;
+pub(crate) use template::owns_template;
 
 /// The answer to "what next?".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +54,6 @@ pub struct Reason {
 pub enum Step {
     /// Put our finalizer on the EtcdCluster.
     AddFinalizer,
-    /// Make the Cluster an owner of the infrastructure template.
-    OwnTemplate,
     /// Make whatever of the certificates is missing.
     EnsureCertificates {
         /// Name of the Cluster.
@@ -87,6 +88,13 @@ pub enum Step {
         name: String,
         /// All that are admitted then, in the form of the init Secret.
         admitted: String,
+    },
+    /// Delete a Machine that is held back and made from an earlier spec: it is made again from the present one.
+    DeleteHeldBack {
+        /// Name of the Cluster.
+        cluster: String,
+        /// Name of the Machine.
+        name: String,
     },
     /// Let a DockerMachine count as provisioned.
     SetProviderId {
@@ -147,15 +155,10 @@ pub fn plan(seen: &Observation) -> Plan {
     if !etcd.finalizers().iter().any(|finalizer| finalizer == names::ETCD_CLUSTER_FINALIZER) {
         return Plan::Do(Step::AddFinalizer);
     }
-    if let Template::Found { template, .. } = &seen.template
-        && build::template_owners(template, cluster).is_some()
-    {
-        return Plan::Do(Step::OwnTemplate);
-    }
     if let Some(plan) = certificates(seen, cluster) {
         return plan;
     }
-    if let Some(step) = init_secret(seen, cluster) {
+    if let Some(step) = init::publish(seen, cluster) {
         return Plan::Do(step);
     }
     if let Some(step) = docker::set_provider_id(seen) {
@@ -209,34 +212,4 @@ fn certificates(seen: &Observation, cluster: &ClusterView) -> Option<Plan> {
             Some(Plan::Do(Step::EnsureCertificates { cluster: cluster.name.clone() }))
         }
     }
-}
-
-/// The live Machines that are admitted, and one more, in the form of the init Secret: each with the time of its admission.
-fn admitted(seen: &Observation, one_more: Option<&MachineView>) -> String {
-    let since = |machine: &MachineView| seen.admitted_since(machine).unwrap_or(seen.now);
-    let admitted = seen.live_machines().filter(|machine| seen.is_admitted(machine));
-    let all = admitted.chain(one_more).map(|machine| format!("{}@{}", machine.uid, since(machine)));
-    all.collect::<Vec<_>>().join(",")
-}
-
-/// Joining members find the voters in the init Secret: it follows the membership, not the health of the moment.
-fn init_secret(seen: &Observation, cluster: &ClusterView) -> Option<Step> {
-    let (_, first) = seen.healthy_voters().next()?;
-    let address = first.to_owned();
-    let mut voters: Vec<String> = seen
-        .live_machines()
-        .filter(|machine| seen.member_on(&machine.name).is_some_and(|(_, member)| !member.learner))
-        .filter_map(|machine| seen.client_url(machine))
-        .collect();
-    voters.sort();
-    voters.dedup();
-    let client_urls = voters.join(",");
-    // Without a list it would admit everybody.
-    let outdated = seen.init_urls.as_deref() != Some(&client_urls) || seen.admitted.is_none();
-    outdated.then(|| Step::PublishInit {
-        cluster: cluster.name.clone(),
-        address,
-        client_urls,
-        admitted: admitted(seen, None),
-    })
 }

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 
 /// The template's owners with the Cluster among them, as KubeadmControlPlane has it with its own template: with the
-/// last Cluster that uses it the template goes, and `clusterctl move` takes it along. `None`: it is among them.
+/// last Cluster that uses it the template goes. `None`: it is among them.
 #[must_use]
 pub fn template_owners(template: &DynamicObject, cluster: &ClusterView) -> Option<Vec<OwnerReference>> {
     let owners = template.owner_references();

@@ -1,6 +1,7 @@
 //! Making the Machine of a member, and admitting it.
 
-use super::{Outcome, live_machines, machines};
+use super::live::Live;
+use super::{Outcome, machines};
 use crate::CONTROLLER;
 use crate::build::{self, MachineParts};
 use crate::controller::Context;
@@ -29,9 +30,7 @@ pub(super) async fn create(
 ) -> Result<Outcome> {
     let etcd = seen.etcd.as_ref();
     let Template::Found { template, clones } = &seen.template else { return Ok(Outcome::Outdated) };
-    // By the Cluster's label, which Cluster API restores: a user may have taken ours away.
-    let selector = format!("{}={cluster}", names::CLUSTER_NAME_LABEL);
-    if live_machines(context, etcd, &selector).await? != known.iter().cloned().collect() {
+    if live(context, seen, cluster).await?.names() != known.iter().map(String::as_str).collect() {
         return Ok(Outcome::Outdated);
     }
     let parts = MachineParts { etcd, cluster, name, infrastructure: clones };
@@ -63,7 +62,13 @@ pub(super) async fn create(
     Ok(outcome)
 }
 
-/// Lets a Machine become a member, by a change of the very init Secret that was seen: nobody has been admitted since.
+/// By the Cluster's label, which Cluster API restores: a user may have taken ours away.
+async fn live(context: &Context, seen: &Observation, cluster: &str) -> Result<Live> {
+    Live::list(context, seen, &format!("{}={cluster}", names::CLUSTER_NAME_LABEL)).await
+}
+
+/// Lets a Machine become a member, by a change of the very init Secret that was seen: nobody has been admitted since. The
+/// Machines have to be those that were seen as well: an admitted one that the watch does not show yet would be forgotten.
 pub(super) async fn admit(
     context: &Context,
     seen: &Observation,
@@ -72,9 +77,14 @@ pub(super) async fn admit(
     admitted: &str,
 ) -> Result<Outcome> {
     let etcd = seen.etcd.as_ref();
+    // A patch without a version would be made whatever has happened to the Secret.
+    let Some(version) = &seen.init_version else { return Ok(Outcome::Outdated) };
+    if !live(context, seen, cluster).await?.are_as_seen(seen) {
+        return Ok(Outcome::Outdated);
+    }
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
     let patch = json!({
-        "metadata": {"resourceVersion": seen.init_version},
+        "metadata": {"resourceVersion": version},
         "data": {(names::ADMITTED): ByteString(admitted.as_bytes().to_vec())},
     });
     match apply::merge(&api, CONTROLLER, &names::init_secret(cluster), &patch).await {
@@ -104,7 +114,8 @@ async fn put(
         Ok(_) => Ok(Outcome::Done),
         Err(Error::Api { source, .. }) if is_conflict(&source) => existing(context, etcd, api, kind, &name).await,
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
-            Ok(refused(refusal, format!("{} {name} is refused: {}", kind.kind, answer(&source))))
+            let message = format!("{} {name} is refused: {}", kind.kind, answer(&source));
+            Ok(refused(reason_of(&source, refusal), message))
         }
         Err(Error::Api { doing, source }) if is_not_found(&source) => {
             // The served version may have gone; a missing namespace ends the same way, and is harmless.
@@ -113,6 +124,14 @@ async fn put(
             Err(Error::Api { doing, source })
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Why an object is refused. With 403 it is not its content, but that it is made by us or now: a permission, a quota.
+fn reason_of(error: &kube::Error, of_content: &'static str) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => reasons::REFUSED,
+        _ => of_content,
     }
 }
 
@@ -193,6 +212,16 @@ fn to_dynamic(config: &EtcdadmConfig, kind: &ApiResource) -> Result<DynamicObjec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_permission_is_no_fault_of_the_spec() {
+        let reason = |code| {
+            let answer = kube::core::Status::failure("no", "No").with_code(code);
+            reason_of(&kube::Error::Api(Box::new(answer)), reasons::INVALID_SPEC)
+        };
+        assert_eq!(reason(403), reasons::REFUSED);
+        assert_eq!(reason(422), reasons::INVALID_SPEC);
+    }
 
     #[test]
     fn what_a_machine_has_used_is_not_used_again() {

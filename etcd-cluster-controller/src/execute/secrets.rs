@@ -9,12 +9,13 @@ use crate::plan::Reason;
 use crate::{CONTROLLER, build};
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
-use controller_support::error::is_conflict;
+use controller_support::error::{is_conflict, is_not_found};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject};
 use kube::{Resource, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
 /// Makes what is missing of the CA and what is derived from it.
@@ -122,7 +123,7 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
         }
     }
     let there = api.get_metadata(&name).await.doing(|| format!("reading Secret {name}"))?;
-    let owners = there.metadata.owner_references.unwrap_or_default();
+    let owners = there.metadata.owner_references.clone().unwrap_or_default();
     if !owners.iter().any(|owner| owner.uid == uid) {
         if owners.iter().any(|owner| owner.kind == "EtcdCluster") {
             // Of an EtcdCluster of the same name that is gone: the garbage collector is on its way.
@@ -134,6 +135,16 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
         }));
     }
     if !replace {
+        if let Some(labels) = missing_labels(&wanted, &there) {
+            // Without them it is in no watch of ours, and would be looked for here again and again.
+            return match apply::merge(&api, CONTROLLER, &name, &labels).await {
+                Ok(_) => Ok(Outcome::Done),
+                Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => {
+                    Ok(Outcome::Outdated)
+                }
+                Err(error) => Err(error),
+            };
+        }
         return Ok(Outcome::Done);
     }
     match apply::apply(&api, CONTROLLER, &wanted).await {
@@ -143,10 +154,42 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
     }
 }
 
+/// The change that gives a Secret of ours the labels back that somebody has taken away.
+fn missing_labels(wanted: &impl Resource, there: &impl Resource) -> Option<Value> {
+    let missing: BTreeMap<_, _> =
+        wanted.labels().iter().filter(|(label, value)| there.labels().get(*label) != Some(*value)).collect();
+    // Another Secret of this name may have come in between, and it may be somebody else's.
+    let metadata = json!({"labels": missing, "resourceVersion": there.resource_version()});
+    (!missing.is_empty()).then(|| json!({"metadata": metadata}))
+}
+
 fn invalid(name: &str, message: &str) -> Outcome {
     Outcome::Blocked(Reason { reason: reasons::SECRET_INVALID, message: format!("Secret {name}: {message}") })
 }
 
 fn internal(error: impl std::fmt::Display) -> Error {
     Error::Internal(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Story;
+
+    #[test]
+    fn a_secret_of_ours_gets_its_label_back() {
+        let mut story = Story::new(3);
+        let wanted = build::init_secret(story.etcd(), "demo", "10.0.0.1", "https://10.0.0.1:2379", "");
+        let mut there = wanted.clone();
+        there.metadata.resource_version = Some("7".to_owned());
+        assert_eq!(missing_labels(&wanted, &there), None, "just made by another manager");
+        let labels = there.metadata.labels.as_mut().unwrap();
+        labels.remove(names::ETCD_CLUSTER_LABEL);
+        labels.insert("theirs".to_owned(), "stays".to_owned());
+        let expected =
+            json!({"metadata": {"labels": {names::ETCD_CLUSTER_LABEL: "demo-etcd"}, "resourceVersion": "7"}});
+        assert_eq!(missing_labels(&wanted, &there), Some(expected));
+        there.metadata.labels = None;
+        assert!(missing_labels(&wanted, &there).is_some());
+    }
 }

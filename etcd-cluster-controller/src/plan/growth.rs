@@ -2,9 +2,11 @@
 //! infrastructure do before a machine can boot takes longer than an etcd member does to join. One is admitted when every
 //! voter is healthy and no other Machine is on its way.
 
-use super::{Plan, Step, admitted, block, has_begun, wait};
-use crate::observation::{Observation, Template, hex};
+use super::{Plan, Step, block, has_begun, init, wait};
+use crate::build;
+use crate::observation::{Check, Membership, Observation, Template, hex};
 use api::conditions::reasons;
+use api::names;
 use controller_support::loose::{ClusterView, MachineView};
 use kube::ResourceExt;
 use std::collections::BTreeSet;
@@ -18,6 +20,8 @@ enum Progress {
     NoMember,
     Learner,
     Unhealthy,
+    /// It answers, and the member list cannot be read.
+    NotListed,
     /// Its grace is over, and etcd has never heard of it: it holds nobody up any more.
     NotBooting,
 }
@@ -39,28 +43,33 @@ impl<'a> Machines<'a> {
 pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
     let wanted = usize::try_from(seen.etcd.spec.replicas).unwrap_or(0);
     let machines = Machines(seen.live_machines().map(|machine| (machine, progress(seen, machine))).collect());
-    if let Some((machine, state)) = machines.find(&[Progress::Unhealthy]) {
-        return waiting_for(seen, cluster, machine, state);
+    for state in [Progress::Unhealthy, Progress::NotListed] {
+        if let Some((machine, state)) = machines.find(&[state]) {
+            return waiting_for(seen, cluster, machine, state);
+        }
     }
     if let Some(stranger) = stranger(seen) {
         return wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, stranger);
     }
+    if let Some(machine) = to_make_again(seen, &machines) {
+        return Plan::Do(Step::DeleteHeldBack { cluster: cluster.name.clone(), name: machine.name.clone() });
+    }
     let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner]);
     let coming = coming.map(|(machine, state)| waiting_for(seen, cluster, machine, state));
-    let (held_back, stuck) = (machines.names(&Progress::HeldBack), machines.names(&Progress::NotBooting));
+    let (held_back, stuck) = (machines.find(&[Progress::HeldBack]), machines.names(&Progress::NotBooting));
     let missing = machines.0.len() < wanted;
-    if !missing && held_back.is_empty() {
+    if !missing && held_back.is_none() {
         return coming.unwrap_or_else(|| if stuck.is_empty() { Plan::Steady } else { not_booting(&stuck) });
     }
     if let Some(obstacle) = obstacle(seen, machines.names(&Progress::Voter).len(), &stuck) {
         return coming.unwrap_or(obstacle);
     }
     let begun = has_begun(seen);
-    match held_back.first() {
-        Some(next) if coming.is_none() && begun => Plan::Do(Step::Admit {
+    match held_back {
+        Some((next, _)) if coming.is_none() && begun => Plan::Do(Step::Admit {
             cluster: cluster.name.clone(),
-            name: (*next).to_owned(),
-            admitted: admitted(seen, seen.machines.get(*next)),
+            name: next.name.clone(),
+            admitted: init::with(seen, next),
         }),
         // The others come when it is settled which Machine initializes.
         _ if missing && (begun || machines.0.is_empty() || machines.0.iter().any(|(m, _)| seen.is_admitted(m))) => {
@@ -68,6 +77,21 @@ pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
         }
         _ => coming.unwrap_or(Plan::Steady),
     }
+}
+
+/// A Machine that has not been let go, and would boot by an earlier spec: nothing is lost with it. It stays where what it is
+/// made from is not there, or where it is not known who is admitted.
+fn to_make_again<'a>(seen: &Observation, machines: &Machines<'a>) -> Option<&'a MachineView> {
+    if !matches!(seen.template, Template::Found { .. }) || (has_begun(seen) && seen.init_version.is_none()) {
+        return None;
+    }
+    let present = build::spec_hash(&seen.etcd);
+    let waits = [Progress::HeldBack, Progress::NoAddress, Progress::NoMember];
+    let waiting = machines.0.iter().filter(|(machine, state)| waits.contains(state) && !seen.is_admitted(machine));
+    let mut earlier = waiting.filter(|(machine, _)| {
+        machine.annotations.get(names::SPEC_HASH_ANNOTATION).is_some_and(|hash| *hash != present)
+    });
+    earlier.next().map(|(machine, _)| *machine)
 }
 
 /// Why nothing can be added at all at the moment, neither Machine nor member. With a voter the member list is known.
@@ -89,11 +113,7 @@ fn obstacle(seen: &Observation, voters: usize, stuck: &[&str]) -> Option<Plan> {
 fn create(seen: &Observation, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     match &seen.template {
         Template::NotFound(message) => block(reasons::TEMPLATE_NOT_FOUND, message),
-        Template::Invalid(message) => block(reasons::TEMPLATE_INVALID, message),
         Template::Unknown(message) => coming.unwrap_or_else(|| wait(reasons::TEMPLATE_NOT_FOUND, message)),
-        Template::NotNeeded => {
-            coming.unwrap_or_else(|| wait(reasons::SCALING_UP, "the infrastructure template has not been read yet"))
-        }
         Template::Found { .. } => Plan::Do(Step::CreateMachine {
             cluster: cluster.name.clone(),
             name: next_name(seen),
@@ -102,8 +122,9 @@ fn create(seen: &Observation, cluster: &ClusterView, coming: Option<Plan>) -> Pl
     }
 }
 
+/// Only a Machine that was let go can be late: one that is held back may be as old as it likes.
 fn is_late(seen: &Observation, machine: &MachineView) -> bool {
-    seen.age(machine) >= i64::from(seen.etcd.spec.health_check.startup_grace_seconds)
+    seen.is_admitted(machine) && seen.age(machine) >= i64::from(seen.etcd.spec.health_check.startup_grace_seconds)
 }
 
 fn progress(seen: &Observation, machine: &MachineView) -> Progress {
@@ -112,7 +133,10 @@ fn progress(seen: &Observation, machine: &MachineView) -> Progress {
         Some(_) if seen.is_healthy(&machine.name) => Progress::Voter,
         Some(_) => Progress::Unhealthy,
         // Nothing is known of the members: a Machine that the status has as one is one.
-        None if seen.members().is_none() && is_recorded(seen, &machine.name) => Progress::Unhealthy,
+        None if seen.members().is_none() && is_recorded(seen, machine) => match seen.membership {
+            Membership::Unknown(_) if !fails(seen, machine) => Progress::NotListed,
+            _ => Progress::Unhealthy,
+        },
         None if is_held_back(seen, machine) => Progress::HeldBack,
         None if is_late(seen, machine) => Progress::NotBooting,
         None if seen.address(machine).is_none() => Progress::NoAddress,
@@ -130,8 +154,20 @@ fn is_held_back(seen: &Observation, machine: &MachineView) -> bool {
     has_begun(seen) || first.is_some_and(|first| first.name != machine.name)
 }
 
-fn is_recorded(seen: &Observation, machine: &str) -> bool {
-    seen.etcd.status.as_ref().is_some_and(|status| status.members.iter().any(|member| member.machine == machine))
+fn is_recorded(seen: &Observation, machine: &MachineView) -> bool {
+    seen.last_on(machine).is_some()
+}
+
+/// Whether the health check of a recorded member has failed, or another member has answered it. Where none was made, it has
+/// not.
+fn fails(seen: &Observation, machine: &MachineView) -> bool {
+    match seen.checks.get(&machine.name) {
+        Some(Check::Healthy { report }) => {
+            seen.last_on(machine).is_some_and(|member| member.id != hex(report.member_id))
+        }
+        Some(Check::Failing(_)) => true,
+        Some(Check::NoAddress) | None => false,
+    }
 }
 
 /// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it.
@@ -160,6 +196,10 @@ fn waiting_for(seen: &Observation, cluster: &ClusterView, machine: &MachineView,
             wait(reasons::WAITING_FOR_PROMOTION, message)
         }
         Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner")),
+        Progress::NotListed => {
+            let why = if let Membership::Unknown(why) = &seen.membership { why } else { "" };
+            wait(reasons::MEMBERSHIP_UNKNOWN, format!("the member list cannot be read: {why}"))
+        }
         Progress::Unhealthy | Progress::Voter | Progress::HeldBack | Progress::NotBooting => {
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, format!("member {name} fails its health check"))
         }

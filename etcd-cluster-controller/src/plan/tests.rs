@@ -80,6 +80,23 @@ fn who_is_admitted_is_written_with_the_time() {
 }
 
 #[test]
+fn telling_where_the_voters_are_revokes_no_admission() {
+    let mut story = Story::with_voters(3, 2);
+    story.admit(1);
+    // Another manager has made and admitted one that our watch of Machines does not show yet.
+    story.seen.admitted.get_or_insert_default().insert("unseen".to_owned(), story.seen.now);
+    story.seen.init_urls = Some("https://10.0.0.1:2379".to_owned());
+    let plan = story.plan();
+    let Plan::Do(Step::PublishInit { admitted, .. }) = &plan else { panic!("{plan:?}") };
+    assert!(["uid-0@", "uid-1@", "unseen@"].iter().all(|uid| admitted.contains(uid)), "{admitted}");
+    // One that is on its way out is forgotten.
+    story.seen.machines.get_mut(&name(1)).unwrap().deleting = true;
+    story.seen.init_urls = Some("https://10.0.0.2:2379".to_owned());
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Do(Step::PublishInit { admitted, .. }) if !admitted.contains("uid-1@")), "{plan:?}");
+}
+
+#[test]
 fn an_init_secret_that_admits_everybody_is_made_to_name_them() {
     let mut story = Story::with_voters(3, 1);
     story.seen.admitted = None;
@@ -183,7 +200,13 @@ fn another_member_at_the_address_of_a_voter_does_not_stand_for_it() {
 fn without_the_member_list_nothing_is_added() {
     let mut story = Story::with_voters(3, 1);
     story.seen.membership = Membership::Unknown("no answer".to_owned());
+    assert_eq!(story.plan(), wait(reasons::MEMBERSHIP_UNKNOWN, "the member list cannot be read: no answer"));
+    // Nobody has been asked: that says nothing of the members either.
+    let check = story.seen.checks.remove(&name(0)).unwrap();
+    assert_eq!(reason(&story.plan()), reasons::MEMBERSHIP_UNKNOWN);
+    story.failing(0, "no answer in time");
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    story.seen.checks.insert(name(0), check);
     story.etcd().status.as_mut().unwrap().members.clear();
     assert_ne!(creates(&story.plan()), Some("demo-etcd-1"));
 }
@@ -226,6 +249,64 @@ fn a_machine_that_gets_no_bootstrap_data_is_passed_by_like_one_that_does_not_boo
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
     story.pass(600);
     assert_eq!(admits(&story.plan()), Some("demo-etcd-2"));
+}
+
+#[test]
+fn a_machine_that_was_never_let_go_is_not_late() {
+    let mut story = Story::new(3);
+    (0..3).for_each(|index| story.held_back(index));
+    story.bootstrap(0);
+    story.pass(3_600);
+    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING);
+    story.seen.machines.get_mut(&name(0)).unwrap().deleting = true;
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "its user has deleted the dead one");
+    story.seen.machines.remove(&name(0));
+    story.seen.bootstrapped.remove(&name(0));
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+    story.bootstrap(1);
+    assert_eq!(creates(&story.plan()), Some("demo-etcd-0"));
+    story.held_back(0);
+    story.pass(599);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "its grace began with its data");
+    story.pass(1);
+    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING);
+}
+
+#[test]
+fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
+    let deletes = |story: &Story| match story.plan() {
+        Plan::Do(Step::DeleteHeldBack { name, .. }) => Some(name),
+        _ => None,
+    };
+    // The first does not boot; whoever corrects the spec will delete it.
+    let mut story = Story::new(3);
+    (0..3).for_each(|index| story.held_back(index));
+    story.bootstrap(0);
+    assert_eq!(deletes(&story), None);
+    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
+    for index in 1..3 {
+        assert_eq!(deletes(&story), Some(name(index)));
+        story.seen.machines.get_mut(&name(index)).unwrap().deleting = true;
+    }
+    assert_eq!(deletes(&story), None, "the one that has its data may be a member any moment");
+    // If it has gone already, the next comes before it initializes.
+    let mut story = Story::new(3);
+    (1..3).for_each(|index| story.held_back(index));
+    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
+    assert_eq!(deletes(&story), Some(name(1)));
+    // And beside voters, before one is admitted.
+    let mut story = Story::with_voters(3, 1);
+    story.held_back(1);
+    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
+    assert_eq!(deletes(&story), Some(name(1)));
+    story.seen.template = Template::NotFound("it does not exist".to_owned());
+    assert_eq!(deletes(&story), None, "none could be made in its place");
+    story.seen.template = Story::new(3).seen.template;
+    story.seen.init_version = None;
+    assert_eq!(deletes(&story), None, "who is admitted is not known");
+    story.publish();
+    story.admit(1);
+    assert_eq!(deletes(&story), None);
 }
 
 #[test]

@@ -32,11 +32,11 @@ pub(super) fn conditions(
 fn what(plan: &Plan) -> (&'static str, String) {
     match plan {
         Plan::Wait(reason) | Plan::Block(reason) => (reason.reason, reason.message.clone()),
-        Plan::Do(Step::OwnTemplate) => {
-            (reasons::SCALING_UP, "making the Cluster an owner of the infrastructure template".to_owned())
-        }
         Plan::Do(Step::CreateMachine { name, .. }) => (reasons::SCALING_UP, format!("creating Machine {name}")),
         Plan::Do(Step::Admit { name, .. }) => (reasons::SCALING_UP, format!("admitting Machine {name}")),
+        Plan::Do(Step::DeleteHeldBack { name, .. }) => {
+            (reasons::SCALING_UP, format!("deleting Machine {name}, to make it again from the present spec"))
+        }
         Plan::Do(Step::AddFinalizer | Step::EnsureCertificates { .. }) => {
             (reasons::WAITING_FOR_CERTIFICATES, "making the certificates".to_owned())
         }

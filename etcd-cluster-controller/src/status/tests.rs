@@ -2,8 +2,9 @@
 
 use super::transitions::transitions;
 use super::*;
-use crate::fixture::{HASH, Story, id, name};
+use crate::fixture::{Story, id, name};
 use crate::observation::{Certificates, Check, ClusterLink};
+use crate::plan::Reason;
 use api::conditions::{self as c, reasons};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -111,6 +112,7 @@ fn a_machine_that_is_said_to_have_another_ones_address_keeps_its_endpoint() {
     story.seen.machines.get_mut(&name(1)).unwrap().addresses = others;
     // It does not answer, or not yet where it did.
     story.failing(1, "Connection refused");
+    assert!(!matches!(story.plan(), crate::plan::Plan::Do(_)), "the init Secret keeps it: {:?}", story.plan());
     assert_eq!(story.settle().endpoints, before.endpoints);
     // It has answered where it always did.
     story.healthy(1);
@@ -258,7 +260,17 @@ fn a_changed_spec_is_shown() {
     assert_eq!(status.updated_replicas, 0);
     assert_eq!(shows(&status, c::MACHINES_UP_TO_DATE).1, reasons::MADE_FROM_AN_EARLIER_SPEC);
     story.settle();
-    assert_eq!(story.settle().updated_replicas, 3, "{HASH}");
+    assert_eq!(story.settle().updated_replicas, 3);
+}
+
+#[test]
+fn a_refusal_is_told_of_once() {
+    let story = Story::new(3);
+    let refused = Reason { reason: reasons::REFUSED, message: "forbidden".to_owned() };
+    let after = status(&story.seen, &Plan::Block(refused), "spec");
+    let told: Vec<_> = transitions(&EtcdClusterStatus::default(), &after).into_iter().map(|t| t.reason).collect();
+    assert_eq!(told, [reasons::REFUSED]);
+    assert!(transitions(&after, &after).is_empty());
 }
 
 #[test]

@@ -26,6 +26,7 @@ const ALARMING: &[&str] = &[
     reasons::TEMPLATE_INVALID,
     reasons::SECRET_INVALID,
     reasons::NAME_TAKEN,
+    reasons::REFUSED,
     reasons::MACHINE_NOT_BOOTING,
     reasons::QUORUM_LOST,
 ];

@@ -17,8 +17,17 @@ enum Happening {
     ListLost,
     ListBack,
     Pass(i64),
+    /// A Machine comes all the way up, as it does in nearly all cases.
+    Up(usize),
+    /// The user deletes a Machine.
+    Delete(usize),
+    /// A Machine that was deleted is gone. Its member stays in etcd's list: nobody removes it.
+    Gone(usize),
+    InitSecretLost,
+    SpecChanged,
 }
 
+/// What happens by itself.
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         (0..7_usize).prop_map(Happening::Address),
@@ -32,6 +41,18 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
+/// That, and what users do, and others who may write.
+fn interference() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        8 => happening(),
+        8 => (0..7_usize).prop_map(Happening::Up),
+        1 => (0..7_usize).prop_map(Happening::Delete),
+        2 => (0..7_usize).prop_map(Happening::Gone),
+        1 => Just(Happening::InitSecretLost),
+        1 => Just(Happening::SpecChanged),
+    ]
+}
+
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     prop::collection::vec(happening(), 1..120)
 }
@@ -40,11 +61,13 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 struct World {
     story: Story,
     hidden: Option<Membership>,
+    /// Machines that have been made: no two have the same UID.
+    made: usize,
 }
 
 impl World {
     fn new(story: Story) -> Self {
-        Self { story, hidden: None }
+        Self { story, hidden: None, made: 0 }
     }
 
     fn is_admitted(&self, index: usize) -> bool {
@@ -55,12 +78,20 @@ impl World {
         self.story.seen.member_on(&name(index)).is_some()
     }
 
+    fn knows_members(&self) -> bool {
+        self.story.seen.members().is_some_and(|members| !members.is_empty())
+    }
+
     /// Lets it happen, if it can.
     fn happen(&mut self, happening: &Happening) {
         let first = self.story.seen.members().is_none_or(|members| members.is_empty());
         match *happening {
             Happening::Address(index) if self.is_admitted(index) => self.story.address(index),
             Happening::Join(index) if self.is_admitted(index) && !self.is_member(index) && self.hidden.is_none() => {
+                // Without its data it could not.
+                if !self.story.seen.bootstrapped.contains_key(&name(index)) {
+                    self.story.bootstrap(index);
+                }
                 self.story.address(index);
                 self.story.member(index, !first);
             }
@@ -80,8 +111,57 @@ impl World {
                 }
             }
             Happening::Pass(seconds) => self.story.pass(seconds),
+            Happening::Up(index) => {
+                for step in [Happening::Join(index), Happening::Promote(index), Happening::Heal(index)] {
+                    self.happen(&step);
+                }
+            }
+            Happening::Delete(index) => {
+                self.story.seen.machines.entry(name(index)).and_modify(|machine| machine.deleting = true);
+            }
+            Happening::Gone(index) => self.gone(&name(index)),
+            Happening::InitSecretLost => {
+                self.story.seen.init_urls = None;
+                self.story.seen.init_version = None;
+                self.story.seen.admitted = None;
+            }
+            Happening::SpecChanged => {
+                let version = format!("3.6.{}", self.story.seen.now.as_second() % 17);
+                self.story.etcd().spec.etcdadm_config_spec.version = Some(version);
+            }
             _ => {}
         }
+    }
+
+    fn gone(&mut self, name: &str) {
+        let seen = &mut self.story.seen;
+        if seen.machines.get(name).is_some_and(|machine| machine.deleting) {
+            seen.machines.remove(name);
+            seen.bootstrapped.remove(name);
+            seen.checks.remove(name);
+        }
+    }
+
+    /// Makes a Machine, with a UID that none of this name has had.
+    fn make(&mut self, index: usize) {
+        self.story.held_back(index);
+        self.made += 1;
+        let uid = format!("uid-{index}-{}", self.made);
+        self.story.seen.machines.get_mut(&name(index)).unwrap().uid = uid;
+    }
+
+    /// The UIDs of the Machines that may join, by the init Secret.
+    fn admissions(&self) -> Vec<String> {
+        let live: Vec<_> = self.story.seen.live_machines().map(|machine| &machine.uid).collect();
+        self.story
+            .seen
+            .admitted
+            .iter()
+            .flatten()
+            .map(|(uid, _)| uid)
+            .filter(|uid| live.contains(uid))
+            .cloned()
+            .collect()
     }
 
     /// Does what is planned, after it has been found safe, and gives the status that is written.
@@ -91,19 +171,29 @@ impl World {
             Plan::Do(Step::CreateMachine { name: new, .. }) => {
                 prop_assert!(!self.story.seen.machines.contains_key(&new));
                 prop_assert!(self.story.seen.machines.len() < wanted);
+                let begun = self.story.seen.etcd.status.as_ref().is_some_and(|status| status.initialized);
+                prop_assert!(!begun || self.knows_members(), "a second, empty etcd");
                 let first = self.story.seen.machines.is_empty();
-                self.story.held_back(number(&new));
+                self.make(number(&new));
                 if first {
                     // Before that no other is made: the bootstrap provider has nobody else to choose.
                     self.story.bootstrap(number(&new));
                 }
             }
-            Plan::Do(Step::Admit { name: new, .. }) => {
+            Plan::Do(Step::Admit { name: new, admitted, .. }) => {
                 prop_assert!(!self.is_admitted(number(&new)));
                 self.may_be_admitted()?;
                 self.story.admit(number(&new));
+                prop_assert!(self.admissions().iter().all(|uid| admitted.contains(uid)), "revoked: {admitted}");
             }
-            Plan::Do(Step::PublishInit { .. }) => self.story.publish(),
+            Plan::Do(Step::PublishInit { admitted, .. }) => {
+                prop_assert!(self.admissions().iter().all(|uid| admitted.contains(uid)), "revoked: {admitted}");
+                self.story.publish();
+            }
+            Plan::Do(Step::DeleteHeldBack { name: old, .. }) => {
+                prop_assert!(!self.is_admitted(number(&old)) && !self.is_member(number(&old)), "{old} may have booted");
+                self.happen(&Happening::Delete(number(&old)));
+            }
             Plan::Do(step) => prop_assert!(false, "unexpected {step:?}"),
             Plan::Steady | Plan::Wait(_) | Plan::Block(_) => {}
         }
@@ -120,8 +210,10 @@ impl World {
                 None => prop_assert!(seen.age(machine) >= grace, "one at a time"),
             }
         }
-        let known = seen.members().is_some_and(|members| !members.is_empty());
-        prop_assert!(known, "nothing beside an unknown membership");
+        prop_assert!(self.knows_members(), "nothing beside an unknown membership");
+        let mut members = seen.members().into_iter().flatten();
+        let ours = members.all(|(id, member)| seen.machine_of(*id, member).is_some_and(|machine| !machine.deleting));
+        prop_assert!(ours, "nothing beside a member whose Machine goes or is gone");
         Ok(())
     }
 }
@@ -132,9 +224,13 @@ fn number(name: &str) -> usize {
 
 proptest! {
     /// Never more Machines than wanted, never a second one admitted while another is on its way, never one more member
-    /// while a voter is down, a learner unpromoted or the member list unknown.
+    /// while a voter is down, a learner unpromoted, a Machine of a member gone or the member list unknown; and nobody's
+    /// admission is revoked, nor one deleted that may have booted.
     #[test]
-    fn growth_is_always_safe(replicas in prop::sample::select(vec![1, 3, 5, 7]), happenings in happenings()) {
+    fn growth_is_always_safe(
+        replicas in prop::sample::select(vec![1, 3, 5, 7]),
+        happenings in prop::collection::vec(interference(), 1..120),
+    ) {
         let mut world = World::new(Story::new(replicas));
         for happening in happenings {
             world.happen(&happening);

@@ -1,0 +1,76 @@
+//! Deleting a Machine that is held back.
+
+use super::{Outcome, machines};
+use crate::controller::Context;
+use crate::observation::Observation;
+use api::{EtcdadmConfig, names};
+use controller_support::error::{is_conflict, is_not_found};
+use controller_support::loose::MachineView;
+use controller_support::{Result, ResultExt};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
+use kube::{Resource, ResourceExt};
+
+/// Deletes it, after a live look that it has not been let go in between: the watches may lag behind, and one that has its
+/// bootstrap data may be a member by now. The Machine is looked at first, and goes only as it was then.
+pub(super) async fn delete(context: &Context, seen: &Observation, cluster: &str, name: &str) -> Result<Outcome> {
+    let etcd = seen.etcd.as_ref();
+    let api = machines(context, etcd);
+    let live = api.get_opt(name).await.doing(|| format!("reading Machine {name}"))?;
+    let live = live.filter(|live| seen.machines.get(name).is_some_and(|machine| waits_still(machine, live)));
+    let Some(live) = live else { return Ok(Outcome::Outdated) };
+    let secrets: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
+    let init = names::init_secret(cluster);
+    let admissions = secrets.get_metadata_opt(&init).await.doing(|| format!("reading Secret {init}"))?;
+    let data = secrets.get_metadata_opt(name).await.doing(|| format!("reading Secret {name}"))?;
+    if data.is_some_and(|data| is_bootstrap_data(&data.metadata))
+        || admissions.and_then(|secret| secret.resource_version()) != seen.init_version
+    {
+        return Ok(Outcome::Outdated);
+    }
+    let preconditions = Preconditions { uid: live.uid(), resource_version: live.resource_version() };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    match api.delete(name, &parameters).await {
+        Ok(_) => {}
+        Err(error) if is_not_found(&error) || is_conflict(&error) => return Ok(Outcome::Outdated),
+        Err(error) => return Err(error).doing(|| format!("deleting Machine {name}")),
+    }
+    let note = format!("deleted Machine {name}, which was held back: the spec that it was made from has changed");
+    context.events.normal(&etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
+    Ok(Outcome::Done)
+}
+
+/// Whether a Secret of the Machine's name is its bootstrap data. One of somebody else's does not boot it.
+fn is_bootstrap_data(secret: &ObjectMeta) -> bool {
+    let config = EtcdadmConfig::kind(&());
+    secret.owner_references.iter().flatten().any(|owner| owner.kind == config)
+}
+
+fn waits_still(machine: &MachineView, live: &DynamicObject) -> bool {
+    let live = MachineView::read(live);
+    live.uid == machine.uid && !live.deleting && live.data_secret.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_machine_that_has_been_let_go_is_left_alone() {
+        let machine = |uid: &str, spec: Value| {
+            let machine = json!({"metadata": {"name": "m", "uid": uid}, "spec": {"bootstrap": spec}});
+            serde_json::from_value::<DynamicObject>(machine).unwrap()
+        };
+        let seen = MachineView::read(&machine("uid-0", json!({})));
+        assert!(waits_still(&seen, &machine("uid-0", json!({}))));
+        assert!(!waits_still(&seen, &machine("made-again", json!({}))));
+        assert!(!waits_still(&seen, &machine("uid-0", json!({"dataSecretName": "m"}))));
+        let owned_by = |kind: &str| {
+            let owner = json!({"apiVersion": "g/v1", "kind": kind, "name": "m", "uid": "u"});
+            serde_json::from_value(json!({"ownerReferences": [owner]})).unwrap()
+        };
+        assert!(is_bootstrap_data(&owned_by("EtcdadmConfig")));
+        assert!(!is_bootstrap_data(&owned_by("Thing")) && !is_bootstrap_data(&ObjectMeta::default()));
+    }
+}

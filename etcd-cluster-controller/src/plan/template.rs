@@ -1,0 +1,71 @@
+//! The owner of the infrastructure template. It matters only when the Cluster goes, so everything else comes first, and
+//! no plan depends on it: a template may be of a provider whose objects we are not allowed to change.
+
+use super::{Plan, paused};
+use crate::build;
+use crate::observation::{ClusterLink, Observation, Template};
+use kube::ResourceExt;
+
+/// Whether the Cluster is to be made an owner of the template now, as nothing else is to be done.
+pub(crate) fn owns_template(seen: &Observation, plan: &Plan) -> bool {
+    let (ClusterLink::One(cluster), Template::Found { template, .. }) = (&seen.cluster, &seen.template) else {
+        return false;
+    };
+    let going = cluster.deleting || seen.etcd.metadata.deletion_timestamp.is_some();
+    let beside = seen.etcd.spec.infrastructure_template.namespace.as_deref();
+    matches!(plan, Plan::Steady | Plan::Wait(_))
+        && !going
+        && paused(seen).is_none()
+        // What was found is in the EtcdCluster's own namespace.
+        && beside.is_none_or(|namespace| Some(namespace) == seen.etcd.namespace().as_deref())
+        && build::template_owners(template, cluster).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Story;
+    use crate::plan::Step;
+    use api::conditions::reasons;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use std::sync::Arc;
+
+    fn without_owner(mut story: Story) -> Story {
+        let Template::Found { template, .. } = &mut story.seen.template else { panic!("no template") };
+        Arc::make_mut(template).metadata.owner_references = None;
+        story
+    }
+
+    fn owns(story: &Story) -> bool {
+        owns_template(&story.seen, &story.plan())
+    }
+
+    #[test]
+    fn nothing_waits_for_the_owner_of_the_template() {
+        let mut story = without_owner(Story::new(3));
+        let plan = story.plan();
+        assert!(matches!(plan, Plan::Do(Step::CreateMachine { .. })), "{plan:?}");
+        assert!(!owns(&story), "the Machine comes first");
+        story.held_back(0);
+        assert!(owns(&story), "before the cluster is up: it may be deleted sooner");
+        let story = without_owner(Story::with_voters(3, 3));
+        assert_eq!(story.plan(), Plan::Steady);
+        assert!(owns(&story));
+        assert!(!owns(&Story::with_voters(3, 3)), "it has its owner");
+    }
+
+    #[test]
+    fn a_template_is_left_alone_where_nothing_may_be_changed() {
+        let changed = |change: fn(&mut Story)| {
+            let mut story = without_owner(Story::with_voters(3, 3));
+            change(&mut story);
+            owns(&story)
+        };
+        assert!(!changed(|story| story.cluster().paused = true));
+        assert!(!changed(|story| story.cluster().deleting = true));
+        assert!(!changed(|story| story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now))));
+        assert!(!changed(|story| story.etcd().spec.infrastructure_template.namespace = Some("other".to_owned())));
+        let blocked = super::super::block(reasons::REFUSED, "forbidden");
+        assert!(!owns_template(&without_owner(Story::with_voters(3, 3)).seen, &blocked));
+    }
+}
