@@ -74,10 +74,14 @@ impl Requests {
     /// When the log cannot be read, or a whole line of it is no audit event.
     pub fn since(path: &Path, mark: Mark) -> Result<Self> {
         let mut file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-        file.seek(SeekFrom::Start(mark.0)).context("seek in the audit log")?;
+        // The server does not write in whole lines. The rest of one that the mark is in the middle of is of before it.
+        file.seek(SeekFrom::Start(mark.0.saturating_sub(1))).context("seek in the audit log")?;
         let mut requests = Vec::new();
         let mut reader = BufReader::new(file);
         let mut line = String::new();
+        if mark.0 > 0 {
+            reader.skip_until(b'\n').context("read the audit log")?;
+        }
         loop {
             line.clear();
             // A line without its end is still being written.
@@ -242,6 +246,20 @@ mod tests {
         format!(
             r#"{{"kind":"Event","stage":"{stage}","verb":"{verb}","requestURI":"/x","user":{{"username":"{user}"}},"objectRef":{{"resource":"{resource}"}},"responseStatus":{{"metadata":{{}},"code":200}},"requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z"}}"#
         )
+    }
+
+    #[test]
+    fn a_mark_in_the_middle_of_a_line_is_after_it() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let before = line("ResponseComplete", "list", "secrets", "provider");
+        let (begun, rest) = before.split_at(20);
+        write!(file, "{begun}").unwrap();
+        let mark = Mark::now(file.path());
+        assert_eq!(Requests::since(file.path(), mark).unwrap().len(), 0);
+        writeln!(file, "{rest}").unwrap();
+        writeln!(file, "{}", line("ResponseComplete", "patch", "machines", "admin")).unwrap();
+        let later = Requests::since(file.path(), mark).unwrap();
+        assert_eq!(later.to_string(), "     1 patch machines\n     1 in all");
     }
 
     #[test]
