@@ -4,6 +4,7 @@
 mod bad_input;
 mod boots;
 mod bring_up;
+mod corrections;
 mod deletion;
 mod health;
 mod idle;
@@ -89,6 +90,7 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(kills::local_infrastructure),
         scenario!(outage::api_server_away),
         scenario!(boots::late_and_never),
+        scenario!(corrections::reach_everything),
         scenario!(health::members_fail_and_come_back),
         scenario!(deletion::in_the_middle),
         scenario!(deletion::when_up),

@@ -1,0 +1,96 @@
+//! What a user corrects, and what a user breaks by the way, while a cluster is made.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use api::names;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::plane::users;
+use e2e::until::until;
+use futures::try_join;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::time::Duration;
+
+/// The correction: it is found in the bootstrap data of every Machine that is made from it.
+const CORRECTED: &str = "echo corrected";
+
+/// Side by side: a spec that is corrected while nothing boots, and an init Secret without its label.
+pub(crate) async fn reach_everything(bed: &mut Bed) -> Result<()> {
+    Look::make_namespace(&bed.client(), "corrections").await?;
+    try_join!(spec(bed), label(bed))?;
+    Ok(())
+}
+
+/// The first Machine never boots, and the others are held back. When the spec is corrected, these are made again at once; the
+/// first one stays until its user deletes it.
+async fn spec(bed: &Bed) -> Result<()> {
+    let first = "spec-etcd-0";
+    bed.machines.fault_no_boot("corrections", first)?;
+    let manifests = Manifests::new("corrections", "spec")?;
+    manifests.apply(&bed.client()).await?;
+    let look = Look::at(&bed.client(), &manifests);
+    let all = look.member_names(3);
+    until("all three Machines are made, and the first has its data", PATIENCE, async || {
+        look.secret(first, "value").await?;
+        ensure!(look.etcd_machines().await? == all, "the Machines are not all there");
+        Ok(Some(()))
+    })
+    .await?;
+    let uid = async |name: &str| look.api("Machine").get(name).await?.uid().context("a Machine has a UID");
+    let before = [uid(&all[0]).await?, uid(&all[1]).await?, uid(&all[2]).await?];
+
+    let spec = json!({"spec": {"etcdadmConfigSpec": {"preEtcdadmCommands": [CORRECTED]}}});
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(&spec)).await?;
+    until("those that were held back are made again", PATIENCE, async || {
+        let now = [uid(&all[1]).await?, uid(&all[2]).await?];
+        ensure!(now[0] != before[1] && now[1] != before[2], "they are still the old ones");
+        Ok(Some(()))
+    })
+    .await?;
+    ensure!(uid(first).await? == before[0], "the Machine that has its data is the user's to delete");
+
+    bed.machines.clear_faults("corrections", first)?;
+    look.delete("Machine", first).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    for name in look.etcd_machines().await? {
+        let data = look.secret(&name, "value").await?;
+        ensure!(data.contains(CORRECTED), "{name} has been made from the earlier spec:\n{data}");
+    }
+    Ok(())
+}
+
+/// The init Secret loses the label by which it is watched: it gets it back, and members can still be added.
+async fn label(bed: &Bed) -> Result<()> {
+    let manifests = Manifests::new("corrections", "label")?.replicas(1);
+    manifests.apply(&bed.client()).await?;
+    let look = Look::at(&bed.client(), &manifests);
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    let secrets: Api<Secret> = Api::namespaced(bed.client(), "corrections");
+    let name = names::init_secret(&look.cluster);
+    let mark = bed.plane.mark();
+    let without = json!({"metadata": {"labels": {names::ETCD_CLUSTER_LABEL: null}}});
+    secrets.patch(&name, &PatchParams::default(), &Patch::Merge(&without)).await?;
+    until(format!("Secret {name} has its label again"), PATIENCE, async || {
+        let labels = secrets.get_metadata(&name).await?.labels().get(names::ETCD_CLUSTER_LABEL).cloned();
+        ensure!(labels.as_ref() == Some(&look.etcd), "the label is {labels:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    // Long enough for what would be done again every second.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).resource("secrets");
+    let ours = ours.filter(|request| request.name == name && request.verb != "watch");
+    ensure!(ours.len() <= 6, "it is looked for again and again:\n{ours}");
+    let replicas = json!({"spec": {"replicas": 3}});
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(&replicas)).await?;
+    until("the cluster has three members", PATIENCE, async || {
+        let status = look.status().await?;
+        ensure!(status.ready && status.members.len() == 3, "{:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await
+}
