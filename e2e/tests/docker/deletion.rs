@@ -33,6 +33,11 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     Look::make_namespace(&bed.client(), namespace).await?;
     let at_once = async || {
         let look = applied(bed, namespace, "early-none", 1).await?;
+        // One that its controller has not seen goes in the same moment, and there is nothing to wait for and to say.
+        until("etcd's controller has seen it", PATIENCE, async || {
+            Ok((!look.etcds().get(&look.etcd).await?.finalizers().is_empty()).then_some(()))
+        })
+        .await?;
         deleted(bed, &look, "no member yet").await
     };
     let booting = async || {
