@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// Changes that a slow reader may be behind before it is given everything anew.
 const BACKLOG: usize = 1024;
@@ -23,6 +23,9 @@ pub struct Caches {
     client: Client,
     running: Arc<Mutex<HashMap<Watched, Cached>>>,
 }
+
+/// What a watch gives.
+type Watch = watcher::Result<watcher::Event<DynamicObject>>;
 
 /// A kind and a label selector.
 type Watched = (ApiResource, Option<String>);
@@ -52,12 +55,13 @@ pub struct Cached {
     resource: ApiResource,
     store: Store<DynamicObject>,
     changes: broadcast::Sender<Arc<DynamicObject>>,
+    /// Whether the first list has come. The store knows it too, but wakes only one of those who wait for it
+    /// (`DelayedInit` of kube-runtime 5.0.0 keeps one waker).
+    listed: watch::Receiver<bool>,
 }
 
 impl Cached {
     fn start(client: &Client, resource: &ApiResource, selector: Option<&str>) -> Self {
-        let (reader, mut writer) = store_of(resource);
-        let (changes, _) = broadcast::channel(BACKLOG);
         let mut config = watcher::Config::default();
         if let Some(selector) = selector {
             config = config.labels(selector);
@@ -65,6 +69,14 @@ impl Cached {
         let events = watcher(Api::<DynamicObject>::all_with(client.clone(), resource), config)
             .modify(|object| object.metadata.managed_fields = None)
             .backoff(WatchBackoff::default());
+        Self::of(resource, events)
+    }
+
+    /// Follows the events of a watch.
+    fn of(resource: &ApiResource, events: impl Stream<Item = Watch> + Send + 'static) -> Self {
+        let (reader, mut writer) = store_of(resource);
+        let (changes, _) = broadcast::channel(BACKLOG);
+        let (has_listed, listed) = watch::channel(false);
         let (kept, sender, kind) = (reader.clone(), changes.clone(), resource.kind.clone());
         tokio::spawn(async move {
             let mut before: HashMap<String, Arc<DynamicObject>> = HashMap::new();
@@ -86,12 +98,15 @@ impl Cached {
                     watcher::Event::Apply(object) | watcher::Event::Delete(object) => {
                         let _ = sender.send(Arc::new(object));
                     }
-                    watcher::Event::InitDone => announce(&sender, std::mem::take(&mut before), kept.state()),
+                    watcher::Event::InitDone => {
+                        has_listed.send_replace(true);
+                        announce(&sender, std::mem::take(&mut before), kept.state());
+                    }
                     watcher::Event::Init | watcher::Event::InitApply(_) => {}
                 }
             }
         });
-        Self { resource: resource.clone(), store: reader, changes }
+        Self { resource: resource.clone(), store: reader, changes, listed }
     }
 
     /// The kind that is watched.
@@ -108,7 +123,8 @@ impl Cached {
 
     /// Waits for the first list. False if it has not come in time: the API server may be down, and nothing is known.
     pub async fn ready(&self) -> bool {
-        tokio::time::timeout(FIRST_LIST, self.store.wait_until_ready()).await.is_ok_and(|ready| ready.is_ok())
+        let mut listed = self.listed.clone();
+        tokio::time::timeout(FIRST_LIST, listed.wait_for(|listed| *listed)).await.is_ok_and(|listed| listed.is_ok())
     }
 
     /// One object, as the watch has seen it last.
@@ -164,5 +180,38 @@ fn announce(
     let gone = before.into_iter().filter(|(key, _)| !present.contains(key)).map(|(_, object)| object);
     for object in now.into_iter().chain(gone) {
         let _ = sender.send(object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Secret;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn everybody_who_waits_for_the_first_list_is_woken_by_it() {
+        let list = Duration::from_secs(1);
+        let events = stream::once(async move {
+            tokio::time::sleep(list).await;
+            Ok(watcher::Event::InitDone)
+        });
+        let secrets = Cached::of(&ApiResource::erase::<Secret>(&()), events.chain(stream::pending()));
+        let begun = Instant::now();
+        let waiting = [(); 3].map(|()| {
+            let secrets = secrets.clone();
+            tokio::spawn(async move { secrets.ready().await })
+        });
+        for one in waiting {
+            assert!(one.await.unwrap());
+        }
+        assert!(begun.elapsed() < FIRST_LIST, "somebody has waited for {:?}", begun.elapsed());
+        assert!(secrets.ready().await, "later too");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_does_not_come_is_not_waited_for_for_ever() {
+        let secrets = Cached::of(&ApiResource::erase::<Secret>(&()), stream::pending());
+        assert!(!secrets.ready().await);
     }
 }
