@@ -132,7 +132,8 @@ async fn keeps_nothing(stage: &mut Stage) -> Result<()> {
         .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]).resource("strictcontrolplanes").verb("patch");
-    ensure!((2..=4).contains(&ours.len()), "a pause, endpoints, and not again and again:\n{ours}");
+    // A pause, and endpoints once for each change of the Cluster. Again and again would be eight times in a fifth of a second.
+    ensure!((2..=12).contains(&ours.len()), "they are written again and again:\n{ours}");
     Ok(())
 }
 
