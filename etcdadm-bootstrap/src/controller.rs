@@ -1,12 +1,10 @@
 //! Watches, mappers and the reconcile.
 
-mod mappers;
-
-use crate::CONTROLLER;
 use crate::execute::Writer;
-use crate::observe::{Learned, Sources};
+use crate::observe::{Known, Sources};
 use crate::plan::{Plan, plan};
 use crate::status::{differs, newly_blocked, status};
+use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
 use controller_support::{Cached, Error, Freshest, Result, Shared, drive};
 use futures::{Stream, StreamExt, stream};
@@ -38,10 +36,10 @@ pub async fn run(shared: Shared) -> Result<()> {
     let controller = Controller::new(Api::<EtcdadmConfig>::all(shared.client.clone()), watcher::Config::default());
     let configs = controller.store();
     let triggers: [(&Cached, mappers::Mapper); 4] = [
-        (&sources.machines, mappers::of_machine),
-        (&sources.clusters, mappers::of_cluster),
-        (&sources.secrets, mappers::of_secret),
-        (&sources.config_maps, mappers::of_lock),
+        (&sources.machines, mappers::machine_to_configs),
+        (&sources.clusters, mappers::cluster_to_configs),
+        (&sources.secrets, mappers::secret_to_configs),
+        (&sources.config_maps, mappers::lock_to_configs),
     ];
     let controller = triggers.into_iter().fold(controller, |controller, (cached, map)| {
         let configs = configs.clone();
@@ -81,21 +79,21 @@ async fn reconcile(config: Arc<EtcdadmConfig>, context: Arc<Context>) -> Result<
         // The Secret is owned by the config and goes with it.
         return Ok(Action::await_change());
     }
-    let mut learned = Learned::default();
+    let mut known = Known::default();
     for _ in 0..STEPS {
-        let seen = sources.observe(config.clone(), &mut learned).await?;
-        let plan = plan(&seen);
+        let observation = sources.observe(config.clone(), &mut known).await?;
+        let plan = plan(&observation);
         if let Plan::Do(step) = &plan {
             tracing::info!(%step, "doing");
-            writer.execute(sources, &seen, step, &mut learned).await?;
+            writer.execute(sources, &observation, step, &mut known).await?;
             continue;
         }
         let before = config.status.as_ref();
-        let after = status(&seen, &plan);
+        let after = status(&observation, &plan);
         if differs(before, &after) {
             writer.write_status(sources, &config, &after).await?;
         }
-        if let Some(note) = learned.created {
+        if let Some(note) = known.created {
             writer.events.normal(&config.object_ref(&()), "Bootstrap", "BootstrapDataCreated", note).await;
         }
         if let Some(blocked) = newly_blocked(before, &plan) {

@@ -3,7 +3,7 @@
 use crate::CONTROLLER;
 use crate::build::objects::LOCK_INFORMATION;
 use crate::observation::{DataSecret, Observation};
-use crate::observe::{Learned, LockSeen, Sources};
+use crate::observe::{Known, LockRecord, Sources};
 use crate::plan::Step;
 use api::EtcdadmConfig;
 use api::etcdadm_config::EtcdadmConfigStatus;
@@ -21,26 +21,28 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Does one step. What is known better afterwards goes into `learned`.
+    /// Does one step. What the write has shown goes into `known`.
     ///
     /// # Errors
     /// If the API server does not answer, or somebody else was quicker at taking over the lock.
     pub(crate) async fn execute(
         &self,
         sources: &Sources,
-        seen: &Observation,
+        observation: &Observation,
         step: &Step,
-        learned: &mut Learned,
+        known: &mut Known,
     ) -> Result<()> {
         match step {
-            Step::TakeLock(lock) => take_lock(sources, lock, learned).await,
+            Step::TakeLock(lock) => take_lock(sources, lock, known).await,
             Step::TakeOverLock { lock, from, resource_version } => {
-                take_over_lock(sources, lock, resource_version, learned).await?;
+                take_over_lock(sources, lock, resource_version, known).await?;
                 let note = format!("Machine {from}, which was to initialize the cluster, is gone: this one does");
-                self.events.normal(&seen.config.object_ref(&()), "Bootstrap", "InitLockTakenOver", note).await;
+                self.events.normal(&observation.config.object_ref(&()), "Bootstrap", "InitLockTakenOver", note).await;
                 Ok(())
             }
-            Step::CreateDataSecret { secret, init } => create_data_secret(sources, seen, secret, *init, learned).await,
+            Step::CreateDataSecret { secret, init } => {
+                create_data_secret(sources, observation, secret, *init, known).await
+            }
         }
     }
 
@@ -72,26 +74,21 @@ impl Writer {
 }
 
 /// Creates the lock. If there is one already, it is read: the watch did not know of it.
-async fn take_lock(sources: &Sources, lock: &ConfigMap, learned: &mut Learned) -> Result<()> {
+async fn take_lock(sources: &Sources, lock: &ConfigMap, known: &mut Known) -> Result<()> {
     let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
     let api: Api<ConfigMap> = Api::namespaced(sources.client.clone(), &namespace);
     match apply::create(&api, CONTROLLER, lock).await {
-        Ok(created) => learned.lock = Some(held(&created)),
+        Ok(created) => known.lock = Some(held(&created)),
         Err(Error::Api { source, .. }) if is_conflict(&source) => {
-            learned.lock = sources.lock_live(&namespace, &name).await?;
+            known.lock = sources.lock_live(&namespace, &name).await?;
         }
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Replaces holder, owner and labels of the lock, in the version that was seen and in no other.
-async fn take_over_lock(
-    sources: &Sources,
-    lock: &ConfigMap,
-    resource_version: &str,
-    learned: &mut Learned,
-) -> Result<()> {
+/// Replaces holder, owner and labels of the lock, in the version that was read and in no other.
+async fn take_over_lock(sources: &Sources, lock: &ConfigMap, resource_version: &str, known: &mut Known) -> Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(sources.client.clone(), &lock.namespace().unwrap_or_default());
     let patch = json!({
         "metadata": {
@@ -102,12 +99,12 @@ async fn take_over_lock(
         "data": lock.data,
     });
     let taken: ConfigMap = apply::merge(&api, CONTROLLER, &lock.name_any(), &patch).await?;
-    learned.lock = Some(held(&taken));
+    known.lock = Some(held(&taken));
     Ok(())
 }
 
-fn held(lock: &ConfigMap) -> LockSeen {
-    LockSeen {
+fn held(lock: &ConfigMap) -> LockRecord {
+    LockRecord {
         information: lock.data.as_ref().and_then(|data| data.get(LOCK_INFORMATION)).cloned().unwrap_or_default(),
         resource_version: lock.resource_version().unwrap_or_default(),
     }
@@ -116,25 +113,25 @@ fn held(lock: &ConfigMap) -> LockSeen {
 /// Creates the bootstrap Secret. If there is one of that name already, it is found out whose.
 async fn create_data_secret(
     sources: &Sources,
-    seen: &Observation,
+    observation: &Observation,
     secret: &Secret,
     init: bool,
-    learned: &mut Learned,
+    known: &mut Known,
 ) -> Result<()> {
     let api: Api<Secret> = Api::namespaced(sources.client.clone(), &secret.namespace().unwrap_or_default());
     match apply::create(&api, CONTROLLER, secret).await {
         Ok(_) => {
-            learned.data_secret = Some(DataSecret::Ours);
+            known.data_secret = Some(DataSecret::Ours);
             // Told once the status is written: the Machine waits for that, and nobody for the event.
-            learned.created = Some(if init { "the Machine initializes etcd" } else { "the Machine joins etcd" });
+            known.created = Some(if init { "the Machine initializes etcd" } else { "the Machine joins etcd" });
             Ok(())
         }
         Err(Error::Api { source, .. }) if is_conflict(&source) => {
-            learned.data_secret = Some(sources.data_secret_live(&seen.config).await?);
+            known.data_secret = Some(sources.data_secret_live(&observation.config).await?);
             Ok(())
         }
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
-            learned.refused = Some(source.to_string());
+            known.refused = Some(source.to_string());
             Ok(())
         }
         Err(error) => Err(error),

@@ -8,6 +8,7 @@ mod controller;
 mod execute;
 #[cfg(test)]
 mod fixtures;
+mod mappers;
 mod observation;
 mod observe;
 mod plan;

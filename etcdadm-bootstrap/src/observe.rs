@@ -28,25 +28,25 @@ pub(crate) struct Sources {
     pub(crate) config_maps: Cached,
 }
 
-/// What this reconcile has written, or has learned by being refused: watches lag behind it.
+/// What this reconcile has written, or has learned from a refusal: watches lag behind it.
 #[derive(Debug, Default)]
-pub(crate) struct Learned {
+pub(crate) struct Known {
     pub(crate) data_secret: Option<DataSecret>,
-    pub(crate) lock: Option<LockSeen>,
+    pub(crate) lock: Option<LockRecord>,
     pub(crate) refused: Option<String>,
     /// What to tell about the bootstrap Secret that was created.
     pub(crate) created: Option<&'static str>,
     values: Option<SecretValues>,
 }
 
-/// The lock as it was seen.
+/// The lock as it was read.
 #[derive(Clone, Debug)]
-pub(crate) struct LockSeen {
+pub(crate) struct LockRecord {
     pub(crate) information: String,
     pub(crate) resource_version: String,
 }
 
-impl LockSeen {
+impl LockRecord {
     pub(crate) fn read(lock: &DynamicObject) -> Self {
         let information = lock.data.pointer(&format!("/data/{LOCK_INFORMATION}")).and_then(Value::as_str);
         Self {
@@ -78,50 +78,51 @@ impl Sources {
     ///
     /// # Errors
     /// If the API server does not answer.
-    pub(crate) async fn observe(&self, config: Arc<EtcdadmConfig>, learned: &mut Learned) -> Result<Observation> {
+    pub(crate) async fn observe(&self, config: Arc<EtcdadmConfig>, known: &mut Known) -> Result<Observation> {
         for watch in [&self.machines, &self.clusters, &self.secrets, &self.config_maps] {
             if !watch.ready().await {
                 let kind = &watch.resource().kind;
                 return Err(Error::Internal(format!("{kind}: the first list has not come yet")));
             }
         }
-        let mut seen = Observation {
+        let mut observation = Observation {
             now: now(),
             machine: self.machine(&config),
             cluster: None,
-            data_secret: self.data_secret(&config, learned).await?,
+            data_secret: self.data_secret(&config, known).await?,
             authority: None,
             init: None,
             lock: Lock::Free,
             live: None,
             secrets: Ok(SecretValues::default()),
-            refused: learned.refused.clone(),
+            refused: known.refused.clone(),
             config,
         };
-        let namespace = seen.config.namespace().unwrap_or_default();
-        let Some(cluster) = seen.cluster_name().map(str::to_owned) else { return Ok(seen) };
-        seen.cluster = self.clusters.get(&namespace, &cluster).map(|object| ClusterView::read(&object));
-        seen.authority = self.watched_secret(&namespace, &names::ca_secret(&cluster), &seen).map(|secret| {
-            let value = |key| secret_bytes(&secret, key).unwrap_or_default();
-            CertificateAuthority::from_pem(&value("tls.crt"), &value("tls.key"))
-        });
-        let init = self.watched_secret(&namespace, &names::init_secret(&cluster), &seen);
-        seen.init = init.map(|secret| read_init(&secret));
-        let Ok(ready) = prerequisites(&seen) else { return Ok(seen) };
+        let namespace = observation.config.namespace().unwrap_or_default();
+        let Some(cluster) = observation.cluster_name().map(str::to_owned) else { return Ok(observation) };
+        observation.cluster = self.clusters.get(&namespace, &cluster).map(|object| ClusterView::read(&object));
+        observation.authority =
+            self.watched_secret(&namespace, &names::ca_secret(&cluster), &observation).map(|secret| {
+                let value = |key| secret_bytes(&secret, key).unwrap_or_default();
+                CertificateAuthority::from_pem(&value("tls.crt"), &value("tls.key"))
+            });
+        let init = self.watched_secret(&namespace, &names::init_secret(&cluster), &observation);
+        observation.init = init.map(|secret| read_init(&secret));
+        let Ok(ready) = prerequisites(&observation) else { return Ok(observation) };
         let machine = ready.machine.clone();
-        if seen.init.as_ref().is_some_and(|init| !init.admits(&machine)) {
-            return Ok(seen);
+        if observation.init.as_ref().is_some_and(|init| !init.admits(&machine)) {
+            return Ok(observation);
         }
-        seen.secrets = self.values(&seen.config, learned).await?;
-        if seen.secrets.is_ok() && seen.init.is_none() {
-            self.initialization(&mut seen, &machine, &cluster, learned).await?;
+        observation.secrets = self.values(&observation.config, known).await?;
+        if observation.secrets.is_ok() && observation.init.is_none() {
+            self.initialization(&mut observation, &machine, &cluster, known).await?;
         }
-        Ok(seen)
+        Ok(observation)
     }
 
     /// A Secret of the etcd cluster that the Machine belongs to.
-    fn watched_secret(&self, namespace: &str, name: &str, seen: &Observation) -> Option<Arc<DynamicObject>> {
-        let machine = seen.machine.as_ref();
+    fn watched_secret(&self, namespace: &str, name: &str, observation: &Observation) -> Option<Arc<DynamicObject>> {
+        let machine = observation.machine.as_ref();
         self.secrets
             .get(namespace, name)
             .filter(|secret| machine.is_none_or(|machine| !is_from_before(secret, machine)))
@@ -145,8 +146,8 @@ impl Sources {
 
     /// The Secret with the config's name. If the status says that there is one and the watch does not know it, the
     /// watch may lag behind: the API server knows.
-    async fn data_secret(&self, config: &EtcdadmConfig, learned: &Learned) -> Result<DataSecret> {
-        if let Some(known) = &learned.data_secret {
+    async fn data_secret(&self, config: &EtcdadmConfig, known: &Known) -> Result<DataSecret> {
+        if let Some(known) = &known.data_secret {
             return Ok(known.clone());
         }
         let (namespace, name) = (config.namespace().unwrap_or_default(), config.name_any());
@@ -165,9 +166,9 @@ impl Sources {
     }
 
     /// The lock, live.
-    pub(crate) async fn lock_live(&self, namespace: &str, name: &str) -> Result<Option<LockSeen>> {
+    pub(crate) async fn lock_live(&self, namespace: &str, name: &str) -> Result<Option<LockRecord>> {
         let lock = get(&self.client, self.config_maps.resource(), namespace, name).await?;
-        Ok(lock.map(|lock| LockSeen::read(&lock)))
+        Ok(lock.map(|lock| LockRecord::read(&lock)))
     }
 
     async fn secret_live(&self, namespace: &str, name: &str) -> Result<Option<DynamicObject>> {
@@ -176,12 +177,8 @@ impl Sources {
 
     /// Values of the Secrets that the spec refers to, each Secret read once. They are not watched: a watch of them would
     /// be one of all Secrets.
-    async fn values(
-        &self,
-        config: &EtcdadmConfig,
-        learned: &mut Learned,
-    ) -> Result<Result<SecretValues, MissingValue>> {
-        if let Some(values) = &learned.values {
+    async fn values(&self, config: &EtcdadmConfig, known: &mut Known) -> Result<Result<SecretValues, MissingValue>> {
+        if let Some(values) = &known.values {
             return Ok(Ok(values.clone()));
         }
         let namespace = config.namespace().unwrap_or_default();
@@ -200,30 +197,30 @@ impl Sources {
                 }
             }
         }
-        learned.values = Some(values.clone());
+        known.values = Some(values.clone());
         Ok(Ok(values))
     }
 
     /// Who may initialize; and if it is this Machine, a last look whether that has not happened long ago.
     async fn initialization(
         &self,
-        seen: &mut Observation,
+        observation: &mut Observation,
         machine: &MachineView,
         cluster: &str,
-        learned: &Learned,
+        known: &Known,
     ) -> Result<()> {
-        seen.lock = self.lock(machine, cluster, learned).await?;
-        if seen.lock == Lock::Ours {
+        observation.lock = self.lock(machine, cluster, known).await?;
+        if observation.lock == Lock::Ours {
             let init = self.secret_live(&machine.namespace, &names::init_secret(cluster)).await?;
-            seen.init = init.filter(|secret| !is_from_before(secret, machine)).map(|secret| read_init(&secret));
-            seen.live = Some(self.live(machine, &seen.config).await?);
+            observation.init = init.filter(|secret| !is_from_before(secret, machine)).map(|secret| read_init(&secret));
+            observation.live = Some(self.live(machine, &observation.config).await?);
         }
         Ok(())
     }
 
-    async fn lock(&self, machine: &MachineView, cluster: &str, learned: &Learned) -> Result<Lock> {
+    async fn lock(&self, machine: &MachineView, cluster: &str, known: &Known) -> Result<Lock> {
         let watched = || self.config_maps.get(&machine.namespace, &names::init_lock(cluster));
-        let Some(lock) = learned.lock.clone().or_else(|| watched().map(|lock| LockSeen::read(&lock))) else {
+        let Some(lock) = known.lock.clone().or_else(|| watched().map(|lock| LockRecord::read(&lock))) else {
             return Ok(Lock::Free);
         };
         let Ok(LockInformation { machine_name: holder, machine_uid: uid }) = serde_json::from_str(&lock.information)

@@ -52,7 +52,7 @@ pub(crate) enum Step {
         lock: Box<ConfigMap>,
         /// Name of the Machine that held it.
         from: String,
-        /// The version that was seen.
+        /// The version that was read.
         resource_version: String,
     },
     /// Create the bootstrap Secret.
@@ -91,23 +91,23 @@ pub(crate) struct Ready<'a> {
 }
 
 /// What to do about what was observed.
-pub(crate) fn plan(seen: &Observation) -> Plan {
-    let ready = match prerequisites(seen) {
+pub(crate) fn plan(observation: &Observation) -> Plan {
+    let ready = match prerequisites(observation) {
         Ok(ready) => ready,
         Err(plan) => return plan,
     };
-    let role = match role::role(seen, &ready) {
+    let role = match role::role(observation, &ready) {
         Ok(role) => role,
         Err(plan) => return plan,
     };
-    let secrets = match &seen.secrets {
+    let secrets = match &observation.secrets {
         Ok(secrets) => secrets,
         Err(missing) => {
             let what = match &missing.key {
                 Some(key) => format!("Secret {} has no key {key}", missing.secret),
                 None => format!("there is no Secret {}", missing.secret),
             };
-            return wait_unwatched(seen, reasons::WAITING_FOR_FILE_SECRET, format!("{}: {what}", missing.field));
+            return wait_unwatched(observation, reasons::WAITING_FOR_FILE_SECRET, format!("{}: {what}", missing.field));
         }
     };
     // Before the lock is taken: a config that cannot be rendered must not keep others from initializing.
@@ -115,7 +115,7 @@ pub(crate) fn plan(seen: &Observation) -> Plan {
         member: &ready.machine.name,
         role: &role,
         authority: ready.authority,
-        spec: &seen.config.spec,
+        spec: &observation.config.spec,
         secrets,
     };
     let data = match build::render(&bootstrap) {
@@ -123,38 +123,42 @@ pub(crate) fn plan(seen: &Observation) -> Plan {
         Err(invalid) => return block(reasons::INVALID_SPEC, invalid.to_string()),
     };
     let init = role == build::Role::Init;
-    if init && let Some(plan) = initializing(seen, &ready) {
+    if init && let Some(plan) = initializing(observation, &ready) {
         return plan;
     }
-    let secret = Box::new(objects::data_secret(&seen.config, ready.cluster, ready.machine, data));
+    let secret = Box::new(objects::data_secret(&observation.config, ready.cluster, ready.machine, data));
     Plan::Do(Step::CreateDataSecret { secret, init })
 }
 
 /// What stands in the way of a bootstrap, as far as it can be told without a request.
-pub(crate) fn prerequisites(seen: &Observation) -> Result<Ready<'_>, Plan> {
-    match &seen.data_secret {
+pub(crate) fn prerequisites(observation: &Observation) -> Result<Ready<'_>, Plan> {
+    match &observation.data_secret {
         DataSecret::Ours => return Err(Plan::Steady),
-        _ if seen.paused() => return Err(wait(reasons::PAUSED, "the Cluster or the config is paused")),
+        _ if observation.paused() => return Err(wait(reasons::PAUSED, "the Cluster or the config is paused")),
         DataSecret::Foreign(owner) => {
             let message = format!(
                 "Secret {} belongs to {owner}: the bootstrap data cannot have this name. Remove it, or rename the Machine",
-                seen.config.name_any()
+                observation.config.name_any()
             );
-            return Err(block_unwatched(seen, reasons::NAME_TAKEN, message));
+            return Err(block_unwatched(observation, reasons::NAME_TAKEN, message));
         }
         DataSecret::Absent => {}
     }
-    if let Some(answer) = &seen.refused {
-        return Err(block_unwatched(seen, reasons::REFUSED, format!("the bootstrap Secret was refused: {answer}")));
+    if let Some(answer) = &observation.refused {
+        return Err(block_unwatched(
+            observation,
+            reasons::REFUSED,
+            format!("the bootstrap Secret was refused: {answer}"),
+        ));
     }
-    let Some(machine) = &seen.machine else {
+    let Some(machine) = &observation.machine else {
         return Err(wait(reasons::WAITING_FOR_MACHINE, "no Machine owns this config yet"));
     };
     if machine.deleting {
         return Err(wait(reasons::DELETING, format!("Machine {} is being deleted", machine.name)));
     }
-    let Some(cluster) = &seen.cluster else {
-        let message = format!("there is no Cluster {}", seen.cluster_name().unwrap_or_default());
+    let Some(cluster) = &observation.cluster else {
+        let message = format!("there is no Cluster {}", observation.cluster_name().unwrap_or_default());
         return Err(wait(reasons::WAITING_FOR_CLUSTER, message));
     };
     if cluster.deleting {
@@ -163,7 +167,7 @@ pub(crate) fn prerequisites(seen: &Observation) -> Result<Ready<'_>, Plan> {
     // The data of an etcd member depends on nothing of the Cluster's infrastructure, so it does not wait for that: the
     // Machine's infrastructure does.
     let secret = names::ca_secret(&cluster.name);
-    match &seen.authority {
+    match &observation.authority {
         None => {
             let message = format!(
                 "there is no Secret {secret} with the label {} and etcd's CA (tls.crt, tls.key)",
@@ -177,10 +181,10 @@ pub(crate) fn prerequisites(seen: &Observation) -> Result<Ready<'_>, Plan> {
 }
 
 /// What has to happen before this Machine may initialize. `None`: it may.
-fn initializing(seen: &Observation, ready: &Ready<'_>) -> Option<Plan> {
+fn initializing(observation: &Observation, ready: &Ready<'_>) -> Option<Plan> {
     let lock = || Box::new(objects::lock(ready.cluster, ready.machine));
     let name = names::init_lock(&ready.cluster.name);
-    match &seen.lock {
+    match &observation.lock {
         Lock::Free => Some(Plan::Do(Step::TakeLock(lock()))),
         Lock::Held { holder, present: true, .. } => {
             let message = format!("Machine {holder} initializes the cluster; this one joins when that is done");
@@ -196,16 +200,16 @@ fn initializing(seen: &Observation, ready: &Ready<'_>) -> Option<Plan> {
                 "ConfigMap {name} is no init lock: its key {} does not name a Machine. Remove it",
                 objects::LOCK_INFORMATION
             );
-            Some(block_unwatched(seen, reasons::NAME_TAKEN, message))
+            Some(block_unwatched(observation, reasons::NAME_TAKEN, message))
         }
-        Lock::Ours => match &seen.live {
+        Lock::Ours => match &observation.live {
             Some(Live::NotInitialized) => None,
             Some(Live::Begun(machine)) => {
                 let message = format!(
                     "Machine {machine} has data to initialize the cluster; this one joins when that is done, or takes its \
                      place when Machine {machine} is deleted"
                 );
-                Some(wait_unwatched(seen, reasons::WAITING_FOR_INITIALIZATION, message))
+                Some(wait_unwatched(observation, reasons::WAITING_FOR_INITIALIZATION, message))
             }
             Some(Live::OwnerGone) => {
                 let message = format!("the EtcdCluster of Machine {} is being deleted", ready.machine.name);
@@ -230,15 +234,15 @@ fn block(reason: &'static str, message: impl Into<String>) -> Plan {
     Plan::Block(Waiting { reason, message: message.into(), again: None })
 }
 
-fn wait_unwatched(seen: &Observation, reason: &'static str, message: String) -> Plan {
-    Plan::Wait(Waiting { reason, message, again: Some(look_again(seen)) })
+fn wait_unwatched(observation: &Observation, reason: &'static str, message: String) -> Plan {
+    Plan::Wait(Waiting { reason, message, again: Some(look_again(observation)) })
 }
 
-fn block_unwatched(seen: &Observation, reason: &'static str, message: String) -> Plan {
-    Plan::Block(Waiting { reason, message, again: Some(look_again(seen)) })
+fn block_unwatched(observation: &Observation, reason: &'static str, message: String) -> Plan {
+    Plan::Block(Waiting { reason, message, again: Some(look_again(observation)) })
 }
 
 /// The longer it has been waited, the longer the next look can wait. Needs no memory of its own.
-fn look_again(seen: &Observation) -> Duration {
-    (seen.waiting_for() / 4).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
+fn look_again(observation: &Observation) -> Duration {
+    (observation.waiting_for() / 4).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
 }

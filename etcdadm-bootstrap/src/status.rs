@@ -8,16 +8,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 
 /// The status after a reconcile.
-pub(crate) fn status(seen: &Observation, plan: &Plan) -> EtcdadmConfigStatus {
+pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigStatus {
     let available = *plan == Plan::Steady;
-    let before = seen.config.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let generation = seen.config.metadata.generation;
+    let before = observation.config.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let generation = observation.config.metadata.generation;
     EtcdadmConfigStatus {
         ready: available,
         initialization: Some(Initialization { data_secret_created: available }),
-        data_secret_name: available.then(|| seen.config.name_any()),
+        data_secret_name: available.then(|| observation.config.name_any()),
         observed_generation: generation,
-        conditions: conditions::settle(before, vec![data(plan), paused(seen)], generation, &Time(seen.now)),
+        conditions: conditions::settle(
+            before,
+            vec![data(plan), paused(observation)],
+            generation,
+            &Time(observation.now),
+        ),
     }
 }
 
@@ -27,13 +32,13 @@ fn data(plan: &Plan) -> Draft {
         Plan::Wait(Waiting { reason, message, .. }) | Plan::Block(Waiting { reason, message, .. }) => {
             Draft::new(DATA_SECRET_AVAILABLE, false, reason, message.clone())
         }
-        // Only seen if a step did not lead on to one of the others.
+        // Only reached if a step did not lead on to one of the others.
         Plan::Do(_) => Draft::new(DATA_SECRET_AVAILABLE, false, reasons::WAITING_FOR_INITIALIZATION, ""),
     }
 }
 
-fn paused(seen: &Observation) -> Draft {
-    if seen.paused() {
+fn paused(observation: &Observation) -> Draft {
+    if observation.paused() {
         Draft::new(PAUSED, true, reasons::PAUSED, "nothing is changed")
     } else {
         Draft::new(PAUSED, false, reasons::NOT_PAUSED, "")

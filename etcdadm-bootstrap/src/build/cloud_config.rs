@@ -52,7 +52,7 @@ pub(super) fn write_files(yaml: &mut Yaml, files: &[WriteFile]) {
 
 /// cloud-init makes one script of all commands, so the first line holds for all of them.
 fn run_commands(yaml: &mut Yaml, bootstrap: &Bootstrap<'_>) -> Result<(), InvalidField> {
-    let (before, after) = commands::of_user(bootstrap)?;
+    let (before, after) = commands::user_commands(bootstrap)?;
     yaml.section(0, "runcmd");
     yaml.item(0, &commands::text("set -e"));
     if let Some(export) = proxy::export(bootstrap)? {

@@ -14,7 +14,7 @@ pub(super) struct UserCommand<'a> {
 }
 
 /// The user's commands, in order: those before etcdadm, and those after it.
-pub(super) fn of_user<'a>(
+pub(super) fn user_commands<'a>(
     bootstrap: &Bootstrap<'a>,
 ) -> Result<(Vec<UserCommand<'a>>, Vec<UserCommand<'a>>), InvalidField> {
     let spec = bootstrap.spec;

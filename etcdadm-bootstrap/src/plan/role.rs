@@ -7,8 +7,8 @@ use api::conditions::reasons;
 use api::names;
 
 /// The role of the Machine. `Err`: the init Secret is there and cannot be used, or another Machine comes first.
-pub(super) fn role(seen: &Observation, ready: &Ready<'_>) -> Result<Role, Plan> {
-    let Some(init) = &seen.init else { return Ok(Role::Init) };
+pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role, Plan> {
+    let Some(init) = &observation.init else { return Ok(Role::Init) };
     if !init.admits(ready.machine) {
         let message = format!("Machine {} is not admitted yet: another member comes first", ready.machine.name);
         return Err(wait(reasons::WAITING_FOR_ADMISSION, message));

@@ -11,11 +11,11 @@ use kube::Resource;
 use rstest::rstest;
 use std::sync::Arc;
 
-type Seen = Observation;
+type O = Observation;
 
-fn changed(mut seen: Observation, change: impl FnOnce(&mut Observation)) -> Observation {
-    change(&mut seen);
-    seen
+fn changed(mut observation: Observation, change: impl FnOnce(&mut Observation)) -> Observation {
+    change(&mut observation);
+    observation
 }
 
 fn held(present: bool) -> Lock {
@@ -30,7 +30,7 @@ fn missing(key: Option<&str>) -> MissingValue {
     }
 }
 
-fn bad_file(seen: &mut Observation) {
+fn bad_file(observation: &mut Observation) {
     let file = File {
         path: "/etc/../x".to_owned(),
         owner: None,
@@ -40,13 +40,13 @@ fn bad_file(seen: &mut Observation) {
         content: Some(String::new()),
         content_from: None,
     };
-    Arc::make_mut(&mut seen.config).spec.files.push(file);
+    Arc::make_mut(&mut observation.config).spec.files.push(file);
 }
 
 const BAD_URLS: &str = "block SecretInvalid: Secret demo-etcd-init: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated by commas";
 
 /// The plan in one line.
-fn told(plan: &Plan) -> String {
+fn summary(plan: &Plan) -> String {
     match plan {
         Plan::Steady => "steady".to_owned(),
         Plan::Wait(w) => format!("wait {}: {}", w.reason, w.message),
@@ -56,99 +56,99 @@ fn told(plan: &Plan) -> String {
 }
 
 #[rstest]
-#[case::first(|_: &mut Seen| (), "do create bootstrap Secret demo-etcd-0 to init")]
-#[case::there(|s: &mut Seen| s.data_secret = DataSecret::Ours, "steady")]
-#[case::there_and_nothing_else(|s: &mut Seen| { s.data_secret = DataSecret::Ours; s.machine = None; s.cluster = None; s.authority = None }, "steady")]
-#[case::there_and_paused(|s: &mut Seen| { s.data_secret = DataSecret::Ours; s.cluster.as_mut().unwrap().paused = true }, "steady")]
-#[case::paused(|s: &mut Seen| s.cluster.as_mut().unwrap().paused = true, "wait Paused: the Cluster or the config is paused")]
+#[case::first(|_: &mut O| (), "do create bootstrap Secret demo-etcd-0 to init")]
+#[case::there(|s: &mut O| s.data_secret = DataSecret::Ours, "steady")]
+#[case::there_and_nothing_else(|s: &mut O| { s.data_secret = DataSecret::Ours; s.machine = None; s.cluster = None; s.authority = None }, "steady")]
+#[case::there_and_paused(|s: &mut O| { s.data_secret = DataSecret::Ours; s.cluster.as_mut().unwrap().paused = true }, "steady")]
+#[case::paused(|s: &mut O| s.cluster.as_mut().unwrap().paused = true, "wait Paused: the Cluster or the config is paused")]
 #[case::paused_itself(
-    |s: &mut Seen| { Arc::make_mut(&mut s.config).meta_mut().annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into()) },
+    |s: &mut O| { Arc::make_mut(&mut s.config).meta_mut().annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into()) },
     "wait Paused: the Cluster or the config is paused"
 )]
 #[case::foreign(
-    |s: &mut Seen| s.data_secret = DataSecret::Foreign("Deployment web".to_owned()),
+    |s: &mut O| s.data_secret = DataSecret::Foreign("Deployment web".to_owned()),
     "block NameTaken: Secret demo-etcd-0 belongs to Deployment web: the bootstrap data cannot have this name. Remove it, or rename the Machine"
 )]
-#[case::refused(|s: &mut Seen| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the bootstrap Secret was refused: quota")]
-#[case::no_machine(|s: &mut Seen| s.machine = None, "wait WaitingForMachine: no Machine owns this config yet")]
-#[case::machine_going(|s: &mut Seen| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
-#[case::no_cluster(|s: &mut Seen| s.cluster = None, "wait WaitingForCluster: there is no Cluster demo")]
-#[case::cluster_going(|s: &mut Seen| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
+#[case::refused(|s: &mut O| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the bootstrap Secret was refused: quota")]
+#[case::no_machine(|s: &mut O| s.machine = None, "wait WaitingForMachine: no Machine owns this config yet")]
+#[case::machine_going(|s: &mut O| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
+#[case::no_cluster(|s: &mut O| s.cluster = None, "wait WaitingForCluster: there is no Cluster demo")]
+#[case::cluster_going(|s: &mut O| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
 #[case::no_ca(
-    |s: &mut Seen| s.authority = None,
+    |s: &mut O| s.authority = None,
     "wait WaitingForCertificates: there is no Secret demo-managed-etcd with the label cluster.x-k8s.io/etcd-cluster and etcd's CA (tls.crt, tls.key)"
 )]
 #[case::bad_ca(
-    |s: &mut Seen| s.authority = Some(Err(InvalidAuthority::NotAPair)),
+    |s: &mut O| s.authority = Some(Err(InvalidAuthority::NotAPair)),
     "block SecretInvalid: Secret demo-managed-etcd: tls.key does not belong to tls.crt"
 )]
 #[case::no_file_secret(
-    |s: &mut Seen| s.secrets = Err(missing(None)),
+    |s: &mut O| s.secrets = Err(missing(None)),
     "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: there is no Secret files"
 )]
 #[case::no_file_key(
-    |s: &mut Seen| s.secrets = Err(missing(Some("motd"))),
+    |s: &mut O| s.secrets = Err(missing(Some("motd"))),
     "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: Secret files has no key motd"
 )]
-#[case::lock_free(|s: &mut Seen| { s.lock = Lock::Free; s.live = None }, "do create init lock demo-etcd-lock")]
+#[case::lock_free(|s: &mut O| { s.lock = Lock::Free; s.live = None }, "do create init lock demo-etcd-lock")]
 #[case::lock_lost(
-    |s: &mut Seen| { s.lock = held(true); s.live = None },
+    |s: &mut O| { s.lock = held(true); s.live = None },
     "wait WaitingForInitialization: Machine demo-etcd-7 initializes the cluster; this one joins when that is done"
 )]
-#[case::holder_gone(|s: &mut Seen| { s.lock = held(false); s.live = None }, "do take init lock demo-etcd-lock over from demo-etcd-7")]
+#[case::holder_gone(|s: &mut O| { s.lock = held(false); s.live = None }, "do take init lock demo-etcd-lock over from demo-etcd-7")]
 #[case::no_lock_at_all(
-    |s: &mut Seen| { s.lock = Lock::Unreadable; s.live = None },
+    |s: &mut O| { s.lock = Lock::Unreadable; s.live = None },
     "block NameTaken: ConfigMap demo-etcd-lock is no init lock: its key lock-information does not name a Machine. Remove it"
 )]
 #[case::initialized_long_ago(
-    |s: &mut Seen| s.live = Some(Live::Initialized),
+    |s: &mut O| s.live = Some(Live::Initialized),
     "wait WaitingForInitialization: the cluster is initialized, and Secret demo-etcd-init, which says where it is, is not there"
 )]
 #[case::begun_by_one_that_lost_the_lock(
-    |s: &mut Seen| s.live = Some(Live::Begun("demo-etcd-7".to_owned())),
+    |s: &mut O| s.live = Some(Live::Begun("demo-etcd-7".to_owned())),
     "wait WaitingForInitialization: Machine demo-etcd-7 has data to initialize the cluster; this one joins when that is done, or takes its place when Machine demo-etcd-7 is deleted"
 )]
 #[case::not_looked_live(
-    |s: &mut Seen| s.live = None,
+    |s: &mut O| s.live = None,
     "wait WaitingForInitialization: the cluster is initialized, and Secret demo-etcd-init, which says where it is, is not there"
 )]
-#[case::etcd_going(|s: &mut Seen| s.live = Some(Live::OwnerGone), "wait Deleting: the EtcdCluster of Machine demo-etcd-0 is being deleted")]
+#[case::etcd_going(|s: &mut O| s.live = Some(Live::OwnerGone), "wait Deleting: the EtcdCluster of Machine demo-etcd-0 is being deleted")]
 #[case::unrenderable(
     bad_file,
     "block InvalidSpec: spec.files[0].path: must be an absolute path of a file, without `.`, `..` and doubled slashes"
 )]
 #[case::unrenderable_takes_no_lock(
-    |s: &mut Seen| { bad_file(s); s.lock = Lock::Free; s.live = None },
+    |s: &mut O| { bad_file(s); s.lock = Lock::Free; s.live = None },
     "block InvalidSpec: spec.files[0].path: must be an absolute path of a file, without `.`, `..` and doubled slashes"
 )]
-fn the_first_machine(#[case] change: fn(&mut Seen), #[case] expected: &str) {
-    assert_eq!(told(&plan(&changed(ready_to_init(), change))), expected);
+fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
+    assert_eq!(summary(&plan(&changed(ready_to_init(), change))), expected);
 }
 
 #[rstest]
-#[case::joins(|_: &mut Seen| (), "do create bootstrap Secret demo-etcd-0 to join")]
-#[case::even_with_the_lock(|s: &mut Seen| { s.lock = Lock::Ours; s.live = Some(Live::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
+#[case::joins(|_: &mut O| (), "do create bootstrap Secret demo-etcd-0 to join")]
+#[case::even_with_the_lock(|s: &mut O| { s.lock = Lock::Ours; s.live = Some(Live::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
 #[case::held_back(
-    |s: &mut Seen| s.init.as_mut().unwrap().admitted = Some(vec!["another".to_owned()]),
+    |s: &mut O| s.init.as_mut().unwrap().admitted = Some(vec!["another".to_owned()]),
     "wait WaitingForAdmission: Machine demo-etcd-0 is not admitted yet: another member comes first"
 )]
 #[case::held_back_before_anything_else_is_asked_for(
-    |s: &mut Seen| { s.init.as_mut().unwrap().admitted = Some(vec![]); s.secrets = Err(missing(None)) },
+    |s: &mut O| { s.init.as_mut().unwrap().admitted = Some(vec![]); s.secrets = Err(missing(None)) },
     "wait WaitingForAdmission: Machine demo-etcd-0 is not admitted yet: another member comes first"
 )]
 #[case::admitted(
-    |s: &mut Seen| s.init.as_mut().unwrap().admitted = Some(vec!["another".to_owned(), "machine-uid".to_owned()]),
+    |s: &mut O| s.init.as_mut().unwrap().admitted = Some(vec!["another".to_owned(), "machine-uid".to_owned()]),
     "do create bootstrap Secret demo-etcd-0 to join"
 )]
-#[case::empty(|s: &mut Seen| s.init = Some(init(" , ")), BAD_URLS)]
-#[case::no_url(|s: &mut Seen| s.init = Some(init("--evil")), BAD_URLS)]
-#[case::more_than_a_url(|s: &mut Seen| s.init = Some(init("https://a:1 $(id)")), BAD_URLS)]
-fn a_further_machine(#[case] change: fn(&mut Seen), #[case] expected: &str) {
-    assert_eq!(told(&plan(&changed(ready_to_join(), change))), expected);
+#[case::empty(|s: &mut O| s.init = Some(init(" , ")), BAD_URLS)]
+#[case::no_url(|s: &mut O| s.init = Some(init("--evil")), BAD_URLS)]
+#[case::more_than_a_url(|s: &mut O| s.init = Some(init("https://a:1 $(id)")), BAD_URLS)]
+fn a_further_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
+    assert_eq!(summary(&plan(&changed(ready_to_join(), change))), expected);
 }
 
-fn created(seen: &Observation) -> (Secret, String) {
-    let Plan::Do(Step::CreateDataSecret { secret, .. }) = plan(seen) else { panic!("{:?}", plan(seen)) };
+fn created(observation: &Observation) -> (Secret, String) {
+    let Plan::Do(Step::CreateDataSecret { secret, .. }) = plan(observation) else { panic!("{:?}", plan(observation)) };
     let value = String::from_utf8(secret.data.as_ref().unwrap()["value"].0.clone()).unwrap();
     (*secret, value)
 }
@@ -172,12 +172,12 @@ fn the_secret_satisfies_the_bootstrap_contract() {
 
 #[test]
 fn the_lock_goes_with_the_etcd_cluster_or_else_with_the_cluster() {
-    let lock = |seen: &Observation| match plan(seen) {
+    let lock = |observation: &Observation| match plan(observation) {
         Plan::Do(Step::TakeLock(lock)) => *lock,
         other => panic!("{other:?}"),
     };
-    let seen = changed(ready_to_init(), |s| s.lock = Lock::Free);
-    let taken = lock(&seen);
+    let observation = changed(ready_to_init(), |s| s.lock = Lock::Free);
+    let taken = lock(&observation);
     assert_eq!(
         taken.data.as_ref().unwrap()["lock-information"],
         r#"{"machineName":"demo-etcd-0","machineUID":"machine-uid"}"#
@@ -186,7 +186,7 @@ fn the_lock_goes_with_the_etcd_cluster_or_else_with_the_cluster() {
         (taken.owner_references()[0].kind.as_str(), taken.owner_references()[0].uid.as_str()),
         ("EtcdCluster", "etcd-uid")
     );
-    let taken = lock(&changed(seen, |s| s.machine.as_mut().unwrap().controller = None));
+    let taken = lock(&changed(observation, |s| s.machine.as_mut().unwrap().controller = None));
     let owner = &taken.owner_references()[0];
     assert_eq!(
         (owner.api_version.as_str(), owner.kind.as_str(), owner.uid.as_str()),
@@ -197,13 +197,13 @@ fn the_lock_goes_with_the_etcd_cluster_or_else_with_the_cluster() {
 #[test]
 fn what_is_not_watched_is_looked_at_less_and_less_often() {
     let again = |waited: i64| {
-        let seen = changed(ready_to_init(), |s| {
+        let observation = changed(ready_to_init(), |s| {
             s.secrets = Err(missing(None));
             let plan = plan(s);
             Arc::make_mut(&mut s.config).status = Some(crate::status::status(s, &plan));
             s.now = Timestamp::from_second(s.now.as_second() + waited).unwrap();
         });
-        match plan(&seen) {
+        match plan(&observation) {
             Plan::Wait(waiting) => waiting.again.unwrap().as_secs(),
             other => panic!("{other:?}"),
         }
