@@ -97,7 +97,7 @@ pub fn init_secret(cluster: &str) -> String {
     format!("{cluster}-etcd-init")
 }
 
-/// Key of the [`init_secret`]: `<UID>@<since when>` of the Machines that may join or have done so, separated by commas.
+/// Key of the [`init_secret`]: the Machines that may join or have joined; see [`crate::admission`].
 pub const ADMITTED: &str = "admitted";
 
 /// ConfigMap that one Machine holds while it is the one to initialize the cluster.
