@@ -1,5 +1,9 @@
 //! EtcdadmConfig: how a Machine is made an etcd member.
 
+mod etcd;
+
+pub use etcd::{AutoCompactionMode, EtcdFlag, EtcdSettings};
+
 use crate::meta::TemplateMeta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -8,7 +12,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a version must look like, as a rule of the API server.
-const VERSION_RULE: &str = r"self.matches(r'^v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(-[0-9A-Za-z.-]+)?$')";
+const VERSION_RULE: &str =
+    r"self.matches(r'^v?(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')";
+
+/// Whether a list of cipher suites has one that HTTP/2 needs.
+fn http2_rule() -> String {
+    format!("self.matches('(^|,)({})(,|$)')", etcd_values::HTTP2_CIPHER_SUITES.join("|"))
+}
 
 /// How a Machine is made an etcd member. Fields keep the names that EKS Anywhere's EtcdadmConfig gave them.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -90,6 +100,7 @@ pub struct EtcdadmConfigSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Z0-9_]+(,[A-Z0-9_]+)*$')").message("must be cipher suites as etcd names them, separated by commas, such as TLS_AES_128_GCM_SHA256"))]
+    #[x_kube(validation = Rule::new(http2_rule()).message("must have TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256: HTTP/2 needs one of them, and etcd does not start without"))]
     pub cipher_suites: Option<String>,
 
     /// Time servers.
@@ -113,6 +124,11 @@ pub struct EtcdadmConfigSpec {
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
     pub version: Option<String>,
+
+    /// Settings of etcd itself: database quota, timing, metrics, and further flags. The machine's image needs an etcdadm
+    /// of this project that knows `--etcd-flag`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<EtcdSettings>,
 
     /// Further flags of etcdadm, by name and without the dashes: data-dir, download-connect-timeout, log-level,
     /// release-sha256, server-cert-extra-sans.

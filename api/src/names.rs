@@ -36,6 +36,9 @@ pub const PAUSED_BY_HOOK_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/paused
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
 /// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
 pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
+/// Annotation on an EtcdCluster and on each EtcdadmConfig made for it: etcd's `max-learners`, `3` if the first etcd was 3.6 or
+/// later, else `1`. Never changed: members with different values drop each other's learners.
+pub const MAX_LEARNERS_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/max-learners";
 /// Annotation on a cloned infrastructure object: name of the template (Cluster API's own).
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation on a cloned infrastructure object: `<Kind>.<group>` of the template (Cluster API's own).

@@ -35,7 +35,8 @@ const ACCEPTED: [&str; 26] = [
 ];
 
 /// HTTP/2 needs one of these; without one, etcd dies at its start (etcd#10652).
-const HTTP2: [&str; 2] = ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"];
+pub const HTTP2_CIPHER_SUITES: [&str; 2] =
+    ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"];
 
 /// Checks a list of cipher suites. The empty list stands for Go's own choice.
 ///
@@ -46,8 +47,8 @@ pub fn check_cipher_suites<S: AsRef<str>>(suites: &[S]) -> Result<(), Invalid> {
         let why = format!("etcd does not accept {unknown:?}; it accepts {}", ACCEPTED.join(", "));
         return Err(Invalid::new(NAME, why));
     }
-    if !suites.is_empty() && !suites.iter().any(|suite| HTTP2.contains(&suite.as_ref())) {
-        let why = format!("HTTP/2 needs one of {}; etcd does not start without", HTTP2.join(", "));
+    if !suites.is_empty() && !suites.iter().any(|suite| HTTP2_CIPHER_SUITES.contains(&suite.as_ref())) {
+        let why = format!("HTTP/2 needs one of {}; etcd does not start without", HTTP2_CIPHER_SUITES.join(", "));
         return Err(Invalid::new(NAME, why));
     }
     Ok(())

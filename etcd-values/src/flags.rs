@@ -2,15 +2,26 @@
 
 use crate::Invalid;
 use crate::url::check_listen_url;
+use std::ops::RangeInclusive;
 
 /// Milliseconds between heartbeats, where none are given.
-const DEFAULT_HEARTBEAT: u64 = 100;
+pub const DEFAULT_HEARTBEAT_INTERVAL: u64 = 100;
 /// Milliseconds without a heartbeat until an election, where none are given.
-const DEFAULT_ELECTION: u64 = 1000;
+pub const DEFAULT_ELECTION_TIMEOUT: u64 = 1000;
 const MIB: u64 = 1024 * 1024;
 
+/// Bytes that quota-backend-bytes can be. etcd suggests at most 8 GiB, which is not a limit; with zero or less it would
+/// use a default or no quota at all.
+pub const QUOTA_BACKEND_BYTES: RangeInclusive<u64> = 16 * MIB..=100 * 1024 * MIB;
+/// Milliseconds that heartbeat-interval can be.
+pub const HEARTBEAT_INTERVAL: RangeInclusive<u64> = 1..=10_000;
+/// Milliseconds that election-timeout can be: etcd refuses more than 50 s.
+pub const ELECTION_TIMEOUT: RangeInclusive<u64> = 5..=50_000;
+/// Entries that snapshot-count can be.
+pub const SNAPSHOT_COUNT: RangeInclusive<u64> = 100..=1_000_000;
+
 /// Settings with rules of their own here.
-const TUNING: [&str; 7] = [
+pub const TUNING_FLAGS: [&str; 7] = [
     "quota-backend-bytes",
     "heartbeat-interval",
     "election-timeout",
@@ -22,7 +33,7 @@ const TUNING: [&str; 7] = [
 
 /// Settings that change how fast, how much or how loudly, and nothing that a cluster's life depends on. etcd itself
 /// checks their values.
-const FREE: [&str; 36] = [
+pub const FREE_FLAGS: [&str; 43] = [
     "backend-batch-interval",
     "backend-batch-limit",
     "backend-bbolt-freelist-type",
@@ -49,6 +60,7 @@ const FREE: [&str; 36] = [
     "initial-corrupt-check",
     "log-format",
     "log-level",
+    "log-outputs",
     "log-rotation-config-json",
     "max-concurrent-streams",
     "max-request-bytes",
@@ -57,8 +69,14 @@ const FREE: [&str; 36] = [
     "max-wals",
     "metrics",
     "pre-vote",
+    "raft-read-timeout",
+    "raft-write-timeout",
+    "snapshot-catchup-entries",
+    "stop-grpc-service-on-defrag",
     "txn-mode-write-with-shared-buffer",
     "warning-apply-duration",
+    "warning-unary-request-duration",
+    "watch-progress-notify-interval",
 ];
 
 /// Settings that are refused, by the start of the name, and why.
@@ -122,7 +140,7 @@ pub fn check_flags(flags: &[(&str, &str)]) -> Result<(), Invalid> {
 
 fn check_name(name: &str) -> Result<(), Invalid> {
     let stable = name.strip_prefix("experimental-").unwrap_or(name);
-    if TUNING.contains(&name) || FREE.contains(&stable) {
+    if TUNING_FLAGS.contains(&name) || FREE_FLAGS.contains(&stable) {
         return Ok(());
     }
     let refused = REFUSED.iter().find(|(start, _)| match start.ends_with('-') {
@@ -132,8 +150,10 @@ fn check_name(name: &str) -> Result<(), Invalid> {
     let why = match refused {
         Some((_, why)) => format!("it cannot be set here: {why}"),
         None if name.starts_with('-') => "write it without leading dashes".to_owned(),
-        None if stable != name => "only these are known with experimental- before them: ".to_owned() + &FREE.join(", "),
-        None => format!("it is not known here; known are {}, {}", TUNING.join(", "), FREE.join(", ")),
+        None if stable != name => {
+            "only these are known with experimental- before them: ".to_owned() + &FREE_FLAGS.join(", ")
+        }
+        None => format!("it is not known here; known are {}, {}", TUNING_FLAGS.join(", "), FREE_FLAGS.join(", ")),
     };
     Err(Invalid::new(name, why))
 }
@@ -143,16 +163,15 @@ fn check_value(name: &str, value: &str) -> Result<(), String> {
     if value.is_empty() || !value.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\$#`".contains(&b)) {
         return Err(format!("{value:?} cannot be used; give a value without spaces, quotes, \\, $, # and `"));
     }
-    let within = |unit: &str, low: u64, high: u64| match number(value) {
-        Some(number) if (low..=high).contains(&number) => Ok(()),
-        _ => Err(format!("{value:?} is not a number of {unit} from {low} to {high}")),
+    let within = |unit: &str, range: RangeInclusive<u64>| match number(value) {
+        Some(number) if range.contains(&number) => Ok(()),
+        _ => Err(format!("{value:?} is not a number of {unit} from {} to {}", range.start(), range.end())),
     };
     match name {
-        // Zero or less would mean a default or no limit at all. etcd suggests at most 8 GiB, which is not a limit.
-        "quota-backend-bytes" => within("bytes", 16 * MIB, 100 * 1024 * MIB),
-        "heartbeat-interval" => within("milliseconds", 1, 10_000),
-        "election-timeout" => within("milliseconds", 5, 50_000),
-        "snapshot-count" => within("entries", 100, 1_000_000),
+        "quota-backend-bytes" => within("bytes", QUOTA_BACKEND_BYTES),
+        "heartbeat-interval" => within("milliseconds", HEARTBEAT_INTERVAL),
+        "election-timeout" => within("milliseconds", ELECTION_TIMEOUT),
+        "snapshot-count" => within("entries", SNAPSHOT_COUNT),
         "auto-compaction-mode" if !matches!(value, "periodic" | "revision") => {
             Err(format!("{value:?} is not a mode; write periodic or revision"))
         }
@@ -165,8 +184,8 @@ fn check_value(name: &str, value: &str) -> Result<(), String> {
 fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     let value = |wanted: &str| flags.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
     let milliseconds = |name, default| value(name).and_then(number).unwrap_or(default);
-    let heartbeat = milliseconds("heartbeat-interval", DEFAULT_HEARTBEAT);
-    let election = milliseconds("election-timeout", DEFAULT_ELECTION);
+    let heartbeat = milliseconds("heartbeat-interval", DEFAULT_HEARTBEAT_INTERVAL);
+    let election = milliseconds("election-timeout", DEFAULT_ELECTION_TIMEOUT);
     if election < 5 * heartbeat {
         let name = if value("election-timeout").is_some() { "election-timeout" } else { "heartbeat-interval" };
         let why = format!(

@@ -8,8 +8,11 @@ mod flags;
 mod url;
 mod version;
 
-pub use cipher_suites::{check_cipher_suites, cipher_suites_with_ecdsa};
-pub use flags::{check_flags, environment_name};
+pub use cipher_suites::{HTTP2_CIPHER_SUITES, check_cipher_suites, cipher_suites_with_ecdsa};
+pub use flags::{
+    DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, FREE_FLAGS, HEARTBEAT_INTERVAL,
+    QUOTA_BACKEND_BYTES, SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, environment_name,
+};
 pub use version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 
 /// A setting that etcd or this project cannot work with.
