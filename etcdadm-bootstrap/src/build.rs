@@ -41,6 +41,9 @@ pub struct Bootstrap<'a> {
     pub authority: &'a CertificateAuthority,
     /// What the user asks for.
     pub spec: &'a EtcdadmConfigSpec,
+    /// Learners that the cluster may have at a time: the value of [`api::names::MAX_LEARNERS_ANNOTATION`], which every
+    /// EtcdadmConfig of an EtcdCluster carries. `None`: one.
+    pub max_learners: Option<&'a str>,
     /// Values of the Secrets that the spec refers to.
     pub secrets: &'a SecretValues,
 }

@@ -1,7 +1,7 @@
 //! Which configs a change concerns. A reconcile that finds nothing to do costs no request, so these may be generous.
 
 use api::{EtcdadmConfig, names};
-use controller_support::loose::MachineView;
+use controller_support::external::MachineView;
 use kube::api::DynamicObject;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};

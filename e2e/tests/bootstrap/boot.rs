@@ -28,6 +28,7 @@ pub(crate) async fn every_field(world: World) -> Result<()> {
         role: &Role::Init,
         authority: &authority,
         spec: &spec,
+        max_learners: Some("3"),
         secrets: &SecretValues::default(),
     };
     let data = render(&bootstrap)?.value;
