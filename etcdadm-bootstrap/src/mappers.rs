@@ -1,4 +1,4 @@
-//! Which configs a change concerns. A reconcile that finds nothing to do costs no request, so these may be generous.
+//! Which configs a change concerns. A reconcile that finds nothing to do costs no request, so a config too many is cheap.
 
 use api::{EtcdadmConfig, names};
 use controller_support::external::MachineView;
@@ -10,7 +10,7 @@ pub(crate) type Configs = Store<EtcdadmConfig>;
 type Refs = Vec<ObjectRef<EtcdadmConfig>>;
 pub(crate) type Mapper = fn(&Configs, &DynamicObject) -> Refs;
 
-/// The Machine's own config; and those that wait, because the Machine may have been the one to initialize.
+/// The Machine's own config; and those that wait, because the Machine may have held the init lock.
 pub(crate) fn machine_to_configs(configs: &Configs, machine: &DynamicObject) -> Refs {
     let view = MachineView::read(machine);
     let own = view

@@ -10,13 +10,20 @@ use crate::build::{CertificateAuthority, SecretValues, references};
 use crate::context::{Context, Known, LockRecord};
 use crate::observation::{DataSecret, Init, Lock, Observation};
 use api::{EtcdCluster, EtcdadmConfig, admission, names};
-use controller_support::Result;
+use controller_support::{Index, Result};
 use controller_support::external::{ClusterView, MachineView, secret_bytes, secret_text};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
+
+/// Machines by the name of their EtcdadmConfig.
+const BY_CONFIG: Index = Index::new("EtcdadmConfig", |machine| {
+    let config = MachineView::read(machine).bootstrap_config;
+    let ours = config.filter(|c| c.kind == EtcdadmConfig::kind(&()) && c.group == names::BOOTSTRAP_GROUP);
+    ours.map(|config| config.name).into_iter().collect()
+});
 
 /// Everything about a config that the watches show or this reconcile already knows.
 ///
@@ -70,20 +77,11 @@ fn machine(context: &Context, config: &EtcdadmConfig) -> Option<MachineView> {
         owner.kind == "Machine" && group == Some(names::CLUSTER_GROUP)
     });
     let Some(owner) = owner else {
-        let refers = |machine: &DynamicObject| refers_to(&MachineView::read(machine), config);
-        return context.machines.select(&namespace, refers).first().map(|machine| MachineView::read(machine));
+        let referring = context.machines.by_index(&BY_CONFIG, &namespace, &config.name_any());
+        return referring.first().map(|machine| MachineView::read(machine));
     };
     let machine = context.machines.get(&namespace, &owner.name)?;
     (machine.uid().as_ref() == Some(&owner.uid)).then(|| MachineView::read(&machine))
-}
-
-/// Whether a Machine's bootstrap config is this one.
-fn refers_to(machine: &MachineView, config: &EtcdadmConfig) -> bool {
-    machine.bootstrap_config.as_ref().is_some_and(|reference| {
-        reference.kind == EtcdadmConfig::kind(&())
-            && reference.group == names::BOOTSTRAP_GROUP
-            && Some(&reference.name) == config.metadata.name.as_ref()
-    })
 }
 
 fn watched_data_secret(context: &Context, config: &EtcdadmConfig, known: &Known) -> DataSecret {
