@@ -265,7 +265,8 @@ fn etcd_cases() -> Vec<Case> {
     }
     let timing = |heartbeat: Option<i64>, election: Option<i64>| {
         let mut settings = json!({});
-        for (field, value) in [("heartbeatIntervalMilliseconds", heartbeat), ("electionTimeoutMilliseconds", election)] {
+        for (field, value) in [("heartbeatIntervalMilliseconds", heartbeat), ("electionTimeoutMilliseconds", election)]
+        {
             if let Some(value) = value {
                 settings[field] = json!(value);
             }
@@ -274,7 +275,12 @@ fn etcd_cases() -> Vec<Case> {
     };
     let heartbeat = "etcd.heartbeatIntervalMilliseconds";
     case(heartbeat, "greater than or equal to 1", timing(Some(0), None), timing(Some(1), None));
-    case(heartbeat, "less than or equal to 10000", timing(Some(10_001), Some(50_000)), timing(Some(10_000), Some(50_000)));
+    case(
+        heartbeat,
+        "less than or equal to 10000",
+        timing(Some(10_001), Some(50_000)),
+        timing(Some(10_000), Some(50_000)),
+    );
     let election = "etcd.electionTimeoutMilliseconds";
     case(election, "less than or equal to 50000", timing(None, Some(50_001)), timing(None, Some(50_000)));
     for (wrong, right) in [
@@ -310,9 +316,14 @@ fn etcd_cases() -> Vec<Case> {
         case("etcd", "must be a number of hours or a duration such as 30m", wrong, right);
     }
 
-    for bad in
-        ["0.0.0.0:2381", "http://0.0.0.0", "http://etcd.example:2381", "http://0.0.0.0:2379", "https://[::]:2380", "http://::1:2381"]
-    {
+    for bad in [
+        "0.0.0.0:2381",
+        "http://0.0.0.0",
+        "http://etcd.example:2381",
+        "http://0.0.0.0:2379",
+        "https://[::]:2380",
+        "http://::1:2381",
+    ] {
         case(
             "etcd.listenMetricsURLs",
             "such as http://0.0.0.0:2381",
@@ -377,7 +388,12 @@ fn etcd_cases() -> Vec<Case> {
         case(name, "this flag has a field of its own in etcd", flag(typed, "1000"), free);
     }
     for bad in ["a b", "a\nb", "$HOME", "`id`", "'", "\"", "\\", "#", "\u{e9}"] {
-        case("etcd.extraFlags[0].value", "must be visible ASCII", flag("log-level", bad), flag("log-outputs", "stderr,/a_b"));
+        case(
+            "etcd.extraFlags[0].value",
+            "must be visible ASCII",
+            flag("log-level", bad),
+            flag("log-outputs", "stderr,/a_b"),
+        );
     }
     case("etcd.extraFlags[0].value", "at least 1 chars", flag("log-level", ""), flag("log-level", "warn"));
     let twice = |second: &str| {
