@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// For how long the annotations of a CRD are taken as they were read. Those that are wrong are read again whenever they
 /// are needed.
-const GOOD_FOR: Duration = Duration::from_secs(600);
+const TTL: Duration = Duration::from_secs(600);
 
 /// By group and kind; when it was found out.
 type Known = HashMap<(String, String), (Instant, Arc<Adapter>)>;
@@ -25,7 +25,7 @@ pub enum NoAdapter {
     /// There is no such kind.
     NoKind(String),
     /// It says nothing of use about external etcd.
-    NotTold(String),
+    NoAnnotation(String),
 }
 
 impl Adapters {
@@ -36,7 +36,7 @@ impl Adapters {
     pub async fn find(&self, kinds: &Kinds, reference: &Reference) -> Result<Result<Arc<Adapter>, NoAdapter>> {
         let key = (reference.group.clone(), reference.kind.clone());
         if let Some((at, adapter)) = self.lock().get(&key)
-            && (adapter.kubeadm || at.elapsed() < GOOD_FOR)
+            && (adapter.kubeadm || at.elapsed() < TTL)
         {
             return Ok(Ok(adapter.clone()));
         }
@@ -45,7 +45,7 @@ impl Adapters {
             None => match kinds.annotations(&reference.group, &reference.kind).await {
                 Ok(annotations) => match Adapter::announced(reference, &annotations) {
                     Ok(adapter) => adapter,
-                    Err(message) => return Ok(Err(NoAdapter::NotTold(message))),
+                    Err(message) => return Ok(Err(NoAdapter::NoAnnotation(message))),
                 },
                 Err(error) if KindError::is_users(&error) => return Ok(Err(NoAdapter::NoKind(error.to_string()))),
                 Err(error) => return Err(Error::from(error)),

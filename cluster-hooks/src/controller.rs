@@ -3,12 +3,12 @@
 use crate::adapters::Adapters;
 use crate::build;
 use crate::execute::{Outcome, execute, object_reference, write_condition, write_health, write_mirror};
-use crate::looked::Looked;
+use crate::mappers::Mappers;
 use crate::observation::Observation;
 use crate::observe::{Recent, observe};
 use crate::plan::{Hold, Plan, Step, plan};
+use crate::secret_cache::SecretCache;
 use crate::status::{Report, health, report};
-use crate::triggers::Triggers;
 use api::conditions::reasons;
 use api::names;
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
@@ -45,11 +45,11 @@ pub struct Context {
     /// All Clusters.
     pub clusters: Cached,
     /// What reconciles Clusters besides themselves.
-    pub triggers: Triggers,
+    pub mappers: Mappers,
     /// Answers to our writes that the watches may not have seen.
     pub written: Freshest<DynamicObject>,
     /// Secrets that the watch does not know.
-    pub looked: Looked,
+    pub secret_cache: SecretCache,
     /// How control planes are told about etcd.
     pub adapters: Adapters,
     /// Our events.
@@ -66,7 +66,7 @@ pub async fn run(shared: Shared) -> Result<(), Error> {
     let Some(resource) = cluster_kind(&shared).await else { return Ok(()) };
     let clusters = shared.caches.watch(&resource, None);
     let (sender, receiver) = mpsc::unbounded_channel();
-    let triggers = Triggers::new(clusters.clone(), sender, shared.shutdown.clone());
+    let mappers = Mappers::new(clusters.clone(), sender, shared.shutdown.clone());
     let triggered =
         stream::unfold(
             receiver,
@@ -75,9 +75,9 @@ pub async fn run(shared: Shared) -> Result<(), Error> {
     let context = Arc::new(Context {
         events: shared.events(NAME),
         clusters: clusters.clone(),
-        triggers,
+        mappers,
         written: Freshest::default(),
-        looked: Looked::default(),
+        secret_cache: SecretCache::default(),
         adapters: Adapters::default(),
         reported: Mutex::default(),
         shared: shared.clone(),
@@ -119,9 +119,9 @@ async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result
         }
         match execute(&context, &observation, step, &mut recent).await? {
             Outcome::Done => {}
-            // A Secret that was in the way is looked at; everything else is left to the watch.
-            Outcome::Stale if recent.published_unseen => {}
-            Outcome::Stale => return Ok(Action::requeue(CATCH_UP)),
+            // A Secret that was in the way is secret_cache at; everything else is left to the watch.
+            Outcome::Outdated if recent.published_unseen => {}
+            Outcome::Outdated => return Ok(Action::requeue(CATCH_UP)),
             Outcome::Refused(message) => {
                 let hold = Hold { reason: reasons::CONTROL_PLANE_INVALID, message, again: Some(REFUSED) };
                 return settle(&context, &observation, &Plan::Block(hold)).await;
@@ -163,7 +163,7 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
         Report::Later(after) => delay = sooner(delay, after),
         Report::Write(condition) => {
             let turned = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
-            if let Outcome::Stale = write_condition(context, cluster, Some(&condition)).await? {
+            if let Outcome::Outdated = write_condition(context, cluster, Some(&condition)).await? {
                 return Ok(Action::requeue(CATCH_UP));
             }
             context.reported_now(&cluster.view.uid);
@@ -174,7 +174,7 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
             }
         }
     }
-    match tell_control_plane(context, observation, plan).await? {
+    match report_to_control_plane(context, observation, plan).await? {
         Report::Later(after) => delay = sooner(delay, after),
         Report::Nothing | Report::Write(_) => {}
     }
@@ -187,11 +187,11 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
 }
 
 /// Brings the condition of the control plane up to date.
-async fn tell_control_plane(context: &Context, observation: &Observation, plan: &Plan) -> Result<Report> {
+async fn report_to_control_plane(context: &Context, observation: &Observation, plan: &Plan) -> Result<Report> {
     let Some(control_plane) = observation.found_control_plane() else { return Ok(Report::Nothing) };
     let report = health::report(observation, plan, context.since_reported(&control_plane.uid));
     if let Report::Write(condition) = &report {
-        if let Outcome::Stale = write_health(context, observation, Some(condition)).await? {
+        if let Outcome::Outdated = write_health(context, observation, Some(condition)).await? {
             return Ok(Report::Later(CATCH_UP));
         }
         context.reported_now(&control_plane.uid);

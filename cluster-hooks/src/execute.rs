@@ -27,7 +27,7 @@ pub enum Outcome {
     /// Done. What follows is planned anew.
     Done,
     /// The object has changed since it was observed: nothing was written.
-    Stale,
+    Outdated,
     /// The API server refuses what we want of the control plane.
     Refused(String),
 }
@@ -47,13 +47,13 @@ pub async fn execute(
             let body = build::patch::claim(etcd, &cluster.view);
             patch(context, &objects, &etcd.reference.name, &body).await
         }
-        Step::TellEndpointsInUse(endpoints) => {
+        Step::RecordEndpointsInUse(endpoints) => {
             let etcd = etcd_of(observation)?;
             let objects = objects(context, cluster, &etcd.reference, ETCD_PROVIDER_CONTRACTS).await?;
             let body = build::patch::endpoints_in_use(etcd, endpoints);
             let outcome = patch(context, &objects, &etcd.reference.name, &body).await?;
             if retires(observation) {
-                tell(context, cluster, &outcome, "RollOut", "ControlPlaneRolledOut", || {
+                record_event(context, cluster, &outcome, "RollOut", "ControlPlaneRolledOut", || {
                     format!("no API server uses other endpoints of etcd than {}", endpoints.join(", "))
                 })
                 .await;
@@ -63,7 +63,7 @@ pub async fn execute(
         Step::Pause => {
             let control_plane = control_plane_of(observation)?;
             let outcome = change(context, cluster, control_plane, &build::patch::pause(control_plane)).await?;
-            tell(context, cluster, &outcome, "Pause", "ControlPlanePaused", || {
+            record_event(context, cluster, &outcome, "Pause", "ControlPlanePaused", || {
                 format!("{} waits until etcd is ready", named(control_plane))
             })
             .await;
@@ -72,7 +72,7 @@ pub async fn execute(
         Step::Unpause => {
             let control_plane = control_plane_of(observation)?;
             let outcome = change(context, cluster, control_plane, &build::patch::unpause(control_plane)).await?;
-            tell(context, cluster, &outcome, "Release", "ControlPlaneReleased", || {
+            record_event(context, cluster, &outcome, "Release", "ControlPlaneReleased", || {
                 format!("{} is not held back any more", named(control_plane))
             })
             .await;
@@ -86,7 +86,7 @@ pub async fn execute(
             let control_plane = control_plane_of(observation)?;
             let body = build::patch::endpoints(control_plane, endpoints);
             let outcome = change(context, cluster, control_plane, &body).await?;
-            tell(context, cluster, &outcome, "WriteEndpoints", "EtcdEndpointsWritten", || {
+            record_event(context, cluster, &outcome, "WriteEndpoints", "EtcdEndpointsWritten", || {
                 format!("{} uses etcd at {}", named(control_plane), endpoints.join(", "))
             })
             .await;
@@ -95,7 +95,7 @@ pub async fn execute(
         Step::PublishClient(pair) => {
             let secret = build::secret::client(&cluster.view, etcd_of(observation)?, pair);
             let outcome = publish(context, cluster, &secret, recent).await?;
-            tell(context, cluster, &outcome, "Publish", "EtcdClientCertificatePublished", || {
+            record_event(context, cluster, &outcome, "Publish", "EtcdClientCertificatePublished", || {
                 format!("Secret {} lets API servers use etcd", names::apiserver_client_secret(&cluster.view.name))
             })
             .await;
@@ -107,7 +107,7 @@ pub async fn execute(
             let body = build::secret::update(&cluster.view, etcd, published, pair);
             let name = names::apiserver_client_secret(&cluster.view.name);
             let outcome = outcome(apply::merge(&secrets(context, cluster), NAME, &name, &body).await, context)?;
-            tell(context, cluster, &outcome, "Publish", "EtcdClientCertificateUpdated", || {
+            record_event(context, cluster, &outcome, "Publish", "EtcdClientCertificateUpdated", || {
                 format!("Secret {name} follows etcd's provider")
             })
             .await;
@@ -179,14 +179,14 @@ async fn publish(context: &Context, cluster: &ClusterState, secret: &Secret, rec
             let mut object: DynamicObject =
                 serde_json::from_value(value).map_err(|error| Error::Internal(error.to_string()))?;
             object.types = Some(kube::api::TypeMeta { api_version: resource.api_version, kind: resource.kind });
-            context.looked.remember(namespace, &name, Some(Arc::new(object)));
+            context.secret_cache.remember(namespace, &name, Some(Arc::new(object)));
             Ok(Outcome::Done)
         }
         // Somebody else's, or ours of a moment ago: look at it before anything else is decided.
         Err(Error::Api { source, .. }) if is_conflict(&source) => {
-            context.looked.forget(namespace, &name);
+            context.secret_cache.forget(namespace, &name);
             recent.published_unseen = true;
-            Ok(Outcome::Stale)
+            Ok(Outcome::Outdated)
         }
         Err(error) => Err(error),
     }
@@ -213,10 +213,10 @@ async fn delete_etcd(
             recent.etcd_gone = true;
             return Ok(Outcome::Done);
         }
-        Err(error) if is_conflict(&error) => return Ok(Outcome::Stale),
+        Err(error) if is_conflict(&error) => return Ok(Outcome::Outdated),
         Err(error) => return Err(error).doing(|| format!("deleting {} {}", reference.kind, reference.name)),
     }
-    tell(context, cluster, &Outcome::Done, "Delete", "DeletingEtcd", || {
+    record_event(context, cluster, &Outcome::Done, "Delete", "DeletingEtcd", || {
         format!("no worker is left: {} {} is deleted", reference.kind, reference.name)
     })
     .await;
@@ -242,7 +242,7 @@ async fn change(
 async fn patch(context: &Context, objects: &Api<DynamicObject>, name: &str, body: &Value) -> Result<Outcome> {
     match outcome(apply::merge(objects, NAME, name, body).await, context) {
         // It has gone since.
-        Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Outcome::Stale),
+        Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Outcome::Outdated),
         other => other,
     }
 }
@@ -269,12 +269,12 @@ fn outcome(answer: Result<DynamicObject>, context: &Context) -> Result<Outcome> 
             context.written.remember(object);
             Ok(Outcome::Done)
         }
-        Err(Error::Api { source, .. }) if is_conflict(&source) => Ok(Outcome::Stale),
+        Err(Error::Api { source, .. }) if is_conflict(&source) => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
 }
 
-async fn tell(
+async fn record_event(
     context: &Context,
     cluster: &ClusterState,
     outcome: &Outcome,

@@ -12,12 +12,12 @@ mod adapters;
 mod build;
 mod controller;
 mod execute;
-mod looked;
+mod mappers;
 mod observation;
 mod observe;
 mod plan;
+mod secret_cache;
 mod status;
-mod triggers;
 
 #[cfg(test)]
 mod model;

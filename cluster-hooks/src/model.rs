@@ -177,8 +177,10 @@ impl World {
         let cluster = ClusterState::read(&object(&self.cluster));
         let etcd = match (&cluster.view.etcd, &self.etcd) {
             (None, _) => Etcd::NotNamed,
-            (Some(Err(message)), _) => Etcd::Invalid { message: message.clone(), may_pass: false },
-            (Some(Ok(_)), _) if !self.etcd_kind => Etcd::Invalid { message: "no such kind".to_owned(), may_pass: true },
+            (Some(Err(message)), _) => Etcd::Invalid { message: message.clone(), retryable: false },
+            (Some(Ok(_)), _) if !self.etcd_kind => {
+                Etcd::Invalid { message: "no such kind".to_owned(), retryable: true }
+            }
             (Some(Ok(reference)), None) => Etcd::Missing(reference.clone()),
             (Some(Ok(reference)), Some(etcd)) => {
                 let exists = |name: &str| name == "demo" || self.others.iter().any(|other| other == name);
@@ -223,14 +225,14 @@ impl World {
                 let view = ControlPlaneView::read(&object(value), reference, api_version, Arc::new(adapter));
                 ControlPlane::Found(Box::new(view))
             }
-            None => ControlPlane::Unknown { message: "no adapter".to_owned(), takes_none: true },
+            None => ControlPlane::Unknown { message: "no adapter".to_owned(), unsupported: true },
         }
     }
 
-    /// Takes a step that was planned for `seen`, which may be long ago. False: refused, because of a conflict.
-    pub fn act(&mut self, seen: &Observation, step: &Step) -> bool {
+    /// Takes a step that was planned for `observation`, which may be long ago. False: refused, because of a conflict.
+    pub fn act(&mut self, observation: &Observation, step: &Step) -> bool {
         let (before, was_paused) = (self.annotations(), self.paused());
-        let done = self.write(seen, step);
+        let done = self.write(observation, step);
         if self.user_pauses {
             let value = self.annotations().get(names::PAUSED_ANNOTATION).cloned();
             assert_eq!(value.as_deref(), Some(USERS_VALUE), "{step:?} has taken the user's pause");
@@ -243,52 +245,52 @@ impl World {
         done
     }
 
-    fn write(&mut self, seen: &Observation, step: &Step) -> bool {
+    fn write(&mut self, observation: &Observation, step: &Step) -> bool {
         let revision = self.next();
-        let cluster = &seen.cluster.view;
+        let cluster = &observation.cluster.view;
         match step {
             Step::ClaimEtcd => {
-                patch(self.etcd.as_mut(), &build::patch::claim(seen.found_etcd().unwrap(), cluster), revision)
+                patch(self.etcd.as_mut(), &build::patch::claim(observation.found_etcd().unwrap(), cluster), revision)
             }
-            Step::TellEndpointsInUse(endpoints) => {
-                let body = build::patch::endpoints_in_use(seen.found_etcd().unwrap(), endpoints);
+            Step::RecordEndpointsInUse(endpoints) => {
+                let body = build::patch::endpoints_in_use(observation.found_etcd().unwrap(), endpoints);
                 patch(self.etcd.as_mut(), &body, revision)
             }
             Step::Pause => {
-                assert!(!seen.released(), "a control plane that was released is paused");
-                let body = build::patch::pause(seen.found_control_plane().unwrap());
+                assert!(!observation.released(), "a control plane that was released is paused");
+                let body = build::patch::pause(observation.found_control_plane().unwrap());
                 patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::Unpause => {
-                let body = build::patch::unpause(seen.found_control_plane().unwrap());
+                let body = build::patch::unpause(observation.found_control_plane().unwrap());
                 patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::DropMarker => {
-                let body = build::patch::drop_marker(seen.found_control_plane().unwrap());
+                let body = build::patch::drop_marker(observation.found_control_plane().unwrap());
                 patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::WriteEndpoints(endpoints) => {
-                let body = build::patch::endpoints(seen.found_control_plane().unwrap(), endpoints);
+                let body = build::patch::endpoints(observation.found_control_plane().unwrap(), endpoints);
                 let written = patch(self.control_plane.as_mut(), &body, revision);
                 self.control_plane.iter_mut().filter(|_| written).for_each(respecified);
                 written
             }
             Step::PublishClient(pair) => {
-                let control_plane = seen.found_control_plane().unwrap();
-                assert_eq!(control_plane.endpoints.as_ref(), Some(&seen.found_etcd().unwrap().endpoints));
+                let control_plane = observation.found_control_plane().unwrap();
+                assert_eq!(control_plane.endpoints.as_ref(), Some(&observation.found_etcd().unwrap().endpoints));
                 let name = names::apiserver_client_secret("demo");
                 if self.secrets.contains_key(&name) {
                     return false;
                 }
-                let secret = build::secret::client(cluster, seen.found_etcd().unwrap(), pair);
+                let secret = build::secret::client(cluster, observation.found_etcd().unwrap(), pair);
                 let mut secret = serde_json::to_value(secret).unwrap();
                 secret["metadata"]["resourceVersion"] = revision;
                 self.secrets.insert(name, secret);
                 true
             }
             Step::UpdateClient(pair) => {
-                let published = seen.secrets.published.as_ref().unwrap();
-                let body = build::secret::update(cluster, seen.found_etcd().unwrap(), published, pair);
+                let published = observation.secrets.published.as_ref().unwrap();
+                let body = build::secret::update(cluster, observation.found_etcd().unwrap(), published, pair);
                 patch(self.secrets.get_mut(&names::apiserver_client_secret("demo")), &body, revision)
             }
             // Nothing of this model: see plan/tests/remediation.rs.
@@ -301,7 +303,7 @@ impl World {
                 true
             }
             Step::RemoveHealth => {
-                let body = build::status::health(seen.found_control_plane().unwrap(), None).unwrap();
+                let body = build::status::health(observation.found_control_plane().unwrap(), None).unwrap();
                 patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::RemoveCondition => {
@@ -315,10 +317,10 @@ impl World {
     pub fn settle(&mut self) -> (Vec<Step>, Plan) {
         let mut steps = Vec::new();
         loop {
-            let seen = self.observe();
-            match plan(&seen) {
+            let observation = self.observe();
+            match plan(&observation) {
                 Plan::Do(step) => {
-                    assert!(self.act(&seen, &step), "nobody else writes");
+                    assert!(self.act(&observation, &step), "nobody else writes");
                     steps.push(step);
                     assert!(steps.len() < 12, "it does not come to an end: {steps:?}");
                 }

@@ -33,7 +33,7 @@ pub struct Observation {
     /// The Secrets between the two. Empty unless the control plane has endpoints already: nothing depends on them
     /// before.
     pub secrets: Secrets,
-    /// Workers that are left, as `Kind/name`; looked up only while the Cluster is being deleted, and only until the
+    /// Workers that are left, as `Kind/name`; secret_cache up only while the Cluster is being deleted, and only until the
     /// first kind of which there are any.
     pub workers: Vec<String>,
     /// Machines of a KubeadmControlPlane that has had an API server.

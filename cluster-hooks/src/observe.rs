@@ -76,27 +76,30 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &R
         observation.workers = workers(context, &observation.cluster, etcd).await?;
     }
     if retires(&observation)
-        && let Some(seen) = observation.found_control_plane()
+        && let Some(cached) = observation.found_control_plane()
     {
-        observation.control_plane = present_control_plane(context, seen, &observation.cluster.view.namespace).await?;
+        observation.control_plane = live_control_plane(context, cached, &observation.cluster.view.namespace).await?;
     }
     Ok(Some(observation))
 }
 
 /// The same with the Cluster, etcd, the control plane and its Machines as the API server has them now. None: one of them is
 /// gone. Four requests, for what cannot be undone.
-pub async fn observe_anew(context: &Context, seen: &Observation) -> Result<Option<Observation>> {
-    let (Some(etcd), Some(control_plane)) = (seen.found_etcd(), seen.found_control_plane()) else { return Ok(None) };
-    let (kinds, namespace, name) = (&context.shared.kinds, &seen.cluster.view.namespace, &seen.cluster.view.name);
+pub async fn observe_live(context: &Context, observation: &Observation) -> Result<Option<Observation>> {
+    let (Some(etcd), Some(control_plane)) = (observation.found_etcd(), observation.found_control_plane()) else {
+        return Ok(None);
+    };
+    let (kinds, namespace, name) =
+        (&context.shared.kinds, &observation.cluster.view.namespace, &observation.cluster.view.name);
     let clusters = context.clusters.resource();
-    let Some(cluster) = present(context, clusters, namespace, name).await? else { return Ok(None) };
+    let Some(cluster) = get_live(context, clusters, namespace, name).await? else { return Ok(None) };
     let cluster = ClusterState::read(&cluster);
     let reference = &etcd.reference;
     let etcds = kinds.find(&reference.group, &reference.kind, ETCD_PROVIDER_CONTRACTS).await?;
-    let Some(etcd) = present(context, &etcds, namespace, &reference.name).await? else { return Ok(None) };
+    let Some(etcd) = get_live(context, &etcds, namespace, &reference.name).await? else { return Ok(None) };
     // Its claim was checked when it was made.
     let etcd = EtcdView::read(&etcd, reference, &cluster.view, |_| true);
-    let control_plane = present_control_plane(context, control_plane, namespace).await?;
+    let control_plane = live_control_plane(context, control_plane, namespace).await?;
     let resource = kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
     let selector = format!("{CONTROL_PLANE_LABEL},{}={name}", names::CLUSTER_NAME_LABEL);
     let machines = apply::dynamic(&context.shared.client, &resource, namespace);
@@ -107,7 +110,7 @@ pub async fn observe_anew(context: &Context, seen: &Observation) -> Result<Optio
         etcd: Etcd::Found(Box::new(etcd)),
         control_plane,
         machines: machines.iter().map(|found| ControlPlaneMachine::read(found, &resource.api_version)).collect(),
-        ..seen.clone()
+        ..observation.clone()
     }))
 }
 
@@ -128,20 +131,20 @@ fn gone(cluster: &ClusterState) -> Etcd {
 async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
     let reference = match &cluster.view.etcd {
         None => return Ok(Etcd::NotNamed),
-        Some(Err(message)) => return Ok(Etcd::Invalid { message: message.clone(), may_pass: false }),
+        Some(Err(message)) => return Ok(Etcd::Invalid { message: message.clone(), retryable: false }),
         Some(Ok(reference)) => reference,
     };
     let resource = match find(context, reference, ETCD_PROVIDER_CONTRACTS).await? {
         Ok(resource) => resource,
-        Err(message) => return Ok(Etcd::Invalid { message, may_pass: true }),
+        Err(message) => return Ok(Etcd::Invalid { message, retryable: true }),
     };
     let watch = watch(context, &resource, None).await?;
     let namespace = &cluster.view.namespace;
     Ok(match watch.get(namespace, &reference.name) {
         None => Etcd::Missing(reference.clone()),
-        Some(seen) => {
+        Some(cached) => {
             let exists = |name: &str| context.clusters.get(namespace, name).is_some();
-            Etcd::Found(Box::new(EtcdView::read(&context.written.pick(seen), reference, &cluster.view, exists)))
+            Etcd::Found(Box::new(EtcdView::read(&context.written.pick(cached), reference, &cluster.view, exists)))
         }
     })
 }
@@ -166,10 +169,10 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
 
 async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<ControlPlane> {
     let Some(reference) = &cluster.view.control_plane else { return Ok(ControlPlane::Unset) };
-    let unknown = |message, takes_none| Ok(ControlPlane::Unknown { message, takes_none });
+    let unknown = |message, unsupported| Ok(ControlPlane::Unknown { message, unsupported });
     let adapter = match context.adapters.find(&context.shared.kinds, reference).await? {
         Ok(adapter) => adapter,
-        Err(NoAdapter::NotTold(message)) => return unknown(message, true),
+        Err(NoAdapter::NoAnnotation(message)) => return unknown(message, true),
         Err(NoAdapter::NoKind(message)) => return unknown(message, false),
     };
     let resource = match find(context, reference, CLUSTER_API_CONTRACTS).await? {
@@ -184,8 +187,8 @@ async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<Cont
     };
     Ok(match watch.get(&cluster.view.namespace, &reference.name) {
         None => ControlPlane::Missing(reference.clone()),
-        Some(seen) => {
-            let object = context.written.pick(seen);
+        Some(cached) => {
+            let object = context.written.pick(cached);
             let view = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
             ControlPlane::Found(Box::new(view))
         }
@@ -193,13 +196,13 @@ async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<Cont
 }
 
 /// The control plane as it is now, and not as the watch has seen it last. One request, whenever its machines have rolled.
-async fn present_control_plane(context: &Context, seen: &ControlPlaneView, namespace: &str) -> Result<ControlPlane> {
-    let reference = &seen.reference;
+async fn live_control_plane(context: &Context, cached: &ControlPlaneView, namespace: &str) -> Result<ControlPlane> {
+    let reference = &cached.reference;
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
-    Ok(match present(context, &resource, namespace, &reference.name).await? {
+    Ok(match get_live(context, &resource, namespace, &reference.name).await? {
         None => ControlPlane::Missing(reference.clone()),
         Some(object) => {
-            let adapter = seen.adapter.clone();
+            let adapter = cached.adapter.clone();
             let view = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
             ControlPlane::Found(Box::new(view))
         }
@@ -207,7 +210,7 @@ async fn present_control_plane(context: &Context, seen: &ControlPlaneView, names
 }
 
 /// An object as it is now: a list of one, which needs no further permission than a watch does.
-async fn present(
+async fn get_live(
     context: &Context,
     resource: &ApiResource,
     namespace: &str,
@@ -236,7 +239,7 @@ async fn find(context: &Context, reference: &Reference, contracts: Contracts) ->
 /// A shared watch whose changes reconcile the Clusters that they concern.
 async fn watch(context: &Context, resource: &ApiResource, selector: Option<&str>) -> Result<Cached> {
     let watch = context.shared.caches.watch(resource, selector);
-    context.triggers.follow(&watch, selector);
+    context.mappers.follow(&watch, selector);
     if watch.ready().await {
         return Ok(watch);
     }
@@ -254,7 +257,7 @@ async fn secrets(context: &Context, observation: &Observation, recent: &Recent) 
         if let Some(secret) = watch.get(namespace, name) {
             return Ok(Some(context.written.pick(secret)));
         }
-        if let Some(answer) = context.looked.recall(namespace, name) {
+        if let Some(answer) = context.secret_cache.get(namespace, name) {
             return Ok(answer.map(|secret| context.written.pick(secret)));
         }
         if !look {
@@ -265,7 +268,7 @@ async fn secrets(context: &Context, observation: &Observation, recent: &Recent) 
         // That a Secret is missing is only worth remembering of the one that a provider need not have: two managers of
         // which one has missed the appearance of another would contradict each other.
         if secret.is_some() || name == staged {
-            context.looked.remember(namespace, name, secret.clone());
+            context.secret_cache.remember(namespace, name, secret.clone());
         }
         Ok(secret)
     };
@@ -287,12 +290,12 @@ async fn shared(context: &Context, cluster: &ClusterState) -> Result<Vec<Shared>
     let mut found = Vec::new();
     for certificate in SHARED_CERTIFICATES {
         let name = format!("{}-{certificate}", cluster.view.name);
-        let secret = match context.looked.recall(namespace, &name) {
+        let secret = match context.secret_cache.get(namespace, &name) {
             Some(answer) => answer,
             None => {
                 let doing = || format!("reading Secret {namespace}/{name}");
                 let answer = secrets.get_opt(&name).await.doing(doing)?.map(Arc::new);
-                context.looked.remember(namespace, &name, answer.clone());
+                context.secret_cache.remember(namespace, &name, answer.clone());
                 answer
             }
         };

@@ -48,7 +48,7 @@ pub enum Step {
     /// Take our marker away; the pause, if there is one, is the user's.
     DropMarker,
     /// Tell the etcd object that API servers may be using these endpoints, and no others.
-    TellEndpointsInUse(Vec<String>),
+    RecordEndpointsInUse(Vec<String>),
     /// Write these endpoints into the control plane.
     WriteEndpoints(Vec<String>),
     /// Create the client Secret: from here on the control plane makes Machines.
@@ -69,7 +69,7 @@ pub enum Step {
 }
 
 /// Nothing watches what another provider keeps in Secrets without our label.
-const UNWATCHED_SECRETS: Duration = crate::looked::GOOD_FOR;
+const UNWATCHED_SECRETS: Duration = crate::secret_cache::TTL;
 /// Between two looks at the workers that are left.
 const WORKERS: Duration = Duration::from_secs(5);
 /// Between two looks at what only a person will change, and no watch of ours would tell.
@@ -94,7 +94,7 @@ fn part(observation: &Observation) -> Plan {
     match observation.found_control_plane().map(|control_plane| control_plane.pause) {
         Some(Pause::Ours) => Plan::Do(Step::Unpause),
         Some(Pause::UsersOverOurs | Pause::TakenAway) => Plan::Do(Step::DropMarker),
-        _ if crate::status::health::stands(observation) => Plan::Do(Step::RemoveHealth),
+        _ if crate::status::health::has_our_condition(observation) => Plan::Do(Step::RemoveHealth),
         _ if observation.cluster.condition.is_some() => Plan::Do(Step::RemoveCondition),
         _ => Plan::Steady,
     }

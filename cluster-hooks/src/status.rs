@@ -48,7 +48,7 @@ fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Dur
 }
 
 fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
-    let (reason, message) = says(observation, plan)?;
+    let (reason, message) = summarize(observation, plan)?;
     if reason == reasons::WAITING_FOR_ETCD && serves(observation) {
         let message = format!("{message}; the control plane goes on with the endpoints that it has");
         return Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, true, reasons::AVAILABLE, message));
@@ -67,7 +67,7 @@ fn serves(observation: &Observation) -> bool {
 }
 
 /// Reason and message. None: there is nothing to be said yet, or it is not ours to say.
-fn says(observation: &Observation, plan: &Plan) -> Option<(&'static str, String)> {
+fn summarize(observation: &Observation, plan: &Plan) -> Option<(&'static str, String)> {
     if observation.etcd == Etcd::NotNamed {
         return None;
     }

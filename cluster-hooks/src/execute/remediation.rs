@@ -1,9 +1,9 @@
 //! Deleting a control-plane Machine in place of a control plane that defers it.
 
-use super::{Outcome, control_plane_of, named, object_reference, tell};
+use super::{Outcome, control_plane_of, named, object_reference, record_event};
 use crate::controller::Context;
 use crate::observation::{ControlPlaneMachine, Observation};
-use crate::observe::{Recent, observe_anew};
+use crate::observe::{Recent, observe_live};
 use crate::plan::{Plan, Step, plan};
 use api::names;
 use controller_support::apply::dynamic;
@@ -20,10 +20,10 @@ pub(super) async fn execute(
     machine: &ControlPlaneMachine,
     recent: &mut Recent,
 ) -> Result<Outcome> {
-    let Some(present) = observe_anew(context, observation).await? else { return Ok(Outcome::Stale) };
-    let Plan::Do(Step::Remediate(present)) = plan(&present) else { return Ok(Outcome::Stale) };
+    let Some(present) = observe_live(context, observation).await? else { return Ok(Outcome::Outdated) };
+    let Plan::Do(Step::Remediate(present)) = plan(&present) else { return Ok(Outcome::Outdated) };
     if present.uid != machine.uid {
-        return Ok(Outcome::Stale);
+        return Ok(Outcome::Outdated);
     }
     let cluster = &observation.cluster;
     let resource = context.shared.kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
@@ -33,7 +33,7 @@ pub(super) async fn execute(
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     match machines.delete(&present.name, &parameters).await {
         Ok(_) => {}
-        Err(error) if is_conflict(&error) || is_not_found(&error) => return Ok(Outcome::Stale),
+        Err(error) if is_conflict(&error) || is_not_found(&error) => return Ok(Outcome::Outdated),
         // Somebody protects it. Everything else goes on.
         Err(error) if is_invalid(&error) => {
             let note = format!("Machine {} is unhealthy and cannot be deleted: {}", present.name, answer(&error));
@@ -48,7 +48,7 @@ pub(super) async fn execute(
         Err(error) => return Err(error).doing(|| format!("deleting Machine {}", present.name)),
     }
     let control_plane = control_plane_of(observation)?;
-    tell(context, cluster, &Outcome::Done, "Remediate", "ControlPlaneMachineDeleted", || {
+    record_event(context, cluster, &Outcome::Done, "Remediate", "ControlPlaneMachineDeleted", || {
         format!(
             "Machine {} is unhealthy and {} could not look at etcd, which is well: it is replaced",
             present.name,
@@ -57,5 +57,5 @@ pub(super) async fn execute(
     })
     .await;
     // The watch tells that the Machine goes.
-    Ok(Outcome::Stale)
+    Ok(Outcome::Outdated)
 }

@@ -31,7 +31,7 @@ pub enum ControlPlane {
         /// What is wrong.
         message: String,
         /// The kind is there, and says nothing of use about external etcd.
-        takes_none: bool,
+        unsupported: bool,
     },
     /// It is there.
     Found(Box<ControlPlaneView>),

@@ -12,12 +12,12 @@ use serde_json::Value;
 pub enum Etcd {
     /// None (any more).
     NotNamed,
-    /// It cannot be looked up.
+    /// It cannot be secret_cache up.
     Invalid {
         /// What is wrong.
         message: String,
         /// Whether something else than the Cluster may cure it: then it is worth looking again.
-        may_pass: bool,
+        retryable: bool,
     },
     /// No such object.
     Missing(Reference),

@@ -15,10 +15,10 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     match &observation.etcd {
         // Another Cluster's etcd is none of our business, and none at all needs nothing: the rest is Cluster API's.
         _ if claimed_by_another(observation).is_some() => Plan::Steady,
-        Etcd::NotNamed | Etcd::Invalid { may_pass: false, .. } => Plan::Steady,
+        Etcd::NotNamed | Etcd::Invalid { retryable: false, .. } => Plan::Steady,
         Etcd::Missing(etcd) => without_etcd(observation, etcd),
         // Its Machines, if there are any, would keep the Cluster.
-        Etcd::Invalid { message, may_pass: true } => {
+        Etcd::Invalid { message, retryable: true } => {
             wait(reasons::ETCD_KIND_INVALID, message.clone(), Some(look_again(observation)))
         }
         Etcd::Found(etcd) if etcd.deleting => {

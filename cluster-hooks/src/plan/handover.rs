@@ -46,8 +46,8 @@ pub(super) fn plan(observation: &Observation) -> Plan {
 fn of_etcd(observation: &Observation) -> Plan {
     match &observation.etcd {
         Etcd::NotNamed => Plan::Steady,
-        Etcd::Invalid { message, may_pass } => {
-            block(reasons::ETCD_KIND_INVALID, message.clone(), may_pass.then(|| look_again(observation)))
+        Etcd::Invalid { message, retryable } => {
+            block(reasons::ETCD_KIND_INVALID, message.clone(), retryable.then(|| look_again(observation)))
         }
         Etcd::Missing(reference) => {
             let message = format!("{}.{} {} does not exist", reference.kind, reference.group, reference.name);
@@ -72,7 +72,7 @@ fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
 fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
     match &observation.control_plane {
         // Its CRD may be given the annotations.
-        ControlPlane::Unknown { message, takes_none: true } => {
+        ControlPlane::Unknown { message, unsupported: true } => {
             Some(block(reasons::CONTROL_PLANE_INVALID, message.clone(), Some(look_again(observation))))
         }
         ControlPlane::Found(control_plane) if control_plane.endpoints.is_none() => {

@@ -25,7 +25,7 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
     }
     let told = etcd.in_use.as_deref().unwrap_or_default();
     let now = in_use(told, &control_plane.real_endpoints(), next(etcd, control_plane), rolled(control_plane));
-    (now != told).then_some(Plan::Do(Step::TellEndpointsInUse(now)))
+    (now != told).then_some(Plan::Do(Step::RecordEndpointsInUse(now)))
 }
 
 fn next<'a>(etcd: &'a EtcdView, control_plane: &ControlPlaneView) -> &'a [String] {
@@ -40,7 +40,7 @@ fn rolled(control_plane: &ControlPlaneView) -> bool {
 /// Endpoints would leave: worth a look at the control plane itself, since a watch may be behind.
 pub fn retires(observation: &Observation) -> bool {
     match (plan(observation), observation.found_etcd().and_then(|etcd| etcd.in_use.as_ref())) {
-        (Some(Plan::Do(Step::TellEndpointsInUse(now))), Some(told)) => told.iter().any(|url| !now.contains(url)),
+        (Some(Plan::Do(Step::RecordEndpointsInUse(now))), Some(told)) => told.iter().any(|url| !now.contains(url)),
         _ => false,
     }
 }

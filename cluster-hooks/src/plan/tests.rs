@@ -13,7 +13,8 @@ mod remediation;
 mod rollout;
 
 /// The steps of an undisturbed handover, by name.
-const HANDOVER: [&str; 6] = ["ClaimEtcd", "Pause", "TellEndpointsInUse", "WriteEndpoints", "PublishClient", "Unpause"];
+const HANDOVER: [&str; 6] =
+    ["ClaimEtcd", "Pause", "RecordEndpointsInUse", "WriteEndpoints", "PublishClient", "Unpause"];
 
 fn name(step: &Step) -> String {
     format!("{step:?}").split('(').next().unwrap_or_default().to_owned()

@@ -37,7 +37,7 @@ pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Durati
     let Some(control_plane) = observation.found_control_plane() else { return Report::Nothing };
     let Some(type_) = &control_plane.adapter.condition else { return Report::Nothing };
     let alone = observation.cluster.view.deleting || control_plane.deleting || control_plane.endpoints.is_none();
-    if alone || speaks_itself(control_plane) {
+    if alone || kcp_reports_itself(control_plane) {
         return Report::Nothing;
     }
     let Some(draft) = draft(observation, plan) else { return Report::Nothing };
@@ -57,7 +57,7 @@ pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Durati
 }
 
 /// There is such a condition, and it is ours.
-pub fn stands(observation: &Observation) -> bool {
+pub fn has_our_condition(observation: &Observation) -> bool {
     observation.found_control_plane().is_some_and(|control_plane| {
         let type_ = control_plane.adapter.condition.as_ref();
         type_.and_then(|type_| control_plane.condition(type_)).is_some_and(|condition| is_ours(&condition))
@@ -84,13 +84,13 @@ fn healthy(etcd: &EtcdView) -> bool {
 }
 
 /// KubeadmControlPlane says it itself at the moment.
-fn speaks_itself(control_plane: &ControlPlaneView) -> bool {
+fn kcp_reports_itself(control_plane: &ControlPlaneView) -> bool {
     if !control_plane.adapter.kubeadm {
         return false;
     }
     let status = |type_: &str| control_plane.condition(type_).map(|condition| condition.status);
     let is_true = |type_: &str| status(type_).as_deref() == Some("True");
-    // A paused one says nothing, once it has seen that it is.
+    // A paused one says nothing, once it has observation that it is.
     if !matches!(control_plane.pause, Pause::None | Pause::TakenAway) && is_true("Paused") {
         return false;
     }
@@ -123,8 +123,8 @@ mod tests {
     }
 
     fn reported(world: &World, since: Option<u64>) -> Report {
-        let seen = world.observe();
-        report(&seen, &plan(&seen), since.map(Duration::from_secs))
+        let observation = world.observe();
+        report(&observation, &plan(&observation), since.map(Duration::from_secs))
     }
 
     fn written(world: &World) -> String {
@@ -153,7 +153,7 @@ mod tests {
         let initialized = condition("Initialized", "True", "Initialized", "");
         let kcp = |type_: &str, reason: &str, message: &str| condition(type_, "Unknown", reason, message);
         let paused = condition("Paused", "True", "Paused", "");
-        // Paused by us, seen and not yet seen.
+        // Paused by us, observation and not yet observation.
         assert_eq!(written(&with(&waiting(), &[])), silent);
         let message = "False WaitingForEtcd EtcdCluster demo-etcd is not ready";
         assert_eq!(written(&with(&waiting(), std::slice::from_ref(&paused))), message);
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(written(&with(&running(), &both)), silent, "it says the same of its components");
             let back = condition("ControlPlaneComponentsHealthy", "True", "Healthy", "");
             assert_eq!(written(&with(&running(), &[initialized.clone(), own.clone(), back])), "True Ready ");
-            // Its components cannot be looked at because etcd is down: that is when we have something to say.
+            // Its components cannot be secret_cache at because etcd is down: that is when we have something to say.
             let other = kcp("ControlPlaneComponentsHealthy", "InspectionFailed", "Failed to get Nodes");
             assert_eq!(written(&with(&running(), &[initialized.clone(), own, other])), "True Ready ");
         }
@@ -209,8 +209,8 @@ mod tests {
         let ours = condition("EtcdClusterHealthy", "True", "Ready", "");
         let mut world = with(&running(), &[initialized.clone(), ours]);
         world.cluster["metadata"]["annotations"] = json!({});
-        assert!(stands(&world.observe()));
+        assert!(has_our_condition(&world.observe()));
         let theirs = condition("EtcdClusterHealthy", "Unknown", "ConnectionDown", "");
-        assert!(!stands(&with(&world, &[initialized, theirs]).observe()));
+        assert!(!has_our_condition(&with(&world, &[initialized, theirs]).observe()));
     }
 }

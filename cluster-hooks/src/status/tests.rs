@@ -5,8 +5,8 @@ use serde_json::json;
 
 fn reported(world: &mut World, since_write: Option<Duration>) -> Report {
     world.settle();
-    let seen = world.observe();
-    report(&seen, &plan(&seen), since_write)
+    let observation = world.observe();
+    report(&observation, &plan(&observation), since_write)
 }
 
 fn write(world: &mut World, report: &Report) -> Condition {

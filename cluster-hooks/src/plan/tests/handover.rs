@@ -11,7 +11,7 @@ fn etcd_becomes_ready_and_is_handed_over() {
     assert!(world.paused());
     let mut world = world.etcd_ready();
     insta::assert_snapshot!(world.story(), @r#"
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     PublishClient(KeyPair(..))
     Unpause
@@ -36,7 +36,7 @@ fn the_order_in_which_things_appear_does_not_matter() {
     world.etcd.clone_from(&ready.etcd);
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     PublishClient(KeyPair(..))
     Unpause
@@ -70,9 +70,9 @@ fn a_hook_that_dies_at_any_point_is_carried_on() {
                 if step == etcd_comes {
                     world = world.etcd_ready();
                 }
-                let seen = world.observe();
-                let Plan::Do(step) = plan(&seen) else { break };
-                assert!(world.act(&seen, &step));
+                let observation = world.observe();
+                let Plan::Do(step) = plan(&observation) else { break };
+                assert!(world.act(&observation, &step));
                 taken.push(name(&step));
             }
             // A new process knows nothing but what it observes.
@@ -90,14 +90,14 @@ fn a_manager_that_is_behind_writes_nothing() {
     let mut world = World::applied().etcd_ready();
     let mut behind = Vec::new();
     loop {
-        let seen = world.observe();
-        let Plan::Do(step) = plan(&seen) else { break };
-        assert!(world.act(&seen, &step));
-        behind.push((seen, step));
+        let observation = world.observe();
+        let Plan::Do(step) = plan(&observation) else { break };
+        assert!(world.act(&observation, &step));
+        behind.push((observation, step));
     }
     let after = (world.endpoints(), world.published().cloned(), world.annotations());
-    for (seen, step) in behind {
-        assert!(!world.act(&seen, &step), "{step:?} was taken twice");
+    for (observation, step) in behind {
+        assert!(!world.act(&observation, &step), "{step:?} was taken twice");
     }
     assert_eq!((world.endpoints(), world.published().cloned(), world.annotations()), after);
 }
@@ -119,9 +119,9 @@ fn etcd_that_becomes_unready_later_takes_nothing_away() {
 fn our_pause_stays_until_etcd_is_ready_in_the_moment_of_the_release_too() {
     let mut world = World::applied().etcd_ready();
     for _ in 0..5 {
-        let seen = world.observe();
-        let Plan::Do(step) = plan(&seen) else { panic!("more steps") };
-        world.act(&seen, &step);
+        let observation = world.observe();
+        let Plan::Do(step) = plan(&observation) else { panic!("more steps") };
+        world.act(&observation, &step);
     }
     assert!(world.paused() && world.published().is_some());
     world.set_ready(false, ENDPOINTS);
@@ -142,7 +142,7 @@ fn a_client_secret_that_is_there_already_does_not_lift_the_pause() {
             insta::assert_snapshot!(world.story(), @r#"
             ClaimEtcd
             Pause
-            TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+            RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
             WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
             wait: WaitingForClientCertificate | Secret demo-etcd with etcd's CA certificate is not there | Some(10s)
             "#);
@@ -174,7 +174,7 @@ fn later_changes_follow() {
     world.settle();
     world.set_ready(true, "https://10.0.0.9:2379, https://10.0.0.2:2379,https://10.0.0.9:2379");
     insta::assert_snapshot!(world.story(), @r#"
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379", "https://10.0.0.9:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379", "https://10.0.0.9:2379"])
     WriteEndpoints(["https://10.0.0.2:2379", "https://10.0.0.9:2379"])
     Steady
     "#);
@@ -270,7 +270,7 @@ fn secrets_that_are_missing_or_broken_are_waited_for() {
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
     Pause
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     wait: WaitingForClientCertificate | Secret demo-etcd with etcd's CA certificate is not there | Some(10s)
     "#);
@@ -291,7 +291,7 @@ fn a_client_secret_of_somebody_else_is_used_and_left_alone() {
     let (steps, end) = world.settle();
     assert_eq!(
         steps.iter().map(name).collect::<Vec<_>>(),
-        ["ClaimEtcd", "Pause", "TellEndpointsInUse", "WriteEndpoints", "Unpause"]
+        ["ClaimEtcd", "Pause", "RecordEndpointsInUse", "WriteEndpoints", "Unpause"]
     );
     assert_eq!(end, Plan::Steady);
     assert_eq!(world.published(), Some(&theirs));
@@ -346,7 +346,7 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
     Pause
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     block: ControlPlaneInvalid | the ClusterClass writes this control plane and would revert the endpoints: have it write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 | None
     "#);
 }

@@ -48,22 +48,22 @@ proptest! {
         for happening in happenings {
             match happening {
                 Happening::Look(manager) => {
-                    let seen = world.observe();
-                    minds[manager] = match plan(&seen) {
-                        Plan::Do(step) => Some((seen, step)),
+                    let observation = world.observe();
+                    minds[manager] = match plan(&observation) {
+                        Plan::Do(step) => Some((observation, step)),
                         _ => None,
                     };
                 }
                 Happening::Act(manager) => {
-                    if let Some((seen, step)) = minds[manager].take() {
-                        world.act(&seen, &step);
+                    if let Some((observation, step)) = minds[manager].take() {
+                        world.act(&observation, &step);
                     }
                 }
                 Happening::Restart(manager) => {
                     minds[manager] = None;
-                    let seen = world.observe();
-                    if let Plan::Do(step) = plan(&seen) {
-                        prop_assert!(world.act(&seen, &step));
+                    let observation = world.observe();
+                    if let Plan::Do(step) = plan(&observation) {
+                        prop_assert!(world.act(&observation, &step));
                     }
                 }
                 Happening::UserPauses => world.user_pause(),
@@ -101,9 +101,9 @@ proptest! {
     fn a_deletion_at_any_point_comes_to_an_end(steps in 0..6_usize, ready in any::<bool>(), users in any::<bool>()) {
         let mut world = if ready { World::applied().etcd_ready() } else { World::applied() };
         for _ in 0..steps {
-            let seen = world.observe();
-            if let Plan::Do(step) = plan(&seen) {
-                world.act(&seen, &step);
+            let observation = world.observe();
+            if let Plan::Do(step) = plan(&observation) {
+                world.act(&observation, &step);
             }
         }
         if users {

@@ -24,7 +24,7 @@ fn old_endpoints_stay_in_use_until_the_last_machine_has_rolled() {
     assert_eq!(world.in_use(), Some(ONE));
     world.set_ready(true, TWO);
     insta::assert_snapshot!(world.story(), @r#"
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
     WriteEndpoints(["https://10.0.0.2:2379"])
     Steady
     "#);
@@ -40,7 +40,7 @@ fn old_endpoints_stay_in_use_until_the_last_machine_has_rolled() {
     }
     world.report_machines(generation, 3, 3);
     insta::assert_snapshot!(world.story(), @r#"
-    TellEndpointsInUse(["https://10.0.0.2:2379"])
+    RecordEndpointsInUse(["https://10.0.0.2:2379"])
     Steady
     "#);
 }
@@ -52,7 +52,7 @@ fn a_rollout_is_seen_while_etcd_is_not_ready() {
     world.settle();
     world.set_ready(false, TWO);
     world.report_machines(world.generation(), 3, 3);
-    assert_eq!(world.settle().0, [Step::TellEndpointsInUse(vec![TWO.to_owned()])]);
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse(vec![TWO.to_owned()])]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_control_plane_that_says_nothing_keeps_all_in_use() {
 fn what_an_earlier_hook_has_handed_over_is_told() {
     let mut world = running(ONE);
     world.etcd.as_mut().unwrap()["metadata"]["annotations"] = json!({});
-    assert_eq!(world.settle().0, [Step::TellEndpointsInUse(vec![ONE.to_owned()])]);
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse(vec![ONE.to_owned()])]);
 }
 
 /// Machines, each with the endpoints that it was started with, and the controller that replaces them.
@@ -131,9 +131,9 @@ proptest! {
         for happening in happenings {
             match happening {
                 Happening::Hook => {
-                    let seen = world.observe();
-                    if let Plan::Do(step) = plan(&seen) {
-                        world.act(&seen, &step);
+                    let observation = world.observe();
+                    if let Plan::Do(step) = plan(&observation) {
+                        world.act(&observation, &step);
                     }
                 }
                 Happening::Machines => machines.reconcile(&mut world),

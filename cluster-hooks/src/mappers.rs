@@ -15,14 +15,14 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Turns changes of other objects into reconciles of Clusters.
-pub struct Triggers {
+pub struct Mappers {
     clusters: Cached,
     followed: Mutex<HashSet<(ApiResource, Option<String>)>>,
     sender: UnboundedSender<ObjectRef<DynamicObject>>,
     shutdown: Shutdown,
 }
 
-impl Triggers {
+impl Mappers {
     /// Reconciles go to `sender`.
     pub fn new(clusters: Cached, sender: UnboundedSender<ObjectRef<DynamicObject>>, shutdown: Shutdown) -> Self {
         Self { clusters, followed: Mutex::default(), sender, shutdown }
