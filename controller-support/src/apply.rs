@@ -6,7 +6,7 @@ use kube::discovery::ApiResource;
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Debug;
 
 /// Applies an object of ours. Fields that we do not name are left to others.
@@ -34,7 +34,8 @@ where
     api.create(&parameters, object).await.doing(|| format!("creating {}", object.name_any()))
 }
 
-/// Applies the whole status of an object of ours. `object` carries apiVersion, kind, name and `status` only.
+/// Applies a status. `object` carries apiVersion, kind, name and `status` only. For an object of ours see
+/// [`write_status`].
 ///
 /// # Errors
 /// Any answer but success.
@@ -44,6 +45,50 @@ where
 {
     let parameters = PatchParams::apply(field_manager).force();
     api.patch_status(name, &parameters, &Patch::Apply(object)).await.doing(|| format!("writing the status of {name}"))
+}
+
+/// How [`write_status`] ended.
+#[derive(Clone, Debug)]
+pub enum StatusWrite<K> {
+    /// It is written; this is the object now.
+    Written(Box<K>),
+    /// Nothing is written: the object is no longer the one, or the version, that the status was computed from. Read it
+    /// again and decide anew.
+    Conflict,
+    /// The object is gone.
+    Gone,
+}
+
+/// Applies the whole status of `read`, an object of ours, if it is still in the version that the status was computed
+/// from. A process that has been overtaken therefore cannot put an older status back.
+///
+/// # Errors
+/// Any answer but success, a conflict, or that the object is gone.
+pub async fn write_status<K>(
+    api: &Api<K>,
+    field_manager: &str,
+    read: &K,
+    status: &impl Serialize,
+) -> Result<StatusWrite<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    match apply_status(api, field_manager, &read.name_any(), &status_of(read, status)).await {
+        Ok(answer) => Ok(StatusWrite::Written(Box::new(answer))),
+        Err(error) if error.is_conflict() => Ok(StatusWrite::Conflict),
+        Err(error) if error.is_not_found() => Ok(StatusWrite::Gone),
+        Err(error) => Err(error),
+    }
+}
+
+/// With the UID, so that a later object of the same name does not get this status, and with the version.
+fn status_of<K: Resource<DynamicType = ()>>(read: &K, status: &impl Serialize) -> Value {
+    json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": {"name": read.name_any(), "uid": read.uid(), "resourceVersion": read.resource_version()},
+        "status": status,
+    })
 }
 
 /// Changes some fields of an object that others own. Give `metadata.resourceVersion` in the patch to have it refused
@@ -63,4 +108,21 @@ where
 #[must_use]
 pub fn dynamic(client: &Client, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, resource)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+
+    #[test]
+    fn a_status_names_the_version_that_it_was_computed_from() {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some("a".to_owned());
+        pod.metadata.uid = Some("u".to_owned());
+        pod.metadata.resource_version = Some("7".to_owned());
+        let body = status_of(&pod, &json!({"phase": "Running"}));
+        assert_eq!(body["metadata"], json!({"name": "a", "uid": "u", "resourceVersion": "7"}));
+        assert_eq!(body["status"]["phase"], "Running");
+    }
 }

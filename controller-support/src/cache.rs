@@ -1,19 +1,28 @@
 //! Watches that several controllers share: one connection and one copy for each kind, started on first use.
 
+mod contents;
+mod index;
+#[cfg(test)]
+mod tests;
+
+pub use index::{BY_CONTROLLER_UID, Index, KEEP_ALL, Prune};
+
 use crate::backoff::WatchBackoff;
+use crate::error::{Error, Result, answer};
+use crate::kinds::Kinds;
+use contents::Contents;
 use futures::{Stream, StreamExt, stream};
+use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::discovery::ApiResource;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{Lookup, Store};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, ResourceExt};
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
-/// Changes that a slow reader may be behind before it is given everything anew.
-const BACKLOG: usize = 1024;
 /// How long the first list of a kind may take before a reconcile gives up and comes back.
 const FIRST_LIST: Duration = Duration::from_secs(10);
 
@@ -21,92 +30,144 @@ const FIRST_LIST: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Caches {
     client: Client,
+    kinds: Kinds,
     running: Arc<Mutex<HashMap<Watched, Cached>>>,
 }
 
 /// What a watch gives.
 type Watch = watcher::Result<watcher::Event<DynamicObject>>;
 
-/// A kind and a label selector.
-type Watched = (ApiResource, Option<String>);
+/// A kind, a label selector and the name of a pruning.
+type Watched = (ApiResource, Option<String>, &'static str);
 
 impl Caches {
-    /// No watch yet.
+    /// No watch yet. A kind whose watch is no longer served is forgotten in `kinds`.
     #[must_use]
-    pub fn new(client: Client) -> Self {
-        Self { client, running: Arc::default() }
+    pub fn new(client: Client, kinds: Kinds) -> Self {
+        Self { client, kinds, running: Arc::default() }
     }
 
     /// The watch of all objects of a kind, or of those that match `selector`. It is started if it is not there yet, and
     /// runs as long as the process.
     #[must_use]
     pub fn watch(&self, resource: &ApiResource, selector: Option<&str>) -> Cached {
+        self.watch_pruned(resource, selector, KEEP_ALL)
+    }
+
+    /// The same, of which only what `prune` leaves is kept in memory.
+    #[must_use]
+    pub fn watch_pruned(&self, resource: &ApiResource, selector: Option<&str>, prune: Prune) -> Cached {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running
-            .entry((resource.clone(), selector.map(str::to_owned)))
-            .or_insert_with(|| Cached::start(&self.client, resource, selector))
+            .entry((resource.clone(), selector.map(str::to_owned), prune.name))
+            .or_insert_with(|| self.start(resource, selector, prune))
             .clone()
     }
+
+    fn start(&self, resource: &ApiResource, selector: Option<&str>, prune: Prune) -> Cached {
+        let mut config = watcher::Config::default();
+        if let Some(selector) = selector {
+            config = config.labels(selector);
+        }
+        let events = watcher(Api::<DynamicObject>::all_with(self.client.clone(), resource), config)
+            .modify(move |object| {
+                object.metadata.managed_fields = None;
+                (prune.drop)(object);
+            })
+            .backoff(WatchBackoff::default());
+        let (cached, following) = Cached::follow(resource, events, Some(self.kinds.clone()));
+        tokio::spawn(following);
+        cached
+    }
+}
+
+/// How far a watch has come.
+#[derive(Clone, Debug, Default)]
+struct Listing {
+    /// The first list has come, and the kind is still served.
+    listed: bool,
+    /// What went wrong last, if nothing has come since.
+    failure: Option<String>,
+    /// The API server has answered that there is no list for us: waiting does not help.
+    refused: bool,
 }
 
 /// A shared watch: what is there, and what changes.
 #[derive(Clone)]
 pub struct Cached {
     resource: ApiResource,
+    /// For [`kube::runtime::Controller`], which looks objects up in it.
     store: Store<DynamicObject>,
-    changes: broadcast::Sender<Arc<DynamicObject>>,
-    /// Whether the first list has come. The store knows it too, but wakes only one of those who wait for it
-    /// (`DelayedInit` of kube-runtime 5.0.0 keeps one waker).
-    listed: watch::Receiver<bool>,
+    contents: Arc<RwLock<Contents>>,
+    listing: watch::Receiver<Listing>,
 }
 
 impl Cached {
-    fn start(client: &Client, resource: &ApiResource, selector: Option<&str>) -> Self {
-        let mut config = watcher::Config::default();
-        if let Some(selector) = selector {
-            config = config.labels(selector);
-        }
-        let events = watcher(Api::<DynamicObject>::all_with(client.clone(), resource), config)
-            .modify(|object| object.metadata.managed_fields = None)
-            .backoff(WatchBackoff::default());
-        Self::of(resource, events)
+    /// What follows the events of a watch has to be spawned; the copy is only as new as it has come.
+    fn follow(
+        resource: &ApiResource,
+        events: impl Stream<Item = Watch> + Send + 'static,
+        kinds: Option<Kinds>,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let writer = Writer::new(resource.clone());
+        let (listing, listing_read) = watch::channel(Listing::default());
+        let cached = Self {
+            resource: resource.clone(),
+            store: writer.as_reader(),
+            contents: Arc::default(),
+            listing: listing_read,
+        };
+        let following = cached.clone().keep_up(events, writer, listing, kinds);
+        (cached, following)
     }
 
-    /// Follows the events of a watch.
-    fn of(resource: &ApiResource, events: impl Stream<Item = Watch> + Send + 'static) -> Self {
-        let (reader, mut writer) = store_of(resource);
-        let (changes, _) = broadcast::channel(BACKLOG);
-        let (has_listed, listed) = watch::channel(false);
-        let (kept, sender, kind) = (reader.clone(), changes.clone(), resource.kind.clone());
-        tokio::spawn(async move {
-            let mut before: HashMap<String, Arc<DynamicObject>> = HashMap::new();
-            futures::pin_mut!(events);
-            while let Some(event) = events.next().await {
-                let event = match event {
-                    Ok(event) => event,
-                    Err(error) => {
-                        tracing::warn!(%kind, %error, "watch interrupted, trying again");
-                        continue;
+    async fn keep_up(
+        self,
+        events: impl Stream<Item = Watch> + Send + 'static,
+        mut writer: Writer<DynamicObject>,
+        listing: watch::Sender<Listing>,
+        kinds: Option<Kinds>,
+    ) {
+        futures::pin_mut!(events);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.take_in(event, &mut writer, &listing),
+                Err(error) => {
+                    tracing::warn!(kind = self.resource.kind, %error, "watch interrupted, trying again");
+                    let lost = note(&listing, &error);
+                    if let (true, Some(kinds)) = (lost, &kinds) {
+                        kinds.lose(&self.resource).await;
                     }
-                };
-                if matches!(event, watcher::Event::Init) {
-                    before = by_key(kept.state());
-                }
-                writer.apply_watcher_event(&event);
-                // Nobody listening is no error: a controller may only read the store.
-                match event {
-                    watcher::Event::Apply(object) | watcher::Event::Delete(object) => {
-                        let _ = sender.send(Arc::new(object));
-                    }
-                    watcher::Event::InitDone => {
-                        has_listed.send_replace(true);
-                        announce(&sender, std::mem::take(&mut before), kept.state());
-                    }
-                    watcher::Event::Init | watcher::Event::InitApply(_) => {}
                 }
             }
+        }
+    }
+
+    fn take_in(
+        &self,
+        event: watcher::Event<DynamicObject>,
+        writer: &mut Writer<DynamicObject>,
+        listing: &watch::Sender<Listing>,
+    ) {
+        // The store first: a controller that is told of an object looks for it there.
+        writer.apply_watcher_event(&event);
+        let mut contents = self.contents.write().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            watcher::Event::Apply(object) => {
+                // The store's copy, so that there is only one.
+                let kept = self.store.get(&object.to_object_ref(self.resource.clone()));
+                contents.put(&kept.unwrap_or_else(|| Arc::new(object)));
+            }
+            watcher::Event::Delete(object) => contents.remove(&Arc::new(object)),
+            watcher::Event::InitDone => contents.replace(&self.store.state()),
+            watcher::Event::Init | watcher::Event::InitApply(_) => return,
+        }
+        drop(contents);
+        listing.send_if_modified(|listing| {
+            let changed = !listing.listed || listing.failure.is_some();
+            *listing = Listing { listed: true, failure: None, refused: false };
+            changed
         });
-        Self { resource: resource.clone(), store: reader, changes, listed }
     }
 
     /// The kind that is watched.
@@ -115,103 +176,90 @@ impl Cached {
         &self.resource
     }
 
-    /// What the watch knows. Empty until the first list has come; see [`Cached::ready`].
+    /// What [`kube::runtime::Controller`] looks objects up in.
     #[must_use]
     pub fn store(&self) -> &Store<DynamicObject> {
         &self.store
     }
 
-    /// Waits for the first list. False if it has not come in time: the API server may be down, and nothing is known.
+    /// Waits for the first list. False if it has not come in time, or if the API server refuses it: nothing is known.
     pub async fn ready(&self) -> bool {
-        let mut listed = self.listed.clone();
-        tokio::time::timeout(FIRST_LIST, listed.wait_for(|listed| *listed)).await.is_ok_and(|listed| listed.is_ok())
+        let mut listing = self.listing.clone();
+        let come = listing.wait_for(|listing| listing.listed || listing.refused);
+        tokio::time::timeout(FIRST_LIST, come).await.is_ok_and(|listing| listing.is_ok_and(|listing| listing.listed))
     }
 
-    /// One object, as the watch has seen it last.
+    /// [`Cached::ready`], with an error that says why.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`]: nothing is known of the objects of this kind.
+    pub async fn ensure_ready(&self) -> Result<()> {
+        if self.ready().await {
+            return Ok(());
+        }
+        let why = self.failure().unwrap_or_else(|| "the API server has not answered yet".to_owned());
+        Err(Error::NotReady(format!("{} cannot be listed: {why}", self.resource.plural)))
+    }
+
+    /// What went wrong last, if nothing has come since: while there is something, what is known may be old.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.listing.borrow().failure.clone()
+    }
+
+    /// One object, as the watch has told of it last.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
-        self.store.get(&ObjectRef::new_with(name, self.resource.clone()).within(namespace))
+        self.contents.read().unwrap_or_else(PoisonError::into_inner).get(namespace, name)
     }
 
-    /// The objects of a namespace that satisfy a condition.
+    /// The objects of a namespace that have `key` in an index, by name. The cost does not depend on how many others
+    /// there are, but for the first use of an index.
+    #[must_use]
+    pub fn by_index(&self, index: &Index, namespace: &str, key: &str) -> Vec<Arc<DynamicObject>> {
+        let known = self.contents.read().unwrap_or_else(PoisonError::into_inner).by_index(index, namespace, key);
+        known.unwrap_or_else(|| {
+            let mut contents = self.contents.write().unwrap_or_else(PoisonError::into_inner);
+            contents.build(*index);
+            contents.by_index(index, namespace, key).unwrap_or_default()
+        })
+    }
+
+    /// The objects of a namespace that satisfy a condition. This looks at all of them: prefer [`Cached::by_index`].
     pub fn select(&self, namespace: &str, wanted: impl Fn(&DynamicObject) -> bool) -> Vec<Arc<DynamicObject>> {
-        self.store.state_filter(|object| object.namespace().as_deref() == Some(namespace) && wanted(object))
+        let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
+        contents.in_namespace(namespace).filter(|object| wanted(object)).cloned().collect()
     }
 
-    /// Every change from now on, deletions included, after everything that is there already.
+    /// Everything that is there, and then every change, deletions included.
     pub fn changes(&self) -> impl Stream<Item = Arc<DynamicObject>> + Send + 'static {
-        let receiver = self.changes.subscribe();
-        let store = self.store.clone();
-        let first = stream::iter(store.state());
-        first.chain(
-            stream::unfold((receiver, store), |(mut receiver, store)| async move {
-                let batch = match receiver.recv().await {
-                    Ok(object) => vec![object],
-                    Err(broadcast::error::RecvError::Lagged(_)) => store.state(),
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                };
-                Some((stream::iter(batch), (receiver, store)))
-            })
-            .flatten(),
-        )
+        let receiver = self.contents.write().unwrap_or_else(PoisonError::into_inner).subscribe();
+        stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) }).fuse()
     }
 }
 
-fn store_of(resource: &ApiResource) -> (Store<DynamicObject>, kube::runtime::reflector::store::Writer<DynamicObject>) {
-    let writer = kube::runtime::reflector::store::Writer::new(resource.clone());
-    (writer.as_reader(), writer)
+/// Remembers a failure. True if a kind that was served no longer is.
+fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> bool {
+    let (code, text) = match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => (code(error), answer(error)),
+        watcher::Error::WatchError(status) => (status.code, status.message.clone()),
+        watcher::Error::NoResourceVersion => (0, error.to_string()),
+    };
+    let mut lost = false;
+    listing.send_modify(|listing| {
+        lost = code == 404 && listing.listed;
+        listing.listed &= code != 404;
+        listing.refused = matches!(code, 401 | 403 | 404);
+        listing.failure = Some(text);
+    });
+    lost
 }
 
-fn key(object: &DynamicObject) -> String {
-    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
-}
-
-fn by_key(objects: Vec<Arc<DynamicObject>>) -> HashMap<String, Arc<DynamicObject>> {
-    objects.into_iter().map(|object| (key(&object), object)).collect()
-}
-
-/// After a new list: all that is there, and all that has gone while the watch was down.
-fn announce(
-    sender: &broadcast::Sender<Arc<DynamicObject>>,
-    before: HashMap<String, Arc<DynamicObject>>,
-    now: Vec<Arc<DynamicObject>>,
-) {
-    let present: HashSet<String> = now.iter().map(|object| key(object)).collect();
-    let gone = before.into_iter().filter(|(key, _)| !present.contains(key)).map(|(_, object)| object);
-    for object in now.into_iter().chain(gone) {
-        let _ = sender.send(object);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::core::v1::Secret;
-    use tokio::time::Instant;
-
-    #[tokio::test(start_paused = true)]
-    async fn everybody_who_waits_for_the_first_list_is_woken_by_it() {
-        let list = Duration::from_secs(1);
-        let events = stream::once(async move {
-            tokio::time::sleep(list).await;
-            Ok(watcher::Event::InitDone)
-        });
-        let secrets = Cached::of(&ApiResource::erase::<Secret>(&()), events.chain(stream::pending()));
-        let begun = Instant::now();
-        let waiting = [(); 3].map(|()| {
-            let secrets = secrets.clone();
-            tokio::spawn(async move { secrets.ready().await })
-        });
-        for one in waiting {
-            assert!(one.await.unwrap());
-        }
-        assert!(begun.elapsed() < FIRST_LIST, "somebody has waited for {:?}", begun.elapsed());
-        assert!(secrets.ready().await, "later too");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_list_that_does_not_come_is_not_waited_for_for_ever() {
-        let secrets = Cached::of(&ApiResource::erase::<Secret>(&()), stream::pending());
-        assert!(!secrets.ready().await);
+fn code(error: &kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        _ => 0,
     }
 }

@@ -1,6 +1,7 @@
 //! Errors of controllers: I/O or bugs. Waiting is not an error, it is a value of the plan.
 
 use crate::kinds::KindError;
+use std::time::Duration;
 
 /// What went wrong while a controller was reading or writing.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +18,13 @@ pub enum Error {
     /// The served version of a kind could not be found out.
     #[error(transparent)]
     Kind(#[from] KindError),
-    /// Something that should be impossible.
+    /// What is needed is not known yet: a first list has not come, because the API server is down or refuses it.
+    #[error("{0}")]
+    NotReady(String),
+    /// A reconcile was given up. It hung, most likely on a connection that died without a word.
+    #[error("gave up after {} s: the API server does not answer", .0.as_secs())]
+    Timeout(Duration),
+    /// Something that should be impossible: a bug.
     #[error("{0}")]
     Internal(String),
 }
@@ -27,11 +34,32 @@ impl Error {
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
+            Self::Api { source, .. } | Self::Kind(KindError::Api { source, .. }) if is_outage(source) => "not_ready",
             Self::Api { source, .. } if is_conflict(source) => "conflict",
             Self::Api { .. } => "api",
             Self::Kind(_) => "kind",
+            Self::NotReady(_) => "not_ready",
+            Self::Timeout(_) => "timeout",
             Self::Internal(_) => "internal",
         }
+    }
+
+    /// The object has changed since it was read, or exists already.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if is_conflict(source))
+    }
+
+    /// The object, kind or path does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if is_not_found(source))
+    }
+
+    /// The API server refused the content of an object (schema, CEL or a webhook).
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if is_invalid(source))
     }
 }
 
@@ -80,6 +108,46 @@ pub fn answer(error: &kube::Error) -> String {
     }
 }
 
+/// The innermost cause of an error: the outer ones of HTTP clients only repeat the URL.
+#[must_use]
+pub fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// The API server did not answer, or is not able to serve.
+fn is_outage(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
+        _ => false,
+    }
+}
+
 fn has_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn refused(code: u16) -> Error {
+        let status = Status { code, ..Status::default() };
+        Err::<(), _>(kube::Error::Api(Box::new(status))).doing(|| "reading".to_owned()).unwrap_err()
+    }
+
+    #[test]
+    fn metrics_tell_outages_from_conflicts_and_bugs() {
+        let labels = [404, 409, 429, 503].map(|code| refused(code).label());
+        assert_eq!(labels, ["api", "conflict", "not_ready", "not_ready"]);
+        assert_eq!(Error::NotReady(String::new()).label(), "not_ready");
+        assert_eq!(Error::Timeout(Duration::from_secs(1)).label(), "timeout");
+        assert_eq!(Error::Internal(String::new()).label(), "internal");
+        assert!(refused(409).is_conflict() && refused(404).is_not_found() && refused(422).is_invalid());
+    }
 }

@@ -9,7 +9,7 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, watch};
 
 /// Labels on CRDs that each name a contract.
 pub type Contracts = &'static [&'static str];
@@ -56,8 +56,14 @@ pub enum KindError {
 impl KindError {
     /// Whether it is the user's reference, and not a failing API server, that is at fault.
     #[must_use]
-    pub fn is_users(&self) -> bool {
+    pub fn is_user_error(&self) -> bool {
         !matches!(self, Self::Api { .. })
+    }
+
+    /// Former name of [`KindError::is_user_error`].
+    #[must_use]
+    pub fn is_users(&self) -> bool {
+        self.is_user_error()
     }
 }
 
@@ -69,13 +75,15 @@ type Known = (String, String, Contracts);
 pub struct Kinds {
     client: Client,
     known: Arc<RwLock<HashMap<Known, ApiResource>>>,
+    /// How many versions have been lost.
+    lost: Arc<watch::Sender<u64>>,
 }
 
 impl Kinds {
     /// An empty memory.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client, known: Arc::default() }
+        Self { client, known: Arc::default(), lost: Arc::new(watch::channel(0).0) }
     }
 
     /// The version of `kind` in `group` that satisfies the first of `contracts` that its CRD has a label for.
@@ -97,6 +105,24 @@ impl Kinds {
     /// Forgets a kind, so that the next [`Kinds::find`] asks again.
     pub async fn forget(&self, group: &str, kind: &str) {
         self.known.write().await.retain(|(known_group, known_kind, _), _| known_group != group || known_kind != kind);
+    }
+
+    /// A version that was watched is no longer served: forgets the kind, and ends [`Kinds::lost`].
+    pub(crate) async fn lose(&self, resource: &ApiResource) {
+        tracing::warn!(kind = resource.kind, version = resource.version, "this version is no longer served");
+        self.forget(&resource.group, &resource.kind).await;
+        self.lost.send_modify(|lost| *lost += 1);
+    }
+
+    /// Comes back when any version that is watched from now on is no longer served. What was found before may be that
+    /// version.
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut lost = self.lost.subscribe();
+        let keep = self.lost.clone();
+        async move {
+            let _ = lost.changed().await;
+            drop(keep);
+        }
     }
 
     /// The annotations on the CRD of a kind. Costs a request every time.

@@ -6,16 +6,25 @@ pub mod backoff;
 pub mod cache;
 pub mod error;
 pub mod events;
-pub mod freshest;
+pub mod external;
 pub mod kinds;
-pub mod loose;
 pub mod metrics;
+pub mod plan;
 pub mod run;
+pub mod ttl_cache;
+pub mod write_cache;
 
-pub use cache::{Cached, Caches};
+pub use cache::{BY_CONTROLLER_UID, Cached, Caches, Index, Prune};
 pub use error::{Error, Result, ResultExt};
 pub use events::Events;
-pub use freshest::Freshest;
 pub use kinds::{KindError, Kinds};
 pub use metrics::Metrics;
-pub use run::{Shared, Shutdown, drive};
+pub use plan::{Hold, Plan};
+pub use run::{Shared, Shutdown, run_controller};
+pub use ttl_cache::TtlCache;
+pub use write_cache::WriteCache;
+
+// Former names.
+pub use external as loose;
+pub use run::run_controller as drive;
+pub use write_cache::WriteCache as Freshest;

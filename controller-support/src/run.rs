@@ -6,17 +6,17 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::kinds::Kinds;
 use crate::metrics::{ControllerLabels, Metrics, ReconcileLabels};
+use crate::ttl_cache::TtlCache;
 use futures::{FutureExt, StreamExt};
 use kube::runtime::Controller;
-use kube::runtime::controller::Action;
+use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tracing::Instrument;
@@ -29,6 +29,14 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// inside: first lists, and members that hang.
 const LIMIT: Duration = Duration::from_secs(180);
 
+/// For how long a failure counts. Longer than the longest delay and [`LIMIT`] together, so that an object that keeps
+/// failing is not forgotten, and one that is gone is.
+const FAILURE_TTL: Duration = Duration::from_secs(600);
+
+/// Reconciles of one controller that run at the same time, unless [`Shared::concurrency`] says otherwise: enough to keep
+/// the API server's answers flowing, few enough that a start with thousands of objects opens few connections.
+const CONCURRENCY: u16 = 64;
+
 /// Tells every part of the process to stop.
 #[derive(Clone)]
 pub struct Shutdown(watch::Receiver<bool>);
@@ -39,6 +47,12 @@ impl Shutdown {
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (sender, receiver) = watch::channel(false);
         (sender, Self(receiver))
+    }
+
+    /// Whether it is time to stop.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow() || self.0.has_changed().is_err()
     }
 
     /// Comes back when it is time to stop, also if the sender is gone.
@@ -60,18 +74,22 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// When to stop.
     pub shutdown: Shutdown,
+    /// Reconciles of one controller that run at the same time. 0: no limit.
+    pub concurrency: u16,
 }
 
 impl Shared {
     /// Everything around one client.
     #[must_use]
     pub fn new(client: Client, shutdown: Shutdown) -> Self {
+        let kinds = Kinds::new(client.clone());
         Self {
-            kinds: Kinds::new(client.clone()),
-            caches: Caches::new(client.clone()),
+            caches: Caches::new(client.clone(), kinds.clone()),
+            kinds,
             metrics: Arc::default(),
             client,
             shutdown,
+            concurrency: CONCURRENCY,
         }
     }
 
@@ -82,8 +100,9 @@ impl Shared {
     }
 }
 
-/// Runs a controller until shutdown: a reconcile that has begun is finished.
-pub async fn drive<K, C, F, Fut>(
+/// Runs a controller until shutdown, or until a version of a kind that is watched is no longer served: then it has to be
+/// started anew, with the version that is served now. A reconcile that has begun is finished.
+pub async fn run_controller<K, C, F, Fut>(
     name: &'static str,
     controller: Controller<K>,
     shared: &Shared,
@@ -96,11 +115,11 @@ pub async fn drive<K, C, F, Fut>(
     F: Fn(Arc<K>, Arc<C>) -> Fut + Send + Sync + Clone + 'static,
     Fut: Future<Output = Result<Action, Error>> + Send + 'static,
 {
-    drive_with(name, controller, shared, context, reconcile, K::DynamicType::default()).await;
+    run_controller_with(name, controller, shared, context, reconcile, K::DynamicType::default()).await;
 }
 
-/// [`drive`] for a kind that is only known at run time.
-pub async fn drive_with<K, C, F, Fut>(
+/// [`run_controller`] for a kind that is only known at run time.
+pub async fn run_controller_with<K, C, F, Fut>(
     name: &'static str,
     controller: Controller<K>,
     shared: &Shared,
@@ -146,14 +165,24 @@ pub async fn drive_with<K, C, F, Fut>(
         Action::requeue(failures.next(key))
     };
     let store = controller.store();
+    let requested = shared.shutdown.clone().requested();
+    let lost = shared.kinds.lost();
+    let stop = async move {
+        tokio::select! {
+            () = requested => {}
+            () = lost => {}
+        }
+    }
+    .shared();
     let running = controller
+        .with_config(Config::default().concurrency(shared.concurrency))
         .trigger_backoff(WatchBackoff::default())
-        .graceful_shutdown_on(shared.shutdown.clone().requested())
+        .graceful_shutdown_on(stop.clone())
         .run(observed, policy, context)
         // Failures are logged where they happen, with their object; the rest is the queue's own chatter.
         .for_each(|_| std::future::ready(()));
     let nothing_begun = async {
-        shared.shutdown.clone().requested().await;
+        stop.await;
         // No reconcile begins before the first list has come, and a controller that is to stop waits for one that it does
         // not ask for any more.
         if store.wait_until_ready().now_or_never().is_some_and(|ready| ready.is_ok()) {
@@ -166,27 +195,32 @@ pub async fn drive_with<K, C, F, Fut>(
     }
 }
 
+// Former name.
+pub use run_controller_with as drive_with;
+
 /// Gives work up that takes too long. That is as safe as being killed in the middle of it.
 async fn limited<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let gave_up = || Error::Internal(format!("gave up after {} s: the API server does not answer", LIMIT.as_secs()));
-    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| Err(gave_up()))
+    tokio::time::timeout(LIMIT, work).await.unwrap_or(Err(Error::Timeout(LIMIT)))
 }
 
 /// How often each object has failed in a row.
-#[derive(Default)]
-struct Failures(Mutex<HashMap<String, u32>>);
+struct Failures(TtlCache<String, u32>);
+
+impl Default for Failures {
+    fn default() -> Self {
+        Self(TtlCache::new(FAILURE_TTL))
+    }
+}
 
 impl Failures {
     fn next(&self, key: String) -> Duration {
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = failures.entry(key).or_insert(0);
-        let delay = BACKOFF.0.saturating_mul(2_u32.saturating_pow(*count)).min(BACKOFF.1);
-        *count += 1;
-        delay
+        let count = self.0.get(&key).unwrap_or(0);
+        self.0.insert(key, count.saturating_add(1));
+        BACKOFF.0.saturating_mul(2_u32.saturating_pow(count)).min(BACKOFF.1)
     }
 
     fn forget(&self, key: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.0.remove(key);
     }
 }
 
@@ -204,6 +238,24 @@ mod tests {
         assert_eq!(failures.next("a".to_owned()).as_millis(), 100);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_is_gone_does_not_leave_its_failures_behind() {
+        let failures = Failures::default();
+        failures.next("gone".to_owned());
+        failures.next("gone".to_owned());
+        tokio::time::advance(BACKOFF.1 + LIMIT).await;
+        assert_eq!(failures.next("gone".to_owned()).as_millis(), 400, "one that fails slowly is still known");
+        tokio::time::advance(FAILURE_TTL).await;
+        assert_eq!(failures.next("gone".to_owned()).as_millis(), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_hangs_does_not_keep_its_object_for_ever() {
+        let error = limited(std::future::pending::<Result<(), Error>>()).await.unwrap_err();
+        assert_eq!(error.to_string(), "gave up after 180 s: the API server does not answer");
+        assert_eq!(limited(async { Ok(1) }).await.unwrap(), 1);
+    }
+
     #[tokio::test]
     async fn it_stops_also_before_the_first_list_has_come() {
         // Takes connections, and never answers.
@@ -213,7 +265,8 @@ mod tests {
         let shared = Shared::new(Client::try_from(kube::Config::new(url)).unwrap(), shutdown);
         let secrets = kube::Api::<k8s_openapi::api::core::v1::Secret>::all(shared.client.clone());
         let controller = Controller::new(secrets, kube::runtime::watcher::Config::default());
-        let run = drive("test", controller, &shared, Arc::new(()), |_, _| async { Ok(Action::await_change()) });
+        let run =
+            run_controller("test", controller, &shared, Arc::new(()), |_, _| async { Ok(Action::await_change()) });
         let after_a_connection = async {
             listener.accept().await.unwrap();
             stop.send(true).unwrap();
@@ -224,12 +277,5 @@ mod tests {
             () = run => {}
             () = after_a_connection => panic!("it does not stop"),
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_hangs_does_not_keep_its_object_for_ever() {
-        let error = limited(std::future::pending::<Result<(), Error>>()).await.unwrap_err();
-        assert_eq!(error.to_string(), "gave up after 180 s: the API server does not answer");
-        assert_eq!(limited(async { Ok(1) }).await.unwrap(), 1);
     }
 }

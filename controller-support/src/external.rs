@@ -1,4 +1,5 @@
-//! Loose views of objects that other providers own: only what we need, whatever version they speak. All of it is pure.
+//! External views: what we need of objects that other providers own, whatever version they speak. A tolerant reader:
+//! unknown fields are ignored, and fields are found in the shape of either contract. All of it is pure.
 
 mod cluster;
 mod docker_machine;

@@ -1,57 +1,51 @@
 //! Reading our own writes: a watch lags behind, and a controller that decides on the object from before its last write
 //! would write the same again.
 
+use crate::ttl_cache::TtlCache;
 use kube::Resource;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// No watch lags behind by more than this. What is older is of an object that has gone (the last write to it often is
 /// the one that lets it go), or from before the management cluster was restored from a backup.
-const KEPT: Duration = Duration::from_secs(600);
+const TTL: Duration = Duration::from_secs(600);
 
 /// Remembers the answers to our writes until the watch has caught up.
 #[derive(Debug)]
-pub struct Freshest<K> {
-    written: Mutex<HashMap<String, (Instant, Arc<K>)>>,
-}
+pub struct WriteCache<K>(TtlCache<String, Arc<K>>);
 
-impl<K> Default for Freshest<K> {
+impl<K> Default for WriteCache<K> {
     fn default() -> Self {
-        Self { written: Mutex::default() }
+        Self(TtlCache::new(TTL))
     }
 }
 
-impl<K: Resource> Freshest<K> {
+impl<K: Resource> WriteCache<K> {
     /// Remembers what the API server answered to a write of ours.
     pub fn remember(&self, answer: K) {
         if let Some(uid) = answer.meta().uid.clone() {
-            let mut written = self.lock();
-            written.retain(|_, (at, _)| at.elapsed() < KEPT);
-            written.insert(uid, (Instant::now(), Arc::new(answer)));
+            self.0.insert(uid, Arc::new(answer));
         }
     }
 
-    /// The newer of `seen` (by watch) and what was remembered of the same object.
+    /// The newer of `cached` (by a watch) and what was remembered of the same object.
     #[must_use]
-    pub fn pick(&self, seen: Arc<K>) -> Arc<K> {
-        let Some(uid) = seen.meta().uid.as_deref() else { return seen };
-        let mut written = self.lock();
-        match written.get(uid) {
-            Some((at, ours)) if revision(ours.as_ref()) > revision(seen.as_ref()) && at.elapsed() < KEPT => {
-                ours.clone()
-            }
+    pub fn newest(&self, cached: Arc<K>) -> Arc<K> {
+        let Some(uid) = cached.meta().uid.as_deref() else { return cached };
+        match self.0.get(uid) {
+            Some(ours) if revision(ours.as_ref()) > revision(cached.as_ref()) => ours,
             Some(_) => {
-                written.remove(uid);
-                seen
+                self.0.remove(uid);
+                cached
             }
-            None => seen,
+            None => cached,
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Instant, Arc<K>)>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Former name of [`WriteCache::newest`].
+    #[must_use]
+    pub fn pick(&self, cached: Arc<K>) -> Arc<K> {
+        self.newest(cached)
     }
 }
 
@@ -74,9 +68,9 @@ mod tests {
 
     #[test]
     fn the_newer_one_wins_and_is_then_forgotten() {
-        let memory = Freshest::default();
+        let memory = WriteCache::default();
         memory.remember(config_map("a", "10"));
-        let version = |seen| memory.pick(Arc::new(seen)).metadata.resource_version.clone().unwrap();
+        let version = |cached| memory.newest(Arc::new(cached)).metadata.resource_version.clone().unwrap();
         assert_eq!(version(config_map("a", "9")), "10");
         assert_eq!(version(config_map("b", "9")), "9");
         assert_eq!(version(config_map("a", "11")), "11");
@@ -85,14 +79,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_object_that_has_gone_is_forgotten_in_time() {
-        let memory = Freshest::default();
+        let memory = WriteCache::default();
         memory.remember(config_map("gone", "10"));
-        tokio::time::advance(KEPT).await;
-        let restored = memory.pick(Arc::new(config_map("gone", "3")));
+        tokio::time::advance(TTL).await;
+        let restored = memory.newest(Arc::new(config_map("gone", "3")));
         assert_eq!(restored.metadata.resource_version.as_deref(), Some("3"));
-        memory.remember(config_map("gone", "10"));
-        tokio::time::advance(KEPT).await;
-        memory.remember(config_map("a", "11"));
-        assert_eq!(memory.lock().len(), 1);
     }
 }
