@@ -4,19 +4,19 @@
 //! What it does, and in which order, is in `docs/cluster-hooks.md`. The flow of one reconcile:
 //!
 //! ```text
-//! watch event -> observe -> plan -> execute -> (again, until nothing is left to do) -> status
+//! watch event -> observe -> plan -> read or execute -> (again, until nothing is left to do) -> status
 //! ```
 
 mod adapter;
-mod adapters;
 mod build;
+mod context;
 mod controller;
 mod execute;
 mod mappers;
 mod observation;
 mod observe;
 mod plan;
-mod secret_cache;
+pub mod remediation;
 mod status;
 
 #[cfg(test)]

@@ -5,12 +5,12 @@
 use crate::adapter::Adapter;
 use crate::build;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, SHARED_CERTIFICATES, Secrets, Shared,
-    names_of,
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Reads, SHARED_CERTIFICATES,
+    Secrets, Shared, Used, WrittenEndpoints, names_of,
 };
 use crate::plan::{Plan, Step, plan};
 use api::names;
-use controller_support::loose::Reference;
+use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -36,6 +36,12 @@ pub struct World {
     pub revision: u64,
     /// The user has paused the control plane. The hook does not see this.
     pub user_pauses: bool,
+    /// In seconds.
+    pub now: i64,
+    /// What the hook remembers of its own writes. A new process remembers nothing.
+    pub written: Option<WrittenEndpoints>,
+    /// What the machines of the control plane use.
+    pub used: Used,
 }
 
 impl World {
@@ -67,6 +73,9 @@ impl World {
             others: Vec::new(),
             revision: 1,
             user_pauses: false,
+            now: 1000,
+            written: None,
+            used: Used::OfSpec,
         }
     }
 
@@ -199,23 +208,39 @@ impl World {
         } else {
             Secrets::default()
         };
-        let mut observation = Observation {
-            now: Time(Timestamp::from_second(1000).unwrap()),
+        Observation {
+            now: Time(Timestamp::from_second(self.now).unwrap()),
             cluster,
             etcd,
             control_plane,
             secrets,
-            workers: Vec::new(),
-            machines: Vec::new(),
-        };
-        if observation.about_to_release() {
-            let shared = SHARED_CERTIFICATES.iter().filter_map(|name| self.secrets.get(&format!("demo-{name}")));
-            observation.secrets.shared = shared.map(|secret| Shared::read(&object(secret))).collect();
+            written: self.written.clone(),
+            reads: Reads::default(),
         }
-        if observation.cluster.view.deleting {
-            observation.workers = self.workers.clone();
+    }
+
+    /// Answers what the plan has asked for, as the API server would.
+    pub fn read(&self, need: Need, reads: &mut Reads) {
+        match need {
+            Need::Used => reads.used = Some(self.used.clone()),
+            Need::FieldManager => reads.field_manager = Some("field manager argocd".to_owned()),
+            Need::Workers => reads.workers = Some(self.workers.clone()),
+            Need::SharedCertificates => {
+                let shared = SHARED_CERTIFICATES.iter().filter_map(|name| self.secrets.get(&format!("demo-{name}")));
+                reads.shared = Some(shared.map(|secret| Shared::read(&object(secret))).collect());
+            }
         }
-        observation
+    }
+
+    /// What is decided once nothing more has to be read.
+    pub fn plan(&self) -> (Observation, Plan) {
+        let mut observation = self.observe();
+        loop {
+            match plan(&observation) {
+                Plan::Do(Step::Read(need)) => self.read(need, &mut observation.reads),
+                decided => return (observation, decided),
+            }
+        }
     }
 
     fn read_control_plane(&self, reference: &Reference, value: &Value) -> ControlPlane {
@@ -239,9 +264,11 @@ impl World {
         }
         if was_paused && !self.paused() {
             assert_eq!(before[names::PAUSED_ANNOTATION], names::PAUSED_BY_HOOK_VALUE);
-            assert!(before.contains_key(names::PAUSED_BY_HOOK_ANNOTATION));
         }
-        assert!(!matches!(step, Step::WriteEndpoints(endpoints) if endpoints.is_empty()));
+        if !was_paused && self.paused() {
+            assert!(self.cluster["status"]["conditions"].is_array(), "a pause without a condition may be left behind");
+        }
+        assert!(!matches!(step, Step::WriteEndpoints { endpoints, .. } if endpoints.is_empty()));
         done
     }
 
@@ -252,12 +279,20 @@ impl World {
             Step::ClaimEtcd => {
                 patch(self.etcd.as_mut(), &build::patch::claim(observation.found_etcd().unwrap(), cluster), revision)
             }
-            Step::RecordEndpointsInUse(endpoints) => {
+            Step::RecordEndpointsInUse { endpoints, .. } => {
                 let body = build::patch::endpoints_in_use(observation.found_etcd().unwrap(), endpoints);
                 patch(self.etcd.as_mut(), &body, revision)
             }
+            Step::Read(need) => panic!("{need:?} is not a write"),
+            Step::Announce(hold) => {
+                let condition = crate::status::announcement(&observation.cluster, hold, &observation.now);
+                let body = build::status::condition(&observation.cluster, Some(&condition));
+                self.cluster["status"] = body["status"].clone();
+                true
+            }
             Step::Pause => {
-                assert!(!observation.released(), "a control plane that was released is paused");
+                let reverted = observation.written.is_some();
+                assert!(reverted || !observation.released(), "a control plane that was released is paused");
                 let body = build::patch::pause(observation.found_control_plane().unwrap());
                 patch(self.control_plane.as_mut(), &body, revision)
             }
@@ -265,14 +300,13 @@ impl World {
                 let body = build::patch::unpause(observation.found_control_plane().unwrap());
                 patch(self.control_plane.as_mut(), &body, revision)
             }
-            Step::DropMarker => {
-                let body = build::patch::drop_marker(observation.found_control_plane().unwrap());
-                patch(self.control_plane.as_mut(), &body, revision)
-            }
-            Step::WriteEndpoints(endpoints) => {
+            Step::WriteEndpoints { endpoints, .. } => {
                 let body = build::patch::endpoints(observation.found_control_plane().unwrap(), endpoints);
                 let written = patch(self.control_plane.as_mut(), &body, revision);
                 self.control_plane.iter_mut().filter(|_| written).for_each(respecified);
+                if written {
+                    self.written = Some(WrittenEndpoints::after(self.written.as_ref(), endpoints, &observation.now));
+                }
                 written
             }
             Step::PublishClient(pair) => {
@@ -293,8 +327,14 @@ impl World {
                 let body = build::secret::update(cluster, observation.found_etcd().unwrap(), published, pair);
                 patch(self.secrets.get_mut(&names::apiserver_client_secret("demo")), &body, revision)
             }
-            // Nothing of this model: see plan/tests/remediation.rs.
-            Step::Remediate(_) | Step::NoteRemediation(_) => true,
+            Step::ConfirmDeletion => {
+                let body = build::patch::confirm_deletion(observation.found_etcd().unwrap());
+                patch(self.etcd.as_mut(), &body, revision)
+            }
+            Step::WakeControlPlane => {
+                let body = build::patch::wake(observation.found_control_plane().unwrap());
+                patch(self.control_plane.as_mut(), &body, revision)
+            }
             Step::DeleteEtcd => {
                 // The provider takes its time.
                 if let Some(etcd) = &mut self.etcd {
@@ -302,11 +342,7 @@ impl World {
                 }
                 true
             }
-            Step::RemoveHealth => {
-                let body = build::status::health(observation.found_control_plane().unwrap(), None).unwrap();
-                patch(self.control_plane.as_mut(), &body, revision)
-            }
-            Step::RemoveCondition => {
+            Step::RemoveConditions => {
                 self.cluster["status"] = json!({});
                 true
             }
@@ -317,8 +353,8 @@ impl World {
     pub fn settle(&mut self) -> (Vec<Step>, Plan) {
         let mut steps = Vec::new();
         loop {
-            let observation = self.observe();
-            match plan(&observation) {
+            let (observation, decided) = self.plan();
+            match decided {
                 Plan::Do(step) => {
                     assert!(self.act(&observation, &step), "nobody else writes");
                     steps.push(step);
@@ -332,7 +368,7 @@ impl World {
     /// [`World::settle`] as text, for golden scenarios.
     pub fn story(&mut self) -> String {
         let (steps, end) = self.settle();
-        let mut lines: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+        let mut lines: Vec<String> = steps.iter().map(brief).collect();
         lines.push(match end {
             Plan::Wait(hold) => format!("wait: {} | {} | {:?}", hold.reason, hold.message, hold.again),
             Plan::Block(hold) => format!("block: {} | {} | {:?}", hold.reason, hold.message, hold.again),
@@ -344,6 +380,17 @@ impl World {
     fn next(&mut self) -> Value {
         self.revision += 1;
         json!(self.revision.to_string())
+    }
+}
+
+/// A step without what stories do not tell.
+fn brief(step: &Step) -> String {
+    match step {
+        Step::RecordEndpointsInUse { endpoints, .. } => format!("RecordEndpointsInUse({endpoints:?})"),
+        Step::WriteEndpoints { endpoints, overwritten_by: None } => format!("WriteEndpoints({endpoints:?})"),
+        Step::WriteEndpoints { overwritten_by: Some(by), .. } => format!("WriteEndpoints, overwritten by {by}"),
+        Step::Announce(_) => "Announce".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 

@@ -23,7 +23,8 @@ fn patches() {
         "endpoints in use": patch::endpoints_in_use(etcd, &etcd.endpoints),
         "pause": patch::pause(control_plane),
         "unpause": patch::unpause(control_plane),
-        "drop marker": patch::drop_marker(control_plane),
+        "wake": patch::wake(control_plane),
+        "confirm deletion": patch::confirm_deletion(etcd),
         "endpoints": patch::endpoints(control_plane, &etcd.endpoints),
     }));
 }
@@ -53,25 +54,26 @@ fn conditions_of_both_versions() {
 }
 
 #[test]
-fn the_condition_of_a_control_plane_leaves_the_others_as_they_are() {
+fn of_a_control_plane_one_condition_alone_is_applied() {
+    let observation = observed();
+    let condition = serde_json::from_value(json!({"type": "EtcdClusterHealthy", "status": "True", "reason": "Ready",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
+    .unwrap();
+    let control_plane = observation.found_control_plane().unwrap();
+    let body = status::health(control_plane, "default", &condition);
+    assert_eq!(body["metadata"], json!({"name": "demo-cp", "namespace": "default"}));
+    assert_eq!(body["apiVersion"], "controlplane.cluster.x-k8s.io/v1beta2");
+    assert_eq!(body["status"], json!({"conditions": [condition]}));
+    let mut control_plane = control_plane.clone();
     let other = json!({"type": "Available", "status": "True", "reason": "Available", "extra": 1});
-    let ours = |status: &str| {
-        json!({"type": "EtcdClusterHealthy", "status": status, "reason": "Ready", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"})
-    };
-    let condition = serde_json::from_value(ours("True")).unwrap();
-    let patch = |conditions: &serde_json::Value, condition| {
-        let mut observation = observed();
-        let crate::observation::ControlPlane::Found(control_plane) = &mut observation.control_plane else { panic!() };
-        control_plane.conditions.clone_from(conditions.as_array().unwrap());
-        status::health(control_plane, condition).unwrap()
-    };
-    let list = |body: &serde_json::Value| body["status"]["conditions"].clone();
-    let added = patch(&json!([other]), Some(&condition));
-    assert_eq!(list(&added), json!([other, ours("True")]));
-    assert_eq!(added["metadata"], json!({"resourceVersion": "1"}), "refused if another has changed since");
-    assert_eq!(list(&patch(&json!([ours("False"), other]), Some(&condition))), json!([ours("True"), other]));
-    assert_eq!(list(&patch(&json!([ours("False"), other]), None)), json!([other]));
+    control_plane.conditions = vec![json!(condition), other.clone()];
+    let body = status::without_health(&control_plane, "EtcdClusterHealthy");
+    assert_eq!(body["status"], json!({"conditions": [other]}), "the others stay as they are");
+    assert_eq!(
+        body["metadata"],
+        json!({"resourceVersion": control_plane.resource_version}),
+        "refused if one has changed"
+    );
 }
 
 #[test]

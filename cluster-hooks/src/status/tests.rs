@@ -1,12 +1,11 @@
 use super::*;
 use crate::model::World;
-use crate::plan::plan;
 use serde_json::json;
 
 fn reported(world: &mut World, since_write: Option<Duration>) -> Report {
     world.settle();
-    let observation = world.observe();
-    report(&observation, &plan(&observation), since_write)
+    let (observation, plan) = world.plan();
+    report(&observation, &plan, since_write)
 }
 
 fn write(world: &mut World, report: &Report) -> Condition {
@@ -119,4 +118,24 @@ fn a_rollout_is_told_until_it_is_done_whatever_else_is_waited_for() {
     world.set_ready(true, "https://10.0.0.1:2379");
     world.report_machines(world.generation(), 3, 3);
     assert_eq!(says(&mut world), "True Ready ");
+}
+
+#[test]
+fn what_is_refused_to_us_is_unknown_and_nobodys_fault() {
+    let mut world = World::applied().etcd_ready();
+    let handed_over = reported(&mut world, None);
+    write(&mut world, &handed_over);
+    let refused = "creating demo-apiserver-etcd-client: secrets is forbidden".to_owned();
+    let now = world.observe().now;
+    let Report::Write(condition) = failure(&world.observe().cluster, refused.clone(), &now) else {
+        panic!("it stays True")
+    };
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("Unknown", reasons::REFUSED));
+    write(&mut world, &Report::Write(condition));
+    assert_eq!(failure(&world.observe().cluster, refused.clone(), &now), Report::Nothing, "it is said once");
+    world.cluster["spec"]["paused"] = json!(true);
+    assert_eq!(failure(&world.observe().cluster, "else".to_owned(), &now), Report::Nothing);
+    let mut stranger = World::applied();
+    stranger.cluster["metadata"]["annotations"] = json!({});
+    assert_eq!(failure(&stranger.observe().cluster, refused, &now), Report::Nothing);
 }
