@@ -87,16 +87,20 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
     let mut reads = Reads::default();
     let mut last = None;
     for _ in 0..STEPS {
-        let Some(observation) = observe(context, cluster, &reads).await? else {
+        let Some(mut observation) = observe(context, cluster, &reads).await? else {
             return Ok(Action::await_change());
         };
-        let plan = plan(&observation);
+        let plan = loop {
+            match plan(&observation) {
+                Plan::Do(Step::Read(need)) => {
+                    read(context, &observation, need, &mut reads).await?;
+                    observation.reads = reads.clone();
+                }
+                decided => break decided,
+            }
+        };
         tracing::debug!(?plan, "planned");
         let step = match plan {
-            Plan::Do(Step::Read(need)) => {
-                read(context, &observation, need, &mut reads).await?;
-                continue;
-            }
             Plan::Do(step) => step,
             hold => return settle(context, &observation, &hold).await,
         };

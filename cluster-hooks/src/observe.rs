@@ -192,13 +192,10 @@ pub async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<
 async fn used(context: &Context, cluster: &ClusterState, control_plane: &ControlPlaneView) -> Result<Used> {
     let (reference, view) = (&control_plane.reference, &cluster.view);
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
-    let Some(live) = get_live(context, &resource, &view.namespace, &reference.name).await? else {
+    let live = get_live(context, &resource, &view.namespace, &reference.name).await?;
+    // A watch that is behind tells of it in a moment, and it is asked again.
+    if live.and_then(|live| live.resource_version()).as_deref() != Some(&*control_plane.resource_version) {
         return Ok(Used::Unknown);
-    };
-    let version = live.resource_version();
-    // If the watch is behind, the plan is made anew of what is now known, and asks again when it has rolled by that too.
-    if version.as_deref() != Some(&*control_plane.resource_version) {
-        context.written.remember(DynamicObject { metadata: without_managed_fields(&live), ..live });
     }
     if !control_plane.adapter.kubeadm {
         return Ok(Used::OfSpec);
@@ -206,10 +203,6 @@ async fn used(context: &Context, cluster: &ClusterState, control_plane: &Control
     let machines = control_plane_machines(context, names::CLUSTER_GROUP, "Machine", cluster).await?;
     let configs = control_plane_machines(context, names::BOOTSTRAP_GROUP, "KubeadmConfig", cluster).await?;
     Ok(configured(&machines, &configs))
-}
-
-fn without_managed_fields(object: &DynamicObject) -> kube::api::ObjectMeta {
-    kube::api::ObjectMeta { managed_fields: None, ..object.metadata.clone() }
 }
 
 /// The Machines of a control plane, or what they were made from, as the API server has them now. One request.

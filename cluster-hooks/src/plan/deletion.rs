@@ -1,7 +1,7 @@
 //! A Cluster that is being deleted. Cluster API deletes the control plane only once no other Machine is left, and to it
 //! etcd's Machines are other Machines: they have to go after the workers, and before the control plane.
 
-use super::{Plan, Step, WORKERS, block, claimed_by_another, look_again, wait};
+use super::{Plan, Step, WORKERS, claimed_by_another, look_again, wait};
 use crate::observation::{Etcd, Need, Observation, Pause};
 use api::conditions::reasons;
 use api::names;
@@ -30,7 +30,7 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         Etcd::Missing(etcd) => without_etcd(observation, etcd),
         // Its Machines, if there are any, would keep the Cluster.
         Etcd::Invalid { message, .. } => {
-            block(reasons::ETCD_KIND_INVALID, message.clone()).again(look_again(observation))
+            wait(reasons::ETCD_KIND_INVALID, message.clone()).again(look_again(observation))
         }
         Etcd::Found(etcd) if etcd.deleting => {
             let message = format!("{} {} is being deleted", etcd.reference.kind, etcd.reference.name);
