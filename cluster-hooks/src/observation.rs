@@ -89,9 +89,9 @@ pub struct ClusterState {
     pub by_annotation: bool,
     /// It has `spec.controlPlaneEndpoint`.
     pub endpoint: bool,
-    /// Our condition as it stands.
+    /// Our condition, if it has one.
     pub condition: Option<Condition>,
-    /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized` as they stand, where the Cluster
+    /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized`, where the Cluster
     /// uses `spec.managedExternalEtcdRef`: its CRD has these fields then.
     pub mirror: Option<(bool, bool)>,
 }

@@ -10,7 +10,7 @@ use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::time::Duration;
 
-/// Etcd's own message may change with every member: between two writes that change no more than that.
+/// Between two writes that change the message alone: etcd's own message may change with every member.
 const MESSAGES: Duration = Duration::from_secs(5);
 
 /// What is to be done about a condition.

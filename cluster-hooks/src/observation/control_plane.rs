@@ -114,7 +114,7 @@ impl ControlPlaneView {
         }
     }
 
-    /// A condition as it stands, if it can be read.
+    /// One of its conditions, if it can be read.
     pub fn condition(&self, type_: &str) -> Option<Condition> {
         let condition = self.conditions.iter().find(|condition| condition["type"] == type_)?;
         serde_json::from_value(condition.clone()).ok()

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The etcd that a Cluster names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Etcd {
-    /// None (any more).
+    /// None, or no longer one.
     NotNamed,
     /// It cannot be secret_cache up.
     Invalid {
