@@ -96,7 +96,8 @@ fn a_manager_that_is_behind_writes_nothing() {
         behind.push((observation, step));
     }
     let after = (world.endpoints(), world.published().cloned(), world.annotations());
-    for (observation, step) in behind {
+    // A condition is applied, whoever comes last.
+    for (observation, step) in behind.into_iter().filter(|(_, step)| !matches!(step, Step::Announce(_))) {
         assert!(!world.act(&observation, &step), "{step:?} was taken twice");
     }
     assert_eq!((world.endpoints(), world.published().cloned(), world.annotations()), after);
