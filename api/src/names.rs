@@ -30,9 +30,8 @@ pub const MANAGED_ETCD_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/managed-
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Keeps Cluster API's MachineHealthCheck away from etcd Machines, which never get a Node (Cluster API's own).
 pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation";
-/// Marker beside a pause that the cluster hook has set, and the value of that pause: only such a pause is ever lifted.
-pub const PAUSED_BY_HOOK_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/paused-by-hook";
-/// Value of [`PAUSED_ANNOTATION`] when the hook has set it. A user's pause over ours changes it, and makes it theirs.
+/// Value of [`PAUSED_ANNOTATION`] when the cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
+/// changes it, and makes it theirs.
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
 /// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
 pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
@@ -43,6 +42,9 @@ pub const MAX_LEARNERS_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/max-lear
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation on a cloned infrastructure object: `<Kind>.<group>` of the template (Cluster API's own).
 pub const CLONED_FROM_GROUP_KIND_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-groupkind";
+
+/// Annotation on an EtcdCluster: its own name, which confirms that it may be deleted with its data.
+pub const CONFIRM_DELETION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/confirm-deletion";
 
 /// Label on the CRD of an etcd provider: the versions of the kind that satisfy version v1 of the etcd-provider
 /// contract, joined by `_` (the way Cluster API labels its own contracts).
