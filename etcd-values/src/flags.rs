@@ -120,6 +120,11 @@ pub fn environment_name(flag: &str) -> String {
     format!("ETCD_{}", flag.to_ascii_uppercase().replace('-', "_"))
 }
 
+/// Whether a user may give this setting at all.
+pub fn is_user_flag(name: &str) -> bool {
+    check_name(name).is_ok()
+}
+
 /// Checks settings that a user gives for etcd, each alone and all together.
 ///
 /// Names are those of etcd's flags, without leading dashes. A name with `experimental-` before it, as etcd before 3.6

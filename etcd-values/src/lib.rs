@@ -11,7 +11,7 @@ mod version;
 pub use cipher_suites::{HTTP2_CIPHER_SUITES, check_cipher_suites, cipher_suites_with_ecdsa};
 pub use flags::{
     DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, FREE_FLAGS, HEARTBEAT_INTERVAL,
-    QUOTA_BACKEND_BYTES, SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, environment_name,
+    QUOTA_BACKEND_BYTES, SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, environment_name, is_user_flag,
 };
 pub use version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 
