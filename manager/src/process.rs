@@ -1,4 +1,4 @@
-//! From flags to running controllers, and back down.
+//! Starts everything that the flags ask for, and stops it gracefully.
 
 use crate::admin::Admin;
 use crate::flags::{ControllerName, Flags, LogFormat};
@@ -36,7 +36,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
 }
 
 async fn manage(flags: &Flags) -> anyhow::Result<()> {
-    // For libraries that look for a default; ours name it.
+    // For libraries that use the default; ours name their provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = client(flags).await?;
     let (stop, shutdown) = Shutdown::new();
@@ -122,7 +122,7 @@ async fn run_controller(name: ControllerName, shared: &Shared) {
     }
 }
 
-/// Ready once the API server has answered; whether this process holds the lease is no matter of its health.
+/// Ready once the API server has answered. A process that waits for the lease is ready too.
 async fn tell_when_ready(client: Client, admin: Admin) {
     let mut delay = RETRY.0;
     while let Err(error) = client.apiserver_version().await {
