@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 /// Where `systemctl` keeps its status files, and below it its locks.
 const RUN: &str = "/run";
-/// A process that ends while its `systemctl start` is still at work is that one's child: its end is no event here.
+/// A process that ends while its `systemctl start` is still at work is that one's child: its end is not an event here.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A service that has to be looked after.
