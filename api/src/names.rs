@@ -36,6 +36,11 @@ pub const PAUSED_BY_HOOK_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/paused
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
 /// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
 pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
+/// Annotation on an EtcdCluster: its own name, which confirms that it may be deleted with its data.
+pub const CONFIRM_DELETION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/confirm-deletion";
+/// Annotation on every member Machine: Cluster API keeps the machine running until the member has left etcd.
+pub const PRE_TERMINATE_HOOK_ANNOTATION: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd-member";
+
 /// Annotation on a cloned infrastructure object: name of the template (Cluster API's own).
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation on a cloned infrastructure object: `<Kind>.<group>` of the template (Cluster API's own).
