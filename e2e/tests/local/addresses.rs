@@ -16,7 +16,7 @@ use std::time::Duration;
 const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt");
 const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
 /// Several rounds of checks, once a second.
-const ROUNDS: Duration = Duration::from_secs(15);
+const ROUNDS: Duration = Duration::from_secs(8);
 
 /// Two clusters of one CA. One loses two of its three machines, and with them its quorum; the other one grows, and gets one
 /// of their addresses. The only member that answers for the first is one of the second, with a certificate that is good:

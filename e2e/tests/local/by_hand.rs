@@ -89,7 +89,7 @@ async fn until_it_is_said(look: &Look, doomed: &[String]) -> Result<String> {
             let said =
                 |name: &&String| condition.message.split_once(name.as_str()).is_some_and(|(_, why)| why.len() > 10);
             let topic = format!("{} {} {}", condition.type_, condition.reason, condition.message).to_lowercase();
-            waiting.iter().any(|name| said(&name)) && topic.contains("delet")
+            waiting.iter().any(|name| said(name)) && topic.contains("delet")
         });
         let about = about.with_context(|| format!("{waiting:?} wait; the conditions are {conditions:?}"))?;
         Ok(Some(format!("{}={} {}: {}", about.type_, about.status, about.reason, about.message)))

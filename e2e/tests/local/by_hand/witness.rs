@@ -8,10 +8,10 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tokio::process::Command;
 use tokio::task::JoinHandle;
 
 /// What all keys begin with.
@@ -43,13 +43,13 @@ impl Witness {
     pub(super) async fn start(bed: &Bed, look: &Look) -> Result<Self> {
         let etcd = Etcd::of(bed, look).await?;
         let stop = Arc::new(AtomicBool::new(false));
-        let writes = tokio::task::spawn_blocking({
+        let writes = tokio::spawn({
             let (stop, etcd) = (stop.clone(), etcd.clone());
-            move || etcd.write(&stop)
+            async move { etcd.write(&stop).await }
         });
-        let votes = tokio::task::spawn_blocking({
+        let votes = tokio::spawn({
             let (stop, etcd) = (stop.clone(), etcd.clone());
-            move || etcd.count(&stop)
+            async move { etcd.count(&stop).await }
         });
         Ok(Self { stop, etcd, writes, votes })
     }
@@ -70,9 +70,7 @@ impl Witness {
             votes.longest.as_secs_f32()
         );
         ensure!(writes.keys.len() >= 10 && votes.looks >= 10, "that shows little");
-        let etcd = self.etcd.clone();
-        let found =
-            tokio::task::spawn_blocking(move || etcd.run(&["get", PREFIX, "--prefix", "--keys-only"])).await??;
+        let found = self.etcd.run(&["get", PREFIX, "--prefix", "--keys-only"]).await?;
         let found: BTreeSet<String> = found.lines().map(str::to_owned).collect();
         let lost: Vec<&String> = writes.keys.difference(&found).collect();
         ensure!(lost.is_empty(), "{} acknowledged writes are lost: {lost:?}", lost.len());
@@ -118,7 +116,7 @@ impl Etcd {
     }
 
     /// What it prints, asked over all members whose machines run.
-    fn run(&self, arguments: &[&str]) -> Result<String> {
+    async fn run(&self, arguments: &[&str]) -> Result<String> {
         let machines = self.machines.list()?;
         let ours = machines.iter().filter(|machine| {
             machine.spec().namespace == self.namespace && machine.spec().name.starts_with(&self.members)
@@ -131,15 +129,17 @@ impl Etcd {
         command.arg("--endpoints").arg(endpoints.join(","));
         command.arg("--cacert").arg(file("ca.crt")).arg("--cert").arg(file("client.crt"));
         command.arg("--key").arg(file("client.key")).args(["--command-timeout=2s", "--dial-timeout=1s"]);
-        e2e::process::output(command.args(arguments))
+        let output = command.args(arguments).output().await.context("run etcdctl")?;
+        ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Puts one key after the other. A put that fails is unknown: it is neither wanted nor a fault.
-    fn write(&self, stop: &AtomicBool) -> Result<Writes> {
+    async fn write(&self, stop: &AtomicBool) -> Result<Writes> {
         let (mut keys, mut last, mut longest) = (BTreeSet::new(), Instant::now(), Duration::ZERO);
         for number in 0_u32.. {
             let key = format!("{PREFIX}{number}");
-            if self.run(&["put", &key, "x"]).is_ok() {
+            if self.run(&["put", &key, "x"]).await.is_ok() {
                 keys.insert(key);
                 longest = longest.max(last.elapsed());
                 last = Instant::now();
@@ -147,17 +147,17 @@ impl Etcd {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            std::thread::sleep(INTERVAL);
+            tokio::time::sleep(INTERVAL).await;
         }
         Ok(Writes { keys, longest: longest.max(last.elapsed()) })
     }
 
     /// Looks at the members by a linearizable read, and counts those voters whose machine runs.
-    fn count(&self, stop: &AtomicBool) -> Result<Votes> {
+    async fn count(&self, stop: &AtomicBool) -> Result<Votes> {
         let mut votes = Votes { looks: 0, fewest: usize::MAX, longest: Duration::ZERO };
         let mut last = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            if let Ok(answer) = self.run(&["member", "list", "--write-out=json"]) {
+            if let Ok(answer) = self.run(&["member", "list", "--write-out=json"]).await {
                 let list: List = serde_json::from_str(&answer).context("etcdctl's answer")?;
                 let voters: Vec<String> =
                     list.members.into_iter().filter(|member| !member.learner).map(|member| member.name).collect();
@@ -171,7 +171,7 @@ impl Etcd {
                 votes.longest = votes.longest.max(last.elapsed());
                 last = Instant::now();
             }
-            std::thread::sleep(INTERVAL);
+            tokio::time::sleep(INTERVAL).await;
         }
         votes.longest = votes.longest.max(last.elapsed());
         Ok(votes)
