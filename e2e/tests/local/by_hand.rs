@@ -15,7 +15,7 @@ use witness::Witness;
 /// How long etcd may be without a leader: a few elections.
 const STALL: Duration = Duration::from_secs(10);
 /// How long a cluster is watched that is to stay as it is.
-const STEADY: Duration = Duration::from_secs(15);
+const STEADY: Duration = Duration::from_secs(8);
 
 /// Side by side: two of three Machines deleted at once, and the only Machine of a cluster of one.
 pub(crate) async fn machines_are_deleted(bed: &mut Bed) -> Result<()> {
@@ -89,7 +89,7 @@ async fn until_it_is_said(look: &Look, doomed: &[String]) -> Result<String> {
             let said =
                 |name: &&String| condition.message.split_once(name.as_str()).is_some_and(|(_, why)| why.len() > 10);
             let topic = format!("{} {} {}", condition.type_, condition.reason, condition.message).to_lowercase();
-            waiting.iter().any(|name| said(name)) && topic.contains("delet")
+            waiting.iter().any(said) && topic.contains("delet")
         });
         let about = about.with_context(|| format!("{waiting:?} wait; the conditions are {conditions:?}"))?;
         Ok(Some(format!("{}={} {}: {}", about.type_, about.status, about.reason, about.message)))

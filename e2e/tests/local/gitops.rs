@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Applies of each kind, server-side and client-side.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 6;
 /// Until everybody has dealt with the last one.
 const SETTLES: Duration = Duration::from_secs(5);
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Clusters of one member, and with `E2E_FULL` set.
 const CLUSTERS: (usize, usize) = (8, 400);
 /// How long a fault lasts. More than it takes until a failing member counts as unhealthy.
-const LASTS: Duration = Duration::from_secs(12);
+const LASTS: Duration = Duration::from_secs(8);
 /// A CA that no member knows.
 const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt");
 const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");

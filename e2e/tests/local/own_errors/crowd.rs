@@ -65,10 +65,10 @@ impl Crowd {
     }
 }
 
-/// A cluster of one member and nothing else, which is asked every two seconds.
+/// A cluster of one member and nothing else, which is asked every second.
 fn member(number: usize) -> Result<Manifests> {
     let manifests = Manifests::new(NAMESPACE, &format!("c{number}"))?.replicas(1).with("EtcdCluster", |etcd| {
-        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 2, "unhealthyAfterSeconds": 6});
+        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 4});
     });
     Ok(manifests.without_control_plane())
 }
