@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// What is prompt, with several clusters at once on a busy computer.
 const PROMPT: Duration = Duration::from_secs(60);
+/// How long a namespace may take. Kubernetes' own controller is in no hurry to begin.
+const NAMESPACE_GONE: Duration = Duration::from_secs(180);
 /// How long the API server may take to learn of a policy.
 const IN_FORCE: Duration = Duration::from_secs(20);
 
@@ -95,7 +97,7 @@ async fn whole_namespace(bed: &Bed) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(bed.client());
     let begun = Instant::now();
     namespaces.delete(&look.namespace, &DeleteParams::default()).await.context("delete the namespace")?;
-    until("the namespace is gone", PROMPT, async || match namespaces.get_opt(&look.namespace).await? {
+    until("the namespace is gone", NAMESPACE_GONE, async || match namespaces.get_opt(&look.namespace).await? {
         None => Ok(Some(())),
         Some(namespace) => bail!("{:?}", namespace.status.and_then(|status| status.conditions)),
     })
