@@ -37,19 +37,16 @@ async fn without_manager(bed: &Bed, look: &Look) -> Result<()> {
     let hook = held.annotations().get(names::PRE_TERMINATE_HOOK_ANNOTATION);
     ensure!(hook.is_some(), "Machine {} has no pre-terminate hook: {:?}", machines[1], held.annotations());
 
-    run(bed, "kubectl annotate machines").await?;
+    run(bed, look, "annotate machines").await?;
     until(format!("Machine {} is gone", machines[1]), GONE, async || {
         let left = look.etcd_machines().await?;
         ensure!(!left.contains(&machines[1]), "there are {left:?}");
         Ok(Some(()))
     })
     .await?;
-    look.delete("Cluster", &look.cluster).await?;
-    until("the EtcdCluster is being deleted", GONE, async || {
-        Ok(look.etcds().get(&look.etcd).await?.metadata.deletion_timestamp.is_some().then_some(()))
-    })
-    .await?;
-    run(bed, "kubectl get etcdclusters --all-namespaces -o").await?;
+    for command in ["delete clusters", "delete machines", "patch etcdclusters"] {
+        run(bed, look, command).await?;
+    }
     let kinds = ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalMachine"];
     until("everything is gone", GONE, async || {
         let mut left = Vec::new();
@@ -62,9 +59,10 @@ async fn without_manager(bed: &Bed, look: &Look) -> Result<()> {
     .await
 }
 
-/// Runs the page's command that begins like this, with nothing changed, as a person would in a shell.
-async fn run(bed: &Bed, beginning: &str) -> Result<()> {
-    let command = PAGE.lines().find(|line| line.starts_with(beginning));
+/// Runs the page's command that does this, with nothing changed, as a person would in a shell.
+async fn run(bed: &Bed, look: &Look, what: &str) -> Result<()> {
+    let beginning = format!("kubectl -n \"$NAMESPACE\" {what}.");
+    let command = PAGE.lines().find(|line| line.starts_with(&beginning));
     let command = command.with_context(|| format!("the page has no command that begins with {beginning:?}"))?;
     let kubectl = bed.world().tools().kubectl.parent().context("kubectl lies nowhere")?;
     let mut path = kubectl.as_os_str().to_owned();
@@ -72,6 +70,7 @@ async fn run(bed: &Bed, beginning: &str) -> Result<()> {
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut shell = tokio::process::Command::new("sh");
     shell.args(["-c", command]).env("PATH", path).env("KUBECONFIG", bed.plane.kubeconfig()?);
+    shell.env("NAMESPACE", &look.namespace).env("CLUSTER", &look.cluster).env("ETCD", &look.etcd);
     let output = shell.output().await.context("run a shell")?;
     ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
