@@ -4,12 +4,14 @@
 //!
 //! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
 
+mod by_hand;
 mod clusters;
 mod deletion;
 mod departure;
 mod etcd;
 mod freezing;
 mod gate;
+mod gitops;
 mod life;
 mod older;
 mod pauses;
@@ -161,6 +163,8 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(reboots::of_etcds_machines, core: true),
         scenario!(reboots::of_a_whole_cluster, core: false),
         scenario!(freezing::of_a_busy_machine, core: false),
+        scenario!(gitops::same_manifest_again, core: false),
+        scenario!(by_hand::two_of_three_machines, core: false),
         // Last, as it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]

@@ -1,17 +1,25 @@
 //! The loop on real parts: an unmodified Cluster API, machines of namespaces, real etcd. One bed serves all scenarios;
 //! each has namespaces of its own and leaves nothing running.
 
+mod addresses;
 mod bad_input;
 mod boots;
 mod bring_up;
+mod by_hand;
+mod confirmation;
 mod corrections;
 mod deletion;
+mod gitops;
 mod health;
 mod idle;
 mod kills;
 mod outage;
+mod own_errors;
 mod rbac;
+mod records;
 mod scale;
+mod uninstalled;
+mod without_faults;
 
 use e2e::bed::Bed;
 use e2e::world::{block_on, enter_or_run};
@@ -96,6 +104,13 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(deletion::when_up),
         scenario!(scale::one_to_three),
         scenario!(scale::three_to_five),
+        scenario!(without_faults::nobody_is_warned),
+        scenario!(by_hand::machines_are_deleted),
+        scenario!(confirmation::is_asked_for),
+        scenario!(uninstalled::manager_first),
+        scenario!(addresses::given_to_another_cluster),
+        scenario!(own_errors::blame_no_member),
+        scenario!(gitops::same_manifest_again),
         scenario!(idle::costs_nothing),
         scenario!(bad_input::references),
         scenario!(bad_input::contents),
