@@ -40,7 +40,7 @@ pub(super) async fn watch(children: &Children) {
                 continue;
             }
             let policy = Policy::of(&unit);
-            if !wanted(policy.restart, children.how_ended(pid)) {
+            if !wanted(&policy, children.how_ended(pid)) {
                 left_down.insert((unit, pid));
                 continue;
             }
@@ -74,13 +74,16 @@ fn within_limit(starts: &mut VecDeque<Instant>, policy: &Policy, now: Instant) -
     true
 }
 
-fn wanted(restart: Restart, status: Option<WaitStatus>) -> bool {
+fn wanted(policy: &Policy, status: Option<WaitStatus>) -> bool {
     // Unknown is what `systemctl start` saw and called a failure.
     let exit = status.and_then(WaitStatus::exit_status);
     // Signals by which a service is asked to end: HUP, INT, PIPE, TERM.
     let asked = status.and_then(WaitStatus::terminating_signal).is_some_and(|signal| [1, 2, 13, 15].contains(&signal));
     let clean = exit == Some(0) || asked;
-    match restart {
+    if exit.is_some_and(|exit| policy.final_statuses.contains(&exit)) {
+        return false;
+    }
+    match policy.restart {
         Restart::Never => false,
         Restart::Always => true,
         Restart::OnSuccess => clean,
@@ -132,6 +135,7 @@ fn is_alive(pid: i32) -> bool {
 mod tests {
     use super::*;
     use rstest::rstest;
+    use rustix::process::{Pid, WaitOptions, waitpid};
 
     #[rstest]
     #[case("MainPID=17\n", Some(17))]
@@ -146,12 +150,7 @@ mod tests {
 
     #[test]
     fn too_many_starts_in_too_short_a_time_are_refused() {
-        let policy = Policy {
-            restart: Restart::Always,
-            delay: Duration::ZERO,
-            limit_interval: Duration::from_secs(10),
-            limit_burst: 2,
-        };
+        let policy = policy();
         let mut starts = VecDeque::new();
         let begin = Instant::now();
         assert!(within_limit(&mut starts, &policy, begin));
@@ -169,7 +168,29 @@ mod tests {
     #[case(Restart::OnSuccess, false)]
     #[case(Restart::Never, false)]
     fn an_end_that_nobody_saw_is_a_failure(#[case] restart: Restart, #[case] again: bool) {
-        assert_eq!(wanted(restart, None), again);
+        assert_eq!(wanted(&Policy { restart, ..policy() }, None), again);
+    }
+
+    #[rstest]
+    #[case(0, true)]
+    #[case(1, true)]
+    #[case(78, false)]
+    fn a_final_exit_status_is_the_end(#[case] exit: i32, #[case] again: bool) {
+        let policy = Policy { final_statuses: [78].into(), ..policy() };
+        let status = std::process::Command::new("sh").args(["-c", &format!("exit {exit}")]).spawn();
+        let pid = Pid::from_child(&status.expect("a process"));
+        let ended = waitpid(Some(pid), WaitOptions::empty()).expect("it is a child").map(|(_, status)| status);
+        assert_eq!(wanted(&policy, ended), again);
+    }
+
+    fn policy() -> Policy {
+        Policy {
+            restart: Restart::Always,
+            final_statuses: [].into(),
+            delay: Duration::ZERO,
+            limit_interval: Duration::from_secs(10),
+            limit_burst: 2,
+        }
     }
 
     #[test]

@@ -45,9 +45,11 @@ pub(super) enum Restart {
 }
 
 /// What a unit's file says about restarts; systemd's defaults where it says nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) restart: Restart,
+    /// Exit statuses of the main process after which it is never started again.
+    pub(super) final_statuses: BTreeSet<i32>,
     /// From the end of the process to its new start.
     pub(super) delay: Duration,
     /// Not more than `limit_burst` starts in this time. Zero: no limit.
@@ -78,6 +80,7 @@ impl Policy {
     fn parse(text: &str) -> Self {
         let mut policy = Self {
             restart: Restart::Never,
+            final_statuses: BTreeSet::new(),
             delay: Duration::from_millis(100),
             limit_interval: Duration::from_secs(10),
             limit_burst: 5,
@@ -93,6 +96,11 @@ impl Policy {
                         "on-abnormal" | "on-abort" => Restart::OnAbnormal,
                         _ => Restart::Never,
                     }
+                }
+                // An empty value takes back what was said before, and each further one adds.
+                "RestartPreventExitStatus" if value.is_empty() => policy.final_statuses.clear(),
+                "RestartPreventExitStatus" => {
+                    policy.final_statuses.extend(value.split_whitespace().filter_map(|word| word.parse::<i32>().ok()));
                 }
                 "RestartSec" => policy.delay = time_span(value).unwrap_or(policy.delay),
                 "StartLimitIntervalSec" | "StartLimitInterval" => {
@@ -160,6 +168,13 @@ mod tests {
         assert_eq!(policy.delay, Duration::from_secs(5));
         assert_eq!(policy.limit_interval, Duration::ZERO);
         assert_eq!(Policy::parse("").restart, Restart::Never);
+    }
+
+    #[test]
+    fn final_exit_statuses_add_up_until_they_are_taken_back() {
+        let of = |text: &str| Policy::parse(text).final_statuses.into_iter().collect::<Vec<_>>();
+        assert_eq!(of("RestartPreventExitStatus=78 SIGABRT\nRestartPreventExitStatus=3\n"), [3, 78]);
+        assert!(of("RestartPreventExitStatus=78\nRestartPreventExitStatus=\n").is_empty());
     }
 
     #[test]

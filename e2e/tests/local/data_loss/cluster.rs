@@ -75,20 +75,21 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
+    /// Without a quorum that is what is said; with one, who is missing. The cluster is not ready in either case.
     async fn is_told_of(&self, member: usize) -> Result<()> {
-        let name = self.name(member);
-        let message = self.look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
-        ensure!(message.contains(&name), "the member is named: {message}");
-        if self.replicas > 1 {
+        let message = if self.replicas == 1 {
+            self.look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?
+        } else {
             self.look.until_condition("Available", "True", "Available", PATIENCE).await?;
-        }
-        Ok(())
-    }
-
-    /// Without a quorum that is what is said, and nothing else is done.
-    pub(super) async fn is_said_to_have_lost_quorum(&self, member: usize) -> Result<()> {
-        let message = self.look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+            self.look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?
+        };
         ensure!(message.contains(&self.name(member)), "the member is named: {message}");
+        until(format!("{} is not ready", self.look.etcd), PATIENCE, async || {
+            let status = self.look.status().await?;
+            ensure!(!status.ready, "{:?}", status.conditions);
+            Ok(Some(()))
+        })
+        .await?;
         let published = self.look.control_plane_endpoints().await?.join(",");
         let status = self.look.status().await?;
         ensure!(published == status.endpoints && !published.is_empty(), "the control plane has {published}");
