@@ -61,6 +61,6 @@ fn main() -> ExitCode {
             let Story { name, etcd, run } = story;
             trial(&world, &name, move |world| run(world, etcd)).with_ignored_flag(!wanted)
         });
-        libtest_mimic::run(&arguments, tests.collect()).exit_code()
+        Ok(libtest_mimic::run(&arguments, tests.collect()).exit_code())
     })
 }
