@@ -237,7 +237,7 @@ pub async fn serves(host: &impl Host) -> Result<()> {
 pub struct Keys(usize);
 
 impl Keys {
-    /// Writes so many more through the member of `machine`.
+    /// Writes so many more through the member of `host`.
     ///
     /// # Errors
     /// When a write fails.
@@ -245,12 +245,12 @@ impl Keys {
         let numbers = format!("seq {} {}", self.0 + 1, self.0 + more);
         let puts =
             format!("for i in $({numbers}); do {ETCDCTL} put {PREFIX}$i value-$i --command-timeout=5s || exit 1; done");
-        done(host.run(&["sh", "-c", &puts]).await?).context("write keys")?;
+        done(&host.run(&["sh", "-c", &puts]).await?).context("write keys")?;
         self.0 += more;
         Ok(())
     }
 
-    /// Checks, with a linearizable read through the member of `machine`, that none is lost.
+    /// Checks, with a linearizable read through the member of `host`, that none is lost.
     ///
     /// # Errors
     /// When one is, or the member does not answer.
@@ -258,7 +258,7 @@ impl Keys {
         let get = [ETCDCTL, "get", PREFIX, "--prefix", "--keys-only", "--consistency=l", "--command-timeout=5s"];
         let answer = host.run(&get).await?;
         let text = String::from_utf8_lossy(&answer.stdout).into_owned();
-        done(answer).context("read keys")?;
+        done(&answer).context("read keys")?;
         let found = text.lines().filter(|line| line.starts_with(PREFIX)).count();
         ensure!(found >= self.0, "{} keys were acknowledged, {found} are on {}", self.0, host.name());
         Ok(())
@@ -279,11 +279,11 @@ fn sums(data: &str) -> String {
 pub async fn said(host: &impl Host, command: &[&str]) -> Result<String> {
     let output = host.run(command).await?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    done(output).with_context(|| format!("{} on {}", command.join(" "), host.name()))?;
+    done(&output).with_context(|| format!("{} on {}", command.join(" "), host.name()))?;
     Ok(text)
 }
 
-fn done(output: Output) -> Result<()> {
+fn done(output: &Output) -> Result<()> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     ensure!(output.status.success(), "{}: {} {}", output.status, text(&output.stdout), text(&output.stderr));
     Ok(())
