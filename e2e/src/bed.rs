@@ -2,6 +2,7 @@
 //! project's manager.
 
 mod clusters;
+pub mod data;
 mod events;
 mod images;
 mod inventory;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use clusters::{EXAMPLE, Manifests};
-pub use images::{admission_policies, crds, programs};
+pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
 

@@ -22,6 +22,7 @@ use daemon::Daemon;
 use image::Node;
 use kube::Client;
 
+pub use faults::Container;
 pub use inventory::{Inventory, KINDS};
 
 pub use workload::Workload;

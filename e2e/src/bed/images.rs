@@ -31,8 +31,11 @@ pub fn programs() -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Makes the machines' image: our etcdadm, and the etcd release that the test bed has built.
-pub(super) fn machine_image(world: &World) -> Result<PathBuf> {
+/// Makes the machines' image: our etcdadm, and every etcd release that the test bed has built.
+///
+/// # Errors
+/// When a part is missing.
+pub fn machine_image(world: &World) -> Result<PathBuf> {
     let image = world.state("image")?;
     let parts = Parts {
         etcdadm: Some(programs()?.join("etcdadm")),

@@ -6,6 +6,7 @@
 
 mod by_hand;
 mod clusters;
+mod data_loss;
 mod deletion;
 mod departure;
 mod etcd;
@@ -162,6 +163,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(deletion::managers_away, core: false),
         scenario!(reboots::of_etcds_machines, core: true),
         scenario!(reboots::of_a_whole_cluster, core: false),
+        scenario!(data_loss::of_one_of_three, core: false),
         scenario!(freezing::of_a_busy_machine, core: false),
         scenario!(gitops::same_manifest_again, core: false),
         scenario!(by_hand::two_of_three_machines, core: false),
