@@ -14,6 +14,7 @@ pub mod observation;
 mod observe;
 mod pki;
 pub mod plan;
+pub mod prober;
 pub mod status;
 
 /// Name under which this controller writes, logs and reports.

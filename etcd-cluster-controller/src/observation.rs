@@ -1,5 +1,8 @@
 //! Everything that a decision may depend on, as plain data.
 
+pub mod host;
+pub mod probe;
+
 use api::etcd_cluster::MemberStatus;
 use api::{EtcdCluster, names};
 use controller_support::loose::{ClusterView, DockerMachineView, MachineView};
