@@ -62,16 +62,20 @@ pub struct World {
 /// `SIGINT`, `SIGTERM` and `SIGHUP` to the process outside reach the one inside, once. After 20 s, or at the second
 /// signal, everything is killed.
 pub fn enter_or_run(run: impl FnOnce(World) -> ExitCode) -> ExitCode {
-    prepare_and_run(|_| Ok(()), run)
+    prepare_and_run(|_| Ok(()), |world| Ok(run(world)))
 }
 
-/// The same, after `prepare` has made outside, where there is a network, what the inside needs beyond the real parts.
-pub fn prepare_and_run(prepare: impl FnOnce(&Tools) -> Result<()>, run: impl FnOnce(World) -> ExitCode) -> ExitCode {
+/// The same, after `prepare` has made outside, where there is a network, what the inside needs beyond the real parts. An
+/// error of either is printed, and fails the program.
+pub fn prepare_and_run(
+    prepare: impl FnOnce(&Tools) -> Result<()>,
+    run: impl FnOnce(World) -> Result<ExitCode>,
+) -> ExitCode {
     let stage = std::env::var_os(STAGE);
     let result = match stage.as_ref().and_then(|stage| stage.to_str()) {
         None => outside::enter(prepare),
         Some(INIT) => init::run(),
-        _ => World::from_environment().map(run),
+        _ => World::from_environment().and_then(run),
     };
     result.unwrap_or_else(|error| {
         eprintln!("Error: {error:#}");

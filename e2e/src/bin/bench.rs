@@ -23,17 +23,11 @@ fn main() -> ExitCode {
     prepare_and_run(
         |tools| infrastructure.prepare(tools),
         |world| {
-            let measured = match infrastructure {
+            match infrastructure {
                 Infrastructure::Local => block_on(bench::run(&world, rounds)),
                 Infrastructure::Docker => block_on(bench::docker::run(&world, rounds)),
-            };
-            match measured {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("Error: {error:#}");
-                    ExitCode::FAILURE
-                }
-            }
+            }?;
+            Ok(ExitCode::SUCCESS)
         },
     )
 }

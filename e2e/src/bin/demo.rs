@@ -23,17 +23,11 @@ fn main() -> ExitCode {
     prepare_and_run(
         |tools| infrastructure.prepare(tools),
         |world| {
-            let shown = match infrastructure {
+            match infrastructure {
                 Infrastructure::Local => block_on(demo::run(&world, once)),
                 Infrastructure::Docker => block_on(demo::docker::run(&world, once)),
-            };
-            match shown {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("Error: {error:#}");
-                    ExitCode::FAILURE
-                }
-            }
+            }?;
+            Ok(ExitCode::SUCCESS)
         },
     )
 }

@@ -11,6 +11,7 @@ mod served;
 mod server;
 mod updates;
 
+use anyhow::Context;
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
 use e2e::tools::{DockerProvider, Tools};
@@ -27,9 +28,7 @@ fn main() -> ExitCode {
         let mut arguments = Arguments::from_args();
         // They share the API server.
         arguments.test_threads = Some(1);
-        let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
-            return ExitCode::FAILURE;
-        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
         let runtime = Arc::new(runtime);
         let plane: Shared = Arc::default();
         let mut tests: Vec<Trial> = tests()
@@ -67,7 +66,7 @@ fn main() -> ExitCode {
             drop(plane.lock().unwrap_or_else(PoisonError::into_inner).take());
             Ok(())
         });
-        conclusion.exit_code()
+        Ok(conclusion.exit_code())
     })
 }
 

@@ -17,6 +17,7 @@ mod reboots;
 mod road;
 mod writes;
 
+use anyhow::Context;
 use e2e::docker::{DockerBed, Parts};
 use e2e::tools::{Release, Tools};
 use e2e::world::{World, prepare_and_run};
@@ -31,9 +32,7 @@ fn main() -> ExitCode {
         let mut arguments = Arguments::from_args();
         // They share the bed, and some of them take parts of it away for a while.
         arguments.test_threads = Some(1);
-        let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
-            return ExitCode::FAILURE;
-        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
         let runtime = Arc::new(runtime);
         let bed: Shared = Arc::default();
         let tests = scenarios()
@@ -51,13 +50,10 @@ fn main() -> ExitCode {
             .collect();
         let conclusion = libtest_mimic::run(&arguments, tests);
         let left = bed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(left) = left
-            && let Err(error) = runtime.block_on(left.stop())
-        {
-            eprintln!("Error: the bed does not end: {error:#}");
-            return ExitCode::FAILURE;
+        if let Some(left) = left {
+            runtime.block_on(left.stop()).context("the bed does not end")?;
         }
-        conclusion.exit_code()
+        Ok(conclusion.exit_code())
     })
 }
 
