@@ -25,7 +25,7 @@ pub struct InvalidVersion(pub String);
 
 impl fmt::Display for InvalidVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no etcd version; write it like {DEFAULT_ETCD_VERSION}", self.0)
+        write!(f, "{:?} is not an etcd version; write it like {DEFAULT_ETCD_VERSION}", self.0)
     }
 }
 
@@ -65,8 +65,20 @@ impl Ord for EtcdVersion {
         (self.major, self.minor, self.patch)
             .cmp(&(other.major, other.minor, other.patch))
             .then_with(|| self.pre.is_empty().cmp(&other.pre.is_empty()))
-            .then_with(|| self.pre.cmp(&other.pre))
+            .then_with(|| compare_pre_releases(&self.pre, &other.pre))
     }
+}
+
+/// As semantic versioning orders them: identifiers between dots from left to right, numbers by value and before words.
+fn compare_pre_releases(a: &str, b: &str) -> std::cmp::Ordering {
+    let identifiers = |text: &str| {
+        let one = |part: &str| match part.parse::<u64>() {
+            Ok(number) => (0, number, String::new()),
+            Err(_) => (1, 0, part.to_owned()),
+        };
+        text.split('.').map(one).collect::<Vec<_>>()
+    };
+    identifiers(a).cmp(&identifiers(b))
 }
 
 impl PartialOrd for EtcdVersion {
@@ -91,7 +103,10 @@ mod tests {
     #[test]
     fn a_pre_release_comes_before_its_release() {
         let order: Vec<EtcdVersion> =
-            ["3.5.21", "3.6.0-alpha", "3.6.0-rc.1", "3.6.0", "3.6.10"].iter().map(|v| v.parse().unwrap()).collect();
+            ["3.5.21", "3.6.0-alpha", "3.6.0-rc.1", "3.6.0-rc.2", "3.6.0-rc.10", "3.6.0", "3.6.10"]
+                .iter()
+                .map(|v| v.parse().unwrap())
+                .collect();
         assert!(order.is_sorted());
         assert!(order.windows(2).all(|w| w[0] < w[1]));
     }

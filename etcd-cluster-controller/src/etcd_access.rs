@@ -4,12 +4,10 @@
 //! etcd-client's `member_list` does not, and one small HTTP client per cluster is cheap at thousands of clusters.
 
 mod client;
-mod compat;
 mod fault;
 mod json;
 mod request;
 
 pub(crate) use client::Client;
-pub(crate) use compat::{Access, Accesses};
 pub(crate) use fault::Fault;
 pub(crate) use request::Expected;

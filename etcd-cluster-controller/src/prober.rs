@@ -154,4 +154,3 @@ impl Prober {
         clusters.get(uid).map(|entry| entry.cluster.clone())
     }
 }
-
