@@ -52,8 +52,6 @@ pub const PRE_TERMINATE_HOOK_ANNOTATION: &str = "pre-terminate.delete.hook.machi
 /// Value of [`PRE_TERMINATE_HOOK_ANNOTATION`]: who drops it.
 pub const PRE_TERMINATE_HOOK_OWNER: &str = "etcd-cluster-controller";
 
-/// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
-pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
 /// Annotation on a cloned infrastructure object and on its Machine: name of the template (Cluster API's own).
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation on a cloned infrastructure object and on its Machine: `<Kind>.<group>` of the template (Cluster API's own).
