@@ -35,6 +35,9 @@ pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
 /// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
 pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
+/// Annotation on an EtcdCluster and on each EtcdadmConfig made for it: etcd's `max-learners`, `3` if the first etcd was 3.6 or
+/// later, else `1`. Never changed: members with different values drop each other's learners.
+pub const MAX_LEARNERS_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/max-learners";
 /// Annotation on a cloned infrastructure object: name of the template (Cluster API's own).
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation on a cloned infrastructure object: `<Kind>.<group>` of the template (Cluster API's own).
@@ -99,7 +102,7 @@ pub fn init_secret(cluster: &str) -> String {
     format!("{cluster}-etcd-init")
 }
 
-/// Key of the [`init_secret`]: `<UID>@<since when>` of the Machines that may join or have done so, separated by commas.
+/// Key of the [`init_secret`]: the Machines that may join or have joined; see [`crate::admission`].
 pub const ADMITTED: &str = "admitted";
 
 /// ConfigMap that one Machine holds while it is the one to initialize the cluster.

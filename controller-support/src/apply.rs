@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
 
-/// Applies an object of ours. Fields that we do not name are left to others.
+/// Applies an object of ours. Fields that we do not set are left to others.
 ///
 /// # Errors
 /// Any answer but success.

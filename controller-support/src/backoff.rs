@@ -1,14 +1,14 @@
-//! How long a watch that was interrupted stays down.
+//! How long an interrupted watch stays down.
 
 use kube::runtime::utils::Backoff;
 use std::time::Duration;
 
-/// First delay and longest. kube's own goes up to half a minute, as client-go's does, which is kind to an API server with
-/// thousands of watches. Ours are a dozen, and as long as one is down the controllers act on what was; an API server
-/// that comes back often ends them once more, because it has forgotten the version that they ask for.
+/// First and longest delay. kube's default goes up to 30 s, like client-go's, which protects an API server with thousands of
+/// watches. We have a dozen, and while one is down the controllers act on stale objects. An API server that comes back often
+/// ends a watch once more, because it has forgotten the resource version that the watch asks for.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
 
-/// Delays of a watch: each twice the one before, from the beginning again once something has come.
+/// Delays of a watch. They double with every failure, and start again once an event has come.
 #[derive(Clone, Debug, Default)]
 pub struct WatchBackoff {
     failures: u32,

@@ -15,7 +15,7 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The served version of a kind could not be found out.
+    /// The served version of a kind could not be determined.
     #[error(transparent)]
     Kind(#[from] KindError),
     /// What is needed is not known yet: a first list has not come, because the API server is down or refuses it.
@@ -99,7 +99,7 @@ pub fn is_invalid(error: &kube::Error) -> bool {
     has_code(error, 422) || has_code(error, 400) || has_code(error, 403)
 }
 
-/// What the API server said, without what kube adds for those who debug it.
+/// The API server's message, without the details that kube adds for debugging.
 #[must_use]
 pub fn answer(error: &kube::Error) -> String {
     match error {

@@ -1,4 +1,4 @@
-//! Events for people: published on transitions only, and never a reason for a reconcile to fail.
+//! Events for people. They are published on transitions only, and a reconcile never fails because of one.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;

@@ -1,5 +1,5 @@
-//! Which version of another provider's kind to speak. Found the way Cluster API does it: from the contract labels on
-//! the kind's CRD, of which only the metadata is read.
+//! Which version of another provider's kind to use. It is found the way Cluster API does it: from the contract labels on the
+//! kind's CRD. Only the CRD's metadata is read.
 
 use crate::error::is_not_found;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -11,18 +11,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use tokio::sync::{RwLock, watch};
 
-/// Labels on CRDs that each name a contract.
+/// Labels on CRDs, each of which names a contract.
 pub type Contracts = &'static [&'static str];
 
-/// Cluster API's contracts, the one we prefer first.
+/// Cluster API's contracts, preferred first.
 pub const CLUSTER_API_CONTRACTS: Contracts = &["cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1"];
 /// The etcd-provider contract.
 pub const ETCD_PROVIDER_CONTRACTS: Contracts = &[api::names::ETCD_PROVIDER_CONTRACT_LABEL];
 
-/// Why a kind cannot be spoken to.
+/// Why a kind cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KindError {
-    /// There is no such CRD.
+    /// The CRD does not exist.
     #[error("kind {kind}.{group} does not exist: install its provider, or correct the reference")]
     NotServed {
         /// Kind that was asked for.
@@ -30,7 +30,7 @@ pub enum KindError {
         /// Its group.
         group: String,
     },
-    /// The CRD says of no version that it satisfies the contract.
+    /// The CRD does not say which of its versions satisfies the contract.
     #[error("the CRD of {kind}.{group} has no label {label}: it does not say that it satisfies this contract")]
     NoContract {
         /// Kind that was asked for.
@@ -54,7 +54,7 @@ pub enum KindError {
 }
 
 impl KindError {
-    /// Whether it is the user's reference, and not a failing API server, that is at fault.
+    /// Whether the user's reference is at fault, and not a failing API server.
     #[must_use]
     pub fn is_user_error(&self) -> bool {
         !matches!(self, Self::Api { .. })
@@ -67,7 +67,7 @@ impl KindError {
     }
 }
 
-/// Group, kind, and the contracts that it was asked about: what satisfies one need not satisfy another.
+/// Group, kind and contracts: a version that satisfies one contract need not satisfy another.
 type Known = (String, String, Contracts);
 
 /// Finds and remembers the served version of kinds.
@@ -80,7 +80,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// An empty memory.
+    /// Nothing is known yet.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client, known: Arc::default(), lost: Arc::new(watch::channel(0).0) }
@@ -114,8 +114,7 @@ impl Kinds {
         self.lost.send_modify(|lost| *lost += 1);
     }
 
-    /// Comes back when any version that is watched from now on is no longer served. What was found before may be that
-    /// version.
+    /// Returns when a version that is watched is no longer served, from now on. What was found before may be that version.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut lost = self.lost.subscribe();
         let keep = self.lost.clone();
@@ -148,7 +147,7 @@ impl Kinds {
         let guess = guess(group, kind);
         let (kind, group) = (kind.to_owned(), group.to_owned());
         let mut version = version_of(&metadata.labels.unwrap_or_default(), contracts);
-        // Cluster API's own kinds have no such labels: they are what the contracts are named after.
+        // Cluster API's own kinds have no such labels: the contracts are named after their versions.
         if version.is_none() && contracts.iter().any(|contract| contract.split('/').next() == Some(group.as_str())) {
             let groups = self.client.list_api_groups().await;
             let groups = groups.map_err(|source| KindError::Api {

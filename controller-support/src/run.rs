@@ -24,9 +24,9 @@ use tracing::Instrument;
 /// First delay after an error, and the longest. Errors double it.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// The longest that a reconcile takes. Requests to the API server have no limit of their own: on a connection that died
-/// without a word, one would keep its object, and a graceful stop, waiting for ever. Longer than all that is waited for
-/// inside: first lists, and members that hang.
+/// The longest that a reconcile may take. Requests to the API server have no timeout of their own: on a connection that died
+/// silently, a request would block its object, and a graceful stop, for ever. It is longer than every wait inside: for first
+/// lists, and for members that hang.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// For how long a failure counts. Longer than the longest delay and [`LIMIT`] together, so that an object that keeps
@@ -55,7 +55,7 @@ impl Shutdown {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
-    /// Comes back when it is time to stop, also if the sender is gone.
+    /// Returns when it is time to stop, or when the sender is gone.
     pub async fn requested(mut self) {
         let _ = self.0.wait_for(|stop| *stop).await;
     }
@@ -100,8 +100,8 @@ impl Shared {
     }
 }
 
-/// Runs a controller until shutdown, or until a version of a kind that is watched is no longer served: then it has to be
-/// started anew, with the version that is served now. A reconcile that has begun is finished.
+/// Runs a controller until shutdown, or until a version of a kind that is watched is no longer served: then the
+/// caller must start it again, with the version that is served now. A reconcile that has begun is finished.
 pub async fn run_controller<K, C, F, Fut>(
     name: &'static str,
     controller: Controller<K>,
@@ -183,8 +183,8 @@ pub async fn run_controller_with<K, C, F, Fut>(
         .for_each(|_| std::future::ready(()));
     let nothing_begun = async {
         stop.await;
-        // No reconcile begins before the first list has come, and a controller that is to stop waits for one that it does
-        // not ask for any more.
+        // A controller that is to stop waits for its first list, which it has stopped asking for. No reconcile begins
+        // before that list has come.
         if store.wait_until_ready().now_or_never().is_some_and(|ready| ready.is_ok()) {
             std::future::pending::<()>().await;
         }
@@ -198,7 +198,7 @@ pub async fn run_controller_with<K, C, F, Fut>(
 // Former name.
 pub use run_controller_with as drive_with;
 
-/// Gives work up that takes too long. That is as safe as being killed in the middle of it.
+/// Gives up work that takes too long. That is as safe as being killed halfway.
 async fn limited<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(LIMIT, work).await.unwrap_or(Err(Error::Timeout(LIMIT)))
 }

@@ -6,8 +6,8 @@ use kube::Resource;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No watch lags behind by more than this. What is older is of an object that has gone (the last write to it often is
-/// the one that lets it go), or from before the management cluster was restored from a backup.
+/// No watch lags behind by more than this. An older entry belongs to an object that is gone (the last write is often the one
+/// that removed its finalizer), or to the time before the management cluster was restored from a backup.
 const TTL: Duration = Duration::from_secs(600);
 
 /// Remembers the answers to our writes until the watch has caught up.

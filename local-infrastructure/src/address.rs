@@ -9,7 +9,7 @@ pub struct Subnet {
     prefix_length: u8,
 }
 
-/// Why a text is no subnet.
+/// Why a text is not a subnet.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSubnet {
     /// Not of the form `a.b.c.d/n`.

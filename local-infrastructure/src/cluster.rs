@@ -1,21 +1,20 @@
 //! LocalClusters: an address for the API servers, ready at once.
 
 use crate::{
+    context::Settings,
     crd::{Endpoint, FIELD_MANAGER, FINALIZER, GROUP, Initialization, LocalCluster, LocalClusterStatus, conditions},
     machine::Error as MachineError,
     observe::now,
-    run::Settings,
 };
 use api::{
     conditions::{Draft, settle},
     names,
 };
 use controller_support::{
-    Cached, Error, Freshest, Result, ResultExt, Shared,
+    Cached, Error, Index, Result, ResultExt, Shared, WriteCache,
     apply::apply_status,
-    drive,
-    error::is_not_found,
-    loose::{ClusterView, Reference},
+    external::{ClusterView, Reference},
+    run_controller,
 };
 use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -31,7 +30,7 @@ struct Context {
     shared: Shared,
     settings: Arc<Settings>,
     clusters: Cached,
-    freshest: Freshest<LocalCluster>,
+    written: WriteCache<LocalCluster>,
 }
 
 /// Runs until shutdown.
@@ -39,8 +38,8 @@ pub async fn run(shared: &Shared, settings: Arc<Settings>, clusters: Cached) {
     let by_cluster = clusters.changes().flat_map(|cluster| stream::iter(infrastructure(&cluster)));
     let controller = Controller::new(Api::<LocalCluster>::all(shared.client.clone()), watcher::Config::default())
         .reconcile_on(by_cluster);
-    let context = Context { shared: shared.clone(), settings, clusters, freshest: Freshest::default() };
-    drive("local-cluster", controller, shared, Arc::new(context), reconcile).await;
+    let context = Context { shared: shared.clone(), settings, clusters, written: WriteCache::default() };
+    run_controller("local-cluster", controller, shared, Arc::new(context), reconcile).await;
 }
 
 /// The LocalCluster of a Cluster.
@@ -49,6 +48,10 @@ fn infrastructure(cluster: &DynamicObject) -> Option<ObjectRef<LocalCluster>> {
     (reference.group == GROUP && reference.kind == "LocalCluster")
         .then(|| ObjectRef::new(&reference.name).within(&cluster.namespace().unwrap_or_default()))
 }
+
+/// Clusters by the LocalCluster that they refer to.
+const BY_LOCAL_CLUSTER: Index =
+    Index::new("LocalCluster", |cluster| infrastructure(cluster).map(|reference| reference.name).into_iter().collect());
 
 /// The Cluster that owns a LocalCluster, or, before Cluster API has made it that, the one that refers to it. Not to wait
 /// for the owner saves a second: Cluster API reconciles a Cluster once a second.
@@ -60,10 +63,7 @@ fn cluster_of(clusters: &Cached, object: &LocalCluster) -> Option<ClusterView> {
         .find(|owner| owner.kind == "Cluster" && owner.api_version.starts_with(&format!("{}/", names::CLUSTER_GROUP)));
     let found = match owner {
         Some(owner) => clusters.get(&namespace, &owner.name),
-        None => clusters
-            .select(&namespace, |cluster| infrastructure(cluster).is_some_and(|found| found.name == object.name_any()))
-            .into_iter()
-            .next(),
+        None => clusters.by_index(&BY_LOCAL_CLUSTER, &namespace, &object.name_any()).into_iter().next(),
     };
     found.map(|cluster| ClusterView::read(&cluster))
 }
@@ -81,7 +81,7 @@ enum Plan {
     GiveEndpoint,
     /// Release the address and let the LocalCluster go.
     Release,
-    /// Nothing any more.
+    /// Nothing: it has been let go.
     Gone,
 }
 
@@ -124,11 +124,9 @@ fn status(object: &LocalCluster, plan: Plan, now: &Time) -> LocalClusterStatus {
     }
 }
 
-async fn reconcile(seen: Arc<LocalCluster>, context: Arc<Context>) -> Result<Action> {
-    let mut object = LocalCluster::clone(&context.freshest.pick(seen));
-    if !context.clusters.ready().await {
-        return Err(Error::Internal("Clusters cannot be listed".to_owned()));
-    }
+async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<Action> {
+    let mut object = LocalCluster::clone(&context.written.newest(cached));
+    context.clusters.ensure_ready().await?;
     let namespace = object.namespace().unwrap_or_default();
     let cluster = cluster_of(&context.clusters, &object);
     let mut decision = plan(&object, cluster.as_ref());
@@ -144,7 +142,7 @@ async fn reconcile(seen: Arc<LocalCluster>, context: Arc<Context>) -> Result<Act
         Plan::Release => {
             reservations.release(&owner).map_err(internal)?;
             return match write(&context, &object, false, object.spec.control_plane_endpoint.as_ref()).await {
-                Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Action::await_change()),
+                Err(error) if error.is_not_found() => Ok(Action::await_change()),
                 other => other.map(|_| Action::await_change()),
             };
         }
@@ -161,7 +159,7 @@ async fn reconcile(seen: Arc<LocalCluster>, context: Arc<Context>) -> Result<Act
         });
         object = apply_status(&api(&context, &namespace), FIELD_MANAGER, &object.name_any(), &desired).await?;
     }
-    context.freshest.remember(object);
+    context.written.remember(object);
     Ok(Action::await_change())
 }
 

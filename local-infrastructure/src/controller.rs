@@ -1,36 +1,22 @@
 //! The controller of LocalMachines: what wakes it up, and one round.
 
 use crate::{
+    context::{Context, Settings},
     crd::{GROUP, LocalMachine, LocalMachineStatus},
     events::{Events as LocalEvents, Key},
     execute::{Outcome, execute, write_status},
     observe::{local, observe},
-    plan::{Observation, Plan, Waiting, plan},
-    run::Settings,
+    plan::{Observation, Step, plan},
     status::{news, status},
 };
 use api::names;
-use controller_support::{Cached, Error, Events, Freshest, Result, Shared, drive, loose::MachineView};
+use controller_support::{Cached, Error, Plan, Result, Shared, WriteCache, external::MachineView, run_controller};
 use futures::{Stream, StreamExt, stream};
 use kube::{
     Api, Resource, ResourceExt,
     runtime::{Controller, controller::Action, reflector::ObjectRef, watcher},
 };
-use std::{sync::Arc, time::Duration};
-
-/// A Secret that a Machine names before it exists is looked for again after this time.
-const SECRET_RETRY: Duration = Duration::from_secs(1);
-
-/// What every round needs.
-pub struct Context {
-    pub(crate) shared: Shared,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) machines: Cached,
-    pub(crate) clusters: Cached,
-    pub(crate) local_events: LocalEvents,
-    events: Events,
-    freshest: Freshest<LocalMachine>,
-}
+use std::sync::Arc;
 
 /// Runs until shutdown. `local_changes`: machines in whose directories something happened.
 pub async fn run(
@@ -53,10 +39,9 @@ pub async fn run(
     let by_local = local_changes.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
     let controller = controller.reconcile_on(by_machine).reconcile_on(by_cluster).reconcile_on(by_local);
     let events = shared.events("local-infrastructure");
-    let freshest = Freshest::default();
-    let shared_here = shared.clone();
-    let context = Context { shared: shared_here, settings, machines, clusters, local_events, events, freshest };
-    drive("local-machine", controller, shared, Arc::new(context), reconcile).await;
+    let written = WriteCache::default();
+    let context = Context { shared: shared.clone(), settings, machines, clusters, local_events, events, written };
+    run_controller("local-machine", controller, shared, Arc::new(context), reconcile).await;
 }
 
 /// The LocalMachine of a Machine.
@@ -66,8 +51,8 @@ fn infrastructure(machine: &kube::api::DynamicObject) -> Option<ObjectRef<LocalM
     Some(ObjectRef::new(&reference.name).within(&machine.namespace))
 }
 
-async fn reconcile(seen: Arc<LocalMachine>, context: Arc<Context>) -> Result<Action> {
-    let mut object = LocalMachine::clone(&context.freshest.pick(seen));
+async fn reconcile(cached: Arc<LocalMachine>, context: Arc<Context>) -> Result<Action> {
+    let mut object = LocalMachine::clone(&context.written.newest(cached));
     let mut observation = observe(&context, &object).await?;
     let mut failure = None;
     let decision = loop {
@@ -84,11 +69,10 @@ async fn reconcile(seen: Arc<LocalMachine>, context: Arc<Context>) -> Result<Act
         }
         refresh(&context, &object, &mut observation)?;
     };
-    publish(&context, &object, &observation, decision, failure.as_deref()).await?;
-    match (failure, decision) {
-        (Some(why), _) => Err(Error::Internal(why)),
-        (None, Plan::Wait(Waiting::BootstrapSecret)) => Ok(Action::requeue(SECRET_RETRY)),
-        (None, _) => Ok(Action::await_change()),
+    publish(&context, &object, &observation, &decision, failure.as_deref()).await?;
+    match failure {
+        Some(why) => Err(Error::Internal(why)),
+        None => Ok(decision.hold().and_then(|hold| hold.again).map_or_else(Action::await_change, Action::requeue)),
     }
 }
 
@@ -104,17 +88,17 @@ async fn publish(
     context: &Context,
     object: &LocalMachine,
     observation: &Observation,
-    plan: Plan,
+    plan: &Plan<Step>,
     failure: Option<&str>,
 ) -> Result<()> {
     let empty = LocalMachineStatus::default();
     let before = object.status.as_ref().unwrap_or(&empty);
     let after = status(before, object.metadata.generation, observation, plan, failure);
     if object.status.as_ref() == Some(&after) {
-        context.freshest.remember(object.clone());
+        context.written.remember(object.clone());
         return Ok(());
     }
-    context.freshest.remember(write_status(context, object, &after).await?);
+    context.written.remember(write_status(context, object, &after).await?);
     let about = object.object_ref(&());
     for news in news(before, &after) {
         if news.warning {

@@ -1,6 +1,6 @@
 //! LocalCluster, LocalMachine and LocalMachineTemplate: infrastructure of Cluster API, contracts v1beta1 and v1beta2.
 
-// kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are no duplicates.
+// kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are not duplicates.
 #![allow(clippy::duplicated_attributes)]
 
 use api::meta::{AddressType, TemplateMeta};

@@ -32,7 +32,7 @@ impl Events {
     /// Watches nothing yet. What happens is read in a thread, which stays as long as the process.
     ///
     /// # Errors
-    /// If the kernel has no more inotify instances for this user, or no more threads.
+    /// If the kernel gives this user no further inotify instance or thread.
     pub fn start() -> io::Result<(Self, UnboundedReceiver<Key>)> {
         let events = Self { inotify: Arc::new(init(CreateFlags::CLOEXEC)?), watched: Arc::default() };
         let (sender, receiver) = unbounded();
@@ -44,7 +44,7 @@ impl Events {
     /// Watches one more directory; nothing happens if it is watched already. It ends with the directory.
     ///
     /// # Errors
-    /// If the directory does not exist, or the kernel has no more watches for this user.
+    /// If the directory does not exist, or the kernel gives this user no further watch.
     pub fn watch(&self, directory: &Path, namespace: &str, name: &str) -> io::Result<()> {
         let flags = WatchFlags::MOVED_TO | WatchFlags::DELETE | WatchFlags::ONLYDIR;
         let id = add_watch(&self.inotify, directory, flags)?;
@@ -59,7 +59,7 @@ impl Events {
             let event = match reader.next() {
                 Ok(event) => event,
                 Err(Errno::INTR) => continue,
-                Err(error) => return tracing::error!(%error, "machines are not watched any more"),
+                Err(error) => return tracing::error!(%error, "machines are no longer watched"),
             };
             let mut watched = self.watched();
             if event.events().contains(ReadFlags::IGNORED) {

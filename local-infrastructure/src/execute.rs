@@ -1,12 +1,12 @@
 //! Everything that is written for a LocalMachine.
 
 use crate::{
-    controller::Context,
+    context::Context,
     crd::{FIELD_MANAGER, FINALIZER, GROUP, LocalMachine, LocalMachineStatus, provider_id},
     machine::{Error as MachineError, MachineSpec, machine_owner},
     plan::{BootstrapData, Observation, Step},
 };
-use controller_support::{Error, Result, ResultExt, apply::apply_status, error::is_not_found};
+use controller_support::{Result, ResultExt, apply::apply_status};
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
@@ -27,11 +27,16 @@ pub enum Outcome {
 ///
 /// # Errors
 /// If the API server refuses a write.
-pub async fn execute(context: &Context, object: &LocalMachine, seen: &Observation, step: Step) -> Result<Outcome> {
+pub(crate) async fn execute(
+    context: &Context,
+    object: &LocalMachine,
+    observation: &Observation,
+    step: Step,
+) -> Result<Outcome> {
     let done = |object: LocalMachine| Outcome::Done(Box::new(object));
     match step {
         Step::Adopt => write(context, object, true, object.spec.provider_id.as_deref()).await.map(done),
-        Step::Create => match create(context, object, seen).await {
+        Step::Create => match create(context, object, observation).await {
             Ok(()) => Ok(done(object.clone())),
             Err(error) => Ok(Outcome::Failed(error.to_string())),
         },
@@ -45,7 +50,7 @@ pub async fn execute(context: &Context, object: &LocalMachine, seen: &Observatio
         }
         Step::Destroy => match destroy(context, object).await {
             Ok(()) => match write(context, object, false, object.spec.provider_id.as_deref()).await {
-                Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Outcome::Gone),
+                Err(error) if error.is_not_found() => Ok(Outcome::Gone),
                 other => other.map(|_| Outcome::Gone),
             },
             Err(error) => Ok(Outcome::Failed(error.to_string())),
@@ -54,10 +59,10 @@ pub async fn execute(context: &Context, object: &LocalMachine, seen: &Observatio
 }
 
 /// Makes the machine and starts it: nothing may come between a machine with an address and its boot.
-async fn create(context: &Context, object: &LocalMachine, seen: &Observation) -> Result<(), MachineError> {
-    let BootstrapData::Ready(user_data) = &seen.bootstrap_data else { return Ok(()) };
+async fn create(context: &Context, object: &LocalMachine, observation: &Observation) -> Result<(), MachineError> {
+    let BootstrapData::Ready(user_data) = &observation.bootstrap_data else { return Ok(()) };
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let host_name = seen.owner.as_ref().map_or_else(|| name.clone(), |owner| owner.name.clone());
+    let host_name = observation.owner.as_ref().map_or_else(|| name.clone(), |owner| owner.name.clone());
     let (settings, user_data) = (context.settings.clone(), user_data.clone());
     let uid = object.uid().unwrap_or_default();
     blocking(move || {
@@ -130,7 +135,7 @@ async fn write(
 ///
 /// # Errors
 /// If the API server refuses it.
-pub async fn write_status(
+pub(crate) async fn write_status(
     context: &Context,
     object: &LocalMachine,
     status: &LocalMachineStatus,

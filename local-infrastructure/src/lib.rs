@@ -8,6 +8,7 @@
 pub mod address;
 pub mod cli;
 mod cluster;
+mod context;
 mod controller;
 pub mod crd;
 mod events;

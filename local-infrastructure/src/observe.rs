@@ -1,7 +1,7 @@
 //! Everything that is read about a LocalMachine, and the clock.
 
 use crate::{
-    controller::Context,
+    context::Context,
     crd::{FINALIZER, LocalMachine},
     machine::{Error as MachineError, Machine},
     plan::{BootstrapData, Local, Observation, UserData},
@@ -10,7 +10,7 @@ use crate::{
 use api::names;
 use controller_support::{
     Error, Result, ResultExt,
-    loose::{ClusterView, MachineView},
+    external::{ClusterView, MachineView},
 };
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Api, ResourceExt};
@@ -19,10 +19,9 @@ use kube::{Api, ResourceExt};
 ///
 /// # Errors
 /// If the API server or the state directory cannot be read.
-pub async fn observe(context: &Context, object: &LocalMachine) -> Result<Observation> {
-    if !context.machines.ready().await || !context.clusters.ready().await {
-        return Err(Error::Internal("Machines and Clusters cannot be listed".to_owned()));
-    }
+pub(crate) async fn observe(context: &Context, object: &LocalMachine) -> Result<Observation> {
+    context.machines.ensure_ready().await?;
+    context.clusters.ensure_ready().await?;
     let namespace = object.namespace().unwrap_or_default();
     let owner = object
         .owner_references()
@@ -69,7 +68,7 @@ async fn bootstrap_data(context: &Context, owner: &MachineView) -> Result<Bootst
 ///
 /// # Errors
 /// If its directory cannot be read.
-pub fn local(context: &Context, object: &LocalMachine) -> Result<Option<Local>> {
+pub(crate) fn local(context: &Context, object: &LocalMachine) -> Result<Option<Local>> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let internal = |error: MachineError| Error::Internal(error.to_string());
     let machine = match context.settings.machines.get(&namespace, &name) {

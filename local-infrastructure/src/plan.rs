@@ -2,9 +2,13 @@
 
 use crate::{crd::conditions, machine::Bootstrap};
 use api::meta::AddressType;
-use controller_support::loose::{ClusterView, MachineView};
+use controller_support::{
+    Plan,
+    external::{ClusterView, MachineView},
+    plan::wait,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use std::{fmt, net::Ipv4Addr};
+use std::{fmt, net::Ipv4Addr, time::Duration};
 
 /// Everything that a decision is made from.
 #[derive(Clone, Debug)]
@@ -77,58 +81,8 @@ impl Local {
     }
 }
 
-/// What to do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// Nothing.
-    Steady,
-    /// Nothing until this changes.
-    Wait(Waiting),
-    /// Nothing, because it is not allowed.
-    Paused,
-    /// This, and then ask again.
-    Do(Step),
-}
-
-/// What is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// A Machine that owns the LocalMachine.
-    Machine,
-    /// The Cluster.
-    Cluster,
-    /// The Cluster's infrastructure.
-    ClusterInfrastructure,
-    /// The name of a Secret in the Machine.
-    BootstrapData,
-    /// The Secret that the Machine names.
-    BootstrapSecret,
-}
-
-impl Waiting {
-    /// The reason of a condition.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Machine => conditions::WAITING_FOR_MACHINE,
-            Self::Cluster => conditions::WAITING_FOR_CLUSTER,
-            Self::ClusterInfrastructure => conditions::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
-            Self::BootstrapData | Self::BootstrapSecret => conditions::WAITING_FOR_BOOTSTRAP_DATA,
-        }
-    }
-
-    /// The message of a condition.
-    #[must_use]
-    pub fn message(self) -> &'static str {
-        match self {
-            Self::Machine => "No Machine owns this LocalMachine",
-            Self::Cluster => "The Cluster does not exist",
-            Self::ClusterInfrastructure => "The Cluster's infrastructure is not provisioned",
-            Self::BootstrapData => "The Machine names no Secret with bootstrap data",
-            Self::BootstrapSecret => "The Secret with bootstrap data does not exist or has no key `value`",
-        }
-    }
-}
+/// A Secret that a Machine names before it exists is looked for again after this time.
+const SECRET_RETRY: Duration = Duration::from_secs(1);
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,9 +101,9 @@ pub enum Step {
 
 /// What to do next.
 #[must_use]
-pub fn plan(observation: &Observation) -> Plan {
+pub fn plan(observation: &Observation) -> Plan<Step> {
     if observation.paused {
-        return Plan::Paused;
+        return wait(conditions::IS_PAUSED, "The machine is not made while it or the Cluster is paused");
     }
     if observation.deleting {
         return if observation.has_finalizer { Plan::Do(Step::Destroy) } else { Plan::Steady };
@@ -163,21 +117,27 @@ pub fn plan(observation: &Observation) -> Plan {
     }
 }
 
-fn plan_creation(observation: &Observation) -> Plan {
+fn plan_creation(observation: &Observation) -> Plan<Step> {
     if observation.owner.is_none() {
-        return Plan::Wait(Waiting::Machine);
+        return wait(conditions::WAITING_FOR_MACHINE, "No Machine owns this LocalMachine");
     }
     if !observation.has_finalizer {
         return Plan::Do(Step::Adopt);
     }
     match &observation.cluster {
-        None => return Plan::Wait(Waiting::Cluster),
-        Some(cluster) if !cluster.infrastructure_ready => return Plan::Wait(Waiting::ClusterInfrastructure),
+        None => return wait(conditions::WAITING_FOR_CLUSTER, "The Cluster does not exist"),
+        Some(cluster) if !cluster.infrastructure_ready => {
+            let message = "The Cluster's infrastructure is not provisioned";
+            return wait(conditions::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message);
+        }
         Some(_) => {}
     }
+    let waiting_for_data = |message| wait(conditions::WAITING_FOR_BOOTSTRAP_DATA, message);
     match observation.bootstrap_data {
-        BootstrapData::NotNamed => Plan::Wait(Waiting::BootstrapData),
-        BootstrapData::Missing(_) => Plan::Wait(Waiting::BootstrapSecret),
+        BootstrapData::NotNamed => waiting_for_data("The Machine names no Secret with bootstrap data"),
+        BootstrapData::Missing(_) => {
+            waiting_for_data("The Secret with bootstrap data does not exist or has no key `value`").again(SECRET_RETRY)
+        }
         BootstrapData::Ready(_) => Plan::Do(Step::Create),
     }
 }
@@ -185,7 +145,6 @@ fn plan_creation(observation: &Observation) -> Plan {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use controller_support::loose::{ClusterView, MachineView};
     use k8s_openapi::jiff::Timestamp;
     use kube::api::DynamicObject;
     use rstest::rstest;
@@ -236,48 +195,60 @@ pub(crate) mod tests {
     }
 
     #[rstest]
-    #[case::all_there(|_: &mut Observation| {}, Plan::Do(Step::Create))]
-    #[case::paused(|o: &mut Observation| o.paused = true, Plan::Paused)]
-    #[case::paused_deletion(|o: &mut Observation| (o.paused, o.deleting) = (true, true), Plan::Paused)]
-    #[case::no_owner(|o: &mut Observation| o.owner = None, Plan::Wait(Waiting::Machine))]
-    #[case::no_finalizer(|o: &mut Observation| o.has_finalizer = false, Plan::Do(Step::Adopt))]
-    #[case::no_cluster(|o: &mut Observation| o.cluster = None, Plan::Wait(Waiting::Cluster))]
+    #[case::all_there(|_: &mut Observation| {}, "Create")]
+    #[case::paused(|o: &mut Observation| o.paused = true, "Paused")]
+    #[case::paused_deletion(|o: &mut Observation| (o.paused, o.deleting) = (true, true), "Paused")]
+    #[case::no_owner(|o: &mut Observation| o.owner = None, "WaitingForMachine")]
+    #[case::no_finalizer(|o: &mut Observation| o.has_finalizer = false, "Adopt")]
+    #[case::no_cluster(|o: &mut Observation| o.cluster = None, "WaitingForCluster")]
     #[case::no_infrastructure(
-        |o: &mut Observation| o.cluster = Some(cluster(false)), Plan::Wait(Waiting::ClusterInfrastructure)
+        |o: &mut Observation| o.cluster = Some(cluster(false)), "WaitingForClusterInfrastructure"
     )]
     #[case::no_data(
-        |o: &mut Observation| o.bootstrap_data = BootstrapData::NotNamed, Plan::Wait(Waiting::BootstrapData)
+        |o: &mut Observation| o.bootstrap_data = BootstrapData::NotNamed, "WaitingForBootstrapData"
     )]
     #[case::no_secret(
         |o: &mut Observation| o.bootstrap_data = BootstrapData::Missing("s".to_owned()),
-        Plan::Wait(Waiting::BootstrapSecret)
+        "WaitingForBootstrapData"
     )]
     #[case::died_before_the_start(
-        |o: &mut Observation| o.local = Some(Local { was_started: false, ..local() }), Plan::Do(Step::Start)
+        |o: &mut Observation| o.local = Some(Local { was_started: false, ..local() }), "Start"
     )]
-    #[case::not_published(|o: &mut Observation| o.local = Some(local()), Plan::Do(Step::Publish))]
+    #[case::not_published(|o: &mut Observation| o.local = Some(local()), "Publish")]
     #[case::running(
-        |o: &mut Observation| (o.local, o.has_provider_id) = (Some(local()), true), Plan::Steady
+        |o: &mut Observation| (o.local, o.has_provider_id) = (Some(local()), true), "Steady"
     )]
     #[case::killed_by_somebody(
         |o: &mut Observation| {
             o.local = Some(Local { powered_on: false, running: false, ..local() });
             o.has_provider_id = true;
         },
-        Plan::Steady
+        "Steady"
     )]
     #[case::owner_gone(
-        |o: &mut Observation| (o.local, o.has_provider_id, o.owner) = (Some(local()), true, None), Plan::Steady
+        |o: &mut Observation| (o.local, o.has_provider_id, o.owner) = (Some(local()), true, None), "Steady"
     )]
-    #[case::deleted(|o: &mut Observation| (o.deleting, o.local) = (true, Some(local())), Plan::Do(Step::Destroy))]
-    #[case::deleted_without_a_machine(|o: &mut Observation| o.deleting = true, Plan::Do(Step::Destroy))]
+    #[case::deleted(|o: &mut Observation| (o.deleting, o.local) = (true, Some(local())), "Destroy")]
+    #[case::deleted_without_a_machine(|o: &mut Observation| o.deleting = true, "Destroy")]
     #[case::deleted_and_let_go(
-        |o: &mut Observation| (o.deleting, o.has_finalizer) = (true, false), Plan::Steady
+        |o: &mut Observation| (o.deleting, o.has_finalizer) = (true, false), "Steady"
     )]
-    fn one_thing_follows_from_what_is_observed(#[case] change: fn(&mut Observation), #[case] expected: Plan) {
+    fn one_thing_follows_from_what_is_observed(#[case] change: fn(&mut Observation), #[case] expected: &str) {
         let mut observation = complete();
         change(&mut observation);
-        assert_eq!(plan(&observation), expected);
+        let summary = match plan(&observation) {
+            Plan::Steady => "Steady".to_owned(),
+            Plan::Wait(hold) | Plan::Block(hold) => hold.reason.to_owned(),
+            Plan::Do(step) => format!("{step:?}"),
+        };
+        assert_eq!(summary, expected);
+    }
+
+    #[test]
+    fn only_a_missing_secret_has_to_be_looked_for_again() {
+        let again = |bootstrap_data| plan(&Observation { bootstrap_data, ..complete() }).hold().unwrap().again;
+        assert_eq!(again(BootstrapData::NotNamed), None);
+        assert_eq!(again(BootstrapData::Missing("s".to_owned())), Some(SECRET_RETRY));
     }
 
     #[test]

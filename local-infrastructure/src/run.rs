@@ -1,6 +1,6 @@
 //! The process that runs the controllers.
 
-use crate::{address::Subnet, cluster, controller, events::Events, machine::Machines};
+use crate::{address::Subnet, cluster, context::Settings, controller, events::Events, machine::Machines};
 use anyhow::{Context, Result};
 use api::names;
 use clap::ValueEnum;
@@ -46,21 +46,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// What machines are made with.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The machines of the state directory.
-    pub machines: Machines,
-    /// See [`Run::image_dir`].
-    pub image_dir: PathBuf,
-    /// See [`Run::bridge`].
-    pub bridge: String,
-    /// See [`Run::subnet`].
-    pub subnet: Subnet,
-    /// This program.
-    pub program: PathBuf,
-}
-
 /// How long to wait before Cluster API is looked for again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -84,14 +69,17 @@ pub async fn run(arguments: Run) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
 
     let controllers = async {
-        let machines = shared.caches.watch(&served(&shared.kinds, "Machine").await, None);
-        let clusters = shared.caches.watch(&served(&shared.kinds, "Cluster").await, None);
-        let (local_events, changes) = Events::start().context("inotify")?;
-        tracing::info!(subnet = %settings.subnet, bridge = settings.bridge, "running");
-        tokio::join!(
-            controller::run(&shared, settings.clone(), (machines, clusters.clone()), local_events, changes),
-            cluster::run(&shared, settings.clone(), clusters)
-        );
+        // They end before shutdown if a version of Cluster API's kinds is no longer served.
+        while !shared.shutdown.is_requested() {
+            let machines = shared.caches.watch(&served(&shared.kinds, "Machine").await, None);
+            let clusters = shared.caches.watch(&served(&shared.kinds, "Cluster").await, None);
+            let (local_events, changes) = Events::start().context("inotify")?;
+            tracing::info!(subnet = %settings.subnet, bridge = settings.bridge, "running");
+            tokio::join!(
+                controller::run(&shared, settings.clone(), (machines, clusters.clone()), local_events, changes),
+                cluster::run(&shared, settings.clone(), clusters)
+            );
+        }
         anyhow::Ok(())
     };
     tokio::pin!(controllers);

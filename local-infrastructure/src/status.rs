@@ -3,9 +3,10 @@
 use crate::{
     crd::{Address, Initialization, LocalMachineStatus, conditions},
     machine::Bootstrap,
-    plan::{Local, Observation, Plan},
+    plan::{Local, Observation, Step},
 };
 use api::conditions::{Draft, settle};
+use controller_support::Plan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// The status that follows from what is observed. `failure`: why the machine could not be made or started.
@@ -14,7 +15,7 @@ pub fn status(
     before: &LocalMachineStatus,
     generation: Option<i64>,
     observation: &Observation,
-    plan: Plan,
+    plan: &Plan<Step>,
     failure: Option<&str>,
 ) -> LocalMachineStatus {
     let exists = observation.local.as_ref().is_some_and(|local| local.was_started);
@@ -25,7 +26,7 @@ pub fn status(
         }
         _ => before.addresses.clone(),
     };
-    let drafts = vec![ready(observation, plan, failure), bootstrap(observation, plan), paused(plan)];
+    let drafts = vec![ready(observation, plan, failure), bootstrap(observation, plan), paused(observation)];
     LocalMachineStatus {
         ready: provisioned,
         initialization: Initialization { provisioned },
@@ -34,7 +35,7 @@ pub fn status(
     }
 }
 
-fn ready(observation: &Observation, plan: Plan, failure: Option<&str>) -> Draft {
+fn ready(observation: &Observation, plan: &Plan<Step>, failure: Option<&str>) -> Draft {
     let not = |reason, message: &str| Draft::new(conditions::READY, false, reason, message);
     if observation.deleting {
         return not(conditions::DELETING, "");
@@ -43,11 +44,7 @@ fn ready(observation: &Observation, plan: Plan, failure: Option<&str>) -> Draft 
         return not(conditions::CREATION_FAILED, failure);
     }
     let Some(local) = &observation.local else {
-        return match plan {
-            Plan::Wait(waiting) => not(waiting.reason(), waiting.message()),
-            Plan::Paused => not(conditions::IS_PAUSED, "The machine is not made while the Cluster or it is paused"),
-            Plan::Steady | Plan::Do(_) => not(conditions::BOOTING, ""),
-        };
+        return plan.hold().map_or_else(|| not(conditions::BOOTING, ""), |hold| not(hold.reason, &hold.message));
     };
     match (local, &local.bootstrap) {
         (Local { powered_on: false, .. }, _) => not(conditions::POWERED_OFF, "The machine is switched off"),
@@ -60,14 +57,10 @@ fn ready(observation: &Observation, plan: Plan, failure: Option<&str>) -> Draft 
     }
 }
 
-fn bootstrap(observation: &Observation, plan: Plan) -> Draft {
+fn bootstrap(observation: &Observation, plan: &Plan<Step>) -> Draft {
     let unknown = |reason, message: &str| Draft::unknown(conditions::BOOTSTRAP_SUCCEEDED, reason, message);
     match observation.local.as_ref().map(|local| (local, &local.bootstrap)) {
-        None => match plan {
-            Plan::Wait(waiting) => unknown(waiting.reason(), ""),
-            Plan::Paused => unknown(conditions::IS_PAUSED, ""),
-            Plan::Steady | Plan::Do(_) => unknown(conditions::WAITING_FOR_BOOTSTRAP_DATA, ""),
-        },
+        None => unknown(plan.hold().map_or(conditions::WAITING_FOR_BOOTSTRAP_DATA, |hold| hold.reason), ""),
         Some((_, None)) => unknown(conditions::BOOTING, ""),
         Some((_, Some(result))) if result.succeeded => {
             Draft::new(conditions::BOOTSTRAP_SUCCEEDED, true, conditions::SUCCEEDED, "")
@@ -79,11 +72,9 @@ fn bootstrap(observation: &Observation, plan: Plan) -> Draft {
     }
 }
 
-fn paused(plan: Plan) -> Draft {
-    match plan {
-        Plan::Paused => Draft::new(conditions::PAUSED, true, conditions::IS_PAUSED, ""),
-        _ => Draft::new(conditions::PAUSED, false, conditions::NOT_PAUSED, ""),
-    }
+fn paused(observation: &Observation) -> Draft {
+    let reason = if observation.paused { conditions::IS_PAUSED } else { conditions::NOT_PAUSED };
+    Draft::new(conditions::PAUSED, observation.paused, reason, "")
 }
 
 /// Something that a person should be told.
@@ -138,10 +129,8 @@ pub fn console_end(console: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{
-        Step, Waiting,
-        tests::{complete, local},
-    };
+    use crate::plan::tests::{complete, local};
+    use controller_support::plan::wait;
     use rstest::rstest;
 
     fn reason_of(status: &LocalMachineStatus, type_: &str) -> (String, String) {
@@ -149,7 +138,7 @@ mod tests {
         (condition.status.clone(), condition.reason.clone())
     }
 
-    fn of(observation: &Observation, plan: Plan) -> LocalMachineStatus {
+    fn of(observation: &Observation, plan: &Plan<Step>) -> LocalMachineStatus {
         status(&LocalMachineStatus::default(), Some(1), observation, plan, None)
     }
 
@@ -177,7 +166,7 @@ mod tests {
     ) {
         let mut observation = complete();
         observation.local = Some(local);
-        let status = of(&observation, Plan::Steady);
+        let status = of(&observation, &Plan::Steady);
         assert!(status.ready && status.initialization.provisioned);
         assert_eq!(status.addresses.len(), 2);
         let owned = |(status, reason): (&str, &str)| (status.to_owned(), reason.to_owned());
@@ -187,7 +176,7 @@ mod tests {
 
     #[test]
     fn before_it_exists_it_is_not_provisioned_and_says_what_it_waits_for() {
-        let status = of(&complete(), Plan::Wait(Waiting::ClusterInfrastructure));
+        let status = of(&complete(), &wait(conditions::WAITING_FOR_CLUSTER_INFRASTRUCTURE, ""));
         assert!(!status.ready && !status.initialization.provisioned && status.addresses.is_empty());
         assert_eq!(reason_of(&status, conditions::READY).1, conditions::WAITING_FOR_CLUSTER_INFRASTRUCTURE);
     }
@@ -196,13 +185,13 @@ mod tests {
     fn a_failure_is_shown_with_the_end_of_the_console_and_told_once() {
         let mut observation = complete();
         observation.local = Some(Local { bootstrap: result(false), console_end: "last words".to_owned(), ..local() });
-        let first = of(&observation, Plan::Steady);
+        let first = of(&observation, &Plan::Steady);
         let message =
             &first.conditions.iter().find(|c| c.type_ == conditions::BOOTSTRAP_SUCCEEDED).expect("it").message;
         assert!(message.contains("it broke") && message.contains("last words"), "{message}");
         let reasons = |before, after| news(before, after).into_iter().map(|news| news.reason).collect::<Vec<_>>();
         assert_eq!(reasons(&LocalMachineStatus::default(), &first), ["Created", "BootstrapFailed"]);
-        let second = status(&first, Some(1), &observation, Plan::Steady, None);
+        let second = status(&first, Some(1), &observation, &Plan::Steady, None);
         assert_eq!(second, first);
         assert!(news(&first, &second).is_empty());
     }
@@ -210,7 +199,7 @@ mod tests {
     #[test]
     fn why_it_cannot_be_made_is_shown() {
         let status =
-            status(&LocalMachineStatus::default(), Some(1), &complete(), Plan::Do(Step::Create), Some("no address"));
+            status(&LocalMachineStatus::default(), Some(1), &complete(), &Plan::Do(Step::Create), Some("no address"));
         assert_eq!(reason_of(&status, conditions::READY).1, conditions::CREATION_FAILED);
         assert!(status.conditions.iter().any(|c| c.message == "no address"));
     }

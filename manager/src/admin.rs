@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
 
-/// What the admin server tells of.
+/// What the admin server reports.
 #[derive(Clone, Default)]
 pub struct Admin {
     ready: Arc<AtomicBool>,
@@ -17,7 +17,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Tells of these metrics; not ready yet.
+    /// Reports these metrics; not ready yet.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { ready: Arc::default(), metrics }

@@ -21,8 +21,8 @@ pub struct Flags {
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Wait for the lease before controllers start, so that of several managers one works. Two at once are safe, but do
-    /// work twice.
+    /// Wait for the lease before controllers start, so that only one of several managers works. Two at once are safe, but
+    /// do everything twice.
     #[arg(long, env = "LEADER_ELECT", action = clap::ArgAction::Set, default_value_t = true)]
     pub leader_elect: bool,
 

@@ -1,50 +1,146 @@
-//! The lease, behind three small functions: nothing else knows who implements it.
+//! The lease: of several managers one works.
+//!
+//! Guarantee: a holder learns that it has lost the lease before another manager can take it, also if the API server does not
+//! answer. Assumption: clocks run at about the same rate; what they show does not matter. A process that was stopped and goes
+//! on learns it a moment too late; therefore nothing that must not be done twice relies on the lease alone.
 
-use kube::Client;
-use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseManagerError};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+mod election;
 
-/// Name of the lease.
+use election::{DURATION, LOOK, Turn, renew, turn};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Name of the lease, and field manager.
 const NAME: &str = "cluster-api-provider-etcdadm";
-/// Seconds after which a lease that nobody has renewed is free.
-const DURATION: u64 = 30;
-/// Seconds before that at which the holder renews it: every ten seconds.
-const GRACE: u64 = 20;
+/// How long one look or renewal may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One manager among those that want the lease.
+pub struct Candidate {
+    leases: Api<Lease>,
+    identity: String,
+    /// The version of the lease that was read last, and since when it is that.
+    unchanged: Option<(String, Instant)>,
+}
 
 /// A lease that this process holds.
 pub struct Held {
-    state: watch::Receiver<bool>,
-    task: JoinHandle<Result<LeaseManager, LeaseManagerError>>,
+    candidate: Candidate,
+    /// When the request was sent that renewed it last.
+    renewed: Instant,
 }
 
-/// Waits until this process holds the lease.
-///
-/// # Errors
-/// If the lease cannot be read or made.
-pub async fn acquire(client: Client, namespace: &str) -> anyhow::Result<Held> {
-    let lease = LeaseManagerBuilder::new(client, NAME)
-        .with_namespace(namespace)
-        .with_duration(DURATION)
-        .with_grace(GRACE)
-        .build()
-        .await?;
-    let (mut state, task) = lease.watch().await;
-    state.wait_for(|held| *held).await?;
-    Ok(Held { state, task })
+impl Candidate {
+    /// A candidate with an identity of its own.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let identity = format!("{host}_{:08x}", rand::random::<u32>());
+        Self { leases: Api::namespaced(client, namespace), identity, unchanged: None }
+    }
+
+    /// Waits until this process holds the lease.
+    pub async fn acquire(mut self) -> Held {
+        let mut said = None;
+        loop {
+            let begun = Instant::now();
+            match self.attempt().await {
+                Ok(None) => return Held { candidate: self, renewed: begun },
+                Ok(Some(holder)) if said.as_ref() == Some(&holder) => {}
+                Ok(Some(holder)) => {
+                    tracing::info!(holder, "waiting for the lease");
+                    said = Some(holder);
+                }
+                Err(error) => {
+                    let namespace = self.leases.namespace().unwrap_or_default();
+                    tracing::warn!(error = format!("{error:#}"), namespace, "no lease, trying again");
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Takes or renews the lease, if it is free or ours. `Some`: who holds it instead.
+    async fn attempt(&mut self) -> anyhow::Result<Option<String>> {
+        let attempt = tokio::time::timeout(REQUEST_TIMEOUT, self.look_and_write()).await;
+        attempt
+            .unwrap_or_else(|_| anyhow::bail!("the API server does not answer within {} s", REQUEST_TIMEOUT.as_secs()))
+    }
+
+    async fn look_and_write(&mut self) -> anyhow::Result<Option<String>> {
+        let lease = self.leases.get_opt(NAME).await?;
+        let unchanged_for = lease.as_ref().map_or(Duration::ZERO, |lease| self.unchanged_for(lease));
+        let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
+        let changes = match turn(spec, &self.identity, unchanged_for) {
+            Turn::Wait { holder } => return Ok(Some(holder)),
+            Turn::Renew => json!({"renewTime": now()}),
+            Turn::Take { transitions } => json!({
+                "holderIdentity": self.identity, "leaseDurationSeconds": DURATION.as_secs(),
+                "acquireTime": now(), "renewTime": now(), "leaseTransitions": transitions,
+            }),
+        };
+        match lease {
+            Some(lease) => self.write(&lease, changes).await?,
+            None => {
+                let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
+                let lease = Lease { metadata, spec: Some(serde_json::from_value(changes)?) };
+                self.leases.create(&PostParams::default(), &lease).await?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refused if anybody has written the lease since it was read.
+    async fn write(&self, lease: &Lease, spec: Value) -> kube::Result<()> {
+        let patch = json!({"metadata": {"resourceVersion": lease.resource_version()}, "spec": spec});
+        let parameters = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
+        self.leases.patch(NAME, &parameters, &Patch::Merge(patch)).await.map(drop)
+    }
+
+    /// For how long the lease is known to be in the version that was just read.
+    fn unchanged_for(&mut self, lease: &Lease) -> Duration {
+        let version = lease.resource_version().unwrap_or_default();
+        match &self.unchanged {
+            Some((known, since)) if *known == version => since.elapsed(),
+            _ => {
+                self.unchanged = Some((version, Instant::now()));
+                Duration::ZERO
+            }
+        }
+    }
 }
 
 impl Held {
-    /// Comes back when the lease is lost to another manager.
-    pub async fn lost(&self) {
-        let _ = self.state.clone().wait_for(|held| !*held).await;
+    /// Renews the lease, and comes back when it is lost, with the reason. The caller must then stop acting at once.
+    pub async fn keep(&mut self) -> String {
+        renew(self.renewed, async || self.candidate.attempt().await).await
     }
 
-    /// Gives the lease back, so that the next manager need not wait for it to run out.
+    /// Gives the lease back, so that the next manager need not wait for it to expire.
     pub async fn release(self) {
-        drop(self.state);
-        if let Ok(Err(error)) = self.task.await {
-            tracing::warn!(%error, "the lease could not be given back; it runs out by itself");
+        let candidate = self.candidate;
+        let free =
+            json!({"holderIdentity": null, "acquireTime": null, "renewTime": null, "leaseDurationSeconds": null});
+        let released = async {
+            let lease = candidate.leases.get(NAME).await?;
+            let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
+            if holder == Some(&candidate.identity) { candidate.write(&lease, free).await } else { Ok(()) }
+        };
+        match tokio::time::timeout(REQUEST_TIMEOUT, released).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given back; it expires by itself"),
+            Err(_) => tracing::warn!("the API server does not answer; the lease expires by itself"),
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "for people who look at the lease; nothing is decided by it")]
+fn now() -> MicroTime {
+    MicroTime(Timestamp::now())
 }

@@ -3,4 +3,5 @@
 pub mod admin;
 pub mod flags;
 pub mod lease;
+pub mod limits;
 pub mod process;

@@ -1,13 +1,16 @@
-//! From flags to running controllers, and back down.
+//! Starts everything that the flags ask for, and stops it gracefully.
 
 use crate::admin::Admin;
 use crate::flags::{ControllerName, Flags, LogFormat};
-use crate::lease;
+use crate::lease::Candidate;
+use crate::limits::raise_open_files;
 use anyhow::Context;
 use controller_support::{Shared, Shutdown};
 use futures::future::join_all;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,69 +26,67 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// If the flags or the kubeconfig cannot be used, the admin address is taken, or the lease is lost.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
     log_to_stderr(flags)?;
+    raise_open_files();
     // Two threads: controllers wait more than they work, and every thread costs memory.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(manage(flags))
+    let result = runtime.block_on(manage(flags));
+    // Whatever still runs ends with the process: after the lease is lost nothing may be waited for.
+    runtime.shutdown_background();
+    result
 }
 
 async fn manage(flags: &Flags) -> anyhow::Result<()> {
-    // For libraries that look for a default; ours name it.
+    // For libraries that use the default; ours name their provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = client(flags).await?;
     let (stop, shutdown) = Shutdown::new();
     stop_on_signal(stop.clone())?;
     let shared = Shared::new(client.clone(), shutdown.clone());
     let admin = Admin::new(shared.metrics.clone());
-    let listener = TcpListener::bind(flags.admin_address)
+    let listener = listen(flags.admin_address)
         .await
-        .with_context(|| format!("--admin-address {} cannot be listened on", flags.admin_address))?;
+        .with_context(|| format!("--admin-address {} cannot be bound", flags.admin_address))?;
     let server = tokio::spawn(admin.clone().serve(listener, shutdown.clone()));
     let ready = tokio::spawn(tell_when_ready(client.clone(), admin));
 
-    let result = if flags.leader_elect {
-        lead(flags, client, &shared, &stop).await
+    if flags.leader_elect {
+        lead(flags, client, &shared).await?;
     } else {
         run_controllers(flags, &shared).await;
-        Ok(())
-    };
+    }
     ready.abort();
     let _ = stop.send(true);
     server.await??;
-    result
-}
-
-/// Waits for the lease, runs the controllers while it is held, and gives it back.
-async fn lead(flags: &Flags, client: Client, shared: &Shared, stop: &watch::Sender<bool>) -> anyhow::Result<()> {
-    let held = tokio::select! {
-        held = acquire(client, &flags.leader_election_namespace) => held,
-        () = shared.shutdown.clone().requested() => return Ok(()),
-    };
-    tracing::info!("holding the lease");
-    let controllers = run_controllers(flags, shared);
-    tokio::pin!(controllers);
-    let lost = tokio::select! {
-        () = &mut controllers => false,
-        () = held.lost() => true,
-    };
-    if lost {
-        let _ = stop.send(true);
-        controllers.await;
-        anyhow::bail!("the lease was lost to another manager");
-    }
-    held.release().await;
     Ok(())
 }
 
-async fn acquire(client: Client, namespace: &str) -> lease::Held {
-    let mut delay = RETRY.0;
-    loop {
-        match lease::acquire(client.clone(), namespace).await {
-            Ok(held) => return held,
-            Err(error) => tracing::warn!(%error, namespace, "no lease, trying again"),
+/// Listens on an address. `[::]` means IPv4 and IPv6, and IPv4 alone where the kernel has no IPv6.
+async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
         }
-        tokio::time::sleep(delay).await;
-        delay = (delay * 2).min(RETRY.1);
+        result => result,
     }
+}
+
+/// Waits for the lease, runs the controllers while it is held, and gives it back.
+///
+/// If the lease is lost, reconciles are dropped in the middle: another manager may act from now on.
+async fn lead(flags: &Flags, client: Client, shared: &Shared) -> anyhow::Result<()> {
+    let candidate = Candidate::new(client, &flags.leader_election_namespace);
+    let mut held = tokio::select! {
+        held = candidate.acquire() => held,
+        () = shared.shutdown.clone().requested() => return Ok(()),
+    };
+    tracing::info!("holding the lease");
+    tokio::select! {
+        biased;
+        why = held.keep() => anyhow::bail!("the lease is lost: {why}"),
+        () = run_controllers(flags, shared) => {}
+    }
+    held.release().await;
+    Ok(())
 }
 
 async fn run_controllers(flags: &Flags, shared: &Shared) {
@@ -97,7 +98,8 @@ async fn run_controllers(flags: &Flags, shared: &Shared) {
     tracing::info!("stopped");
 }
 
-/// Runs one controller until shutdown; if it cannot start, because the API server or a CRD is not there yet, again.
+/// Runs one controller until shutdown. It is started again if it cannot start, because the API server or a CRD is not there
+/// yet, and if it ends, because a version of a kind is no longer served.
 async fn run_controller(name: ControllerName, shared: &Shared) {
     let mut delay = RETRY.0;
     loop {
@@ -110,7 +112,8 @@ async fn run_controller(name: ControllerName, shared: &Shared) {
             }
         };
         match run.await {
-            Ok(()) => return,
+            Ok(()) if shared.shutdown.is_requested() => return,
+            Ok(()) => tracing::info!(controller = ?name, "starting again"),
             Err(error) => tracing::warn!(controller = ?name, %error, "cannot start yet, trying again"),
         }
         tokio::select! {
@@ -120,7 +123,7 @@ async fn run_controller(name: ControllerName, shared: &Shared) {
     }
 }
 
-/// Ready once the API server has answered; whether this process holds the lease is no matter of its health.
+/// Ready once the API server has answered. A process that waits for the lease is ready too.
 async fn tell_when_ready(client: Client, admin: Admin) {
     let mut delay = RETRY.0;
     while let Err(error) = client.apiserver_version().await {
@@ -166,4 +169,19 @@ fn log_to_stderr(flags: &Flags) -> anyhow::Result<()> {
         LogFormat::Text => logs.init(),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn the_address_of_the_deployment_is_reached_over_ipv4_too() {
+        let listener = listen("[::]:0".parse().unwrap()).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        let taken = listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)).await;
+        assert_eq!(taken.unwrap_err().kind(), ErrorKind::AddrInUse);
+    }
 }

@@ -153,16 +153,17 @@ async fn a_version_that_is_no_longer_served_is_forgotten_once() {
         let status = Status { code: 404, ..Status::default() };
         Err(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status))))
     };
-    for event in [gone(), Ok(watcher::Event::Init), Ok(watcher::Event::InitDone), gone(), gone()] {
-        events.send(event).unwrap();
-    }
-    let events = stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
-    let lost = kinds.lost();
-    let (cached, following) = Cached::follow(&ApiResource::erase::<Secret>(&()), events, Some(kinds.clone()));
+    let events_read = stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+    let (cached, following) = Cached::follow(&ApiResource::erase::<Secret>(&()), events_read, Some(kinds.clone()));
     tokio::spawn(following);
-    tokio::time::timeout(Duration::from_secs(1), lost).await.expect("nobody is told");
-    let again = kinds.lost();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(tokio::time::timeout(Duration::from_secs(1), again).await.is_err(), "told again while it stays away");
+    let told_of = async |event: Watch| {
+        let lost = kinds.lost();
+        events.send(event).unwrap();
+        tokio::time::timeout(Duration::from_secs(1), lost).await.is_ok()
+    };
+    assert!(!told_of(gone()).await, "it has never been served");
+    assert!(!told_of(Ok(watcher::Event::Init)).await && !told_of(Ok(watcher::Event::InitDone)).await);
+    assert!(told_of(gone()).await, "nobody is told");
     assert!(!cached.ready().await, "what was known is no longer true");
+    assert!(!told_of(gone()).await, "told again while it stays away");
 }

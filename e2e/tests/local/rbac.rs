@@ -25,7 +25,6 @@ const ADMIN_PORT: u16 = 9710;
 const UNUSED: &[(&str, &[&str])] = &[
     // Asked for by admission, not by us.
     ("update", &["etcdclusters/finalizers", "etcdadmconfigs/finalizers", "clusters/finalizers"]),
-    ("delete", &["configmaps", "secrets", "*"]),
     // After a kill, to find out whose an object is that is there already.
     ("get", &["etcdadmconfigs", "*", "configmaps", "machines"]),
     // Of an event that is repeated; of machines of the docker infrastructure.

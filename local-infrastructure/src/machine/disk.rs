@@ -1,6 +1,6 @@
 //! A machine's disk: plain directories for what is its own, and overlays of this computer's programs and settings.
 //!
-//! `/usr`, `/etc` and `/var` (and `/bin`, `/lib`, `/sbin` where they are no links into `/usr`) are overlays with the image
+//! `/usr`, `/etc` and `/var` (and `/bin`, `/lib`, `/sbin` where they are not links into `/usr`) are overlays with the image
 //! between. They are overlaid one by one and not as one `/`: in a user namespace the kernel refuses to take a directory
 //! as a lower layer if something is mounted below it. What the machine must not see of this computer's own state is
 //! covered by an opaque directory, and the files that it changes are there from the start, because a file whose owner is

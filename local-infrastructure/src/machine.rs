@@ -111,7 +111,7 @@ impl Machines {
     /// One machine.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it does not exist (yet, or any more).
+    /// [`Error::NotFound`] if it does not exist (yet, or no longer).
     pub fn get(&self, namespace: &str, name: &str) -> Result<Machine> {
         let layout = self.layout(namespace, name);
         let spec = match fs::read(layout.spec()) {
@@ -186,7 +186,7 @@ impl Machines {
             power::destroy(&layout)?;
         }
         self.reservations().release(&machine_owner(namespace, name))?;
-        // Left only if it was the last machine of the namespace; a race with a new one is no error.
+        // Left only if it was the last machine of the namespace; a race with a new one is not an error.
         let _ = layout.directory().parent().map(fs::remove_dir);
         Ok(())
     }
