@@ -19,10 +19,14 @@ pub const ENDPOINTS_AVAILABLE: &str = "EndpointsAvailable";
 pub const SCALING_UP: &str = "ScalingUp";
 /// Every Machine was made from the present spec.
 pub const MACHINES_UP_TO_DATE: &str = "MachinesUpToDate";
+/// A Machine that was deleted is on its way out; the message says what it waits for.
+pub const MACHINES_DELETING: &str = "MachinesDeleting";
 /// The Cluster or the EtcdCluster is paused: nothing is changed.
 pub const PAUSED: &str = "Paused";
 /// The object is being deleted; the message says what is waited for.
 pub const DELETING: &str = "Deleting";
+/// On a Machine (Cluster API's own type, left to whoever owns the Machine): it matches the spec of its EtcdCluster.
+pub const MACHINE_UP_TO_DATE: &str = "UpToDate";
 /// On an EtcdadmConfig: the bootstrap Secret exists.
 pub const DATA_SECRET_AVAILABLE: &str = "DataSecretAvailable";
 /// On a Cluster: the state of the etcd that it names.
@@ -86,6 +90,22 @@ pub mod reasons {
     pub const NOT_SCALING_UP: &str = "NotScalingUp";
     /// Fewer than a quorum of the voters answer.
     pub const QUORUM_LOST: &str = "QuorumLost";
+    /// Members of another etcd cluster, or of one that was restored, answer where ours are expected.
+    pub const CLUSTER_ID_CHANGED: &str = "ClusterIDChanged";
+    /// The EtcdCluster is being deleted, and nobody has confirmed that its data may go.
+    pub const DELETION_NOT_CONFIRMED: &str = "DeletionNotConfirmed";
+    /// A Machine was deleted whose member is the only one with the data.
+    pub const WOULD_LOSE_DATA: &str = "WouldLoseData";
+    /// A Machine was deleted, and removing its member now would leave the cluster with less than it needs.
+    pub const WAITING_FOR_SAFE_REMOVAL: &str = "WaitingForSafeRemoval";
+    /// A member is being removed from etcd, or leadership is moved away from it first.
+    pub const REMOVING_MEMBER: &str = "RemovingMember";
+    /// No Machine is being deleted.
+    pub const NO_MACHINES_DELETING: &str = "NoMachinesDeleting";
+    /// A member disappeared from the member list though nothing of ours removed it.
+    pub const MEMBER_MISSING: &str = "MemberMissing";
+    /// Nothing is known of a member's health.
+    pub const HEALTH_UNKNOWN: &str = "HealthUnknown";
     /// The cluster is initialized.
     pub const INITIALIZED: &str = "Initialized";
     /// The cluster is not initialized yet.
@@ -96,7 +116,7 @@ pub mod reasons {
     pub const NO_ENDPOINTS: &str = "NoEndpoints";
     /// Every Machine is made from the present spec.
     pub const UP_TO_DATE: &str = "UpToDate";
-    /// Some Machines are made from an earlier spec. They are kept as they are.
+    /// Some Machines do not match the spec. They are kept as they are.
     pub const MADE_FROM_AN_EARLIER_SPEC: &str = "MadeFromAnEarlierSpec";
 
     /// An EtcdadmConfig without an owner Machine.
@@ -153,7 +173,7 @@ pub mod reasons {
     pub const ETCD_DELETED: &str = "EtcdDeleted";
 }
 
-/// A condition before it is compared with what stands in the status: no transition time yet.
+/// A condition before it is compared with what is in the status: no transition time yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// Condition type.

@@ -35,10 +35,22 @@ pub const DEFAULT_REPLICAS: i32 = 3;
         label_selector_path = ".status.selector"
     ),
     printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",
+        description = "Cluster that it is for"
+    ),
+    printcolumn(
         name = "Ready",
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Ready')].status",
         description = "Whether all wanted members are healthy voters and the control plane has what it needs"
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Available')].status",
+        description = "Whether a quorum of the voters is healthy"
     ),
     printcolumn(
         name = "Reason",
@@ -52,6 +64,19 @@ pub const DEFAULT_REPLICAS: i32 = 3;
         type_ = "integer",
         json_path = ".status.readyReplicas",
         description = "Healthy voters"
+    ),
+    printcolumn(
+        name = "UpToDate",
+        type_ = "integer",
+        json_path = ".status.updatedReplicas",
+        description = "Machines that match the spec"
+    ),
+    printcolumn(
+        name = "Paused",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Paused')].status",
+        priority = 1,
+        description = "Whether the Cluster or the EtcdCluster is paused"
     ),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "etcd version"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -221,13 +246,13 @@ pub struct EtcdClusterStatus {
     /// Healthy voters.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Machines that were made from the present spec.
+    /// Machines that match the present spec.
     #[serde(default)]
     pub updated_replicas: i32,
     /// Same as `endpoints`: the name that the managed-external-etcd proposal uses.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoint: String,
-    /// Client URLs of the healthy voters, sorted, separated by commas.
+    /// Client URLs of the voters, sorted, separated by commas. They follow the membership, not the health of the moment.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoints: String,
     /// Label selector of the Machines, for the scale subresource.
@@ -244,7 +269,15 @@ pub struct EtcdClusterStatus {
     pub cluster_id: String,
     /// The members, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub members: Vec<MemberStatus>,
+    /// What is being done to etcd's membership. It is written before it is begun, and cleared when it is seen done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+    /// Members that have left etcd, or are about to, and whose Machines still exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub removed_members: Vec<RemovedMember>,
     /// Generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -261,6 +294,74 @@ pub enum MemberRole {
     Voter,
     /// Receives the data and does not count yet.
     Learner,
+}
+
+/// What is known of a member's health.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Health {
+    /// It answers its checks, or has not failed them for `unhealthyAfterSeconds` yet.
+    Healthy,
+    /// It has failed its checks for `unhealthyAfterSeconds` without a gap.
+    Unhealthy,
+    /// It could not be checked. It does not count as healthy, and nothing is held against it.
+    #[default]
+    Unknown,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OperationKind {
+    /// A member is removed from etcd.
+    RemoveMember,
+    /// Leadership is moved away from a member that is to be removed.
+    MoveLeader,
+}
+
+/// A change of etcd's membership or leadership that has been decided on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Operation {
+    /// What is done.
+    pub kind: OperationKind,
+    /// Member that it is done to, in hexadecimal.
+    #[serde(rename = "memberID")]
+    pub member_id: String,
+    /// UID of that member's Machine; empty if it has none.
+    #[serde(default, rename = "machineUID", skip_serializing_if = "String::is_empty")]
+    pub machine_uid: String,
+    /// When it was decided on.
+    pub since: Time,
+    /// How often it has been tried.
+    #[serde(default)]
+    pub attempt: i32,
+}
+
+/// How far the removal of a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RemovalState {
+    /// It has been decided on.
+    Removing,
+    /// It has been removed: a linearizable member list no longer has it.
+    Removed,
+    /// It disappeared from the member list though this provider did not remove it.
+    Missing,
+}
+
+/// A member that has left etcd, or is about to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RemovedMember {
+    /// Member ID, in hexadecimal.
+    pub id: String,
+    /// Name of its Machine.
+    pub machine: String,
+    /// UID of its Machine.
+    #[serde(rename = "machineUID")]
+    pub machine_uid: String,
+    /// How far the removal is.
+    pub state: RemovalState,
+    /// Since when it is in this state.
+    pub since: Time,
 }
 
 /// One member of the etcd cluster.
@@ -289,13 +390,16 @@ pub struct MemberStatus {
     /// etcd version that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Since when its checks succeed.
+    /// What is known of its health.
+    #[serde(default)]
+    pub health: Health,
+    /// Since when its checks succeed. Not set while they fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_since: Option<Time>,
-    /// Since when its checks fail.
+    /// Since when its checks fail. Not set while they succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy_since: Option<Time>,
-    /// What the last failing check said.
+    /// What the first of its failing checks said, or why nothing is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Size of its database in bytes. Written only when it has changed by a tenth or more, so that a growing database

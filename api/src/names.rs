@@ -33,18 +33,29 @@ pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation
 /// Value of [`PAUSED_ANNOTATION`] when the cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
 /// changes it, and makes it theirs.
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
-/// Annotation on a Machine: fingerprint of the EtcdCluster spec that it was made from.
-pub const SPEC_HASH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/spec-hash";
+/// Annotation on an EtcdCluster: the recorded etcd cluster ID, in hexadecimal. Members of any other cluster are strangers.
+pub const CLUSTER_ID_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/cluster-id";
+/// Annotation on an EtcdCluster: the etcd version in force when the spec has none. Pinned at creation, and follows
+/// `spec.etcdadmConfigSpec.version` from then on, so that neither a newer manager nor a removed field changes the version.
+pub const PINNED_VERSION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/etcd-version";
 /// Annotation on an EtcdCluster and on each EtcdadmConfig made for it: etcd's `max-learners`, `3` if the first etcd was 3.6 or
 /// later, else `1`. Never changed: members with different values drop each other's learners.
 pub const MAX_LEARNERS_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/max-learners";
-/// Annotation on a cloned infrastructure object: name of the template (Cluster API's own).
-pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
-/// Annotation on a cloned infrastructure object: `<Kind>.<group>` of the template (Cluster API's own).
-pub const CLONED_FROM_GROUP_KIND_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-groupkind";
-
+/// Annotation on an EtcdCluster: the highest number used in the name of a Machine. Never goes back.
+pub const LAST_NAME_NUMBER_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/last-name-number";
+/// Annotation on an EtcdCluster: the cluster ID (hexadecimal) of a restored etcd that a person accepts.
+pub const ACCEPT_CLUSTER_ID_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/accept-cluster-id";
 /// Annotation on an EtcdCluster: its own name, which confirms that it may be deleted with its data.
 pub const CONFIRM_DELETION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/confirm-deletion";
+/// Annotation on every member Machine: Cluster API keeps the machine running until the member has left etcd.
+pub const PRE_TERMINATE_HOOK_ANNOTATION: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd-member";
+/// Value of [`PRE_TERMINATE_HOOK_ANNOTATION`]: who drops it.
+pub const PRE_TERMINATE_HOOK_OWNER: &str = "etcd-cluster-controller";
+
+/// Annotation on a cloned infrastructure object and on its Machine: name of the template (Cluster API's own).
+pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
+/// Annotation on a cloned infrastructure object and on its Machine: `<Kind>.<group>` of the template (Cluster API's own).
+pub const CLONED_FROM_GROUP_KIND_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-groupkind";
 
 /// Label on the CRD of an etcd provider: the versions of the kind that satisfy version v1 of the etcd-provider
 /// contract, joined by `_` (the way Cluster API labels its own contracts).

@@ -2,6 +2,7 @@
 //! project's manager.
 
 mod clusters;
+pub mod data;
 mod events;
 mod images;
 mod inventory;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use clusters::{EXAMPLE, Manifests};
-pub use images::{crds, programs};
+pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
 
@@ -65,7 +66,8 @@ impl Bed {
         }
         let image = images::machine_image(world)?;
         let crds = images::crds()?;
-        let plane = Plane::start(world, PlaneOptions { crds, ..PlaneOptions::default() }).await?;
+        let policies = images::admission_policies()?;
+        let plane = Plane::start(world, PlaneOptions { crds, policies, ..PlaneOptions::default() }).await?;
         let local_infrastructure =
             Command::new("local-infrastructure", programs()?.join("local-infrastructure"), world.logs())
                 .arg("run")

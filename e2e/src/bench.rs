@@ -2,6 +2,7 @@
 
 mod bare;
 mod cost;
+mod crowd;
 pub mod docker;
 mod process;
 mod table;
@@ -28,6 +29,19 @@ pub async fn run(world: &World, rounds: usize) -> Result<()> {
     bring_ups(&bed, rounds, &mut table).await?;
     cost::requests(&bed, &mut table).await?;
     process::measure(&mut bed, &mut table).await?;
+    crowd::measure(&mut bed, &mut table).await?;
+    print!("{table}");
+    Ok(())
+}
+
+/// Measures only what one reconcile costs beside 10, 100 and 1,000 clusters, and prints a table.
+///
+/// # Errors
+/// If something that is to be measured does not come up.
+pub async fn reconciles(world: &World) -> Result<()> {
+    let mut table = Table::default();
+    let mut bed = Bed::start(world).await?;
+    crowd::measure(&mut bed, &mut table).await?;
     print!("{table}");
     Ok(())
 }

@@ -12,7 +12,7 @@ mod requirements;
 pub mod runtime;
 mod workload;
 
-use crate::bed::crds;
+use crate::bed::{admission_policies, crds};
 use crate::plane::{AnotherManager, Plane, PlaneOptions};
 use crate::process::Process;
 use crate::tools::{DockerProvider, Kubernetes, Tools};
@@ -22,6 +22,7 @@ use daemon::Daemon;
 use image::Node;
 use kube::Client;
 
+pub use faults::Container;
 pub use inventory::{Inventory, KINDS};
 
 pub use workload::Workload;
@@ -85,7 +86,8 @@ impl DockerBed {
         let parts = Parts::ensure(world.tools())?;
         let daemon = Daemon::start(world).await?;
         parts.roots.import(world, &daemon).await?;
-        let options = PlaneOptions { crds: crds()?, users: vec![CAPD.to_owned()], ..PlaneOptions::default() };
+        let (crds, policies) = (crds()?, admission_policies()?);
+        let options = PlaneOptions { crds, policies, users: vec![CAPD.to_owned()], ..PlaneOptions::default() };
         let mut plane = Plane::start(world, options).await?;
         let capd = AnotherManager { user: CAPD, program: &parts.provider.capd, manifests: &parts.provider.manifests };
         let capd = plane.start_another(world, &capd).await?;

@@ -41,13 +41,15 @@ pub struct PlaneOptions {
     pub cluster_api: bool,
     /// CRDs of ours. Given here, every manager knows them from its start.
     pub crds: Vec<Value>,
+    /// Admission policies of ours, with their bindings.
+    pub policies: Vec<Value>,
     /// Users beside those in [`users`], each with a kubeconfig.
     pub users: Vec<String>,
 }
 
 impl Default for PlaneOptions {
     fn default() -> Self {
-        Self { cluster_api: true, crds: Vec::new(), users: Vec::new() }
+        Self { cluster_api: true, crds: Vec::new(), policies: Vec::new(), users: Vec::new() }
     }
 }
 
@@ -126,6 +128,7 @@ impl Plane {
         clock.lap("managers");
 
         objects::apply_all(&client, &webhooks).await?;
+        objects::apply_all(&client, &options.policies).await?;
         if options.cluster_api {
             webhooks_in_force(&client).await?;
         }

@@ -7,6 +7,7 @@
 mod build;
 mod cluster_api;
 mod docker;
+mod etcd;
 mod manifests;
 mod module;
 mod node;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cluster_api::{ClusterApi, Release};
 pub use docker::DockerProvider;
+pub use etcd::Etcd;
 use module::{ETCD_3_6, KUBERNETES, Module};
 pub use node::{Kubernetes, NodePrograms};
 pub use release::architecture;

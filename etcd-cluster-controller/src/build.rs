@@ -5,34 +5,35 @@ mod secrets;
 mod template;
 #[cfg(test)]
 mod tests;
+mod up_to_date;
 
 pub use machine::{MachineParts, config, infrastructure, machine};
 pub(crate) use secrets::{CERT, KEY};
 pub use secrets::{ca_secret, client_secret, control_plane_ca_secret, init_secret};
 pub use template::template_owners;
+pub(crate) use up_to_date::is_cloned_from_template;
+pub use up_to_date::{is_up_to_date, matches_config};
 
+use api::version::DEFAULT_ETCD_VERSION;
 use api::{EtcdCluster, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
-use serde_json::json;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-/// Fingerprint of all that a Machine is made from. Machines carry it, so that a change of the spec can be told.
+/// The etcd version of new members: the spec's, or the one that was pinned when the spec had none.
 #[must_use]
-pub fn spec_hash(etcd: &EtcdCluster) -> String {
-    let spec = &etcd.spec;
-    let template = &spec.infrastructure_template;
-    // The group and not the version: serving a newer one changes nothing.
-    let parts =
-        json!([[template.group(), template.kind, template.name], spec.etcdadm_config_spec, spec.machine_template]);
-    let digest = Sha256::digest(parts.to_string());
-    digest.iter().take(8).fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+pub fn version(etcd: &EtcdCluster) -> &str {
+    let pinned = || etcd.annotations().get(names::PINNED_VERSION_ANNOTATION).map(String::as_str);
+    etcd.spec.etcdadm_config_spec.etcd_version().or_else(pinned).unwrap_or(DEFAULT_ETCD_VERSION)
+}
+
+/// Where the infrastructure is cloned from, in the words of Cluster API: on the clone and on its Machine.
+fn cloned_from(etcd: &EtcdCluster) -> [(String, String); 2] {
+    let template = &etcd.spec.infrastructure_template;
+    [
+        (names::CLONED_FROM_NAME_ANNOTATION.to_owned(), template.name.clone()),
+        (names::CLONED_FROM_GROUP_KIND_ANNOTATION.to_owned(), format!("{}.{}", template.kind, template.group())),
+    ]
 }
 
 /// Owner reference to the EtcdCluster. Only Machines and Secrets have it as their controller: configs and

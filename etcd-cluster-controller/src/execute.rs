@@ -4,23 +4,29 @@
 mod docker;
 mod held_back;
 mod live;
+mod machines;
 mod member;
+mod membership;
 mod secrets;
+mod status;
 mod template;
+mod up_to_date;
 
-pub(crate) use template::{Failed, own};
+pub(crate) use status::write_status;
+pub(crate) use template::own_template;
+pub(crate) use up_to_date::show_up_to_date;
 
 use crate::CONTROLLER;
-use crate::controller::Context;
+use crate::context::Context;
 use crate::observation::Observation;
-use crate::plan::{Reason, Step};
+use crate::plan::{Hold, Step};
 use api::{EtcdCluster, names};
-use controller_support::error::{is_conflict, is_not_found};
-use controller_support::{Error, Result, ResultExt, apply};
-use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
-use kube::{Resource, ResourceExt};
+use controller_support::{Result, apply};
+use kube::ResourceExt;
+use kube::api::Api;
 use live::Live;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,82 +36,82 @@ pub(crate) enum Outcome {
     /// What it was decided on no longer holds; the next reconcile decides anew.
     Outdated,
     /// It is refused, and somebody has to change something.
-    Blocked(Reason),
+    Blocked(Hold),
 }
 
 /// Does one step.
-pub(crate) async fn execute(context: &Context, seen: &Observation, step: &Step) -> Result<Outcome> {
-    let etcd = seen.etcd.as_ref();
+pub(crate) async fn execute(context: &Context, observation: &Observation, step: &Step) -> Result<Outcome> {
+    let etcd = observation.etcd.as_ref();
     match step {
-        Step::AddFinalizer => {
-            let mut finalizers = etcd.finalizers().to_vec();
-            finalizers.push(names::ETCD_CLUSTER_FINALIZER.to_owned());
-            set_finalizers(context, etcd, &finalizers).await
-        }
-        Step::EnsureCertificates { cluster } => secrets::ensure(context, seen, cluster).await,
+        Step::Record { finalizer, annotations } => record(context, etcd, *finalizer, annotations).await,
+        Step::EnsureCertificates { cluster } => secrets::ensure(context, observation, cluster).await,
+        Step::LabelCa { cluster } => secrets::label_ca(context, etcd, cluster).await,
         Step::PublishInit { cluster, address, client_urls, admitted } => {
-            secrets::publish_init(context, seen, cluster, (address, client_urls, admitted)).await
+            secrets::publish_init(context, observation, cluster, (address, client_urls, admitted)).await
         }
-        Step::CreateMachine { cluster, name, seen: known } => member::create(context, seen, cluster, name, known).await,
-        Step::Admit { cluster, name, admitted } => member::admit(context, seen, cluster, name, admitted).await,
-        Step::DeleteHeldBack { cluster, name } => held_back::delete(context, seen, cluster, name).await,
+        Step::CreateMachine { cluster, number, expected } => {
+            member::create(context, observation, cluster, *number, expected).await
+        }
+        Step::Admit { cluster, name, admitted } => member::admit(context, observation, cluster, name, admitted).await,
+        Step::DeleteHeldBack { cluster, name, proof } => {
+            held_back::delete(context, observation, cluster, name, proof).await
+        }
         Step::SetProviderId { machine, provider_id } => {
-            docker::set_provider_id(context, seen, machine, provider_id).await
+            docker::set_provider_id(context, observation, machine, provider_id).await
         }
-        Step::DeleteMachines { names } => delete_machines(context, seen, names).await,
-        Step::RemoveFinalizer => {
-            // Live: a Machine that the watch has not shown yet would otherwise be left behind.
-            let selector = format!("{}={}", names::ETCD_CLUSTER_LABEL, etcd.name_any());
-            if !Live::list(context, seen, &selector).await?.is_empty() {
-                return Ok(Outcome::Outdated);
-            }
-            let rest: Vec<String> =
-                etcd.finalizers().iter().filter(|f| *f != names::ETCD_CLUSTER_FINALIZER).cloned().collect();
-            let outcome = set_finalizers(context, etcd, &rest).await?;
-            context.accesses.forget(&etcd.uid().unwrap_or_default());
-            Ok(outcome)
+        Step::AddHook { machine } => machines::add_hook(context, observation, machine).await,
+        // The status that is written now is what they do.
+        Step::Begin(_) | Step::Finish(_) => Ok(Outcome::Done),
+        Step::MoveLeader { from, to } => membership::move_leader(context, observation, *from, *to).await,
+        Step::RemoveMember(permission) => membership::remove(context, observation, permission).await,
+        Step::ReleaseHook { machine, proof } => machines::release(context, observation, machine, proof).await,
+        Step::DeleteMachines { delete, release, proof } => {
+            machines::delete_all(context, observation, (delete, release), proof).await
         }
+        Step::RemoveFinalizer => remove_finalizer(context, observation).await,
     }
 }
 
-async fn set_finalizers(context: &Context, etcd: &EtcdCluster, finalizers: &[String]) -> Result<Outcome> {
+async fn record(
+    context: &Context,
+    etcd: &EtcdCluster,
+    finalizer: bool,
+    annotations: &BTreeMap<&'static str, Option<String>>,
+) -> Result<Outcome> {
+    let mut metadata = json!({"annotations": annotations});
+    if finalizer {
+        let mut finalizers = etcd.finalizers().to_vec();
+        finalizers.push(names::ETCD_CLUSTER_FINALIZER.to_owned());
+        metadata["finalizers"] = json!(finalizers);
+    }
+    set_metadata(context, etcd, metadata).await
+}
+
+async fn remove_finalizer(context: &Context, observation: &Observation) -> Result<Outcome> {
+    let etcd = observation.etcd.as_ref();
+    // Live: a Machine that the watch does not show yet would otherwise be left behind.
+    let selector = format!("{}={}", names::ETCD_CLUSTER_LABEL, etcd.name_any());
+    if !Live::list(context, observation, &selector).await?.is_empty() {
+        return Ok(Outcome::Outdated);
+    }
+    let rest: Vec<_> = etcd.finalizers().iter().filter(|f| *f != names::ETCD_CLUSTER_FINALIZER).collect();
+    let outcome = set_metadata(context, etcd, json!({"finalizers": rest})).await?;
+    context.prober.forget(&etcd.uid().unwrap_or_default());
+    Ok(outcome)
+}
+
+/// Changes metadata of the EtcdCluster, if it is still in the version that the decision was made on: lists are written whole,
+/// and what is recorded must not overtake a newer record.
+async fn set_metadata(context: &Context, etcd: &EtcdCluster, mut metadata: Value) -> Result<Outcome> {
     let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
-    // With the resource version: the list is written whole, and others have finalizers in it.
-    let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": etcd.resource_version()}});
-    match apply::merge(&api, CONTROLLER, &etcd.name_any(), &patch).await {
+    metadata["resourceVersion"] = json!(etcd.resource_version());
+    match apply::merge(&api, CONTROLLER, &etcd.name_any(), &json!({"metadata": metadata})).await {
         Ok(answer) => {
-            context.fresh.remember(answer);
+            context.written.remember(answer);
             Ok(Outcome::Done)
         }
         // Somebody was quicker, and its event is on its way.
-        Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => Ok(Outcome::Outdated),
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
-}
-
-fn machines(context: &Context, etcd: &EtcdCluster) -> Api<DynamicObject> {
-    let namespace = etcd.namespace().unwrap_or_default();
-    apply::dynamic(&context.shared.client, context.machines.resource(), &namespace)
-}
-
-async fn delete_machines(context: &Context, seen: &Observation, names: &[String]) -> Result<Outcome> {
-    let api = machines(context, &seen.etcd);
-    for name in names {
-        // By UID: a Machine that somebody has made under the same name in between is not ours to delete.
-        let preconditions = seen
-            .machines
-            .get(name)
-            .map(|machine| Preconditions { uid: Some(machine.uid.clone()), resource_version: None });
-        let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
-        match api.delete(name, &parameters).await {
-            Ok(_) => {}
-            Err(error) if is_not_found(&error) => {}
-            Err(error) => return Err(error).doing(|| format!("deleting Machine {name}")),
-        }
-        context
-            .events
-            .normal(&seen.etcd.object_ref(&()), "Delete", "MachineDeleted", format!("deleted Machine {name}"))
-            .await;
-    }
-    Ok(Outcome::Done)
 }

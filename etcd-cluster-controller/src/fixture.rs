@@ -1,12 +1,16 @@
 //! Observations for tests, built like a story.
 
-use crate::build::spec_hash;
-use crate::observation::{Certificates, Check, ClusterLink, Member, Membership, Observation, Report, Template};
-use crate::plan::{Plan, plan};
+use crate::build::version;
+use crate::observation::probe::{ListFault, MemberFault, OurFault, Run};
+use crate::observation::{
+    Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
+};
+use crate::plan::{Plan, View, plan};
 use crate::status::status;
 use api::names;
-use api::{EtcdCluster, EtcdClusterStatus};
-use controller_support::loose::{ClusterView, MachineView};
+use api::version::DEFAULT_ETCD_VERSION;
+use api::{EtcdCluster, EtcdClusterStatus, EtcdadmConfigSpec};
+use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -21,7 +25,7 @@ pub(crate) const CLUSTER_ID: u64 = 0xc;
 /// A small world, of which an [`Observation`] can be taken at any time.
 #[derive(Clone)]
 pub(crate) struct Story {
-    pub(crate) seen: Observation,
+    pub(crate) observation: Observation,
 }
 
 impl Story {
@@ -30,7 +34,8 @@ impl Story {
         let etcd: EtcdCluster = serde_json::from_value(json!({
             "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
             "metadata": {"name": "demo-etcd", "namespace": "default", "uid": "etcd-uid", "generation": 1,
-                         "finalizers": [names::ETCD_CLUSTER_FINALIZER]},
+                         "finalizers": [names::ETCD_CLUSTER_FINALIZER], "annotations": {
+                             names::PINNED_VERSION_ANNOTATION: DEFAULT_ETCD_VERSION, names::MAX_LEARNERS_ANNOTATION: "3"}},
             "spec": {"replicas": replicas, "infrastructureTemplate":
                 {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": "etcd"}}
         }))
@@ -43,11 +48,11 @@ impl Story {
         }))
         .unwrap();
         Self {
-            seen: Observation {
+            observation: Observation {
                 now: Timestamp::from_second(1_000).unwrap(),
                 etcd: Arc::new(etcd),
                 cluster: ClusterLink::One(Box::new(cluster())),
-                certificates: Certificates::Ca { control_plane_ca: true, staged_client: true },
+                certificates: certificates(),
                 init_urls: None,
                 init_version: None,
                 admitted: None,
@@ -55,8 +60,10 @@ impl Story {
                 template: Template::Found { template: Arc::new(template), clones: local_machine() },
                 machines: BTreeMap::new(),
                 docker_machines: BTreeMap::new(),
-                checks: BTreeMap::new(),
-                elsewhere: BTreeMap::new(),
+                configs: BTreeMap::new(),
+                machine_versions: BTreeMap::new(),
+                shown_up_to_date: BTreeMap::new(),
+                probes: BTreeMap::new(),
                 membership: Membership::NotAsked,
             },
         }
@@ -75,11 +82,11 @@ impl Story {
     }
 
     pub(crate) fn etcd(&mut self) -> &mut EtcdCluster {
-        Arc::make_mut(&mut self.seen.etcd)
+        Arc::make_mut(&mut self.observation.etcd)
     }
 
     pub(crate) fn cluster(&mut self) -> &mut ClusterView {
-        match &mut self.seen.cluster {
+        match &mut self.observation.cluster {
             ClusterLink::One(cluster) => cluster,
             other => panic!("no Cluster but {other:?}"),
         }
@@ -88,16 +95,25 @@ impl Story {
     /// A Machine of now, with bootstrap data and an address.
     pub(crate) fn machine(&mut self, index: usize) -> &mut MachineView {
         let name = name(index);
-        self.seen.checks.insert(name.clone(), Check::Failing("Connection refused".to_owned()));
+        self.failing(index, "");
         self.bootstrap(index);
-        let (now, hash) = (self.seen.now, spec_hash(&self.seen.etcd));
-        self.seen.machines.entry(name.clone()).or_insert(MachineView {
+        let now = self.observation.now;
+        let etcd = &self.observation.etcd;
+        let config =
+            EtcdadmConfigSpec { version: Some(version(etcd).to_owned()), ..etcd.spec.etcdadm_config_spec.clone() };
+        self.observation.configs.insert(name.clone(), config);
+        let template = &etcd.spec.infrastructure_template;
+        let annotations = BTreeMap::from([
+            (names::PRE_TERMINATE_HOOK_ANNOTATION.to_owned(), names::PRE_TERMINATE_HOOK_OWNER.to_owned()),
+            (names::CLONED_FROM_NAME_ANNOTATION.to_owned(), template.name.clone()),
+        ]);
+        self.observation.machines.entry(name.clone()).or_insert(MachineView {
             name,
             namespace: "default".to_owned(),
             uid: format!("uid-{index}"),
             cluster: "demo".to_owned(),
             labels: BTreeMap::new(),
-            annotations: BTreeMap::from([(names::SPEC_HASH_ANNOTATION.to_owned(), hash)]),
+            annotations,
             created: Some(Time(now)),
             deleting: false,
             controller: None,
@@ -113,30 +129,56 @@ impl Story {
     /// A Machine of now, held back if it is not the first.
     pub(crate) fn held_back(&mut self, index: usize) {
         self.machine(index).addresses.clear();
-        self.seen.bootstrapped.remove(&name(index));
-        self.seen.checks.insert(name(index), Check::NoAddress);
+        self.observation.bootstrapped.remove(&name(index));
+        self.observation.probes.remove(&name(index));
+    }
+
+    /// Somebody deletes the Machine; our hook keeps it.
+    pub(crate) fn delete(&mut self, index: usize) {
+        self.observation.machines.get_mut(&name(index)).unwrap().deleting = true;
+    }
+
+    /// The same where nothing keeps it.
+    pub(crate) fn delete_at_once(&mut self, index: usize) {
+        self.delete(index);
+        self.observation.machines.get_mut(&name(index)).unwrap().annotations.clear();
+    }
+
+    /// The Machine is gone, with its objects.
+    pub(crate) fn gone(&mut self, index: usize) {
+        self.observation.machines.remove(&name(index));
+        self.observation.bootstrapped.remove(&name(index));
+        self.observation.probes.remove(&name(index));
+        self.observation.configs.remove(&name(index));
+    }
+
+    pub(crate) fn annotate(&mut self, key: &str, value: &str) {
+        self.etcd().metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
     }
 
     pub(crate) fn admit(&mut self, index: usize) {
-        let uid = self.seen.machines[&name(index)].uid.clone();
-        self.seen.admitted.get_or_insert_default().insert(uid, self.seen.now);
+        let uid = self.observation.machines[&name(index)].uid.clone();
+        self.observation.admitted.get_or_insert_default().insert(uid, self.observation.now);
     }
 
     /// The bootstrap provider has made its data.
     pub(crate) fn bootstrap(&mut self, index: usize) {
-        self.seen.bootstrapped.insert(name(index), self.seen.now);
+        self.observation.bootstrapped.insert(name(index), self.observation.now);
     }
 
     pub(crate) fn address(&mut self, index: usize) {
         let addresses = vec![("InternalIP".to_owned(), address(index))];
-        self.seen.machines.get_mut(&name(index)).unwrap().addresses = addresses;
+        self.observation.machines.get_mut(&name(index)).unwrap().addresses = addresses;
     }
 
     pub(crate) fn member(&mut self, index: usize, learner: bool) {
-        if !matches!(self.seen.membership, Membership::Known { .. }) {
-            self.seen.membership = Membership::Known { cluster_id: CLUSTER_ID, members: BTreeMap::new() };
+        if !matches!(self.observation.membership, Membership::Known { .. }) {
+            self.observation.membership =
+                Membership::Known { cluster_id: CLUSTER_ID, members: BTreeMap::new(), at: self.observation.now };
         }
-        if let Membership::Known { members, .. } = &mut self.seen.membership {
+        // As the controller does with the first list.
+        self.annotate(names::CLUSTER_ID_ANNOTATION, "c");
+        if let Membership::Known { members, .. } = &mut self.observation.membership {
             members.insert(
                 id(index),
                 Member {
@@ -155,48 +197,92 @@ impl Story {
     }
 
     pub(crate) fn healthy(&mut self, index: usize) {
+        let learner = self.observation.members().is_some_and(|all| all.get(&id(index)).is_some_and(|m| m.learner));
         let report = Report {
             member_id: id(index),
             cluster_id: CLUSTER_ID,
             leader: id(0),
+            learner,
             version: "3.6.16".to_owned(),
             database_size: 20_480,
+            alarms: Vec::new(),
+            identity: Ok(()),
+            linearizable: Ok(()),
         };
-        self.seen.checks.insert(name(index), Check::Healthy { report });
+        self.probe(index, Outcome::Answered(report));
     }
 
+    /// Its checks fail from now on; `message` is there to be read.
     pub(crate) fn failing(&mut self, index: usize, message: &str) {
-        self.seen.checks.insert(name(index), Check::Failing(message.to_owned()));
+        self.probe(index, Outcome::MemberFault(MemberFault::Closed(message.to_owned())));
+    }
+
+    /// It cannot be checked.
+    pub(crate) fn unknown(&mut self, index: usize) {
+        self.observation.probes.remove(&name(index));
+        self.probe(index, Outcome::OurFault(OurFault::FileDescriptors));
+    }
+
+    pub(crate) fn probe(&mut self, index: usize, outcome: Outcome) {
+        let (now, interval) = (self.observation.now, self.observation.interval());
+        let kind = outcome.kind();
+        let run = self.observation.probes.get(&name(index)).map(|probe| probe.run);
+        let run = run.map_or_else(|| Run::new(kind, now), |run| run.next(kind, now, interval));
+        let machine = self.observation.machines.get(&name(index));
+        let url = machine.and_then(|machine| self.observation.address(machine)).map(names::client_url);
+        let url = url.unwrap_or_else(|| names::client_url(&address(index)));
+        self.observation.probes.insert(name(index), Probe { url, at: now, outcome, run });
+    }
+
+    /// The member list cannot be read.
+    pub(crate) fn unlisted(&mut self) {
+        self.observation.membership = Membership::Unknown(ListFault::NoQuorum(None));
     }
 
     /// Brings the init Secret up to the voters of now.
     pub(crate) fn publish(&mut self) {
-        let mut urls: Vec<String> = self
-            .seen
-            .live_machines()
-            .filter(|machine| self.seen.member_on(&machine.name).is_some_and(|(_, member)| !member.learner))
-            .map(|machine| names::client_url(&machine.addresses[0].1))
+        let mut urls: Vec<String> = View::new(&self.observation)
+            .roster
+            .voters()
+            .filter_map(|seat| self.observation.client_url(seat.machine?))
             .collect();
         urls.sort();
-        self.seen.init_urls = Some(urls.join(","));
-        self.seen.init_version = Some("1".to_owned());
-        self.seen.admitted.get_or_insert_default();
+        self.observation.init_urls = Some(urls.join(","));
+        self.observation.init_version = Some("1".to_owned());
+        self.observation.admitted.get_or_insert_default();
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        plan(&self.seen)
+        plan(&self.observation).next
     }
 
     /// The status that is written now; the next observation has it.
     pub(crate) fn settle(&mut self) -> EtcdClusterStatus {
-        let status = status(&self.seen, &self.plan(), &spec_hash(&self.seen.etcd));
+        let status = status(&self.observation, &plan(&self.observation), None);
         self.etcd().status = Some(status.clone());
         status
     }
 
+    /// Time passes, and the checks go on with the same results.
     pub(crate) fn pass(&mut self, seconds: i64) {
-        self.seen.now = Timestamp::from_second(self.seen.now.as_second() + seconds).unwrap();
+        let interval = self.observation.interval();
+        let mut left = seconds;
+        while left != 0 {
+            let step = left.min(i64::try_from(interval.as_secs()).unwrap());
+            left -= step;
+            let now = Timestamp::from_second(self.observation.now.as_second() + step).unwrap();
+            self.observation.now = now;
+            for probe in self.observation.probes.values_mut() {
+                probe.run = probe.run.next(probe.outcome.kind(), now, interval);
+                probe.at = now;
+            }
+        }
     }
+}
+
+/// All that there has to be.
+pub(crate) fn certificates() -> Certificates {
+    Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None }
 }
 
 pub(crate) fn name(index: usize) -> String {

@@ -4,16 +4,21 @@
 //! `status` are pure: no client, no clock, no randomness.
 
 pub mod build;
+mod context;
 pub mod controller;
 mod etcd_access;
 mod execute;
 #[cfg(test)]
 mod fixture;
+mod mappers;
 mod metrics;
 pub mod observation;
 mod observe;
 mod pki;
 pub mod plan;
+pub mod prober;
+pub mod quorum;
+pub mod roster;
 pub mod status;
 
 /// Name under which this controller writes, logs and reports.

@@ -1,15 +1,23 @@
 //! Everything that a decision may depend on, as plain data.
 
+pub mod host;
+pub mod probe;
+
+pub use probe::{Membership, Outcome, Probe, Report};
+
 use api::etcd_cluster::MemberStatus;
+use api::etcdadm_config::EtcdadmConfigSpec;
 use api::{EtcdCluster, names};
-use controller_support::loose::{ClusterView, DockerMachineView, MachineView};
+use controller_support::external::{ClusterView, DockerMachineView, MachineView};
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// What was seen in one reconcile.
+/// What one reconcile has read.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// When.
@@ -28,6 +36,12 @@ pub struct Observation {
     pub admitted: Option<BTreeMap<String, Timestamp>>,
     /// When a Machine got its bootstrap data, by name of the Machine.
     pub bootstrapped: BTreeMap<String, Timestamp>,
+    /// The configs that Machines were made from, by name of the Machine.
+    pub configs: BTreeMap<String, EtcdadmConfigSpec>,
+    /// etcd versions that Machines were made with, by name of the Machine.
+    pub machine_versions: BTreeMap<String, String>,
+    /// What the condition `UpToDate` of each Machine says, by name of the Machine.
+    pub shown_up_to_date: BTreeMap<String, bool>,
     /// The template of the members' infrastructure.
     pub template: Template,
     /// Machines that this EtcdCluster controls, by name. Where a Machine has no addresses, they are those of its
@@ -35,10 +49,8 @@ pub struct Observation {
     pub machines: BTreeMap<String, MachineView>,
     /// DockerMachines that have addresses while their Machines have none, by name of the Machine.
     pub docker_machines: BTreeMap<String, DockerMachineView>,
-    /// What each Machine's health check said, by name of the Machine.
-    pub checks: BTreeMap<String, Check>,
-    /// Where the member of a Machine answered, if that is not at the Machine's address, by name of the Machine.
-    pub elsewhere: BTreeMap<String, String>,
+    /// The latest probe of each Machine's member, by name of the Machine.
+    pub probes: BTreeMap<String, Probe>,
     /// etcd's own view.
     pub membership: Membership,
 }
@@ -69,12 +81,16 @@ pub enum Certificates {
     Invalid(String),
     /// The CA is not the one that has signed the API servers' client certificate.
     Replaced,
+    /// The Secret is there and has lost its label, without which no watch shows it.
+    NotLabelled,
     /// There is a CA.
     Ca {
         /// The Secret with the CA certificate for the control plane holds just that.
         control_plane_ca: bool,
-        /// The API servers' client certificate is kept ready.
+        /// The API servers' client certificate is kept ready, and is good for a while.
         staged_client: bool,
+        /// When that certificate expires.
+        expires: Option<Timestamp>,
     },
 }
 
@@ -91,51 +107,6 @@ pub enum Template {
         template: Arc<DynamicObject>,
         /// Kind of the clones.
         clones: ApiResource,
-    },
-}
-
-/// What a health check said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Check {
-    /// `/health` answered 200 and true over TLS.
-    Healthy {
-        /// What the member says of itself.
-        report: Report,
-    },
-    /// It did not; the text says why.
-    Failing(String),
-    /// There was nothing to ask: the Machine has no address, and its member was never seen.
-    NoAddress,
-}
-
-/// What a member says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Its ID.
-    pub member_id: u64,
-    /// ID of the cluster that it is in.
-    pub cluster_id: u64,
-    /// ID of the leader; 0 if there is none.
-    pub leader: u64,
-    /// etcd version.
-    pub version: String,
-    /// Size of its database in bytes.
-    pub database_size: i64,
-}
-
-/// etcd's own view of its members, from a linearizable read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Membership {
-    /// Nobody could be asked yet: no Machine has an address, or none answers.
-    NotAsked,
-    /// Asked without success; the text says why.
-    Unknown(String),
-    /// The members.
-    Known {
-        /// ID of the cluster.
-        cluster_id: u64,
-        /// Members by ID.
-        members: BTreeMap<u64, Member>,
     },
 }
 
@@ -167,27 +138,52 @@ impl Observation {
         }
     }
 
-    /// Machine of a member: by the recorded member ID first, then by peer URL, as an address may have changed hands.
+    /// Why the member list is not known.
+    #[must_use]
+    pub fn why_not_listed(&self) -> String {
+        match &self.membership {
+            Membership::Unknown(fault) => fault.to_string(),
+            Membership::NotAsked => "no member answers".to_owned(),
+            Membership::Known { .. } => String::new(),
+        }
+    }
+
+    /// Machine of a member: by the recorded member ID, as an address may have changed hands; then by peer URL; then by the
+    /// member ID that answers at the addresses of exactly one Machine, as URLs need not match addresses (NAT, host names).
     #[must_use]
     pub fn machine_of(&self, id: u64, member: &Member) -> Option<&MachineView> {
         let recorded = self.recorded(id).map(|status| status.machine.as_str()).filter(|name| !name.is_empty());
-        if let Some(machine) = recorded.and_then(|name| self.machines.get(name)) {
-            return Some(machine);
+        if let Some(name) = recorded {
+            return self.machines.get(name);
         }
-        let hosts: BTreeSet<&str> = member.peer_urls.iter().filter_map(|url| host(url)).collect();
-        self.machines
-            .values()
-            .find(|machine| machine.addresses.iter().any(|(_, address)| hosts.contains(address.as_str())))
+        let hosts: BTreeSet<String> = member.peer_urls.iter().filter_map(|url| host::host_of(url)).collect();
+        let by_address = |machine: &&MachineView| machine.addresses.iter().any(|(_, address)| hosts.contains(address));
+        self.machines.values().find(by_address).or_else(|| self.answering(id))
     }
 
-    /// The member that runs on a Machine.
+    fn answering(&self, id: u64) -> Option<&MachineView> {
+        let cluster = self.cluster_id()?;
+        let mut answering = self.probes.iter().filter(|(_, probe)| {
+            probe.report().is_some_and(|report| report.member_id == id && hex(report.cluster_id) == cluster)
+        });
+        let (machine, _) = answering.next()?;
+        if answering.next().is_some() { None } else { self.machines.get(machine) }
+    }
+
+    /// The recorded cluster ID, in hexadecimal.
     #[must_use]
-    pub fn member_on(&self, machine: &str) -> Option<(u64, &Member)> {
-        let members = self.members()?;
-        members
-            .iter()
-            .map(|(id, member)| (*id, member))
-            .find(|(id, member)| self.machine_of(*id, member).is_some_and(|found| found.name == machine))
+    pub fn recorded_cluster_id(&self) -> Option<&str> {
+        let annotated = self.etcd.annotations().get(names::CLUSTER_ID_ANNOTATION).map(String::as_str);
+        let status = || self.etcd.status.as_ref().map(|status| status.cluster_id.as_str());
+        annotated.or_else(status).filter(|id| !id.is_empty())
+    }
+
+    /// The recorded cluster ID, or else that of the member list.
+    fn cluster_id(&self) -> Option<String> {
+        self.recorded_cluster_id().map(str::to_owned).or_else(|| match &self.membership {
+            Membership::Known { cluster_id, .. } => Some(hex(*cluster_id)),
+            Membership::NotAsked | Membership::Unknown(_) => None,
+        })
     }
 
     /// What the status says of a member.
@@ -195,13 +191,6 @@ impl Observation {
     pub fn recorded(&self, id: u64) -> Option<&MemberStatus> {
         let id = hex(id);
         self.etcd.status.as_ref()?.members.iter().find(|member| member.id == id)
-    }
-
-    /// Whether the member of a Machine is healthy. Another member that answers at its address says nothing of it.
-    #[must_use]
-    pub fn is_healthy(&self, machine: &str) -> bool {
-        let Some(Check::Healthy { report }) = self.checks.get(machine) else { return false };
-        self.member_on(machine).is_some_and(|(id, _)| id == report.member_id)
     }
 
     /// Address of a Machine by the EtcdCluster's order of preference.
@@ -214,7 +203,9 @@ impl Observation {
     /// long as that has none where it did last. Some infrastructure takes the addresses of a machine away while that is off.
     #[must_use]
     pub fn client_url(&self, machine: &MachineView) -> Option<String> {
-        let answered = self.elsewhere.get(&machine.name).cloned();
+        let probe = self.probes.get(&machine.name);
+        let answers = probe.filter(|probe| probe.report().is_some_and(|report| report.identity.is_ok()));
+        let answered = answers.map(|probe| probe.url.clone());
         let present = || self.address(machine).map(names::client_url);
         let last = || self.last_on(machine).map(|member| member.client_url.clone()).filter(|url| !url.is_empty());
         answered.or_else(present).or_else(last)
@@ -226,14 +217,10 @@ impl Observation {
         self.etcd.status.as_ref()?.members.iter().find(|member| member.machine == machine.name)
     }
 
-    /// Machines whose member is a healthy voter, with their addresses.
-    pub fn healthy_voters(&self) -> impl Iterator<Item = (&MachineView, &str)> {
-        self.live_machines().filter_map(|machine| {
-            let (_, member) = self.member_on(&machine.name)?;
-            let answered = self.elsewhere.get(&machine.name).and_then(|url| host(url));
-            let address = answered.or_else(|| self.address(machine))?;
-            (!member.learner && self.is_healthy(&machine.name)).then_some((machine, address))
-        })
+    /// How often members are probed.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.etcd.spec.health_check.interval_seconds).unwrap_or(10).max(1))
     }
 
     /// Whether a Machine may become a member, or is one: it has bootstrap data, or may have by now.
@@ -269,50 +256,8 @@ pub fn address<'a>(machine: &'a MachineView, preference: &[api::meta::AddressTyp
         .map(|(_, address)| address.as_str())
 }
 
-/// Whose member list is taken, of the clusters that answer at the addresses of Machines: the recorded one, or the only
-/// one. An address may have gone to a member of another etcd that trusts the same CA.
-#[must_use]
-pub fn trusted_cluster(recorded: &str, answering: &BTreeSet<u64>) -> Option<u64> {
-    let known = answering.iter().find(|id| hex(**id) == recorded);
-    known.or_else(|| answering.first().filter(|_| answering.len() == 1)).copied()
-}
-
 /// An ID as etcdctl prints it.
 #[must_use]
 pub fn hex(id: u64) -> String {
     format!("{id:x}")
-}
-
-/// Host of a URL, without brackets.
-#[must_use]
-pub fn host(url: &str) -> Option<&str> {
-    let authority = url.split_once("://")?.1.split('/').next()?;
-    if let Some(bracketed) = authority.strip_prefix('[') {
-        return bracketed.split_once(']').map(|(host, _)| host);
-    }
-    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stranger_is_not_asked_who_our_members_are() {
-        let set = |ids: &[u64]| ids.iter().copied().collect::<BTreeSet<u64>>();
-        assert_eq!(trusted_cluster("", &set(&[0xc])), Some(0xc));
-        assert_eq!(trusted_cluster("c", &set(&[0xa, 0xc])), Some(0xc));
-        assert_eq!(trusted_cluster("", &set(&[0xa, 0xc])), None);
-        assert_eq!(trusted_cluster("b", &set(&[0xa, 0xc])), None);
-        assert_eq!(trusted_cluster("b", &set(&[0xc])), Some(0xc), "restored from a snapshot, it has a new ID");
-        assert_eq!(trusted_cluster("c", &set(&[])), None);
-    }
-
-    #[test]
-    fn hosts_of_urls() {
-        assert_eq!(host("https://10.0.0.1:2380"), Some("10.0.0.1"));
-        assert_eq!(host("https://[fd00::1]:2380"), Some("fd00::1"));
-        assert_eq!(host("https://member/"), Some("member"));
-        assert_eq!(host("nonsense"), None);
-    }
 }

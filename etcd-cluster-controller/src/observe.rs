@@ -1,75 +1,129 @@
-//! All reads of a reconcile, and the clock. Objects come from shared watches; only the members are asked anew.
+//! All reads of a reconcile, and the clock. Objects come from shared watches, and what is known of the members from the
+//! prober. Before something is taken away, all of it is read live.
 
+mod certificates;
 mod docker;
+mod link;
+mod members;
 
-use crate::build;
-use crate::controller::Context;
-use crate::etcd_access::Access;
-use crate::observation::{Certificates, Check, ClusterLink, Membership, Observation, Template, hex, trusted_cluster};
-use crate::pki::{CertAndKey, check_ca, is_signed_by};
+pub(crate) use certificates::{ca_of, read_ca};
+
+use crate::context::Context;
+use crate::observation::{Certificates, ClusterLink, Membership, Observation, Template};
+use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, names};
+use controller_support::external::{MachineView, secret_text};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::loose::{ClusterView, MachineView, secret_text};
-use controller_support::{Cached, Error, KindError, Result};
-use futures::future::join_all;
+use controller_support::{BY_CONTROLLER_UID, Cached, Error, KindError, Result, ResultExt, apply};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::DynamicObject;
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Resource, ResourceExt};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Reads everything that the plan may need.
 pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result<Observation> {
-    for cached in [&context.clusters, &context.machines, &context.secrets] {
-        if !cached.ready().await {
-            return Err(Error::Internal(format!("the list of {} has not come yet", cached.resource().plural)));
-        }
+    for cached in [&context.clusters, &context.machines, &context.secrets, &context.configs] {
+        cached.ensure_ready().await?;
     }
-    let namespace = etcd.namespace().unwrap_or_default();
-    let uid = etcd.uid().unwrap_or_default();
-    let cluster = cluster_link(&context.clusters, &etcd, &namespace);
-    let machines: BTreeMap<String, MachineView> = context
-        .machines
-        .select(&namespace, |machine| is_controlled_by(machine, &uid))
-        .iter()
-        .map(|machine| (machine.name_any(), MachineView::read(machine)))
-        .collect();
-    let mut seen = Observation {
+    let (namespace, uid) = (etcd.namespace().unwrap_or_default(), etcd.uid().unwrap_or_default());
+    let machines = context.machines.by_index(&BY_CONTROLLER_UID, &namespace, &uid);
+    read(context, etcd, &machines, false).await
+}
+
+/// Reads it again: the EtcdCluster and its Machines from the API server, and the members by asking each of them now.
+pub(crate) async fn observe_live(context: &Context, before: &Observation) -> Result<Observation> {
+    let (namespace, name) = (before.etcd.namespace().unwrap_or_default(), before.etcd.name_any());
+    let etcds: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &namespace);
+    let etcd = etcds.get(&name).await.doing(|| format!("reading EtcdCluster {name}"))?;
+    let uid = before.etcd.uid().unwrap_or_default();
+    if etcd.uid().as_ref() != Some(&uid) {
+        return Err(Error::NotReady(format!("EtcdCluster {name} is another one by now")));
+    }
+    let api = apply::dynamic(&context.shared.client, context.machines.resource(), &namespace);
+    let labels = match &before.cluster {
+        // Cluster API restores this label; ours may have been taken away.
+        ClusterLink::One(cluster) => format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.name),
+        _ => format!("{}={name}", names::ETCD_CLUSTER_LABEL),
+    };
+    let machines = api.list(&ListParams::default().labels(&labels)).await.doing(|| "listing Machines".to_owned())?;
+    let ours = machines.items.into_iter().filter(|machine| is_controlled_by(machine, &uid));
+    read(context, Arc::new(etcd), &ours.map(Arc::new).collect::<Vec<_>>(), true).await
+}
+
+async fn read(
+    context: &Context,
+    etcd: Arc<EtcdCluster>,
+    machines: &[Arc<DynamicObject>],
+    live: bool,
+) -> Result<Observation> {
+    let (namespace, uid) = (etcd.namespace().unwrap_or_default(), etcd.uid().unwrap_or_default());
+    let mut observation = Observation {
         now: now(),
-        cluster,
+        cluster: link::cluster_link(&context.clusters, &etcd, &namespace),
         certificates: Certificates::Unknown,
         init_urls: None,
         init_version: None,
         admitted: None,
         bootstrapped: BTreeMap::new(),
+        configs: BTreeMap::new(),
+        machine_versions: BTreeMap::new(),
+        shown_up_to_date: BTreeMap::new(),
         template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
-        machines,
+        machines: machines.iter().map(|machine| (machine.name_any(), MachineView::read(machine))).collect(),
         docker_machines: BTreeMap::new(),
-        checks: BTreeMap::new(),
-        elsewhere: BTreeMap::new(),
+        probes: BTreeMap::new(),
         membership: Membership::NotAsked,
         etcd,
     };
-    if let ClusterLink::One(cluster) = &seen.cluster {
-        let (certificates, ca) = certificates(&context.secrets, &namespace, &cluster.name, &uid);
-        if let Some(secret) = init_secret(&context.secrets, &namespace, &cluster.name, &uid) {
-            seen.init_urls = secret_text(&secret, "clientUrls").filter(|urls| !urls.is_empty());
-            seen.init_version = secret.resource_version();
-            seen.admitted = secret_text(&secret, names::ADMITTED).map(|text| admitted(&text));
+    for machine in machines {
+        read_machine(&mut observation, machine);
+    }
+    observation.configs = configs(&context.configs, &namespace, &observation);
+    if let ClusterLink::One(cluster) = &observation.cluster {
+        let cluster = cluster.name.clone();
+        if let Some(secret) = init_secret(&context.secrets, &namespace, &cluster, &uid) {
+            observation.init_urls = secret_text(&secret, "clientUrls").filter(|urls| !urls.is_empty());
+            observation.init_version = secret.resource_version();
+            observation.admitted = secret_text(&secret, names::ADMITTED).map(|text| admitted(&text));
         }
-        seen.bootstrapped = bootstrapped(&context.secrets, &namespace, &seen);
-        seen.certificates = certificates;
+        observation.bootstrapped = bootstrapped(&context.secrets, &namespace, &observation);
         // A deletion asks nothing of etcd: it must not wait for members that hang.
-        let deleting = seen.etcd.metadata.deletion_timestamp.is_some();
-        if let Some(ca) = ca.filter(|_| !deleting) {
-            docker::read(context, &mut seen, &namespace).await;
-            ask_members(context, &mut seen, &ca, &uid).await;
+        if observation.etcd.metadata.deletion_timestamp.is_none() {
+            let (certificates, ca) = certificates::read(context, &observation, &cluster).await?;
+            observation.certificates = certificates;
+            docker::read(context, &mut observation, &namespace).await;
+            members::read(context, &mut observation, ca, live).await;
         }
     }
-    if needs_template(&seen) {
-        seen.template = template(context, &seen.etcd, &namespace).await;
+    if needs_template(&observation) {
+        observation.template = template(context, &observation.etcd, &namespace).await;
     }
-    Ok(seen)
+    Ok(observation)
+}
+
+/// What the view of a Machine leaves out.
+fn read_machine(observation: &mut Observation, machine: &DynamicObject) {
+    let name = machine.name_any();
+    if let Some(version) = machine.data.pointer("/spec/version").and_then(|version| version.as_str()) {
+        observation.machine_versions.insert(name.clone(), version.to_owned());
+    }
+    let conditions = machine.data.pointer("/status/conditions").and_then(|conditions| conditions.as_array());
+    let shown = conditions.into_iter().flatten().find(|c| c["type"] == api::conditions::MACHINE_UP_TO_DATE);
+    if let Some(status) = shown.and_then(|condition| condition["status"].as_str()) {
+        observation.shown_up_to_date.insert(name, status == "True");
+    }
+}
+
+/// The configs that Machines refer to.
+fn configs(configs: &Cached, namespace: &str, observation: &Observation) -> BTreeMap<String, api::EtcdadmConfigSpec> {
+    let of = |machine: &MachineView| {
+        let reference = machine.bootstrap_config.as_ref().filter(|config| config.kind == EtcdadmConfig::kind(&()))?;
+        let config = configs.get(namespace, &reference.name)?;
+        Some((machine.name.clone(), api::EtcdadmConfigSpec::deserialize(config.data.get("spec")?).ok()?))
+    };
+    observation.machines.values().filter_map(of).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where this controller reads the clock")]
@@ -80,96 +134,6 @@ fn now() -> Timestamp {
 /// Whether the controller owner of an object has this UID.
 pub(crate) fn is_controlled_by(object: &impl Resource, uid: &str) -> bool {
     object.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
-}
-
-/// The other EtcdCluster that an object was made for: an earlier one of the same name or for the same Cluster. If that
-/// is gone, the garbage collector will take the object.
-fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a str> {
-    let owner = object.owner_references().iter().find(|owner| owner.kind == "EtcdCluster" && owner.uid != uid)?;
-    Some(&owner.name)
-}
-
-fn cluster_link(clusters: &Cached, etcd: &EtcdCluster, namespace: &str) -> ClusterLink {
-    let name = etcd.name_any();
-    let mut naming: Vec<ClusterView> = clusters
-        .select(namespace, |cluster| ClusterView::read(cluster).names_etcd_cluster(&name))
-        .iter()
-        .map(|cluster| ClusterView::read(cluster))
-        .collect();
-    naming.sort_by(|a, b| a.name.cmp(&b.name));
-    let labelled = etcd.labels().get(names::CLUSTER_NAME_LABEL);
-    if naming.len() > 1 {
-        // The one that it already belongs to keeps it; the others are told by the hook.
-        return match naming.iter().position(|cluster| Some(&cluster.name) == labelled) {
-            Some(index) => ClusterLink::One(Box::new(naming.swap_remove(index))),
-            None => ClusterLink::Several(naming.into_iter().map(|cluster| cluster.name).collect()),
-        };
-    }
-    match (naming.pop(), labelled) {
-        (Some(cluster), Some(label)) if cluster.name != *label => ClusterLink::UsesAnother(format!(
-            "label {} says {label}, but it is Cluster {} that names this EtcdCluster; correct one of them",
-            names::CLUSTER_NAME_LABEL,
-            cluster.name
-        )),
-        (Some(cluster), _) => ClusterLink::One(Box::new(cluster)),
-        (None, Some(label)) => unnamed(clusters, namespace, label, &name),
-        (None, None) => ClusterLink::None(format!(
-            "no Cluster in namespace {namespace} has the annotation {}: {name}",
-            names::MANAGED_ETCD_ANNOTATION
-        )),
-    }
-}
-
-/// The label says which Cluster, and that does not name this EtcdCluster.
-fn unnamed(clusters: &Cached, namespace: &str, label: &str, name: &str) -> ClusterLink {
-    let Some(cluster) = clusters.get(namespace, label) else {
-        return ClusterLink::None(format!("Cluster {label} does not exist"));
-    };
-    match ClusterView::read(&cluster).etcd {
-        Some(Ok(other)) => ClusterLink::UsesAnother(format!(
-            "Cluster {label} uses {} {}; set its annotation {} to {name} to have it use this one",
-            other.kind,
-            other.name,
-            names::MANAGED_ETCD_ANNOTATION
-        )),
-        _ => ClusterLink::None(format!(
-            "Cluster {label} does not name this EtcdCluster: give it the annotation {}: {name}",
-            names::MANAGED_ETCD_ANNOTATION
-        )),
-    }
-}
-
-fn certificates(secrets: &Cached, namespace: &str, cluster: &str, uid: &str) -> (Certificates, Option<CertAndKey>) {
-    let Some(secret) = secrets.get(namespace, &names::ca_secret(cluster)) else {
-        return (Certificates::NoCa, None);
-    };
-    if let Some(other) = other_owner(&secret, uid) {
-        return (Certificates::OfAnother(other.to_owned()), None);
-    }
-    let ca = match read_ca(&secret) {
-        Ok(ca) => ca,
-        Err(message) => return (Certificates::Invalid(message), None),
-    };
-    let ours = |name: &str| secrets.get(namespace, name).filter(|secret| other_owner(secret, uid).is_none());
-    let control_plane_ca = ours(&names::control_plane_ca_secret(cluster)).is_some_and(|secret| {
-        secret_text(&secret, build::CERT).as_deref() == Some(&ca.cert) && secret_text(&secret, build::KEY).is_none()
-    });
-    let staged = ours(&names::staged_apiserver_client_secret(cluster)).and_then(|secret| {
-        let [cert, key] = [build::CERT, build::KEY].map(|key| secret_text(&secret, key));
-        key.and(cert)
-    });
-    if staged.as_ref().is_some_and(|cert| !is_signed_by(cert, &ca.cert)) {
-        return (Certificates::Replaced, None);
-    }
-    let staged_client = staged.is_some();
-    (Certificates::Ca { control_plane_ca, staged_client }, Some(ca))
-}
-
-/// Reads and checks a CA Secret. `Err`: what is wrong, in words for its owner.
-pub(crate) fn read_ca(secret: &DynamicObject) -> Result<CertAndKey, String> {
-    let text = |key: &str| secret_text(secret, key).ok_or_else(|| format!("has no key {key}"));
-    let ca = CertAndKey { cert: text(build::CERT)?, key: text(build::KEY)? };
-    check_ca(&ca).map(|()| ca)
 }
 
 fn init_secret(secrets: &Cached, namespace: &str, cluster: &str, uid: &str) -> Option<Arc<DynamicObject>> {
@@ -185,96 +149,18 @@ fn admitted(text: &str) -> BTreeMap<String, Timestamp> {
 }
 
 /// When each Machine got its bootstrap data. Those of an earlier Machine of the same name are older than the Machine.
-fn bootstrapped(secrets: &Cached, namespace: &str, seen: &Observation) -> BTreeMap<String, Timestamp> {
+fn bootstrapped(secrets: &Cached, namespace: &str, observation: &Observation) -> BTreeMap<String, Timestamp> {
     let of = |machine: &MachineView| {
         let made = secrets.get(namespace, &machine.name)?.creation_timestamp()?.0;
         machine.created.as_ref().is_none_or(|created| created.0 <= made).then(|| (machine.name.clone(), made))
     };
-    seen.machines.values().filter_map(of).collect()
-}
-
-/// Checks every member, then asks one that answers for the member list.
-async fn ask_members(context: &Context, seen: &mut Observation, ca: &CertAndKey, uid: &str) {
-    let now =
-        time::OffsetDateTime::from_unix_timestamp(seen.now.as_second()).unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
-    let access = match context.accesses.get(uid, ca, now) {
-        Ok(access) => access,
-        Err(message) => {
-            // Ours to solve: no member is blamed for it.
-            seen.membership = Membership::Unknown(format!("no client certificate can be made: {message}"));
-            return;
-        }
-    };
-    let asked = seen.machines.values().map(|machine| {
-        let url = seen.client_url(machine);
-        let last = seen.last_on(machine).map(|member| (member.id.clone(), member.client_url.clone()));
-        let (access, name) = (access.clone(), machine.name.clone());
-        async move { (name, ask(&access, url, last).await) }
-    });
-    let (answers, mut healthy) = (join_all(asked).await, Vec::new());
-    for (name, Answer { url, check, elsewhere }) in answers {
-        if let (Check::Healthy { report }, Some(url)) = (&check, &url) {
-            healthy.push((report.cluster_id, url.clone()));
-        }
-        if let (true, Some(url)) = (elsewhere, url) {
-            seen.elsewhere.insert(name.clone(), url);
-        }
-        seen.checks.insert(name, check);
-    }
-    let recorded = seen.etcd.status.as_ref().map_or("", |status| &status.cluster_id);
-    let trusted = trusted_cluster(recorded, &healthy.iter().map(|(id, _)| *id).collect());
-    if trusted.is_none() && !healthy.is_empty() {
-        seen.membership = Membership::Unknown("members of several etcd clusters answer".to_owned());
-    }
-    for (_, url) in healthy.into_iter().filter(|(id, _)| Some(*id) == trusted) {
-        match access.members(&url).await {
-            Ok((cluster_id, members)) => {
-                seen.membership = Membership::Known { cluster_id, members };
-                return;
-            }
-            Err(message) => seen.membership = Membership::Unknown(message),
-        }
-    }
-}
-
-struct Answer {
-    url: Option<String>,
-    check: Check,
-    /// The URL is not the one that the Machine's address says.
-    elsewhere: bool,
-}
-
-/// Asks the member of a Machine for its health at `url`. If it is not that member which answers there, it is asked where it
-/// served last (its ID and URL): what is said of a machine's addresses can be wrong, or be another machine's by now.
-async fn ask(access: &Access, url: Option<String>, last: Option<(String, String)>) -> Answer {
-    let check = check(access, url.clone()).await;
-    if let Some((id, last)) = last.filter(|(_, last)| !last.is_empty() && Some(last) != url.as_ref())
-        && !is_from(&check, &id)
-    {
-        let again = self::check(access, Some(last.clone())).await;
-        if is_from(&again, &id) {
-            return Answer { url: Some(last), check: again, elsewhere: true };
-        }
-    }
-    Answer { url, check, elsewhere: false }
-}
-
-fn is_from(check: &Check, id: &str) -> bool {
-    matches!(check, Check::Healthy { report } if hex(report.member_id) == id)
-}
-
-async fn check(access: &Access, url: Option<String>) -> Check {
-    let Some(url) = url else { return Check::NoAddress };
-    match access.check(&url).await {
-        Ok(report) => Check::Healthy { report },
-        Err(message) => Check::Failing(message),
-    }
+    observation.machines.values().filter_map(of).collect()
 }
 
 /// From a watch, so it costs nothing to look also when no Machine is missing: its owner may be.
-fn needs_template(seen: &Observation) -> bool {
-    let going = seen.etcd.metadata.deletion_timestamp.is_some();
-    !going && matches!(&seen.cluster, ClusterLink::One(cluster) if !cluster.deleting)
+fn needs_template(observation: &Observation) -> bool {
+    let going = observation.etcd.metadata.deletion_timestamp.is_some();
+    !going && matches!(&observation.cluster, ClusterLink::One(cluster) if !cluster.deleting)
 }
 
 async fn template(context: &Context, etcd: &EtcdCluster, namespace: &str) -> Template {
@@ -288,14 +174,14 @@ async fn template(context: &Context, etcd: &EtcdCluster, namespace: &str) -> Tem
     };
     let (resource, clones) = match found.await {
         Ok(found) => found,
-        Err(error) if error.is_users() => {
+        Err(error) if error.is_user_error() => {
             return Template::NotFound(format!("spec.infrastructureTemplate: {error}"));
         }
         Err(error) => return Template::Unknown(error.to_string()),
     };
     let templates = context.watch_template(&resource);
-    if !templates.ready().await {
-        return Template::Unknown(format!("the list of {} has not come yet", resource.plural));
+    if let Err(error) = templates.ensure_ready().await {
+        return Template::Unknown(error.to_string());
     }
     match templates.get(namespace, &wanted.name) {
         Some(template) => Template::Found { template, clones },

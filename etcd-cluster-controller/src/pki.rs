@@ -5,6 +5,7 @@
 mod ca_key;
 
 use ca_key::CaKey;
+use k8s_openapi::jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
@@ -101,6 +102,13 @@ pub(crate) fn is_signed_by(cert: &str, authorities: &str) -> bool {
             known.iter().any(|algorithm| algorithm.verify_signature(key, message, signature).is_ok())
         })
     })
+}
+
+/// When a certificate expires.
+pub(crate) fn expiry(cert: &str) -> Option<Timestamp> {
+    let der = CertificateDer::from_pem_slice(cert.as_bytes()).ok()?;
+    let (_, certificate) = X509Certificate::from_der(&der).ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
 fn params(common_name: &str, organization: Option<&str>, now: OffsetDateTime, life: Duration) -> CertificateParams {

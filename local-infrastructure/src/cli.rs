@@ -12,10 +12,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use std::{
     fs,
-    io::{Write, stdout},
+    io::{Write, stderr, stdout},
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 /// Machines for Cluster API made of Linux namespaces on this computer.
@@ -104,6 +105,21 @@ pub enum Action {
     PowerOn(Target),
     /// Loses what lies under /var/lib/etcd; if the machine was running it starts again.
     RobDisk(Target),
+    /// Deletes /var/lib/etcd; the machine goes on running.
+    DeleteData(Target),
+    /// Saves a copy of /var/lib/etcd, in place of the one saved before.
+    SaveData(Target),
+    /// Puts the saved copy back in place of /var/lib/etcd; if the machine was running it starts again.
+    PutBackData(Target),
+    /// Runs the commands of its bootstrap data a second time.
+    RerunBootstrap {
+        /// Which machine.
+        #[command(flatten)]
+        target: Target,
+        /// How many seconds the commands may take.
+        #[arg(long, default_value = "60")]
+        seconds: u64,
+    },
     /// Runs a program inside, as root.
     Exec {
         /// Which machine.
@@ -210,6 +226,16 @@ fn machine(machines: &Machines, action: Action) -> Result<ExitCode> {
         Action::PowerOff(target) => get(target)?.power_off()?,
         Action::PowerOn(target) => get(target)?.power_on()?,
         Action::RobDisk(target) => get(target)?.rob_disk()?,
+        Action::DeleteData(target) => get(target)?.delete_data()?,
+        Action::SaveData(target) => get(target)?.save_data()?,
+        Action::PutBackData(target) => get(target)?.put_back_data()?,
+        Action::RerunBootstrap { target, seconds } => {
+            let output = get(target)?.rerun_bootstrap(Duration::from_secs(seconds))?;
+            stdout().write_all(&output.stdout)?;
+            stderr().write_all(&output.stderr)?;
+            let code = output.status.code().and_then(|code| u8::try_from(code).ok());
+            return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
+        }
         Action::Exec { target, command } => {
             let status = get(target)?.command(&command)?.status().context("nsenter")?;
             let code = status.code().and_then(|code| u8::try_from(code).ok());

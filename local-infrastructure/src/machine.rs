@@ -37,6 +37,9 @@ pub enum Error {
     /// The machine has no processes now.
     #[error("machine {0} is not running")]
     NotRunning(String),
+    /// No copy of the machine's etcd data has been saved.
+    #[error("no copy of the etcd data of machine {0} has been saved")]
+    NothingSaved(String),
     /// Every address of the subnet is taken.
     #[error("no address of {0} is free")]
     NoAddress(String),
@@ -352,6 +355,70 @@ impl Machine {
         self.kill()?;
         disk::rob(&self.layout)?;
         if was_running { self.power_on() } else { Ok(()) }
+    }
+
+    /// Deletes etcd's data directory as a person does, with `rm`. The machine goes on running, and so does its etcd with the
+    /// files that it has open. Of a machine that is off, the directory's content is removed.
+    ///
+    /// # Errors
+    /// If the data cannot be removed.
+    pub fn delete_data(&self) -> Result<()> {
+        if !self.is_running() {
+            return disk::rob(&self.layout);
+        }
+        let output = self.exec(&["rm", "-rf", &format!("/{}", disk::ETCD_DATA)])?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(Error::Program { program: "rm".to_owned(), message })
+    }
+
+    /// Saves a copy of etcd's data directory, in place of the one saved before. A running machine stands still meanwhile,
+    /// so the copy is what a power cut would have left.
+    ///
+    /// # Errors
+    /// If the machine cannot be frozen, or the copy cannot be made.
+    pub fn save_data(&self) -> Result<()> {
+        if !self.is_running() {
+            return disk::save_data(&self.layout);
+        }
+        self.freeze()?;
+        let saved = disk::save_data(&self.layout);
+        self.thaw()?;
+        saved
+    }
+
+    /// Where the copy lies that [`Self::save_data`] has saved.
+    #[must_use]
+    pub fn saved_data(&self) -> PathBuf {
+        self.layout.saved_data()
+    }
+
+    /// Pulls the plug, replaces etcd's data by the saved copy, and starts the machine again if it was running.
+    ///
+    /// # Errors
+    /// [`Error::NothingSaved`], or if the machine cannot be stopped or started, or the data cannot be written.
+    pub fn put_back_data(&self) -> Result<()> {
+        if !self.layout.saved_data().exists() {
+            return Err(Error::NothingSaved(self.layout.label().to_owned()));
+        }
+        let was_running = self.is_running();
+        self.kill()?;
+        disk::put_back_data(&self.layout)?;
+        if was_running { self.power_on() } else { Ok(()) }
+    }
+
+    /// Runs the commands of the bootstrap data a second time, as a person does who wants to mend a machine, and waits for
+    /// them at most `time`.
+    ///
+    /// # Errors
+    /// As [`Self::exec`]. That a command fails, or time is up, is in the exit status.
+    pub fn rerun_bootstrap(&self, time: Duration) -> Result<Output> {
+        let seconds = time.as_secs().to_string();
+        // The contract's directory lies in memory, and went with the last boot.
+        let commands = "mkdir -p /run/cluster-api && sh /var/lib/cloud/instance/scripts/runcmd";
+        self.exec(&["timeout", &seconds, "sh", "-c", commands])
     }
 
     /// Runs a program inside, as root, and waits for it.

@@ -64,6 +64,19 @@ impl Manifests {
         self
     }
 
+    /// Leaves out the control plane, and the template of its machines.
+    #[must_use]
+    pub fn without_control_plane(self) -> Self {
+        let control_plane = self.control_plane();
+        let theirs = |document: &Value| document["metadata"]["name"] == control_plane.as_str();
+        let manifests = self.with("Cluster", |cluster| {
+            if let Some(spec) = cluster["spec"].as_object_mut() {
+                spec.remove("controlPlaneRef");
+            }
+        });
+        manifests.without(theirs)
+    }
+
     /// Name of the EtcdCluster.
     #[must_use]
     pub fn etcd(&self) -> String {

@@ -1,6 +1,7 @@
 //! Our own programs and CRDs, and the image that machines start from.
 
 use super::repository;
+use crate::apply::documents;
 use crate::world::World;
 use anyhow::{Context, Result, bail};
 use local_infrastructure::image::{Parts, assemble, default_cache};
@@ -30,8 +31,11 @@ pub fn programs() -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Makes the machines' image: our etcdadm, and the etcd release that the test bed has built.
-pub(super) fn machine_image(world: &World) -> Result<PathBuf> {
+/// Makes the machines' image: our etcdadm, and every etcd release that the test bed has built.
+///
+/// # Errors
+/// When a part is missing.
+pub fn machine_image(world: &World) -> Result<PathBuf> {
     let image = world.state("image")?;
     let parts = Parts {
         etcdadm: Some(programs()?.join("etcdadm")),
@@ -47,19 +51,30 @@ pub(super) fn machine_image(world: &World) -> Result<PathBuf> {
 /// # Errors
 /// When one cannot be read.
 pub fn crds() -> Result<Vec<Value>> {
-    let mut crds = Vec::new();
-    for directory in ["config/crd", "config/crd/local"] {
-        let directory = repository(directory);
-        let entries = std::fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?;
-        for entry in entries {
-            let path = entry?.path();
-            // Beside the CRDs lies the list of them for kustomize.
-            let listed = path.extension().is_some_and(|extension| extension == "yaml");
-            if listed && !path.ends_with("kustomization.yaml") {
-                let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-                crds.push(serde_yaml::from_str(&text).with_context(|| format!("read {}", path.display()))?);
-            }
+    Ok([manifests("config/crd")?, manifests("config/crd/local")?].concat())
+}
+
+/// Our admission policies, as they are installed: from `config/admission`. The API server enforces them a moment after
+/// they have been applied.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn admission_policies() -> Result<Vec<Value>> {
+    manifests("config/admission")
+}
+
+/// Every document of a directory, but not the list of them for kustomize.
+fn manifests(directory: &str) -> Result<Vec<Value>> {
+    let directory = repository(directory);
+    let entries = std::fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml");
+        if is_yaml && !path.ends_with("kustomization.yaml") {
+            let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            found.extend(documents(&text).with_context(|| format!("read {}", path.display()))?);
         }
     }
-    Ok(crds)
+    Ok(found)
 }

@@ -94,8 +94,13 @@ impl Bed {
         let anywhere = Look::anywhere(&self.client());
         for kind in ["Cluster", "EtcdCluster"] {
             for object in anywhere.everywhere(kind).list(&ListParams::default()).await?.items {
-                let look = Look { namespace: object.namespace().unwrap_or_default(), ..anywhere.clone() };
-                match look.delete(kind, &object.name_any()).await {
+                let namespace = object.namespace().unwrap_or_default();
+                let look = Look { namespace, etcd: object.name_any(), ..anywhere.clone() };
+                let deleted = match kind {
+                    "EtcdCluster" => look.delete_etcd().await,
+                    _ => look.delete(kind, &object.name_any()).await,
+                };
+                match deleted {
                     Err(error) if !format!("{error:#}").contains("NotFound") => return Err(error),
                     _ => {}
                 }

@@ -1,6 +1,7 @@
 //! Looking at a cluster: what scenarios and the demo ask about.
 
 mod control_plane;
+mod deletion;
 
 use anyhow::{Context, Result, bail};
 use api::{EtcdCluster, EtcdClusterStatus};

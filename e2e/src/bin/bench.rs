@@ -6,7 +6,7 @@ use e2e::infrastructure::Infrastructure;
 use e2e::world::{block_on, prepare_and_run};
 use std::process::ExitCode;
 
-/// Measures bring-up, API requests, and the manager's size, start and memory.
+/// Measures bring-up, API requests, the manager's size, start and memory, and the cost of a reconcile beside many objects.
 #[derive(Parser)]
 #[command(name = "bench")]
 struct Arguments {
@@ -16,14 +16,18 @@ struct Arguments {
     /// Where clusters are brought up. Requests, size and memory are measured on the local one.
     #[arg(long, value_enum, default_value_t = Infrastructure::Local)]
     infrastructure: Infrastructure,
+    /// Only the cost of a reconcile, on the local one.
+    #[arg(long)]
+    reconciles: bool,
 }
 
 fn main() -> ExitCode {
-    let Arguments { rounds, infrastructure } = Arguments::parse();
+    let Arguments { rounds, infrastructure, reconciles } = Arguments::parse();
     prepare_and_run(
         |tools| infrastructure.prepare(tools),
         |world| {
             match infrastructure {
+                _ if reconciles => block_on(bench::reconciles(&world)),
                 Infrastructure::Local => block_on(bench::run(&world, rounds)),
                 Infrastructure::Docker => block_on(bench::docker::run(&world, rounds)),
             }?;

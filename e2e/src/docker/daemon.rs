@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::time::Duration;
 
 /// Where clients look for a daemon if nobody tells them otherwise. `/run` is the world's own.
@@ -62,13 +63,23 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// What `docker` prints with these arguments.
-    pub(super) async fn docker(&self, arguments: &[&str]) -> Result<String> {
+    /// What a command says in a container. That it fails is in its exit status, as docker's own failures are.
+    pub(super) async fn exec(&self, container: &str, command: &[&str]) -> Result<Output> {
+        self.answer(&[&["exec", container], command].concat()).await
+    }
+
+    /// What `docker` says with these arguments.
+    async fn answer(&self, arguments: &[&str]) -> Result<Output> {
         let output =
             tokio::process::Command::new("docker").args(["--host", SOCKET]).args(arguments).kill_on_drop(true).output();
         let output = tokio::time::timeout(PATIENCE, output).await;
         let output = output.with_context(|| format!("docker {}: no answer", arguments.join(" ")))?;
-        let output = output.context("run docker (package docker.io)")?;
+        output.context("run docker (package docker.io)")
+    }
+
+    /// What `docker` prints with these arguments.
+    pub(super) async fn docker(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.answer(arguments).await?;
         if !output.status.success() {
             bail!("docker {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }

@@ -1,5 +1,7 @@
 //! What happens to containers and to managers.
 
+mod data;
+
 use super::DockerBed;
 use crate::bed::{ADMIN_PORTS, manager_command, programs, ready};
 use crate::plane::{Plane, users};
@@ -9,6 +11,8 @@ use crate::world::World;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use std::time::Duration;
+
+pub use data::Container;
 
 /// Upstream's managers, by the names of their processes.
 const UPSTREAM: [&str; 3] = [users::CAPI_CORE, users::CAPI_BOOTSTRAP, users::CAPI_CONTROL_PLANE];

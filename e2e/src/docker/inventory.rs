@@ -88,8 +88,12 @@ impl DockerBed {
         let anywhere = Look::anywhere(&self.client());
         for kind in ["Cluster", "EtcdCluster"] {
             for object in anywhere.everywhere(kind).list(&ListParams::default()).await?.items {
-                let look = anywhere.clone().within(object.namespace());
-                match look.delete(kind, &object.name_any()).await {
+                let look = anywhere.clone().within(object.namespace()).with_etcd(&object.name_any());
+                let deleted = match kind {
+                    "EtcdCluster" => look.delete_etcd().await,
+                    _ => look.delete(kind, &object.name_any()).await,
+                };
+                match deleted {
                     Err(error) if !format!("{error:#}").contains("NotFound") => return Err(error),
                     _ => {}
                 }

@@ -12,8 +12,9 @@ use super::ports;
 
 /// The person, and scenarios.
 pub const ADMIN: &str = "admin";
-/// kube-controller-manager.
-pub const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+/// kube-controller-manager, under the name that its garbage collector has where each controller has a service account of its
+/// own, as kubeadm sets it up: policies let it pass by that.
+pub const CONTROLLER_MANAGER: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 /// Cluster API's core manager.
 pub const CAPI_CORE: &str = "capi-core";
 /// Cluster API's kubeadm bootstrap manager.

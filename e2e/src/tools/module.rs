@@ -34,16 +34,20 @@ pub(super) enum VersionPart {
 }
 
 /// etcd 3.6: the management plane's store, and what machines install.
-pub(super) const ETCD_3_6: Module = Module {
-    name: "etcd-3.6",
-    source: "go.etcd.io/etcd/server/v3",
-    programs: &[
-        Program { name: "etcd", package: "go.etcd.io/etcd/server/v3" },
-        Program { name: "etcdctl", package: "go.etcd.io/etcd/etcdctl/v3" },
-        Program { name: "etcdutl", package: "go.etcd.io/etcd/etcdutl/v3" },
-    ],
-    version_variables: &[],
-};
+pub(super) const ETCD_3_6: Module =
+    Module { name: "etcd-3.6", source: "go.etcd.io/etcd/server/v3", programs: ETCD_PROGRAMS, version_variables: &[] };
+
+/// etcd 3.5, for machines.
+pub(super) const ETCD_3_5: Module = Module { name: "etcd-3.5", ..ETCD_3_6 };
+
+/// etcd 3.7, for machines.
+pub(super) const ETCD_3_7: Module = Module { name: "etcd-3.7", ..ETCD_3_6 };
+
+const ETCD_PROGRAMS: &[Program] = &[
+    Program { name: "etcd", package: "go.etcd.io/etcd/server/v3" },
+    Program { name: "etcdctl", package: "go.etcd.io/etcd/etcdctl/v3" },
+    Program { name: "etcdutl", package: "go.etcd.io/etcd/etcdutl/v3" },
+];
 
 /// Kubernetes, as far as a management plane needs it.
 pub(super) const KUBERNETES: Module = Module {

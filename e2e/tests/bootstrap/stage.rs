@@ -34,7 +34,8 @@ impl Stage {
         for crd in api::crds::all() {
             crds.push(serde_json::to_value(crd)?);
         }
-        let options = PlaneOptions { cluster_api: false, crds, users: vec![SECOND.to_owned()] };
+        let options =
+            PlaneOptions { cluster_api: false, crds, users: vec![SECOND.to_owned()], ..PlaneOptions::default() };
         let plane = Plane::start(world, options).await?;
         let stage = Self { client: plane.client(), plane, running: Vec::new() };
         let cluster = json!({

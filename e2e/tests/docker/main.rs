@@ -4,12 +4,15 @@
 //!
 //! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
 
+mod by_hand;
 mod clusters;
+mod data_loss;
 mod deletion;
 mod departure;
 mod etcd;
 mod freezing;
 mod gate;
+mod gitops;
 mod life;
 mod older;
 mod pauses;
@@ -160,7 +163,10 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(deletion::managers_away, core: false),
         scenario!(reboots::of_etcds_machines, core: true),
         scenario!(reboots::of_a_whole_cluster, core: false),
+        scenario!(data_loss::of_one_of_three, core: false),
         scenario!(freezing::of_a_busy_machine, core: false),
+        scenario!(gitops::same_manifest_again, core: false),
+        scenario!(by_hand::two_of_three_machines, core: false),
         // Last, as it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]

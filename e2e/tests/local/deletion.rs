@@ -28,7 +28,7 @@ pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
     };
     let etcd_alone = async |name, members| {
         let look = begun(bed, name, members).await?;
-        look.delete("EtcdCluster", &look.etcd).await?;
+        look.delete_etcd().await?;
         etcd_is_gone(bed, &look).await?;
         held_back(&look).await?;
         anyhow::Ok(look)
@@ -69,7 +69,7 @@ pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
         if killed {
             kill_all(bed, &look).await?;
         }
-        look.delete("EtcdCluster", &look.etcd).await?;
+        look.delete_etcd().await?;
         etcd_is_gone(bed, &look).await
     };
     let paused = async || {

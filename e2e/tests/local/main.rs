@@ -1,17 +1,29 @@
 //! The loop on real parts: an unmodified Cluster API, machines of namespaces, real etcd. One bed serves all scenarios;
 //! each has namespaces of its own and leaves nothing running.
+//!
+//! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
 
+mod addresses;
 mod bad_input;
 mod boots;
 mod bring_up;
+mod by_hand;
+mod confirmation;
 mod corrections;
+mod data_loss;
 mod deletion;
+mod gitops;
 mod health;
 mod idle;
 mod kills;
+mod missing;
 mod outage;
+mod own_errors;
 mod rbac;
+mod records;
 mod scale;
+mod uninstalled;
+mod without_faults;
 
 use e2e::bed::Bed;
 use e2e::world::{block_on, enter_or_run};
@@ -35,7 +47,10 @@ fn main() -> ExitCode {
             .into_iter()
             .map(|(name, scenario)| {
                 let (bed, world, runtime) = (bed.clone(), world.clone(), runtime.clone());
-                Trial::test(name, move || {
+                let wanted = !LONG.contains(&name)
+                    || std::env::var_os("E2E_FULL").is_some()
+                    || arguments.filter.as_deref() == Some(name);
+                let test = Trial::test(name, move || {
                     let mut slot = bed.lock().unwrap_or_else(PoisonError::into_inner);
                     let result = runtime.block_on(async {
                         let mut bed = match slot.take() {
@@ -49,7 +64,8 @@ fn main() -> ExitCode {
                         Ok(())
                     });
                     result.map_err(|error: anyhow::Error| format!("{error:#}").into())
-                })
+                });
+                test.with_ignored_flag(!wanted)
             })
             .collect();
         let conclusion = libtest_mimic::run(&arguments, tests);
@@ -79,6 +95,9 @@ macro_rules! scenario {
     }};
 }
 
+/// Those that take minutes.
+const LONG: [&str; 2] = ["data_loss::of_one_of_three_in_other_ways", "data_loss::of_one_of_five"];
+
 fn scenarios() -> Vec<(&'static str, Scenario)> {
     vec![
         scenario!(bring_up::three_members),
@@ -92,10 +111,23 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(boots::late_and_never),
         scenario!(corrections::reach_everything),
         scenario!(health::members_fail_and_come_back),
+        scenario!(data_loss::of_the_only_member),
+        scenario!(data_loss::of_one_of_three),
+        scenario!(data_loss::of_one_of_three_in_other_ways),
+        scenario!(data_loss::of_one_of_five),
+        scenario!(missing::the_ca),
+        scenario!(missing::a_member),
         scenario!(deletion::in_the_middle),
         scenario!(deletion::when_up),
         scenario!(scale::one_to_three),
         scenario!(scale::three_to_five),
+        scenario!(without_faults::nobody_is_warned),
+        scenario!(by_hand::machines_are_deleted),
+        scenario!(confirmation::is_asked_for),
+        scenario!(uninstalled::manager_first),
+        scenario!(addresses::given_to_another_cluster),
+        scenario!(own_errors::blame_no_member),
+        scenario!(gitops::same_manifest_again),
         scenario!(idle::costs_nothing),
         scenario!(bad_input::references),
         scenario!(bad_input::contents),

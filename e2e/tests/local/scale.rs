@@ -1,6 +1,6 @@
 //! More members for a cluster that is in use: its control plane is told of them once, when all are there.
 
-mod history;
+pub(crate) mod history;
 mod writer;
 
 use crate::bring_up::{PATIENCE, released};
@@ -61,10 +61,10 @@ async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, kill
     let (written, failed) = writer.stop().await?;
     ensure!(failed.is_empty(), "{} of {} writes failed: {failed:?}", failed.len(), written + failed.len());
     ensure!(written >= 10, "only {written} writes: that shows little");
-    for status in etcds.stop().into_iter().filter_map(|etcd| etcd.status) {
+    for status in etcds.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         in_order(&status, &old, before, after).with_context(|| format!("a status on the way: {status:?}"))?;
     }
-    for cluster in clusters.stop() {
+    for cluster in clusters.stop().await? {
         is_no_alarm(&cluster)?;
     }
     ensure!(!look.control_plane_is_paused().await?, "the control plane was paused again");

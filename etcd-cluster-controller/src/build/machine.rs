@@ -1,8 +1,7 @@
 //! The three objects of a member: infrastructure, config and Machine, all of one name.
 
-use super::{labels, owner, spec_hash};
+use super::{cloned_from, labels, owner, version};
 use api::etcdadm_config::EtcdadmConfig;
-use api::version::DEFAULT_ETCD_VERSION;
 use api::{EtcdCluster, names};
 use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
 use kube::discovery::ApiResource;
@@ -37,12 +36,7 @@ pub fn infrastructure(parts: &MachineParts<'_>, template: &DynamicObject) -> Res
     extend(metadata.labels.get_or_insert_default(), inner.pointer("/metadata/labels"));
     let annotations = metadata.annotations.get_or_insert_default();
     extend(annotations, inner.pointer("/metadata/annotations"));
-    let group_kind = &parts.etcd.spec.infrastructure_template;
-    annotations.insert(names::CLONED_FROM_NAME_ANNOTATION.to_owned(), name);
-    annotations.insert(
-        names::CLONED_FROM_GROUP_KIND_ANNOTATION.to_owned(),
-        format!("{}.{}", group_kind.kind, group_kind.group()),
-    );
+    annotations.extend(cloned_from(parts.etcd));
     // Our labels win: they are how the member is found.
     metadata.labels.get_or_insert_default().extend(labels(parts.etcd, parts.cluster));
     Ok(DynamicObject { types: Some(types(parts.infrastructure)), metadata, data: json!({"spec": spec}) })
@@ -51,7 +45,17 @@ pub fn infrastructure(parts: &MachineParts<'_>, template: &DynamicObject) -> Res
 /// The config that the bootstrap provider turns into bootstrap data.
 #[must_use]
 pub fn config(parts: &MachineParts<'_>) -> EtcdadmConfig {
-    EtcdadmConfig { metadata: metadata(parts, false), spec: parts.etcd.spec.etcdadm_config_spec.clone(), status: None }
+    let mut metadata = metadata(parts, false);
+    if let Some(limit) = parts.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION) {
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(names::MAX_LEARNERS_ANNOTATION.to_owned(), limit.clone());
+    }
+    let mut spec = parts.etcd.spec.etcdadm_config_spec.clone();
+    // The version is never left to the default of whichever release comes to read it.
+    if spec.etcd_version().is_none() {
+        spec.version = Some(version(parts.etcd).to_owned());
+    }
+    EtcdadmConfig { metadata, spec, status: None }
 }
 
 /// The Machine. `kind` is the version of Machine to write.
@@ -59,21 +63,23 @@ pub fn config(parts: &MachineParts<'_>) -> EtcdadmConfig {
 pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     let mut metadata = metadata(parts, true);
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(names::SPEC_HASH_ANNOTATION.to_owned(), spec_hash(parts.etcd));
+    annotations.extend(cloned_from(parts.etcd));
+    // Whoever deletes the Machine waits until its member has left etcd.
+    let hook = (names::PRE_TERMINATE_HOOK_ANNOTATION.to_owned(), names::PRE_TERMINATE_HOOK_OWNER.to_owned());
+    annotations.extend([hook]);
     // An etcd Machine never gets a Node, so a MachineHealthCheck that selects it by chance would delete it after ten
-    // minutes.
+    // minutes. Whoever honours OwnerRemediated has to drop this first, and to ignore a missing Node as a reason.
     annotations.insert(names::SKIP_REMEDIATION_ANNOTATION.to_owned(), String::new());
     // Cluster API's own finalizer, as its MachineSets set it: otherwise the Machine's first reconcile does nothing else,
     // and the next is a second later.
     metadata.finalizers = Some(vec![names::MACHINE_FINALIZER.to_owned()]);
     let config_kind = EtcdadmConfig::kind(&());
     let bootstrap = ApiResource::erase::<EtcdadmConfig>(&());
-    let version = parts.etcd.spec.etcdadm_config_spec.etcd_version().unwrap_or(DEFAULT_ETCD_VERSION);
     let data = json!({
         "spec": {
             "clusterName": parts.cluster,
-            // Some infrastructure refuses a Machine without a version; it is etcd's.
-            "version": format!("v{}", version.trim_start_matches('v')),
+            // Some infrastructure refuses a Machine without a version: it is that of etcd.
+            "version": format!("v{}", version(parts.etcd).trim_start_matches('v')),
             "bootstrap": {"configRef": reference(kind, &bootstrap, &config_kind, parts)},
             "infrastructureRef": reference(kind, parts.infrastructure, &parts.infrastructure.kind, parts),
         }

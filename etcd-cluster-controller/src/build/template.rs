@@ -1,7 +1,7 @@
 //! The owner of the infrastructure template.
 
 use api::names;
-use controller_support::loose::ClusterView;
+use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::DynamicObject;

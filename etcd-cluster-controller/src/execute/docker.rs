@@ -2,11 +2,10 @@
 
 use super::Outcome;
 use crate::CONTROLLER;
-use crate::controller::Context;
+use crate::context::Context;
 use crate::observation::Observation;
-use controller_support::error::{is_conflict, is_not_found};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Error, Result, apply};
+use controller_support::{Result, apply};
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
@@ -14,13 +13,13 @@ use serde_json::json;
 /// Sets the provider ID of a Machine's DockerMachine.
 pub(super) async fn set_provider_id(
     context: &Context,
-    seen: &Observation,
+    observation: &Observation,
     machine: &str,
     provider_id: &str,
 ) -> Result<Outcome> {
-    let etcd = seen.etcd.as_ref();
-    let infrastructure = seen.machines.get(machine).and_then(|machine| machine.infrastructure.as_ref());
-    let (Some(reference), Some(docker)) = (infrastructure, seen.docker_machines.get(machine)) else {
+    let etcd = observation.etcd.as_ref();
+    let infrastructure = observation.machines.get(machine).and_then(|machine| machine.infrastructure.as_ref());
+    let (Some(reference), Some(docker)) = (infrastructure, observation.docker_machines.get(machine)) else {
         return Ok(Outcome::Outdated);
     };
     let kind = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
@@ -30,9 +29,7 @@ pub(super) async fn set_provider_id(
     let patch = json!({"metadata": metadata, "spec": {"providerID": provider_id}});
     match apply::merge::<DynamicObject>(&api, CONTROLLER, &reference.name, &patch).await {
         Ok(_) => {}
-        Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => {
-            return Ok(Outcome::Outdated);
-        }
+        Err(error) if error.is_not_found() || error.is_conflict() => return Ok(Outcome::Outdated),
         Err(error) => return Err(error),
     }
     let note = format!("set spec.providerID of DockerMachine {}, whose provider waits for a Node", reference.name);

@@ -1,11 +1,13 @@
 //! Deleting a Machine that is held back.
 
-use super::{Outcome, machines};
-use crate::controller::Context;
+use super::Outcome;
+use super::machines::machines;
+use crate::context::Context;
 use crate::observation::Observation;
+use crate::quorum::MayGo;
 use api::{EtcdadmConfig, names};
 use controller_support::error::{is_conflict, is_not_found};
-use controller_support::loose::MachineView;
+use controller_support::external::MachineView;
 use controller_support::{Result, ResultExt};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
@@ -13,18 +15,26 @@ use kube::{Resource, ResourceExt};
 
 /// Deletes it, after a live look that it has not been let go in between: the watches may lag behind, and one that has its
 /// bootstrap data may be a member by now. The Machine is looked at first, and goes only as it was then.
-pub(super) async fn delete(context: &Context, seen: &Observation, cluster: &str, name: &str) -> Result<Outcome> {
-    let etcd = seen.etcd.as_ref();
+pub(super) async fn delete(
+    context: &Context,
+    observation: &Observation,
+    cluster: &str,
+    name: &str,
+    proof: &MayGo,
+) -> Result<Outcome> {
+    let etcd = observation.etcd.as_ref();
     let api = machines(context, etcd);
     let live = api.get_opt(name).await.doing(|| format!("reading Machine {name}"))?;
-    let live = live.filter(|live| seen.machines.get(name).is_some_and(|machine| waits_still(machine, live)));
+    let live = live.filter(|live| {
+        observation.machines.get(name).is_some_and(|machine| proof.is_about(&machine.uid) && waits_still(machine, live))
+    });
     let Some(live) = live else { return Ok(Outcome::Outdated) };
     let secrets: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
     let init = names::init_secret(cluster);
     let admissions = secrets.get_metadata_opt(&init).await.doing(|| format!("reading Secret {init}"))?;
     let data = secrets.get_metadata_opt(name).await.doing(|| format!("reading Secret {name}"))?;
     if data.is_some_and(|data| is_bootstrap_data(&data.metadata))
-        || admissions.and_then(|secret| secret.resource_version()) != seen.init_version
+        || admissions.and_then(|secret| secret.resource_version()) != observation.init_version
     {
         return Ok(Outcome::Outdated);
     }
@@ -62,10 +72,10 @@ mod tests {
             let machine = json!({"metadata": {"name": "m", "uid": uid}, "spec": {"bootstrap": spec}});
             serde_json::from_value::<DynamicObject>(machine).unwrap()
         };
-        let seen = MachineView::read(&machine("uid-0", json!({})));
-        assert!(waits_still(&seen, &machine("uid-0", json!({}))));
-        assert!(!waits_still(&seen, &machine("made-again", json!({}))));
-        assert!(!waits_still(&seen, &machine("uid-0", json!({"dataSecretName": "m"}))));
+        let observation = MachineView::read(&machine("uid-0", json!({})));
+        assert!(waits_still(&observation, &machine("uid-0", json!({}))));
+        assert!(!waits_still(&observation, &machine("made-again", json!({}))));
+        assert!(!waits_still(&observation, &machine("uid-0", json!({"dataSecretName": "m"}))));
         let owned_by = |kind: &str| {
             let owner = json!({"apiVersion": "g/v1", "kind": kind, "name": "m", "uid": "u"});
             serde_json::from_value(json!({"ownerReferences": [owner]})).unwrap()

@@ -1,7 +1,7 @@
 //! Machines as the API server has them now, and not as a watch shows them: a watch may lag behind.
 
-use super::machines;
-use crate::controller::Context;
+use super::machines::machines;
+use crate::context::Context;
 use crate::observation::Observation;
 use crate::observe::is_controlled_by;
 use controller_support::{Result, ResultExt};
@@ -14,10 +14,10 @@ pub(super) struct Live(Vec<ObjectMeta>);
 
 impl Live {
     /// Lists those that match a label selector.
-    pub(super) async fn list(context: &Context, seen: &Observation, selector: &str) -> Result<Self> {
-        let list = machines(context, &seen.etcd).list_metadata(&ListParams::default().labels(selector)).await;
+    pub(super) async fn list(context: &Context, observation: &Observation, selector: &str) -> Result<Self> {
+        let list = machines(context, &observation.etcd).list_metadata(&ListParams::default().labels(selector)).await;
         let list = list.doing(|| "listing Machines".to_owned())?;
-        let uid = seen.etcd.uid().unwrap_or_default();
+        let uid = observation.etcd.uid().unwrap_or_default();
         let ours = list.items.into_iter().filter(|machine| is_controlled_by(machine, &uid));
         Ok(Self(ours.map(|machine| machine.metadata).collect()))
     }
@@ -32,9 +32,9 @@ impl Live {
 
     /// Whether they are the very ones that were seen: the same UIDs, as a name may have been used again, and none on its
     /// way out that was not.
-    pub(super) fn are_as_seen(&self, seen: &Observation) -> bool {
+    pub(super) fn are_as_seen(&self, observation: &Observation) -> bool {
         let live = self.0.iter().map(|machine| (machine.uid.as_deref(), machine.deletion_timestamp.is_some()));
-        let known = seen.machines.values().map(|machine| (Some(machine.uid.as_str()), machine.deleting));
+        let known = observation.machines.values().map(|machine| (Some(machine.uid.as_str()), machine.deleting));
         live.collect::<BTreeSet<_>>() == known.collect()
     }
 }
@@ -57,16 +57,16 @@ mod tests {
     #[test]
     fn a_machine_that_the_watch_does_not_show_yet_is_noticed() {
         let mut story = Story::with_voters(3, 2);
-        assert!(live(&["uid-0", "uid-1"]).are_as_seen(&story.seen));
-        assert!(!live(&["uid-0", "uid-1", "uid-2"]).are_as_seen(&story.seen));
-        assert!(!live(&["uid-0"]).are_as_seen(&story.seen));
+        assert!(live(&["uid-0", "uid-1"]).are_as_seen(&story.observation));
+        assert!(!live(&["uid-0", "uid-1", "uid-2"]).are_as_seen(&story.observation));
+        assert!(!live(&["uid-0"]).are_as_seen(&story.observation));
         let again = live(&["uid-0", "made-again"]);
-        assert_eq!(again.names(), story.seen.machines.keys().map(String::as_str).collect());
-        assert!(!again.are_as_seen(&story.seen), "another one, of the same name");
+        assert_eq!(again.names(), story.observation.machines.keys().map(String::as_str).collect());
+        assert!(!again.are_as_seen(&story.observation), "another one, of the same name");
         let mut leaving = live(&["uid-0", "uid-1"]);
-        leaving.0[1].deletion_timestamp = Some(Time(story.seen.now));
-        assert!(!leaving.are_as_seen(&story.seen), "the watch does not show yet that it goes");
-        story.seen.machines.get_mut(&name(1)).unwrap().deleting = true;
-        assert!(leaving.are_as_seen(&story.seen));
+        leaving.0[1].deletion_timestamp = Some(Time(story.observation.now));
+        assert!(!leaving.are_as_seen(&story.observation), "the watch does not show yet that it goes");
+        story.observation.machines.get_mut(&name(1)).unwrap().deleting = true;
+        assert!(leaving.are_as_seen(&story.observation));
     }
 }

@@ -1,54 +1,67 @@
 //! Making the Machine of a member, and admitting it.
 
 use super::live::Live;
-use super::{Outcome, machines};
+use super::machines::machines;
+use super::{Outcome, set_metadata};
 use crate::CONTROLLER;
 use crate::build::{self, MachineParts};
-use crate::controller::Context;
+use crate::context::Context;
 use crate::observation::{Observation, Template};
-use crate::plan::Reason;
+use crate::plan::Hold;
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig, names};
-use controller_support::error::{answer, is_conflict, is_invalid, is_not_found};
+use controller_support::error::{answer, is_invalid, is_not_found};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DynamicObject, ObjectMeta};
+use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
+use serde::Deserialize;
 use serde_json::json;
 
-/// Infrastructure, config, Machine: in this order, as the Machine refers to the other two. Whatever is left after a
-/// kill is found again by name, or goes with the EtcdCluster that owns it.
+/// Config, the number in the EtcdCluster, infrastructure, Machine: in this order. The number is written before the Machine is
+/// created, so no Machine ever gets a number again; and after the config, so a manager that was killed in between finds by
+/// the config what it had begun.
 pub(super) async fn create(
     context: &Context,
-    seen: &Observation,
+    observation: &Observation,
     cluster: &str,
-    name: &str,
-    known: &[String],
+    number: u64,
+    expected: &[String],
 ) -> Result<Outcome> {
-    let etcd = seen.etcd.as_ref();
-    let Template::Found { template, clones } = &seen.template else { return Ok(Outcome::Outdated) };
-    if live(context, seen, cluster).await?.names() != known.iter().map(String::as_str).collect() {
+    let etcd = observation.etcd.as_ref();
+    let Template::Found { template, clones } = &observation.template else { return Ok(Outcome::Outdated) };
+    let live = live(context, observation, cluster).await?;
+    if live.names() != expected.iter().map(String::as_str).collect() {
         return Ok(Outcome::Outdated);
     }
-    let parts = MachineParts { etcd, cluster, name, infrastructure: clones };
+    let number = begun(context, etcd, &live, number).await?.unwrap_or(number);
+    let name = name_of(etcd, number);
+    let parts = MachineParts { etcd, cluster, name: &name, infrastructure: clones };
     let infrastructure = match build::infrastructure(&parts, template) {
         Ok(infrastructure) => infrastructure,
         Err(message) => return Ok(refused(reasons::TEMPLATE_INVALID, message)),
     };
     let namespace = etcd.namespace().unwrap_or_default();
-    let api = apply::dynamic(&context.shared.client, clones, &namespace);
-    let outcome = put(context, etcd, &api, clones, &infrastructure, reasons::TEMPLATE_INVALID).await?;
+    let kind = ApiResource::erase::<EtcdadmConfig>(&());
+    let config = to_dynamic(&build::config(&parts), &kind)?;
+    let api = apply::dynamic(&context.shared.client, &kind, &namespace);
+    let outcome = put(context, etcd, &api, &kind, &config, reasons::INVALID_SPEC).await?;
     if outcome != Outcome::Done {
         return Ok(outcome);
     }
-    let config = build::config(&parts);
-    let kind = ApiResource::erase::<EtcdadmConfig>(&());
-    let config = to_dynamic(&config, &kind)?;
-    let api = apply::dynamic(&context.shared.client, &kind, &namespace);
-    let outcome = put(context, etcd, &api, &kind, &config, reasons::INVALID_SPEC).await?;
+    let recorded = etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION).and_then(|last| last.parse().ok());
+    if recorded.is_none_or(|last: u64| last < number) {
+        let annotations = json!({names::LAST_NAME_NUMBER_ANNOTATION: number.to_string()});
+        let outcome = set_metadata(context, etcd, json!({"annotations": annotations})).await?;
+        if outcome != Outcome::Done {
+            return Ok(outcome);
+        }
+    }
+    let api = apply::dynamic(&context.shared.client, clones, &namespace);
+    let outcome = put(context, etcd, &api, clones, &infrastructure, reasons::TEMPLATE_INVALID).await?;
     if outcome != Outcome::Done {
         return Ok(outcome);
     }
@@ -56,30 +69,50 @@ pub(super) async fn create(
     let machine = build::machine(&parts, kind);
     let outcome = put(context, etcd, &machines(context, etcd), kind, &machine, reasons::INVALID_SPEC).await?;
     if outcome == Outcome::Done {
-        let note = format!("created Machine {name}, {} of {}", known.len() + 1, etcd.spec.replicas);
+        let live = observation.live_machines().count() + 1;
+        let note = format!("created Machine {name}, {live} of {}", etcd.spec.replicas);
         context.events.normal(&etcd.object_ref(&()), "Create", "MachineCreated", note).await;
     }
     Ok(outcome)
 }
 
+fn name_of(etcd: &EtcdCluster, number: u64) -> String {
+    format!("{}-{number}", etcd.name_any())
+}
+
+/// The number of a Machine that a manager had begun to make when it was killed: it is the last one, there is no such Machine,
+/// and its config has never been a Machine's.
+async fn begun(context: &Context, etcd: &EtcdCluster, live: &Live, next: u64) -> Result<Option<u64>> {
+    let recorded = etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION).and_then(|last| last.parse().ok());
+    let Some(last) = recorded.filter(|last: &u64| last.checked_add(1) == Some(next)) else { return Ok(None) };
+    let name = name_of(etcd, last);
+    if live.names().contains(name.as_str()) {
+        return Ok(None);
+    }
+    let api: Api<EtcdadmConfig> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
+    let config = api.get_metadata_opt(&name).await.doing(|| format!("reading EtcdadmConfig {name}"))?;
+    let unused = config.is_some_and(|config| whose(&config.metadata, etcd.uid().as_deref()) == Whose::Ours);
+    Ok(unused.then_some(last))
+}
+
 /// By the Cluster's label, which Cluster API restores: a user may have taken ours away.
-async fn live(context: &Context, seen: &Observation, cluster: &str) -> Result<Live> {
-    Live::list(context, seen, &format!("{}={cluster}", names::CLUSTER_NAME_LABEL)).await
+async fn live(context: &Context, observation: &Observation, cluster: &str) -> Result<Live> {
+    Live::list(context, observation, &format!("{}={cluster}", names::CLUSTER_NAME_LABEL)).await
 }
 
 /// Lets a Machine become a member, by a change of the very init Secret that was seen: nobody has been admitted since. The
 /// Machines have to be those that were seen as well: an admitted one that the watch does not show yet would be forgotten.
 pub(super) async fn admit(
     context: &Context,
-    seen: &Observation,
+    observation: &Observation,
     cluster: &str,
     name: &str,
     admitted: &str,
 ) -> Result<Outcome> {
-    let etcd = seen.etcd.as_ref();
+    let etcd = observation.etcd.as_ref();
     // A patch without a version would be made whatever has happened to the Secret.
-    let Some(version) = &seen.init_version else { return Ok(Outcome::Outdated) };
-    if !live(context, seen, cluster).await?.are_as_seen(seen) {
+    let Some(version) = &observation.init_version else { return Ok(Outcome::Outdated) };
+    if !live(context, observation, cluster).await?.are_as_seen(observation) {
         return Ok(Outcome::Outdated);
     }
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
@@ -89,9 +122,7 @@ pub(super) async fn admit(
     });
     match apply::merge(&api, CONTROLLER, &names::init_secret(cluster), &patch).await {
         Ok(_) => {}
-        Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => {
-            return Ok(Outcome::Outdated);
-        }
+        Err(error) if error.is_not_found() || error.is_conflict() => return Ok(Outcome::Outdated),
         Err(error) => return Err(error),
     }
     let count = admitted.split(',').count();
@@ -112,7 +143,7 @@ async fn put(
     let name = object.name_any();
     match apply::create(api, CONTROLLER, object).await {
         Ok(_) => Ok(Outcome::Done),
-        Err(Error::Api { source, .. }) if is_conflict(&source) => existing(context, etcd, api, kind, &name).await,
+        Err(error) if error.is_conflict() => existing(context, etcd, api, kind, object).await,
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
             let message = format!("{} {name} is refused: {}", kind.kind, answer(&source));
             Ok(refused(reason_of(&source, refusal), message))
@@ -140,15 +171,26 @@ async fn existing(
     etcd: &EtcdCluster,
     api: &Api<DynamicObject>,
     kind: &ApiResource,
-    name: &str,
+    wanted: &DynamicObject,
 ) -> Result<Outcome> {
-    let there = match api.get_metadata(name).await {
-        Ok(there) => there.metadata,
+    let name = wanted.name_any();
+    let there = match api.get(&name).await {
+        Ok(there) => there,
         Err(error) if is_not_found(&error) => return Ok(Outcome::Outdated),
         Err(error) => return Err(error).doing(|| format!("reading {} {name}", kind.kind)),
     };
-    match whose(&there, etcd.uid().as_deref()) {
-        Whose::Ours => Ok(Outcome::Done),
+    match whose(&there.metadata, etcd.uid().as_deref()) {
+        Whose::Ours if is_as_wanted(etcd, &there, wanted) => Ok(Outcome::Done),
+        // A manager was killed, and then the spec was changed: the Machine must not get what is left over.
+        Whose::Ours => {
+            let preconditions = Preconditions { uid: there.uid(), resource_version: there.resource_version() };
+            let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+            let deleted = api.delete(&name, &parameters).await.doing(|| format!("deleting {} {name}", kind.kind));
+            match deleted {
+                Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+                _ => Ok(Outcome::Outdated),
+            }
+        }
         // It is on its way out, and its name will be free.
         Whose::Leaving => Ok(Outcome::Outdated),
         Whose::Machines(machine) => {
@@ -170,6 +212,19 @@ async fn existing(
             Ok(refused(reasons::NAME_TAKEN, message))
         }
     }
+}
+
+/// Whether what is left over is what would be made now. A Machine never is left over: it is what is made last.
+fn is_as_wanted(etcd: &EtcdCluster, there: &DynamicObject, wanted: &DynamicObject) -> bool {
+    let is_config = wanted.types.as_ref().is_some_and(|types| types.kind == EtcdadmConfig::kind(&()));
+    let spec = |object: &DynamicObject| object.data.get("spec").cloned().unwrap_or_default();
+    if is_config {
+        let limit = |object: &DynamicObject| object.annotations().get(names::MAX_LEARNERS_ANNOTATION).cloned();
+        return limit(there) == limit(wanted)
+            && api::EtcdadmConfigSpec::deserialize(spec(there))
+                .is_ok_and(|config| build::matches_config(etcd, &config, None));
+    }
+    build::is_cloned_from_template(etcd, there.annotations())
 }
 
 /// Whose an object is that has the name of one that we were about to make.
@@ -199,7 +254,7 @@ fn whose(there: &ObjectMeta, etcd: Option<&str>) -> Whose {
 }
 
 fn refused(reason: &'static str, message: String) -> Outcome {
-    Outcome::Blocked(Reason { reason, message })
+    Outcome::Blocked(Hold::new(reason, message))
 }
 
 fn to_dynamic(config: &EtcdadmConfig, kind: &ApiResource) -> Result<DynamicObject> {
@@ -214,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_permission_is_no_fault_of_the_spec() {
+    fn a_missing_permission_is_not_a_fault_of_the_spec() {
         let reason = |code| {
             let answer = kube::core::Status::failure("no", "No").with_code(code);
             reason_of(&kube::Error::Api(Box::new(answer)), reasons::INVALID_SPEC)

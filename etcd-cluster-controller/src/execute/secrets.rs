@@ -1,33 +1,33 @@
 //! Writing the Secrets of an etcd cluster.
 
 use super::Outcome;
-use crate::controller::Context;
+use crate::context::Context;
 use crate::observation::{Certificates, Observation};
 use crate::observe::read_ca;
 use crate::pki::{CertAndKey, Client, new_ca, new_client};
-use crate::plan::Reason;
+use crate::plan::Hold;
 use crate::{CONTROLLER, build};
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
-use controller_support::error::{is_conflict, is_not_found};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
 /// Makes what is missing of the CA and what is derived from it.
-pub(super) async fn ensure(context: &Context, seen: &Observation, cluster: &str) -> Result<Outcome> {
-    let etcd = seen.etcd.as_ref();
-    let now = OffsetDateTime::from_unix_timestamp(seen.now.as_second()).map_err(internal)?;
+pub(super) async fn ensure(context: &Context, observation: &Observation, cluster: &str) -> Result<Outcome> {
+    let etcd = observation.etcd.as_ref();
+    let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).map_err(internal)?;
     let ca = match ensure_ca(context, etcd, cluster, now).await? {
         Ok(ca) => ca,
         Err(outcome) => return Ok(outcome),
     };
-    let (has_ca, has_client) = match seen.certificates {
-        Certificates::Ca { control_plane_ca, staged_client } => (control_plane_ca, staged_client),
+    let (has_ca, has_client) = match observation.certificates {
+        Certificates::Ca { control_plane_ca, staged_client, .. } => (control_plane_ca, staged_client),
         _ => (false, false),
     };
     if !has_ca {
@@ -42,8 +42,8 @@ pub(super) async fn ensure(context: &Context, seen: &Observation, cluster: &str)
         let wanted = build::client_secret(etcd, cluster, &client.cert, &client.key);
         // One that was seen cannot be used, or else we would not be here. One that was not has just been made by another
         // manager.
-        let seen = context.secrets.get(&etcd.namespace().unwrap_or_default(), &wanted.name_any()).is_some();
-        return put(context, etcd, wanted, seen).await;
+        let observation = context.secrets.get(&etcd.namespace().unwrap_or_default(), &wanted.name_any()).is_some();
+        return put(context, etcd, wanted, observation).await;
     }
     Ok(Outcome::Done)
 }
@@ -68,7 +68,7 @@ async fn ensure_ca(
             context.events.normal(&etcd.object_ref(&()), "Create", "CertificateAuthorityCreated", note).await;
             Ok(Ok(ca))
         }
-        Err(Error::Api { source, .. }) if is_conflict(&source) => take_over_ca(context, etcd, &namespace, &name).await,
+        Err(error) if error.is_conflict() => take_over_ca(context, etcd, &namespace, &name).await,
         Err(error) => Err(error),
     }
 }
@@ -99,13 +99,13 @@ async fn take_over_ca(
 /// the Secret that was not seen is left alone.
 pub(super) async fn publish_init(
     context: &Context,
-    seen: &Observation,
+    observation: &Observation,
     cluster: &str,
     (address, client_urls, admitted): (&str, &str, &str),
 ) -> Result<Outcome> {
-    let mut secret = build::init_secret(&seen.etcd, cluster, address, client_urls, admitted);
-    secret.metadata.resource_version = seen.init_version.clone();
-    put(context, &seen.etcd, secret, seen.init_version.is_some()).await
+    let mut secret = build::init_secret(&observation.etcd, cluster, address, client_urls, admitted);
+    secret.metadata.resource_version = observation.init_version.clone();
+    put(context, &observation.etcd, secret, observation.init_version.is_some()).await
 }
 
 /// Creates a Secret; if there is one of that name, `replace` says whether its content is brought up to date. A Secret
@@ -118,30 +118,30 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
     if !known {
         match apply::create(&api, CONTROLLER, &wanted).await {
             Ok(_) => return Ok(Outcome::Done),
-            Err(Error::Api { source, .. }) if is_conflict(&source) => {}
+            Err(error) if error.is_conflict() => {}
             Err(error) => return Err(error),
         }
     }
     let there = api.get_metadata(&name).await.doing(|| format!("reading Secret {name}"))?;
     let owners = there.metadata.owner_references.clone().unwrap_or_default();
     if !owners.iter().any(|owner| owner.uid == uid) {
-        if owners.iter().any(|owner| owner.kind == "EtcdCluster") {
-            // Of an EtcdCluster of the same name that is gone: the garbage collector is on its way.
-            return Ok(Outcome::Outdated);
+        let other = owners.iter().find(|owner| owner.kind == "EtcdCluster");
+        // That of an EtcdCluster that is gone is on its way out. One that lives keeps what is its own.
+        if let Some(other) = other.filter(|other| !lives(context, &namespace, &other.name, &other.uid)) {
+            let message = format!("Secret {name} still belongs to EtcdCluster {}, and goes with that", other.name);
+            return Ok(Outcome::Blocked(Hold::new(reasons::WAITING_FOR_CERTIFICATES, message)));
         }
-        return Ok(Outcome::Blocked(Reason {
-            reason: reasons::NAME_TAKEN,
-            message: format!("Secret {name} exists and does not belong to this EtcdCluster; rename or delete it"),
-        }));
+        let owner = other.map(|other| format!(" (it belongs to EtcdCluster {})", other.name)).unwrap_or_default();
+        let message =
+            format!("Secret {name} exists and does not belong to this EtcdCluster{owner}; rename or delete it");
+        return Ok(Outcome::Blocked(Hold::new(reasons::NAME_TAKEN, message)));
     }
     if !replace {
         if let Some(labels) = missing_labels(&wanted, &there) {
             // Without them it is in no watch of ours, and would be looked for here again and again.
             return match apply::merge(&api, CONTROLLER, &name, &labels).await {
                 Ok(_) => Ok(Outcome::Done),
-                Err(Error::Api { source, .. }) if is_not_found(&source) || is_conflict(&source) => {
-                    Ok(Outcome::Outdated)
-                }
+                Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
                 Err(error) => Err(error),
             };
         }
@@ -149,9 +149,24 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
     }
     match apply::apply(&api, CONTROLLER, &wanted).await {
         Ok(_) => Ok(Outcome::Done),
-        Err(Error::Api { source, .. }) if is_conflict(&source) => Ok(Outcome::Outdated),
+        Err(error) if error.is_conflict() => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
+}
+
+/// Whether an EtcdCluster is still there.
+fn lives(context: &Context, namespace: &str, name: &str, uid: &str) -> bool {
+    let there = context.etcds.get(&ObjectRef::new(name).within(namespace));
+    there.is_some_and(|etcd| etcd.uid().as_deref() == Some(uid))
+}
+
+/// Puts the label back on a CA Secret that the members need: without it no watch shows it.
+pub(super) async fn label_ca(context: &Context, etcd: &EtcdCluster, cluster: &str) -> Result<Outcome> {
+    let (namespace, name) = (etcd.namespace().unwrap_or_default(), names::ca_secret(cluster));
+    Ok(match take_over_ca(context, etcd, &namespace, &name).await? {
+        Ok(_) => Outcome::Done,
+        Err(outcome) => outcome,
+    })
 }
 
 /// The change that gives a Secret of ours the labels back that somebody has taken away.
@@ -164,7 +179,7 @@ fn missing_labels(wanted: &impl Resource, there: &impl Resource) -> Option<Value
 }
 
 fn invalid(name: &str, message: &str) -> Outcome {
-    Outcome::Blocked(Reason { reason: reasons::SECRET_INVALID, message: format!("Secret {name}: {message}") })
+    Outcome::Blocked(Hold::new(reasons::SECRET_INVALID, format!("Secret {name}: {message}")))
 }
 
 fn internal(error: impl std::fmt::Display) -> Error {

@@ -1,18 +1,18 @@
 //! Addresses that are not on the Machine. Up to Cluster API 1.13 the docker infrastructure calls a DockerMachine
 //! provisioned when its Node is there, and only then its addresses get to the Machine. Etcd's Machines have no Node.
 
-use crate::controller::Context;
+use crate::context::Context;
 use crate::observation::Observation;
+use controller_support::external::{DockerMachineView, MachineView, Reference};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::loose::{DockerMachineView, MachineView, Reference};
 
 /// Fills in the addresses of Machines that have none, from their DockerMachines.
-pub(super) async fn read(context: &Context, seen: &mut Observation, namespace: &str) {
+pub(super) async fn read(context: &Context, observation: &mut Observation, namespace: &str) {
     let named = |machine: &MachineView| {
         let reference = machine.infrastructure.clone().filter(DockerMachineView::is_named_by)?;
         (machine.addresses.is_empty() && !machine.deleting).then(|| (machine.name.clone(), reference))
     };
-    let wanted: Vec<(String, Reference)> = seen.machines.values().filter_map(named).collect();
+    let wanted: Vec<(String, Reference)> = observation.machines.values().filter_map(named).collect();
     let Some((_, Reference { group, kind, .. })) = wanted.first() else { return };
     let kind = match context.shared.kinds.find(group, kind, CLUSTER_API_CONTRACTS).await {
         Ok(kind) => kind,
@@ -20,7 +20,7 @@ pub(super) async fn read(context: &Context, seen: &mut Observation, namespace: &
         Err(error) => return tracing::warn!(%error, "addresses of DockerMachines cannot be read"),
     };
     let docker_machines = context.watch_docker_machines(&kind);
-    if !docker_machines.ready().await {
+    if docker_machines.ensure_ready().await.is_err() {
         return;
     }
     for (machine, reference) in wanted {
@@ -29,9 +29,9 @@ pub(super) async fn read(context: &Context, seen: &mut Observation, namespace: &
         if view.addresses.is_empty() {
             continue;
         }
-        if let Some(machine) = seen.machines.get_mut(&machine) {
+        if let Some(machine) = observation.machines.get_mut(&machine) {
             machine.addresses.clone_from(&view.addresses);
         }
-        seen.docker_machines.insert(machine, view);
+        observation.docker_machines.insert(machine, view);
     }
 }

@@ -1,23 +1,56 @@
 //! Deleting the EtcdCluster. It asks nothing of etcd, so it finishes in whatever state that is.
 
-use super::{Plan, Step, wait};
-use crate::observation::Observation;
+use super::{Plan, Step, View, block, has_hook, wait};
+use crate::observation::ClusterLink;
+use crate::quorum::cluster_going;
 use api::conditions::reasons;
 use api::names;
 use kube::ResourceExt;
 
-/// Machines first, then the finalizer; Secrets and leftovers go with their owner.
-pub(super) fn plan(seen: &Observation) -> Plan {
-    let names: Vec<String> = seen.live_machines().map(|machine| machine.name.clone()).collect();
-    if !names.is_empty() {
-        return Plan::Do(Step::DeleteMachines { names });
+/// Machines first, then the finalizer; Secrets and leftovers go with their owner. A running etcd whose Cluster stays goes
+/// only with a person's word, should admission have let the deletion pass without it.
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let observation = view.observation;
+    let etcd = &observation.etcd;
+    let proof = cluster_going(etcd.metadata.deletion_timestamp.is_some(), false)?;
+    let name = etcd.name_any();
+    let lives = matches!(&observation.cluster, ClusterLink::One(cluster) if !cluster.deleting);
+    let confirmed = etcd.annotations().get(names::CONFIRM_DELETION_ANNOTATION) == Some(&name);
+    if lives && view.has_begun() && !confirmed && !observation.machines.is_empty() {
+        let message = format!(
+            "the deletion would destroy the data of {} members, and Cluster {} stays. To confirm it: kubectl annotate etcdclusters.{} {name} {}={name}",
+            view.roster.members().count(),
+            view.cluster().map_or("", |cluster| cluster.name.as_str()),
+            names::ETCD_CLUSTER_GROUP,
+            names::CONFIRM_DELETION_ANNOTATION
+        );
+        return Some(block(reasons::DELETION_NOT_CONFIRMED, message));
     }
-    if !seen.machines.is_empty() {
-        let names: Vec<&str> = seen.machines.keys().map(String::as_str).collect();
-        return wait(reasons::DELETING, format!("waiting for Machines {} to go", names.join(", ")));
+    let delete: Vec<String> = observation.live_machines().map(|machine| machine.name.clone()).collect();
+    let release = waiting_for_us(view);
+    if !delete.is_empty() || !release.is_empty() {
+        return Some(Plan::Do(Step::DeleteMachines { delete, release, proof }));
     }
-    if seen.etcd.finalizers().iter().any(|finalizer| finalizer == names::ETCD_CLUSTER_FINALIZER) {
-        return Plan::Do(Step::RemoveFinalizer);
+    if !observation.machines.is_empty() {
+        let names: Vec<&str> = observation.machines.keys().map(String::as_str).collect();
+        let message =
+            format!("Machines {} are being deleted; look at their finalizers and conditions", names.join(", "));
+        return Some(wait(reasons::DELETING, message));
     }
-    wait(reasons::DELETING, "")
+    if etcd.finalizers().iter().any(|finalizer| finalizer == names::ETCD_CLUSTER_FINALIZER) {
+        return Some(Plan::Do(Step::RemoveFinalizer));
+    }
+    Some(wait(reasons::DELETING, ""))
+}
+
+/// The Cluster goes: Machines that somebody has deleted wait for nothing.
+pub(super) fn release(view: &View<'_>) -> Option<Plan> {
+    let proof = cluster_going(false, view.cluster()?.deleting)?;
+    let release = waiting_for_us(view);
+    (!release.is_empty()).then(|| Plan::Do(Step::DeleteMachines { delete: Vec::new(), release, proof }))
+}
+
+fn waiting_for_us(view: &View<'_>) -> Vec<String> {
+    let leaving = view.observation.machines.values().filter(|machine| machine.deleting && has_hook(machine));
+    leaving.map(|machine| machine.name.clone()).collect()
 }

@@ -1,16 +1,19 @@
 //! DockerMachines of Cluster API up to 1.13. Their provider waits for a Node before it sets the provider ID, and until that
 //! is set it makes a container anew that it finds stopped: with nothing in it, as the bootstrap is not run again.
 
-use super::Step;
-use crate::observation::Observation;
+use super::{Plan, Step, View};
 
 /// The next DockerMachine whose member has shown that the bootstrap is done. Any sooner, and setting the provider ID
 /// would have the provider skip the bootstrap.
-pub(super) fn set_provider_id(seen: &Observation) -> Option<Step> {
-    seen.docker_machines.iter().find_map(|(machine, docker)| {
-        let done = docker.bootstrapped && docker.provider_id.is_none() && seen.is_healthy(machine);
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    if !view.roster.is_listed() {
+        return None;
+    }
+    view.observation.docker_machines.iter().find_map(|(machine, docker)| {
+        let healthy = view.roster.by_machine(machine).is_some_and(|seat| seat.member.is_some() && seat.is_healthy());
+        let done = docker.bootstrapped && docker.provider_id.is_none() && healthy;
         let provider_id = docker.own_provider_id().filter(|_| done)?;
-        Some(Step::SetProviderId { machine: machine.clone(), provider_id })
+        Some(Plan::Do(Step::SetProviderId { machine: machine.clone(), provider_id }))
     })
 }
 
@@ -18,8 +21,7 @@ pub(super) fn set_provider_id(seen: &Observation) -> Option<Step> {
 mod tests {
     use super::*;
     use crate::fixture::{Story, address, name};
-    use crate::plan::Plan;
-    use controller_support::loose::DockerMachineView;
+    use controller_support::external::DockerMachineView;
 
     /// Two healthy voters, the second on a DockerMachine whose Machine has no addresses.
     fn story() -> Story {
@@ -27,7 +29,7 @@ mod tests {
         let addresses = vec![("Hostname".to_owned(), name(1)), ("InternalIP".to_owned(), address(1))];
         let resource_version = "7".to_owned();
         let docker = DockerMachineView { resource_version, bootstrapped: true, provider_id: None, addresses };
-        story.seen.docker_machines.insert(name(1), docker);
+        story.observation.docker_machines.insert(name(1), docker);
         story
     }
 
@@ -38,7 +40,7 @@ mod tests {
     }
 
     fn docker(story: &mut Story) -> &mut DockerMachineView {
-        story.seen.docker_machines.get_mut(&name(1)).unwrap()
+        story.observation.docker_machines.get_mut(&name(1)).unwrap()
     }
 
     #[test]
@@ -57,11 +59,11 @@ mod tests {
         assert!(!sets(&changed(|story| story.failing(1, "Connection refused"))));
         let other = changed(|story| {
             // Healthy, but another Machine's member.
-            let check = story.seen.checks[&name(0)].clone();
-            story.seen.checks.insert(name(1), check);
+            let probe = story.observation.probes[&name(0)].clone();
+            story.observation.probes.insert(name(1), probe);
         });
         assert!(!sets(&other), "{other:?}");
-        assert!(!sets(&changed(|story| story.seen.membership = crate::observation::Membership::NotAsked)));
+        assert!(!sets(&changed(|story| story.observation.membership = crate::observation::Membership::NotAsked)));
     }
 
     #[test]

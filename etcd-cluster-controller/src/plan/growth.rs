@@ -1,105 +1,140 @@
 //! Adding members, one at a time. Machines are made as soon as they are wanted, and held back: what Cluster API and the
 //! infrastructure do before a machine can boot takes longer than an etcd member does to join. One is admitted when every
-//! voter is healthy and no other Machine is on its way.
+//! voter is healthy and no other Machine is on its way. Members whose Machines are on their way out count as voters, and not
+//! as Machines: their replacements join first.
 
-use super::{Plan, Step, block, has_begun, init, wait};
+use super::{Plan, Step, View, block, init, retire, wait};
 use crate::build;
-use crate::observation::{Check, Membership, Observation, Template, hex};
+use crate::observation::{Membership, Observation, Template, hex};
+use crate::quorum::never_member;
+use crate::roster::{Seat, Verdict, number};
 use api::conditions::reasons;
+use api::etcd_cluster::RemovalState;
 use api::names;
-use controller_support::loose::{ClusterView, MachineView};
+use controller_support::external::{ClusterView, MachineView};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use std::collections::BTreeSet;
 
 /// How far a Machine is on its way to being a healthy voter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Voter,
     HeldBack,
     NoAddress,
     NoMember,
     Learner,
-    Unhealthy,
-    /// It answers, and the member list cannot be read.
+    NotHealthy,
+    /// Nothing speaks against it, and the member list cannot be read.
     NotListed,
-    /// Its grace is over, and etcd has never heard of it: it holds nobody up any more.
+    /// Its grace is over, and etcd has never heard of it: it no longer holds anybody up.
     NotBooting,
+    /// It was a member, and somebody else removed that from etcd.
+    Missing,
+    /// It is being deleted, and is not a member.
+    Leaving,
 }
 
-/// All live Machines with their progress.
-struct Machines<'a>(Vec<(&'a MachineView, Progress)>);
+/// All Machines with their progress.
+struct Machines<'v, 'a>(Vec<(&'v Seat<'a>, &'a MachineView, Progress)>);
 
-impl<'a> Machines<'a> {
-    fn names(&self, wanted: &Progress) -> Vec<&'a str> {
-        self.0.iter().filter(|(_, state)| state == wanted).map(|(machine, _)| machine.name.as_str()).collect()
+impl<'v, 'a> Machines<'v, 'a> {
+    fn of(view: &'v View<'a>) -> Self {
+        let seats = view.roster.seats.iter().filter_map(|seat| Some((seat, seat.machine?)));
+        Self(seats.map(|(seat, machine)| (seat, machine, progress(view, seat, machine))).collect())
     }
 
-    fn find(&self, wanted: &[Progress]) -> Option<&(&'a MachineView, Progress)> {
-        self.0.iter().find(|(_, state)| wanted.contains(state))
+    fn names(&self, wanted: Progress) -> Vec<&'a str> {
+        self.0.iter().filter(|(_, _, state)| *state == wanted).map(|(_, machine, _)| machine.name.as_str()).collect()
+    }
+
+    fn find(&self, wanted: &[Progress]) -> Option<&(&'v Seat<'a>, &'a MachineView, Progress)> {
+        self.0.iter().find(|(_, _, state)| wanted.contains(state))
+    }
+
+    /// Machines that stay.
+    fn live(&self) -> usize {
+        self.0.iter().filter(|(_, machine, _)| !machine.deleting).count()
     }
 }
 
 /// Decides on the next Machine and the next member.
-pub(super) fn plan(seen: &Observation, cluster: &ClusterView) -> Plan {
-    let wanted = usize::try_from(seen.etcd.spec.replicas).unwrap_or(0);
-    let machines = Machines(seen.live_machines().map(|machine| (machine, progress(seen, machine))).collect());
-    for state in [Progress::Unhealthy, Progress::NotListed] {
-        if let Some((machine, state)) = machines.find(&[state]) {
-            return waiting_for(seen, cluster, machine, state);
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let (observation, cluster) = (view.observation, view.cluster()?);
+    let machines = Machines::of(view);
+    for state in [Progress::NotHealthy, Progress::NotListed] {
+        if let Some((seat, machine, state)) = machines.find(&[state]) {
+            return Some(waiting_for(view, cluster, seat, machine, *state));
         }
     }
-    if let Some(stranger) = stranger(seen) {
-        return wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, stranger);
+    if let Some(stranger) = stranger(view) {
+        return Some(stranger);
     }
-    if let Some(machine) = to_make_again(seen, &machines) {
-        return Plan::Do(Step::DeleteHeldBack { cluster: cluster.name.clone(), name: machine.name.clone() });
+    if let Some(step) = make_again(view, &machines, cluster) {
+        return Some(Plan::Do(step));
     }
-    let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner]);
-    let coming = coming.map(|(machine, state)| waiting_for(seen, cluster, machine, state));
-    let (held_back, stuck) = (machines.find(&[Progress::HeldBack]), machines.names(&Progress::NotBooting));
-    let missing = machines.0.len() < wanted;
+    let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner, Progress::Missing]);
+    let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
+    let (held_back, stuck) = (machines.find(&[Progress::HeldBack]), machines.names(Progress::NotBooting));
+    let missing = machines.live() < view.wanted();
     if !missing && held_back.is_none() {
-        return coming.unwrap_or_else(|| if stuck.is_empty() { Plan::Steady } else { not_booting(&stuck) });
+        let leaving = || leaving(view).unwrap_or(Plan::Steady);
+        return Some(coming.unwrap_or_else(|| if stuck.is_empty() { leaving() } else { not_booting(&stuck) }));
     }
-    if let Some(obstacle) = obstacle(seen, machines.names(&Progress::Voter).len(), &stuck) {
-        return coming.unwrap_or(obstacle);
+    if let Some(obstacle) = obstacle(view, &machines, &stuck) {
+        return Some(coming.unwrap_or(obstacle));
     }
-    let begun = has_begun(seen);
-    match held_back {
-        Some((next, _)) if coming.is_none() && begun => Plan::Do(Step::Admit {
+    let begun = view.has_begun();
+    Some(match held_back {
+        Some((_, next, _)) if coming.is_none() && begun => Plan::Do(Step::Admit {
             cluster: cluster.name.clone(),
             name: next.name.clone(),
-            admitted: init::with(seen, next),
+            admitted: init::with(observation, next),
         }),
         // The others come when it is settled which Machine initializes.
-        _ if missing && (begun || machines.0.is_empty() || machines.0.iter().any(|(m, _)| seen.is_admitted(m))) => {
-            create(seen, cluster, coming)
+        _ if missing && (begun || machines.live() == 0 || machines.0.iter().any(|(seat, _, _)| seat.admitted)) => {
+            create(view, cluster, coming)
         }
         _ => coming.unwrap_or(Plan::Steady),
+    })
+}
+
+/// Machines that are on their way out while everything else is done.
+fn leaving(view: &View<'_>) -> Option<Plan> {
+    let waiting = retire::waiting(view);
+    if waiting.is_empty() {
+        return None;
     }
+    let one = |(machine, why): &(String, String)| {
+        if why.is_empty() { format!("Machine {machine} is being deleted") } else { format!("Machine {machine}: {why}") }
+    };
+    let message = waiting.iter().map(one).collect::<Vec<_>>().join("; ");
+    let waits_for_us = waiting.iter().any(|(_, why)| !why.is_empty());
+    Some(wait(if waits_for_us { reasons::WAITING_FOR_SAFE_REMOVAL } else { reasons::DELETING }, message))
 }
 
 /// A Machine that has not been let go, and would boot by an earlier spec: nothing is lost with it. It stays where what it is
 /// made from is not there, or where it is not known who is admitted.
-fn to_make_again<'a>(seen: &Observation, machines: &Machines<'a>) -> Option<&'a MachineView> {
-    if !matches!(seen.template, Template::Found { .. }) || (has_begun(seen) && seen.init_version.is_none()) {
+fn make_again(view: &View<'_>, machines: &Machines<'_, '_>, cluster: &ClusterView) -> Option<Step> {
+    let observation = view.observation;
+    if !matches!(observation.template, Template::Found { .. })
+        || (view.has_begun() && observation.init_version.is_none())
+    {
         return None;
     }
-    let present = build::spec_hash(&seen.etcd);
     let waits = [Progress::HeldBack, Progress::NoAddress, Progress::NoMember];
-    let waiting = machines.0.iter().filter(|(machine, state)| waits.contains(state) && !seen.is_admitted(machine));
-    let mut earlier = waiting.filter(|(machine, _)| {
-        machine.annotations.get(names::SPEC_HASH_ANNOTATION).is_some_and(|hash| *hash != present)
-    });
-    earlier.next().map(|(machine, _)| *machine)
+    let mut waiting = machines.0.iter().filter(|(seat, _, state)| waits.contains(state) && !seat.admitted);
+    let (seat, machine, _) = waiting.find(|(_, machine, _)| !build::is_up_to_date(observation, machine))?;
+    let proof = never_member(&view.roster, seat, observation.etcd.status.as_ref(), view.has_begun())?;
+    Some(Step::DeleteHeldBack { cluster: cluster.name.clone(), name: machine.name.clone(), proof })
 }
 
 /// Why nothing can be added at all at the moment, neither Machine nor member. With a voter the member list is known.
-fn obstacle(seen: &Observation, voters: usize, stuck: &[&str]) -> Option<Plan> {
-    if let Some(leaving) = seen.machines.values().find(|machine| machine.deleting) {
-        return Some(wait(reasons::DELETING, format!("Machine {} is being deleted", leaving.name)));
+fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>, stuck: &[&str]) -> Option<Plan> {
+    if !machines.names(Progress::Leaving).is_empty() {
+        return leaving(view);
     }
-    if voters == 0 && has_begun(seen) {
+    let voters = machines.names(Progress::Voter).len();
+    if voters == 0 && view.has_begun() {
         return Some(block(
             reasons::QUORUM_LOST,
             "the Machine of every member is gone, and the data with them; nothing new is made in their place. Delete the EtcdCluster to begin anew",
@@ -110,99 +145,145 @@ fn obstacle(seen: &Observation, voters: usize, stuck: &[&str]) -> Option<Plan> {
 }
 
 /// Makes the next Machine. Without a template, those that are on their way are waited for first.
-fn create(seen: &Observation, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
-    match &seen.template {
+fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
+    match &view.observation.template {
         Template::NotFound(message) => block(reasons::TEMPLATE_NOT_FOUND, message),
-        Template::Unknown(message) => coming.unwrap_or_else(|| wait(reasons::TEMPLATE_NOT_FOUND, message)),
+        Template::Unknown(message) => {
+            let later = view.observation.interval();
+            coming.unwrap_or_else(|| wait(reasons::TEMPLATE_NOT_FOUND, message)).again(later)
+        }
         Template::Found { .. } => Plan::Do(Step::CreateMachine {
             cluster: cluster.name.clone(),
-            name: next_name(seen),
-            seen: seen.machines.keys().cloned().collect(),
+            number: next_number(view.observation),
+            expected: view.observation.machines.keys().cloned().collect(),
         }),
     }
 }
 
 /// Only a Machine that was let go can be late: one that is held back may be as old as it likes.
-fn is_late(seen: &Observation, machine: &MachineView) -> bool {
-    seen.is_admitted(machine) && seen.age(machine) >= i64::from(seen.etcd.spec.health_check.startup_grace_seconds)
+fn is_late(observation: &Observation, machine: &MachineView) -> bool {
+    observation.is_admitted(machine)
+        && observation.age(machine) >= i64::from(observation.etcd.spec.health_check.startup_grace_seconds)
 }
 
-fn progress(seen: &Observation, machine: &MachineView) -> Progress {
-    match seen.member_on(&machine.name) {
-        Some((_, member)) if member.learner => Progress::Learner,
-        Some(_) if seen.is_healthy(&machine.name) => Progress::Voter,
-        Some(_) => Progress::Unhealthy,
-        // Nothing is known of the members: a Machine that the status has as one is one.
-        None if seen.members().is_none() && is_recorded(seen, machine) => match seen.membership {
-            Membership::Unknown(_) if !fails(seen, machine) => Progress::NotListed,
-            _ => Progress::Unhealthy,
-        },
-        None if is_held_back(seen, machine) => Progress::HeldBack,
-        None if is_late(seen, machine) => Progress::NotBooting,
-        None if seen.address(machine).is_none() => Progress::NoAddress,
-        None => Progress::NoMember,
+fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress {
+    let observation = view.observation;
+    if let Some((_, member)) = &seat.member {
+        return match &observation.membership {
+            // Nothing is known of the members: a Machine that the status has as one is one.
+            Membership::Unknown(_) if seat.is_healthy() || seat.is_unknown() => Progress::NotListed,
+            Membership::Unknown(_) | Membership::NotAsked => Progress::NotHealthy,
+            Membership::Known { .. } if member.learner => Progress::Learner,
+            Membership::Known { .. } if seat.is_healthy() => Progress::Voter,
+            Membership::Known { .. } => Progress::NotHealthy,
+        };
+    }
+    match () {
+        () if machine.deleting => Progress::Leaving,
+        () if missing_since(observation, machine).is_some() => Progress::Missing,
+        () if is_held_back(view, seat, machine) => Progress::HeldBack,
+        () if is_late(observation, machine) => Progress::NotBooting,
+        () if observation.address(machine).is_none() => Progress::NoAddress,
+        () => Progress::NoMember,
     }
 }
 
 /// Whether it is another Machine's turn. Before there is a cluster, one initializes it: the one that has its data, by the
 /// bootstrap provider's choice, or the first that is there to choose from.
-fn is_held_back(seen: &Observation, machine: &MachineView) -> bool {
-    if seen.is_admitted(machine) {
+fn is_held_back(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool {
+    if seat.admitted {
         return false;
     }
-    let first = seen.live_machines().find(|other| seen.is_admitted(other)).or_else(|| seen.live_machines().next());
-    has_begun(seen) || first.is_some_and(|first| first.name != machine.name)
+    let mut live = view.observation.live_machines();
+    let first = live.find(|other| view.observation.is_admitted(other));
+    let first = first.or_else(|| view.observation.live_machines().next());
+    view.has_begun() || first.is_some_and(|first| first.name != machine.name)
 }
 
-fn is_recorded(seen: &Observation, machine: &MachineView) -> bool {
-    seen.last_on(machine).is_some()
-}
-
-/// Whether the health check of a recorded member has failed, or another member has answered it. Where none was made, it has
-/// not.
-fn fails(seen: &Observation, machine: &MachineView) -> bool {
-    match seen.checks.get(&machine.name) {
-        Some(Check::Healthy { report }) => {
-            seen.last_on(machine).is_some_and(|member| member.id != hex(report.member_id))
-        }
-        Some(Check::Failing(_)) => true,
-        Some(Check::NoAddress) | None => false,
-    }
+/// The member of a Machine that etcd no longer lists, and since when.
+fn missing_since<'a>(observation: &'a Observation, machine: &MachineView) -> Option<(&'a str, Timestamp)> {
+    let records = &observation.etcd.status.as_ref()?.removed_members;
+    let record = records.iter().find(|record| record.machine_uid == machine.uid);
+    record.filter(|record| record.state == RemovalState::Missing).map(|record| (record.id.as_str(), record.since.0))
 }
 
 /// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it.
-fn stranger(seen: &Observation) -> Option<String> {
-    let members = seen.members()?;
-    members.iter().find(|(id, member)| seen.machine_of(**id, member).is_none()).map(|(id, member)| {
-        format!("member {} ({}) runs on no Machine of this cluster", hex(*id), member.peer_urls.join(","))
+fn stranger(view: &View<'_>) -> Option<Plan> {
+    let strangers = if view.roster.is_listed() { view.roster.strangers() } else { Vec::new() };
+    let one = |seat: &&Seat<'_>| {
+        let (id, member) = seat.member.as_ref()?;
+        let urls = member.peer_urls.join(",");
+        Some(format!("member {} ({urls}): {}", hex(*id), seat.why()))
+    };
+    let described: Vec<String> = strangers.iter().filter_map(one).collect();
+    (!described.is_empty()).then(|| {
+        let message = format!("{}. Nothing is added beside it", described.join("; "));
+        wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
     })
 }
 
-fn waiting_for(seen: &Observation, cluster: &ClusterView, machine: &MachineView, state: &Progress) -> Plan {
-    let name = &machine.name;
+fn waiting_for(
+    view: &View<'_>,
+    cluster: &ClusterView,
+    seat: &Seat<'_>,
+    machine: &MachineView,
+    state: Progress,
+) -> Plan {
+    let (name, observation) = (&machine.name, view.observation);
+    let deadline = deadline(observation, machine);
     match state {
         // Machines are made without waiting for it, as Cluster API's MachineSets do: the rest of their way runs beside.
         Progress::NoAddress if !cluster.infrastructure_ready => {
             let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
             wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
         }
-        Progress::NoAddress => wait(reasons::WAITING_FOR_MACHINE_ADDRESS, format!("Machine {name} has no address yet")),
-        Progress::NoMember => wait(reasons::WAITING_FOR_MEMBER, format!("Machine {name} is no member yet")),
-        // etcd allows few learners at a time, so the next Machine has to wait for this one.
-        Progress::Learner if is_late(seen, machine) => {
+        Progress::NoAddress => {
+            let message = format!("Machine {name} has no address yet; look at its conditions{deadline}");
+            wait(reasons::WAITING_FOR_MACHINE_ADDRESS, message)
+        }
+        Progress::NoMember => {
+            let probe = if seat.why().is_empty() { String::new() } else { format!(" ({})", seat.why()) };
+            wait(reasons::WAITING_FOR_MEMBER, format!("Machine {name} is not a member yet{probe}{deadline}"))
+        }
+        Progress::Missing => {
+            let (id, since) = missing_since(observation, machine).unwrap_or_default();
+            let message = format!(
+                "member {id} of Machine {name} has been missing from etcd's member list since {since:.0}, and this controller did not remove it. Delete Machine {name} to have it replaced"
+            );
+            wait(reasons::MEMBER_MISSING, message)
+        }
+        // The next Machine has to wait for this one.
+        Progress::Learner if is_late(observation, machine) => {
             let message = format!(
                 "member {name} is still a learner, beyond spec.healthCheck.startupGraceSeconds; look at the console of its Machine"
             );
             wait(reasons::WAITING_FOR_PROMOTION, message)
         }
-        Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner")),
+        Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner{deadline}")),
         Progress::NotListed => {
-            let why = if let Membership::Unknown(why) = &seen.membership { why } else { "" };
-            wait(reasons::MEMBERSHIP_UNKNOWN, format!("the member list cannot be read: {why}"))
+            let message = format!("the member list cannot be read: {}", observation.why_not_listed());
+            wait(reasons::MEMBERSHIP_UNKNOWN, message)
         }
-        Progress::Unhealthy | Progress::Voter | Progress::HeldBack | Progress::NotBooting => {
-            wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, format!("member {name} fails its health check"))
+        Progress::NotHealthy if matches!(seat.verdict, Verdict::Unknown { .. }) => {
+            let message = format!("it is not known how member {} is: {}", seat.name(), seat.why());
+            wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }
+        Progress::NotHealthy | Progress::Voter | Progress::HeldBack | Progress::NotBooting | Progress::Leaving => {
+            let message = format!("member {}. Nothing is added before it is healthy", seat.describe());
+            wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
+        }
+    }
+}
+
+/// Until when a Machine has to become a member, for messages.
+fn deadline(observation: &Observation, machine: &MachineView) -> String {
+    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
+    let left = grace - observation.age(machine);
+    match Timestamp::from_second(observation.now.as_second().saturating_add(left)) {
+        Ok(until) if observation.is_admitted(machine) && left > 0 => {
+            format!("; it is reported if that lasts until {until:.0}")
+        }
+        _ => String::new(),
     }
 }
 
@@ -214,10 +295,14 @@ fn not_booting(names: &[&str]) -> Plan {
     wait(reasons::MACHINE_NOT_BOOTING, message)
 }
 
-/// The first free name, in the order of their numbers. Members count too: one may be left without its Machine.
-fn next_name(seen: &Observation) -> String {
-    let mut taken: BTreeSet<&str> = seen.machines.keys().map(String::as_str).collect();
-    taken.extend(seen.members().into_iter().flatten().map(|(_, member)| member.name.as_str()));
-    let base = seen.etcd.name_any();
-    (0..).map(|number| format!("{base}-{number}")).find(|name| !taken.contains(name.as_str())).unwrap_or(base)
+/// The number after the highest that was ever used: a new Machine must not meet the bootstrap data or the infrastructure of
+/// an earlier one of its name. Members count too: one may be left without its Machine.
+fn next_number(observation: &Observation) -> u64 {
+    let recorded = observation.etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION);
+    let recorded = recorded.and_then(|number| number.parse::<u64>().ok());
+    let machines = observation.machines.keys().filter_map(|name| number(name));
+    let base = format!("{}-", observation.etcd.name_any());
+    let members = observation.members().into_iter().flatten().filter(|(_, member)| member.name.starts_with(&base));
+    let members = members.filter_map(|(_, member)| number(&member.name));
+    recorded.into_iter().chain(machines).chain(members).max().map_or(0, |last| last + 1)
 }

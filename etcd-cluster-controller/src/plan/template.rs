@@ -1,23 +1,24 @@
 //! The owner of the infrastructure template. It matters only when the Cluster goes, so everything else comes first, and
 //! no plan depends on it: a template may be of a provider whose objects we are not allowed to change.
 
-use super::{Plan, paused};
+use super::{Plan, paused_object};
 use crate::build;
 use crate::observation::{ClusterLink, Observation, Template};
 use kube::ResourceExt;
 
 /// Whether the Cluster is to be made an owner of the template now, as nothing else is to be done.
-pub(crate) fn owns_template(seen: &Observation, plan: &Plan) -> bool {
-    let (ClusterLink::One(cluster), Template::Found { template, .. }) = (&seen.cluster, &seen.template) else {
+pub(crate) fn owns_template(observation: &Observation, plan: &Plan) -> bool {
+    let (ClusterLink::One(cluster), Template::Found { template, .. }) = (&observation.cluster, &observation.template)
+    else {
         return false;
     };
-    let going = cluster.deleting || seen.etcd.metadata.deletion_timestamp.is_some();
-    let beside = seen.etcd.spec.infrastructure_template.namespace.as_deref();
+    let going = cluster.deleting || observation.etcd.metadata.deletion_timestamp.is_some();
+    let beside = observation.etcd.spec.infrastructure_template.namespace.as_deref();
     matches!(plan, Plan::Steady | Plan::Wait(_))
         && !going
-        && paused(seen).is_none()
+        && paused_object(observation).is_none()
         // What was found is in the EtcdCluster's own namespace.
-        && beside.is_none_or(|namespace| Some(namespace) == seen.etcd.namespace().as_deref())
+        && beside.is_none_or(|namespace| Some(namespace) == observation.etcd.namespace().as_deref())
         && build::template_owners(template, cluster).is_some()
 }
 
@@ -31,13 +32,13 @@ mod tests {
     use std::sync::Arc;
 
     fn without_owner(mut story: Story) -> Story {
-        let Template::Found { template, .. } = &mut story.seen.template else { panic!("no template") };
+        let Template::Found { template, .. } = &mut story.observation.template else { panic!("no template") };
         Arc::make_mut(template).metadata.owner_references = None;
         story
     }
 
     fn owns(story: &Story) -> bool {
-        owns_template(&story.seen, &story.plan())
+        owns_template(&story.observation, &story.plan())
     }
 
     #[test]
@@ -63,9 +64,9 @@ mod tests {
         };
         assert!(!changed(|story| story.cluster().paused = true));
         assert!(!changed(|story| story.cluster().deleting = true));
-        assert!(!changed(|story| story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now))));
+        assert!(!changed(|story| story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now))));
         assert!(!changed(|story| story.etcd().spec.infrastructure_template.namespace = Some("other".to_owned())));
         let blocked = super::super::block(reasons::REFUSED, "forbidden");
-        assert!(!owns_template(&without_owner(Story::with_voters(3, 3)).seen, &blocked));
+        assert!(!owns_template(&without_owner(Story::with_voters(3, 3)).observation, &blocked));
     }
 }

@@ -1,22 +1,24 @@
 //! The create path as a table of stories, and what must hold in every one.
 
 mod growing;
+mod leaving;
 
 use super::*;
 use crate::fixture::{Story, name};
-use crate::observation::{Check, Membership, Template};
+use crate::fixture::{certificates, id};
+use crate::observation::{Certificates, Membership, Outcome, Template};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 fn reason(plan: &Plan) -> &'static str {
     match plan {
-        Plan::Wait(reason) | Plan::Block(reason) => reason.reason,
+        Plan::Wait(hold) | Plan::Block(hold) => hold.reason,
         other => panic!("neither waiting nor blocked but {other:?}"),
     }
 }
 
-fn creates(plan: &Plan) -> Option<&str> {
+fn creates(plan: &Plan) -> Option<u64> {
     match plan {
-        Plan::Do(Step::CreateMachine { name, .. }) => Some(name),
+        Plan::Do(Step::CreateMachine { number, .. }) => Some(*number),
         _ => None,
     }
 }
@@ -31,12 +33,12 @@ fn admits(plan: &Plan) -> Option<&str> {
 #[test]
 fn machines_are_made_at_once_and_admitted_one_after_the_other() {
     let mut story = Story::new(3);
-    assert_eq!(creates(&story.plan()), Some("demo-etcd-0"));
+    assert_eq!(creates(&story.plan()), Some(0));
     story.held_back(0);
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "who initializes is settled first");
     story.bootstrap(0);
     for other in 1..3 {
-        assert_eq!(creates(&story.plan()), Some(name(other).as_str()));
+        assert_eq!(creates(&story.plan()), Some(other as u64));
         story.held_back(other);
     }
     for index in 0..3 {
@@ -84,14 +86,14 @@ fn telling_where_the_voters_are_revokes_no_admission() {
     let mut story = Story::with_voters(3, 2);
     story.admit(1);
     // Another manager has made and admitted one that our watch of Machines does not show yet.
-    story.seen.admitted.get_or_insert_default().insert("unseen".to_owned(), story.seen.now);
-    story.seen.init_urls = Some("https://10.0.0.1:2379".to_owned());
+    story.observation.admitted.get_or_insert_default().insert("unseen".to_owned(), story.observation.now);
+    story.observation.init_urls = Some("https://10.0.0.1:2379".to_owned());
     let plan = story.plan();
     let Plan::Do(Step::PublishInit { admitted, .. }) = &plan else { panic!("{plan:?}") };
     assert!(["uid-0@", "uid-1@", "unseen@"].iter().all(|uid| admitted.contains(uid)), "{admitted}");
     // One that is on its way out is forgotten.
-    story.seen.machines.get_mut(&name(1)).unwrap().deleting = true;
-    story.seen.init_urls = Some("https://10.0.0.2:2379".to_owned());
+    story.delete_at_once(1);
+    story.observation.init_urls = Some("https://10.0.0.2:2379".to_owned());
     let plan = story.plan();
     assert!(matches!(&plan, Plan::Do(Step::PublishInit { admitted, .. }) if !admitted.contains("uid-1@")), "{plan:?}");
 }
@@ -99,7 +101,7 @@ fn telling_where_the_voters_are_revokes_no_admission() {
 #[test]
 fn an_init_secret_that_admits_everybody_is_made_to_name_them() {
     let mut story = Story::with_voters(3, 1);
-    story.seen.admitted = None;
+    story.observation.admitted = None;
     assert!(matches!(story.plan(), Plan::Do(Step::PublishInit { .. })), "{:?}", story.plan());
 }
 
@@ -107,10 +109,10 @@ fn an_init_secret_that_admits_everybody_is_made_to_name_them() {
 fn whoever_the_bootstrap_provider_lets_initialize_is_waited_for() {
     let mut story = Story::new(3);
     (0..3).for_each(|index| story.held_back(index));
-    story.seen.machines.get_mut(&name(0)).unwrap().deleting = true;
+    story.delete_at_once(0);
     story.bootstrap(2);
     let plan = story.plan();
-    assert!(matches!(&plan, Plan::Wait(reason) if reason.message.contains("demo-etcd-2")), "{plan:?}");
+    assert!(matches!(&plan, Plan::Wait(hold) if hold.message.contains("demo-etcd-2")), "{plan:?}");
 }
 
 #[test]
@@ -118,7 +120,7 @@ fn a_machine_that_goes_holds_the_next_member_up() {
     let mut story = Story::with_voters(3, 1);
     story.held_back(1);
     story.held_back(2);
-    story.seen.machines.get_mut(&name(2)).unwrap().deleting = true;
+    story.delete_at_once(2);
     assert_eq!(reason(&story.plan()), reasons::DELETING);
 }
 
@@ -126,9 +128,9 @@ fn a_machine_that_goes_holds_the_next_member_up() {
 fn a_template_that_cannot_be_read_now_does_not_hide_who_is_on_the_way() {
     let mut story = Story::with_voters(3, 1);
     story.machine(1);
-    story.seen.template = Template::Unknown("503".to_owned());
+    story.observation.template = Template::Unknown("503".to_owned());
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER);
-    story.seen.template = Template::NotFound("it does not exist".to_owned());
+    story.observation.template = Template::NotFound("it does not exist".to_owned());
     assert_eq!(reason(&story.plan()), reasons::TEMPLATE_NOT_FOUND);
 }
 
@@ -136,18 +138,14 @@ fn a_template_that_cannot_be_read_now_does_not_hide_who_is_on_the_way() {
 fn first_things_first() {
     let mut story = Story::new(3);
     story.etcd().metadata.finalizers = None;
-    assert_eq!(story.plan(), Plan::Do(Step::AddFinalizer));
+    assert!(matches!(story.plan(), Plan::Do(Step::Record { finalizer: true, .. })));
 
     let mut story = Story::new(1);
-    story.seen.certificates = Certificates::NoCa;
+    story.observation.certificates = Certificates::NoCa;
     story.cluster().infrastructure_ready = false;
     assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
-    story.seen.certificates = Certificates::Ca { control_plane_ca: true, staged_client: true };
-    assert_eq!(
-        creates(&story.plan()),
-        Some("demo-etcd-0"),
-        "the Machine does not wait for the Cluster's infrastructure"
-    );
+    story.observation.certificates = certificates();
+    assert_eq!(creates(&story.plan()), Some(0), "the Machine does not wait for the Cluster's infrastructure");
     story.machine(0).addresses.clear();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE);
     story.cluster().infrastructure_ready = true;
@@ -157,11 +155,11 @@ fn first_things_first() {
 #[test]
 fn nothing_is_done_without_a_cluster_of_ones_own() {
     let mut story = Story::new(3);
-    story.seen.cluster = ClusterLink::None("no Cluster names it".to_owned());
+    story.observation.cluster = ClusterLink::None("no Cluster names it".to_owned());
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER);
-    story.seen.cluster = ClusterLink::Several(vec!["a".to_owned(), "b".to_owned()]);
+    story.observation.cluster = ClusterLink::Several(vec!["a".to_owned(), "b".to_owned()]);
     assert_eq!(reason(&story.plan()), reasons::CLAIMED_BY_SEVERAL_CLUSTERS);
-    story.seen.cluster = ClusterLink::UsesAnother("Cluster demo uses EtcdCluster other".to_owned());
+    story.observation.cluster = ClusterLink::UsesAnother("Cluster demo uses EtcdCluster other".to_owned());
     assert_eq!(reason(&story.plan()), reasons::CLUSTER_USES_ANOTHER_ETCD);
 }
 
@@ -170,8 +168,8 @@ fn a_pause_stops_everything() {
     let mut story = Story::new(3);
     story.cluster().paused = true;
     assert_eq!(reason(&story.plan()), reasons::PAUSED);
-    assert_eq!(due(&story.seen, &story.plan()), None);
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now));
+    assert_eq!(due(&story.observation, &story.plan()), None);
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
     assert_eq!(reason(&story.plan()), reasons::PAUSED, "deletion waits too, as Cluster API's own does");
     let mut story = Story::new(3);
     story.etcd().metadata.annotations = Some([(names::PAUSED_ANNOTATION.to_owned(), String::new())].into());
@@ -184,13 +182,13 @@ fn an_unhealthy_voter_holds_the_next_member_up() {
     story.failing(1, "no answer in time");
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
     story.healthy(1);
-    assert_eq!(creates(&story.plan()), Some("demo-etcd-2"));
+    assert_eq!(creates(&story.plan()), Some(2));
 }
 
 #[test]
 fn another_member_at_the_address_of_a_voter_does_not_stand_for_it() {
     let mut story = Story::with_voters(3, 2);
-    if let Some(Check::Healthy { report }) = story.seen.checks.get_mut(&name(1)) {
+    if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(1)).unwrap().outcome {
         report.member_id = 0x999;
     }
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
@@ -199,16 +197,18 @@ fn another_member_at_the_address_of_a_voter_does_not_stand_for_it() {
 #[test]
 fn without_the_member_list_nothing_is_added() {
     let mut story = Story::with_voters(3, 1);
-    story.seen.membership = Membership::Unknown("no answer".to_owned());
-    assert_eq!(story.plan(), wait(reasons::MEMBERSHIP_UNKNOWN, "the member list cannot be read: no answer"));
+    story.unlisted();
+    let plan = story.plan();
+    assert_eq!(reason(&plan), reasons::MEMBERSHIP_UNKNOWN);
+    assert!(plan.hold().unwrap().message.contains("no voter answers a linearizable read"), "{plan:?}");
     // Nobody has been asked: that says nothing of the members either.
-    let check = story.seen.checks.remove(&name(0)).unwrap();
+    let probe = story.observation.probes.remove(&name(0)).unwrap();
     assert_eq!(reason(&story.plan()), reasons::MEMBERSHIP_UNKNOWN);
     story.failing(0, "no answer in time");
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
-    story.seen.checks.insert(name(0), check);
+    story.observation.probes.insert(name(0), probe);
     story.etcd().status.as_mut().unwrap().members.clear();
-    assert_ne!(creates(&story.plan()), Some("demo-etcd-1"));
+    assert_ne!(creates(&story.plan()), Some(1));
 }
 
 #[test]
@@ -258,14 +258,14 @@ fn a_machine_that_was_never_let_go_is_not_late() {
     story.bootstrap(0);
     story.pass(3_600);
     assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING);
-    story.seen.machines.get_mut(&name(0)).unwrap().deleting = true;
+    story.delete_at_once(0);
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "its user has deleted the dead one");
-    story.seen.machines.remove(&name(0));
-    story.seen.bootstrapped.remove(&name(0));
+    story.observation.machines.remove(&name(0));
+    story.observation.bootstrapped.remove(&name(0));
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
     story.bootstrap(1);
-    assert_eq!(creates(&story.plan()), Some("demo-etcd-0"));
-    story.held_back(0);
+    assert_eq!(creates(&story.plan()), Some(3));
+    story.held_back(3);
     story.pass(599);
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "its grace began with its data");
     story.pass(1);
@@ -284,25 +284,28 @@ fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
     story.bootstrap(0);
     assert_eq!(deletes(&story), None);
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
+    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
     for index in 1..3 {
         assert_eq!(deletes(&story), Some(name(index)));
-        story.seen.machines.get_mut(&name(index)).unwrap().deleting = true;
+        story.delete_at_once(index);
     }
     assert_eq!(deletes(&story), None, "the one that has its data may be a member any moment");
     // If it has gone already, the next comes before it initializes.
     let mut story = Story::new(3);
     (1..3).for_each(|index| story.held_back(index));
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
+    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
     assert_eq!(deletes(&story), Some(name(1)));
     // And beside voters, before one is admitted.
     let mut story = Story::with_voters(3, 1);
     story.held_back(1);
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
+    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
     assert_eq!(deletes(&story), Some(name(1)));
-    story.seen.template = Template::NotFound("it does not exist".to_owned());
+    story.observation.template = Template::NotFound("it does not exist".to_owned());
     assert_eq!(deletes(&story), None, "none could be made in its place");
-    story.seen.template = Story::new(3).seen.template;
-    story.seen.init_version = None;
+    story.observation.template = Story::new(3).observation.template;
+    story.observation.init_version = None;
     assert_eq!(deletes(&story), None, "who is admitted is not known");
     story.publish();
     story.admit(1);
@@ -310,23 +313,21 @@ fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
 }
 
 #[test]
-fn a_learner_that_never_gets_on_is_told_of_and_asked_seldom() {
+fn a_learner_that_never_gets_on_is_reported() {
     let mut story = Story::with_voters(3, 1);
     story.pass(1_000);
     story.machine(1);
     story.held_back(2);
     story.member(1, true);
     story.failing(1, "down");
-    let millis = |story: &Story| due(&story.seen, &story.plan()).unwrap().as_millis();
-    assert_eq!(millis(&story), 100);
-    story.pass(120);
-    assert_eq!(millis(&story), 2_000);
-    story.pass(480);
+    let again = |story: &Story| due(&story.observation, &story.plan()).map(|again| again.as_secs());
+    assert_eq!(again(&story), Some(600), "its grace ends");
+    story.pass(599);
+    assert_eq!(again(&story), Some(1));
+    story.pass(1);
     let plan = story.plan();
-    assert!(matches!(&plan, Plan::Wait(reason) if reason.message.contains("still a learner")), "{plan:?}");
-    assert_eq!(millis(&story), 10_000);
-    story.pass(-3_600);
-    assert_eq!(millis(&story), 2_000, "our clock is an hour behind");
+    assert!(matches!(&plan, Plan::Wait(hold) if hold.message.contains("still a learner")), "{plan:?}");
+    assert_eq!(again(&story), None, "the prober tells of anything new");
 }
 
 #[test]
@@ -341,26 +342,26 @@ fn a_dead_first_machine_is_only_reported() {
 #[test]
 fn a_second_empty_etcd_is_never_made() {
     let mut story = Story::with_voters(3, 3);
-    story.seen.machines.clear();
-    story.seen.membership = Membership::NotAsked;
+    story.observation.machines.clear();
+    story.observation.membership = Membership::NotAsked;
     assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST);
     story.held_back(3);
     assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST, "and nobody takes the place of the first");
-    story.seen.init_urls = None;
+    story.observation.init_urls = None;
     assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST, "the status remembers");
 }
 
 #[test]
 fn a_lost_ca_is_not_replaced() {
     let mut story = Story::with_voters(3, 3);
-    story.seen.certificates = Certificates::NoCa;
+    story.observation.certificates = Certificates::NoCa;
     assert_eq!(reason(&story.plan()), reasons::SECRET_INVALID);
 }
 
 #[test]
 fn a_ca_that_was_replaced_is_signed_with_only_while_nobody_trusts_the_old_one() {
     let mut story = Story::new(3);
-    story.seen.certificates = Certificates::Replaced;
+    story.observation.certificates = Certificates::Replaced;
     assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
     story.machine(0);
     assert_eq!(reason(&story.plan()), reasons::SECRET_INVALID);
@@ -369,18 +370,18 @@ fn a_ca_that_was_replaced_is_signed_with_only_while_nobody_trusts_the_old_one() 
 #[test]
 fn the_ca_of_another_etcd_cluster_is_waited_for_by_name() {
     let mut story = Story::new(3);
-    story.seen.certificates = Certificates::OfAnother("old".to_owned());
+    story.observation.certificates = Certificates::OfAnother("old".to_owned());
     let plan = story.plan();
-    assert!(matches!(&plan, Plan::Wait(reason) if reason.message.contains("EtcdCluster old")), "{plan:?}");
+    assert!(matches!(&plan, Plan::Wait(hold) if hold.message.contains("EtcdCluster old")), "{plan:?}");
 }
 
 #[test]
 fn a_missing_template_is_reported() {
     let mut story = Story::new(1);
-    story.seen.template = Template::NotFound("LocalMachineTemplate etcd does not exist".to_owned());
+    story.observation.template = Template::NotFound("LocalMachineTemplate etcd does not exist".to_owned());
     assert_eq!(reason(&story.plan()), reasons::TEMPLATE_NOT_FOUND);
-    story.seen.template = Template::Unknown("looking up kind LocalMachine: 503".to_owned());
-    assert!(due(&story.seen, &story.plan()).is_some(), "no watch would tell that the API server answers again");
+    story.observation.template = Template::Unknown("looking up kind LocalMachine: 503".to_owned());
+    assert!(due(&story.observation, &story.plan()).is_some(), "no watch would tell that the API server answers again");
     story.etcd().spec.infrastructure_template.namespace = Some("elsewhere".to_owned());
     assert_eq!(reason(&story.plan()), reasons::TEMPLATE_INVALID);
 }
@@ -388,32 +389,110 @@ fn a_missing_template_is_reported() {
 #[test]
 fn deletion_needs_nothing_of_etcd() {
     let mut story = Story::with_voters(3, 3);
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now));
-    story.seen.cluster = ClusterLink::None(String::new());
-    story.seen.certificates = Certificates::Unknown;
-    story.seen.membership = Membership::Unknown("quorum lost".to_owned());
-    let all: Vec<String> = (0..3).map(name).collect();
-    assert_eq!(story.plan(), Plan::Do(Step::DeleteMachines { names: all }));
-    story.seen.machines.values_mut().for_each(|machine| machine.deleting = true);
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    story.observation.cluster = ClusterLink::None(String::new());
+    story.observation.certificates = Certificates::Unknown;
+    story.unlisted();
+    story.delete(0);
+    let plan = story.plan();
+    let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
+    assert_eq!((delete, release), (&vec![name(1), name(2)], &vec![name(0)]), "one waits for our hook");
+    for index in 0..3 {
+        story.delete(index);
+        story.observation.machines.get_mut(&name(index)).unwrap().annotations.clear();
+    }
     assert_eq!(reason(&story.plan()), reasons::DELETING);
-    story.seen.machines.clear();
+    story.observation.machines.clear();
     assert_eq!(story.plan(), Plan::Do(Step::RemoveFinalizer));
+}
+
+#[test]
+fn a_running_etcd_is_deleted_only_with_a_persons_word() {
+    let mut story = Story::with_voters(3, 3);
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    assert_eq!(reason(&story.plan()), reasons::DELETION_NOT_CONFIRMED);
+    story.annotate(names::CONFIRM_DELETION_ANNOTATION, "another");
+    assert_eq!(reason(&story.plan()), reasons::DELETION_NOT_CONFIRMED);
+    let mut confirmed = story.clone();
+    confirmed.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
+    assert!(matches!(confirmed.plan(), Plan::Do(Step::DeleteMachines { .. })));
+    story.cluster().deleting = true;
+    assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "the Cluster goes");
+    let mut fresh = Story::new(3);
+    fresh.held_back(0);
+    fresh.etcd().metadata.deletion_timestamp = Some(Time(fresh.observation.now));
+    assert!(matches!(fresh.plan(), Plan::Do(Step::DeleteMachines { .. })), "there is nothing to lose");
+}
+
+#[test]
+fn a_cluster_that_goes_lets_waiting_machines_go() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(1);
+    story.failing(0, "down");
+    story.cluster().deleting = true;
+    let plan = story.plan();
+    let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
+    assert!(delete.is_empty() && *release == [name(1)], "{plan:?}");
 }
 
 #[test]
 fn a_refused_deletion_is_tried_again() {
     let mut story = Story::with_voters(3, 3);
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now));
-    let refused = Reason { reason: reasons::REFUSED, message: "forbidden".to_owned() };
-    assert!(due(&story.seen, &Plan::Block(refused)).is_some(), "no watch tells that a permission has come");
-    assert_eq!(due(&story.seen, &story.plan()), None, "Machines that go are watched");
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    let refused = Hold::new(reasons::REFUSED, "forbidden");
+    assert!(due(&story.observation, &Plan::Block(refused)).is_some(), "no watch tells that a permission has come");
+    assert!(due(&story.observation, &story.plan()).is_some(), "an event may be lost");
 }
 
 #[test]
-fn names_are_not_used_twice() {
+fn numbers_are_not_used_twice() {
     let mut story = Story::with_voters(5, 3);
-    story.seen.machines.remove("demo-etcd-1");
-    story.publish();
-    // Its member is still in the list, so nothing is added, least of all under its name.
+    assert_eq!(creates(&story.plan()), Some(3));
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "6");
+    assert_eq!(creates(&story.plan()), Some(7), "Machines that are gone count");
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
+    assert_eq!(creates(&story.plan()), Some(3), "an old record does not count");
+}
+
+#[test]
+fn machines_of_an_earlier_release_get_the_hook() {
+    let mut story = Story::with_voters(3, 3);
+    story.observation.machines.get_mut(&name(1)).unwrap().annotations.clear();
+    assert_eq!(story.plan(), Plan::Do(Step::AddHook { machine: name(1) }));
+    story.delete(1);
+    assert!(!matches!(story.plan(), Plan::Do(Step::AddHook { .. })), "somebody has taken it away");
+}
+
+#[test]
+fn a_ca_that_has_lost_its_label_gets_it_back() {
+    let mut story = Story::with_voters(3, 3);
+    story.observation.certificates = Certificates::NotLabelled;
+    assert_eq!(story.plan(), Plan::Do(Step::LabelCa { cluster: "demo".to_owned() }));
+}
+
+#[test]
+fn whoever_runs_on_no_machine_is_reported_once_no_machine_can_be_its_own() {
+    let mut story = Story::with_voters(3, 1);
+    story.machine(1).addresses.clear();
+    story.held_back(2);
+    story.member(1, true);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.get_mut(&id(1)).unwrap().name.clear();
+    }
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "the watch lags behind");
+    story.member(7, true);
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+}
+
+#[test]
+fn a_closed_port_is_told_with_its_address_and_the_deadline() {
+    let mut story = Story::with_voters(3, 1);
+    story.machine(1);
+    story.held_back(2);
+    story.probe(1, Outcome::MemberFault(crate::observation::probe::MemberFault::Refused));
+    let plan = story.plan();
+    let message = &plan.hold().unwrap().message;
+    for part in ["demo-etcd-1", "https://10.0.0.2:2379", "connection refused", "until 1970-01-01T00:26:40Z"] {
+        assert!(message.contains(part), "{part} is missing in {message}");
+    }
 }

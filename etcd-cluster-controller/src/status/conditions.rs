@@ -1,63 +1,64 @@
 //! Conditions of an EtcdCluster: one small function each.
 
-use super::is_well;
-use crate::observation::{Certificates, Observation};
-use crate::plan::{Plan, Step};
+use crate::observation::Certificates;
+use crate::plan::{Plan, Step, View, leaving_waits_for};
+use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons, settle};
-use api::etcd_cluster::{EtcdClusterStatus, MemberRole, MemberStatus};
+use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(super) fn conditions(
-    seen: &Observation,
+    view: &View<'_>,
     plan: &Plan,
     status: &EtcdClusterStatus,
     before: &[Condition],
 ) -> Vec<Condition> {
     let drafts = vec![
-        ready(plan, status),
-        available(status),
+        ready(view, plan, status),
+        available(view, status),
         initialized(status),
-        certificates(seen, plan),
-        members_healthy(status),
+        certificates(view, plan),
+        members_healthy(view, status),
         endpoints(status),
-        scaling_up(seen, plan, status),
+        scaling_up(view, plan, status),
         up_to_date(status),
+        machines_deleting(view),
         paused(plan),
-        deleting(seen, plan),
+        deleting(view, plan),
     ];
-    settle(before, drafts, seen.etcd.metadata.generation, &Time(seen.now))
+    let etcd = &view.observation.etcd;
+    settle(before, drafts, etcd.metadata.generation, &Time(view.observation.now))
 }
 
 /// What the plan waits for, in the words of a condition.
 fn what(plan: &Plan) -> (&'static str, String) {
-    match plan {
-        Plan::Wait(reason) | Plan::Block(reason) => (reason.reason, reason.message.clone()),
-        Plan::Do(Step::CreateMachine { name, .. }) => (reasons::SCALING_UP, format!("creating Machine {name}")),
-        Plan::Do(Step::Admit { name, .. }) => (reasons::SCALING_UP, format!("admitting Machine {name}")),
-        Plan::Do(Step::DeleteHeldBack { name, .. }) => {
-            (reasons::SCALING_UP, format!("deleting Machine {name}, to make it again from the present spec"))
+    let step = match plan {
+        Plan::Wait(hold) | Plan::Block(hold) => return (hold.reason, hold.message.clone()),
+        Plan::Steady => return (reasons::READY, String::new()),
+        Plan::Do(step) => step,
+    };
+    let reason = match step {
+        Step::Record { .. } | Step::EnsureCertificates { .. } | Step::LabelCa { .. } => {
+            reasons::WAITING_FOR_CERTIFICATES
         }
-        Plan::Do(Step::AddFinalizer | Step::EnsureCertificates { .. }) => {
-            (reasons::WAITING_FOR_CERTIFICATES, "making the certificates".to_owned())
-        }
-        Plan::Do(Step::PublishInit { .. }) => (reasons::SCALING_UP, "publishing where to join".to_owned()),
-        Plan::Do(Step::SetProviderId { machine, .. }) => {
-            (reasons::SCALING_UP, format!("telling Cluster API that Machine {machine} is provisioned"))
-        }
-        Plan::Do(Step::DeleteMachines { names }) => {
-            (reasons::DELETING, format!("deleting Machines {}", names.join(", ")))
-        }
-        Plan::Do(Step::RemoveFinalizer) => (reasons::DELETING, String::new()),
-        Plan::Steady => (reasons::READY, String::new()),
-    }
+        Step::Begin(_) | Step::Finish(_) | Step::MoveLeader { .. } | Step::RemoveMember(_) => reasons::REMOVING_MEMBER,
+        Step::DeleteMachines { .. } | Step::RemoveFinalizer | Step::ReleaseHook { .. } => reasons::DELETING,
+        Step::PublishInit { .. }
+        | Step::CreateMachine { .. }
+        | Step::Admit { .. }
+        | Step::DeleteHeldBack { .. }
+        | Step::SetProviderId { .. }
+        | Step::AddHook { .. } => reasons::SCALING_UP,
+    };
+    (reason, step.describe())
 }
 
-fn ready(plan: &Plan, status: &EtcdClusterStatus) -> Draft {
+fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
     if status.ready {
         return Draft::new(c::READY, true, reasons::READY, "");
     }
     match plan {
-        Plan::Steady => Draft::new(c::READY, false, reasons::MEMBER_UNHEALTHY, unhealthy(&status.members)),
+        Plan::Steady => Draft::new(c::READY, false, reasons::MEMBER_UNHEALTHY, not_well(view)),
         _ => {
             let (reason, message) = what(plan);
             Draft::new(c::READY, false, reason, message)
@@ -65,22 +66,28 @@ fn ready(plan: &Plan, status: &EtcdClusterStatus) -> Draft {
     }
 }
 
-fn available(status: &EtcdClusterStatus) -> Draft {
-    let voters = status.members.iter().filter(|member| member.role == MemberRole::Voter);
-    let (count, well) = voters.fold((0, 0), |(count, well), m| (count + 1, well + usize::from(is_well(m))));
+/// True where a quorum is known to be healthy, or has just answered a linearizable read of the member list. False only where
+/// the quorum would be lost even if everybody were well of whom nothing is known.
+fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
+    let number = |wanted: &dyn Fn(&Seat<'_>) -> bool| view.roster.voters().filter(|seat| wanted(seat)).count();
+    let (count, well, unknown) = (number(&|_| true), number(&|seat| seat.counts), number(&|seat| seat.is_unknown()));
     if !status.initialized {
         return Draft::new(c::AVAILABLE, false, reasons::NOT_INITIALIZED, "");
     }
     if count == 0 {
         return Draft::unknown(c::AVAILABLE, reasons::MEMBERSHIP_UNKNOWN, "the member list has not been read yet");
     }
-    if well > count / 2 {
+    let quorum = count / 2 + 1;
+    if well >= quorum || (well + unknown >= quorum && view.roster.is_listed()) {
         return Draft::new(c::AVAILABLE, true, reasons::AVAILABLE, "");
     }
+    let failing = not_well(view);
+    if well + unknown >= quorum {
+        let message = format!("{well} of {count} voters are known to be healthy, a quorum is {quorum}: {failing}");
+        return Draft::unknown(c::AVAILABLE, reasons::HEALTH_UNKNOWN, message);
+    }
     let message = format!(
-        "{well} of {count} voters answer, a quorum is {}: {}. Nothing is removed; if all are well, look at the network between them and this controller",
-        count / 2 + 1,
-        unhealthy(&status.members)
+        "{well} of {count} voters are healthy, a quorum is {quorum}: {failing}. Nothing is removed; if all are well, look at the network between them and this controller"
     );
     Draft::new(c::AVAILABLE, false, reasons::QUORUM_LOST, message)
 }
@@ -93,36 +100,48 @@ fn initialized(status: &EtcdClusterStatus) -> Draft {
     }
 }
 
-fn certificates(seen: &Observation, plan: &Plan) -> Draft {
-    match (&seen.certificates, plan) {
-        (Certificates::Ca { control_plane_ca: true, staged_client: true }, _) => {
+fn certificates(view: &View<'_>, plan: &Plan) -> Draft {
+    let reason = |reason, message: String| Draft::new(c::CERTIFICATES_AVAILABLE, false, reason, message);
+    match (&view.observation.certificates, plan) {
+        (Certificates::Ca { expires: Some(expires), .. }, _) if *expires <= view.observation.now => {
+            reason(reasons::SECRET_INVALID, format!("the API servers' client certificate expired at {expires:.0}"))
+        }
+        (Certificates::Ca { control_plane_ca: true, staged_client: true, .. }, _) => {
             Draft::new(c::CERTIFICATES_AVAILABLE, true, reasons::CERTIFICATES_AVAILABLE, "")
         }
-        (_, Plan::Block(reason)) if reason.reason == reasons::SECRET_INVALID => {
-            Draft::new(c::CERTIFICATES_AVAILABLE, false, reason.reason, reason.message.clone())
-        }
-        _ => Draft::new(c::CERTIFICATES_AVAILABLE, false, reasons::WAITING_FOR_CERTIFICATES, ""),
+        (_, Plan::Block(hold)) if hold.reason == reasons::SECRET_INVALID => reason(hold.reason, hold.message.clone()),
+        _ => reason(reasons::WAITING_FOR_CERTIFICATES, String::new()),
     }
 }
 
-fn members_healthy(status: &EtcdClusterStatus) -> Draft {
-    let message = unhealthy(&status.members);
-    if status.members.is_empty() {
+fn members_healthy(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
+    let missing = status.removed_members.iter().filter(|record| record.state == RemovalState::Missing);
+    let missing: Vec<String> = missing
+        .map(|record| {
+            format!(
+                "member {} of Machine {} has been missing from the member list since {:.0}",
+                record.id, record.machine, record.since.0
+            )
+        })
+        .collect();
+    let members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| seat.member.is_some()).collect();
+    if members.is_empty() {
         Draft::unknown(c::MEMBERS_HEALTHY, reasons::NOT_INITIALIZED, "there is no member yet")
-    } else if message.is_empty() {
+    } else if !missing.is_empty() {
+        Draft::new(c::MEMBERS_HEALTHY, false, reasons::MEMBER_MISSING, missing.join("; "))
+    } else if members.iter().all(|seat| seat.is_healthy()) {
         Draft::new(c::MEMBERS_HEALTHY, true, reasons::MEMBERS_HEALTHY, "")
+    } else if members.iter().all(|seat| seat.is_healthy() || seat.is_unknown()) {
+        Draft::unknown(c::MEMBERS_HEALTHY, reasons::HEALTH_UNKNOWN, not_well(view))
     } else {
-        Draft::new(c::MEMBERS_HEALTHY, false, reasons::MEMBER_UNHEALTHY, message)
+        Draft::new(c::MEMBERS_HEALTHY, false, reasons::MEMBER_UNHEALTHY, not_well(view))
     }
 }
 
-/// Every member that fails, and how. Also those that still count as healthy: a person wants to know early.
-fn unhealthy(members: &[MemberStatus]) -> String {
-    let failing = members.iter().filter(|member| member.unhealthy_since.is_some()).map(|member| {
-        let name = if member.name.is_empty() { &member.id } else { &member.name };
-        format!("{name}: {}", member.message)
-    });
-    failing.collect::<Vec<_>>().join("; ")
+/// Every member that is not known to be well, and why. Also those that still count as healthy: a person wants to know early.
+fn not_well(view: &View<'_>) -> String {
+    let members = view.roster.seats.iter().filter(|seat| seat.member.is_some() && !seat.is_healthy());
+    members.map(Seat::describe).collect::<Vec<_>>().join("; ")
 }
 
 fn endpoints(status: &EtcdClusterStatus) -> Draft {
@@ -133,9 +152,9 @@ fn endpoints(status: &EtcdClusterStatus) -> Draft {
     }
 }
 
-fn scaling_up(seen: &Observation, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
-    let wanted = seen.etcd.spec.replicas;
-    if status.replicas >= wanted && status.members.len() >= usize::try_from(wanted).unwrap_or(0) {
+fn scaling_up(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
+    let wanted = view.observation.etcd.spec.replicas;
+    if status.replicas >= wanted && status.members.len() >= view.wanted() {
         return Draft::new(c::SCALING_UP, false, reasons::NOT_SCALING_UP, "");
     }
     let (reason, message) = what(plan);
@@ -150,24 +169,44 @@ fn up_to_date(status: &EtcdClusterStatus) -> Draft {
         return Draft::new(c::MACHINES_UP_TO_DATE, true, reasons::UP_TO_DATE, "");
     }
     let message = format!(
-        "{old} of {} Machines are made from an earlier spec and keep it: a change reaches new members only",
+        "{old} of {} Machines do not match the spec and stay as they are: a change reaches new members only",
         status.replicas
     );
     Draft::new(c::MACHINES_UP_TO_DATE, false, reasons::MADE_FROM_AN_EARLIER_SPEC, message)
 }
 
+/// Machines that somebody has deleted, and what they wait for.
+fn machines_deleting(view: &View<'_>) -> Draft {
+    let waiting = leaving_waits_for(view);
+    if waiting.is_empty() {
+        return Draft::new(c::MACHINES_DELETING, false, reasons::NO_MACHINES_DELETING, "");
+    }
+    let reason = match view.observation.etcd.status.as_ref().and_then(|status| status.operation.as_ref()) {
+        Some(_) => reasons::REMOVING_MEMBER,
+        None if waiting.iter().any(|(_, why)| !why.is_empty()) => reasons::WAITING_FOR_SAFE_REMOVAL,
+        None => reasons::DELETING,
+    };
+    let one = |(machine, why): &(String, String)| {
+        if why.is_empty() { machine.clone() } else { format!("{machine}: {why}") }
+    };
+    let message = waiting.iter().map(one).collect::<Vec<_>>().join("; ");
+    Draft::new(c::MACHINES_DELETING, true, reason, message)
+}
+
 fn paused(plan: &Plan) -> Draft {
-    match plan {
-        Plan::Wait(reason) if reason.reason == reasons::PAUSED => {
-            Draft::new(c::PAUSED, true, reasons::PAUSED, reason.message.clone())
+    match plan.hold() {
+        Some(hold) if hold.reason == reasons::PAUSED => {
+            Draft::new(c::PAUSED, true, reasons::PAUSED, hold.message.clone())
         }
         _ => Draft::new(c::PAUSED, false, reasons::NOT_PAUSED, ""),
     }
 }
 
-fn deleting(seen: &Observation, plan: &Plan) -> Draft {
-    if seen.etcd.metadata.deletion_timestamp.is_none() {
+fn deleting(view: &View<'_>, plan: &Plan) -> Draft {
+    if view.observation.etcd.metadata.deletion_timestamp.is_none() {
         return Draft::new(c::DELETING, false, reasons::NOT_DELETING, "");
     }
-    Draft::new(c::DELETING, true, reasons::DELETING, what(plan).1)
+    let (reason, message) = what(plan);
+    let blocked = reason == reasons::DELETION_NOT_CONFIRMED;
+    Draft::new(c::DELETING, true, if blocked { reason } else { reasons::DELETING }, message)
 }

@@ -1,91 +1,65 @@
-//! `status.members`: etcd's member list joined with the health checks.
+//! `status.members`: the roster's members for people.
 
-use crate::observation::{Check, Member, Membership, Observation, Report, hex};
-use api::etcd_cluster::{MemberRole, MemberStatus};
+use crate::observation::hex;
+use crate::plan::View;
+use crate::roster::{Seat, Verdict};
+use api::etcd_cluster::{Health, MemberRole, MemberStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 
-/// The members by name and ID. If the member list is not known, those of before, with their health brought up to date.
-pub(super) fn members(seen: &Observation, before: &[MemberStatus]) -> Vec<MemberStatus> {
-    let mut members: Vec<MemberStatus> = match &seen.membership {
-        Membership::Known { members, .. } => members
-            .iter()
-            .map(|(id, member)| {
-                let recorded = before.iter().find(|status| status.id == hex(*id));
-                let entry = listed(seen, *id, member, recorded);
-                checked(seen, entry)
-            })
-            .collect(),
-        Membership::NotAsked | Membership::Unknown(_) => {
-            before.iter().cloned().map(|entry| checked(seen, entry)).collect()
-        }
-    };
+/// The members by name and ID. If the member list is not known, those of before, with their health brought up to date. A
+/// deletion asks nobody, and blames nobody.
+pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
+    let etcd = &view.observation.etcd;
+    if etcd.metadata.deletion_timestamp.is_some() {
+        return etcd.status.iter().flat_map(|status| status.members.clone()).collect();
+    }
+    let mut members: Vec<MemberStatus> = view.roster.seats.iter().filter_map(|seat| member(view, seat)).collect();
     members.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
     members
 }
 
-fn listed(seen: &Observation, id: u64, member: &Member, recorded: Option<&MemberStatus>) -> MemberStatus {
-    let machine = seen.machine_of(id, member).map(|machine| machine.name.clone());
-    let base = recorded.cloned().unwrap_or_else(|| MemberStatus {
-        name: String::new(),
-        id: hex(id),
-        machine: String::new(),
-        peer_url: String::new(),
-        client_url: String::new(),
-        role: MemberRole::Learner,
-        leader: false,
-        version: String::new(),
-        healthy_since: None,
-        unhealthy_since: None,
-        message: String::new(),
-        database_size_bytes: None,
-    });
-    MemberStatus {
+fn member(view: &View<'_>, seat: &Seat<'_>) -> Option<MemberStatus> {
+    let (id, member) = seat.member.as_ref()?;
+    let before = view.observation.recorded(*id);
+    let machine = seat.machine.map(|machine| machine.name.clone());
+    let report = seat.probe.and_then(|probe| probe.report()).filter(|report| report.member_id == *id);
+    let healthy_before = before.and_then(|before| before.healthy_since.clone());
+    let (health, healthy_since, unhealthy_since) = match &seat.verdict {
+        Verdict::Healthy { since } => (Health::Healthy, Some(healthy_before.unwrap_or(seconds(*since))), None),
+        Verdict::Failing { since, .. } if seat.counts => (Health::Healthy, None, Some(seconds(*since))),
+        Verdict::Failing { since, .. } => {
+            // What was unhealthy when this controller was started stays so until it answers.
+            let known = before.filter(|before| before.health == Health::Unhealthy);
+            let since = known.and_then(|before| before.unhealthy_since.clone()).unwrap_or(seconds(*since));
+            (known.map_or(Health::Unknown, |before| before.health), None, Some(since))
+        }
+        Verdict::Unhealthy { since, .. } => (Health::Unhealthy, None, Some(seconds(*since))),
+        Verdict::Unknown { .. } => (Health::Unknown, None, None),
+    };
+    Some(MemberStatus {
         name: member.name.clone(),
-        machine: machine.unwrap_or_default(),
+        id: hex(*id),
+        machine: machine.or_else(|| before.map(|before| before.machine.clone())).unwrap_or_default(),
         peer_url: member.peer_urls.first().cloned().unwrap_or_default(),
         client_url: member.client_urls.first().cloned().unwrap_or_default(),
         role: if member.learner { MemberRole::Learner } else { MemberRole::Voter },
-        ..base
-    }
+        leader: seat.leads(),
+        version: report.map_or_else(|| before.map_or("", |b| &b.version).to_owned(), |report| report.version.clone()),
+        health,
+        healthy_since,
+        unhealthy_since,
+        message: seat.why().to_owned(),
+        database_size_bytes: match (before.and_then(|before| before.database_size_bytes), report) {
+            (shown, Some(report)) => Some(noticeable(shown, report.database_size)),
+            (shown, None) => shown,
+        },
+    })
 }
 
-/// Brings a member's health up to date. No check (we could not ask) changes nothing: a fault of ours is not its fault.
-fn checked(seen: &Observation, member: MemberStatus) -> MemberStatus {
-    let now = Time(seen.now);
-    match seen.checks.get(&member.machine) {
-        Some(Check::Healthy { report }) if hex(report.member_id) == member.id => healthy(member, report, now),
-        // Something healthy answers at the address, and it is another member.
-        Some(Check::Healthy { .. }) => failing(seen, member, "another member answers at its address", now),
-        Some(Check::Failing(message)) => failing(seen, member, message, now),
-        Some(Check::NoAddress) | None => member,
-    }
-}
-
-fn healthy(member: MemberStatus, report: &Report, now: Time) -> MemberStatus {
-    MemberStatus {
-        leader: report.leader == report.member_id,
-        version: report.version.clone(),
-        healthy_since: Some(member.healthy_since.unwrap_or(now)),
-        unhealthy_since: None,
-        message: String::new(),
-        database_size_bytes: Some(noticeable(member.database_size_bytes, report.database_size)),
-        ..member
-    }
-}
-
-/// The member counts as healthy until its checks have failed for long enough. The first message is kept: later ones
-/// only alternate between ways of not answering.
-fn failing(seen: &Observation, member: MemberStatus, message: &str, now: Time) -> MemberStatus {
-    let since = member.unhealthy_since.clone().unwrap_or(now);
-    let failed_for = seen.now.as_second() - since.0.as_second();
-    let given_up = failed_for >= i64::from(seen.etcd.spec.health_check.unhealthy_after_seconds);
-    MemberStatus {
-        message: if member.unhealthy_since.is_some() { member.message } else { message.to_owned() },
-        healthy_since: if given_up { None } else { member.healthy_since },
-        leader: member.leader && !given_up,
-        unhealthy_since: Some(since),
-        ..member
-    }
+/// A time as it comes back from the API server.
+fn seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
 /// The size to show: the new one only if it differs by a tenth, so that a busy database causes few writes.

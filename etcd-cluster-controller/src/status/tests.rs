@@ -3,9 +3,10 @@
 use super::transitions::transitions;
 use super::*;
 use crate::fixture::{Story, id, name};
-use crate::observation::{Certificates, Check, ClusterLink};
-use crate::plan::Reason;
+use crate::observation::{ClusterLink, Membership, Outcome};
+use crate::plan::{Hold, Plan, plan};
 use api::conditions::{self as c, reasons};
+use api::etcd_cluster::{Health, MemberRole};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 fn condition<'a>(status: &'a EtcdClusterStatus, type_: &str) -> &'a Condition {
@@ -56,7 +57,7 @@ fn time_alone_changes_nothing() {
 fn a_growing_database_is_written_by_tenths() {
     let mut story = Story::with_voters(1, 1);
     let size = |story: &mut Story, bytes: i64| {
-        if let Some(Check::Healthy { report }) = story.seen.checks.get_mut(&name(0)) {
+        if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(0)).unwrap().outcome {
             report.database_size = bytes;
         }
         story.settle().members[0].database_size_bytes
@@ -86,13 +87,13 @@ fn an_address_that_comes_or_goes_does_not_roll_the_control_plane() {
     let mut story = Story::with_voters(3, 3);
     let before = story.settle();
     let machine = |story: &mut Story, addresses: &[&str]| {
-        let machine = story.seen.machines.get_mut(&name(1)).unwrap();
+        let machine = story.observation.machines.get_mut(&name(1)).unwrap();
         machine.addresses = addresses.iter().map(|a| ("InternalIP".to_owned(), (*a).to_owned())).collect();
     };
     // A machine that is off may be without addresses.
     machine(&mut story, &[]);
     story.failing(1, "no answer in time");
-    assert!(!matches!(story.plan(), crate::plan::Plan::Do(_)), "the init Secret stays as well");
+    assert!(!matches!(story.plan(), Plan::Do(_)), "the init Secret stays as well");
     assert_eq!(story.settle().endpoints, before.endpoints);
     machine(&mut story, &["10.0.0.200"]);
     assert_eq!(story.settle().endpoints, before.endpoints, "nothing answers at the new address");
@@ -108,19 +109,19 @@ fn an_address_that_comes_or_goes_does_not_roll_the_control_plane() {
 fn a_machine_that_is_said_to_have_another_ones_address_keeps_its_endpoint() {
     let mut story = Story::with_voters(3, 3);
     let before = story.settle();
-    let others = story.seen.machines[&name(0)].addresses.clone();
-    story.seen.machines.get_mut(&name(1)).unwrap().addresses = others;
+    let others = story.observation.machines[&name(0)].addresses.clone();
+    story.observation.machines.get_mut(&name(1)).unwrap().addresses = others;
     // It does not answer, or not yet where it did.
     story.failing(1, "Connection refused");
-    assert!(!matches!(story.plan(), crate::plan::Plan::Do(_)), "the init Secret keeps it: {:?}", story.plan());
+    assert!(!matches!(story.plan(), Plan::Do(_)), "the init Secret keeps it: {:?}", story.plan());
     assert_eq!(story.settle().endpoints, before.endpoints);
     // It has answered where it always did.
     story.healthy(1);
-    story.seen.elsewhere.insert(name(1), before.members[1].client_url.clone());
+    story.observation.probes.get_mut(&name(1)).unwrap().url = before.members[1].client_url.clone();
     let status = story.settle();
     assert!(status.ready, "{:?}", status.conditions);
     assert_eq!(status.endpoints, before.endpoints);
-    assert_eq!(story.plan(), crate::plan::Plan::Steady, "the init Secret has it as well");
+    assert_eq!(story.plan(), Plan::Steady, "the init Secret has it as well");
 }
 
 #[test]
@@ -140,13 +141,15 @@ fn a_failing_member_counts_until_it_has_failed_long_enough() {
     assert_eq!((late.ready_replicas, late.replicas), (2, 3));
     assert_eq!(shows(&late, c::AVAILABLE).0, "True");
     assert_eq!(late.endpoints, healthy.endpoints, "a voter that is down keeps its endpoint");
-    assert_eq!(late.members[1].message, "connection refused");
+    assert!(late.members[1].message.contains("connection refused"), "{:?}", late.members[1]);
+    assert_eq!(late.members[1].health, Health::Unhealthy);
+    assert!(late.members.iter().all(|member| member.healthy_since.is_none() || member.unhealthy_since.is_none()));
     let told: Vec<&str> = transitions(&early, &late).iter().map(|t| t.reason).collect();
     assert_eq!(told, ["MemberUnhealthy"]);
     story.healthy(1);
     let back = story.settle();
     assert!(back.ready);
-    assert_eq!(back.members[1].healthy_since, Some(Time(story.seen.now)));
+    assert_eq!(back.members[1].healthy_since, Some(Time(story.observation.now)));
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn a_lost_quorum_is_said_and_the_endpoints_stay() {
     let endpoints = story.settle().endpoints;
     story.failing(0, "down");
     story.failing(1, "down");
-    story.seen.membership = Membership::Unknown("no leader".to_owned());
+    story.unlisted();
     let early = story.settle();
     story.pass(60);
     let status = story.settle();
@@ -169,10 +172,10 @@ fn a_lost_quorum_is_said_and_the_endpoints_stay() {
 fn a_deletion_blames_no_member() {
     let mut story = Story::with_voters(3, 3);
     let before = story.settle();
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.seen.now));
-    story.seen.checks.clear();
-    story.seen.membership = Membership::NotAsked;
-    story.seen.machines.clear();
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    story.observation.probes.clear();
+    story.observation.membership = Membership::NotAsked;
+    story.observation.machines.clear();
     let status = story.settle();
     assert_eq!(status.members, before.members);
     assert_eq!(shows(&status, c::DELETING).0, "True");
@@ -180,17 +183,105 @@ fn a_deletion_blames_no_member() {
 }
 
 #[test]
-fn a_fault_of_ours_is_not_theirs() {
+fn a_fault_of_ours_is_not_theirs_and_not_health() {
     let mut story = Story::with_voters(3, 3);
     let before = story.settle();
-    story.seen.certificates = Certificates::NoCa;
-    story.seen.checks.clear();
-    story.seen.membership = Membership::NotAsked;
-    story.pass(3_600);
+    (0..3).for_each(|index| story.unknown(index));
+    story.unlisted();
     let status = story.settle();
-    assert_eq!(status.members, before.members);
+    assert!(!status.ready && status.ready_replicas == 0, "what cannot be asked is not well");
+    assert_eq!(shows(&status, c::AVAILABLE), ("Unknown".to_owned(), reasons::HEALTH_UNKNOWN.to_owned()));
+    assert_eq!(shows(&status, c::MEMBERS_HEALTHY), ("Unknown".to_owned(), reasons::HEALTH_UNKNOWN.to_owned()));
+    assert!(status.members.iter().all(|member| member.health == Health::Unknown && member.unhealthy_since.is_none()));
+    assert!(status.members[0].message.contains("file descriptors"), "{:?}", status.members[0]);
     assert_eq!(status.endpoints, before.endpoints);
-    assert_eq!(shows(&status, c::CERTIFICATES_AVAILABLE), ("False".to_owned(), reasons::SECRET_INVALID.to_owned()));
+    assert!(transitions(&before, &status).is_empty(), "{:?}", transitions(&before, &status));
+}
+
+#[test]
+fn a_member_whose_machine_is_gone_is_not_healthy() {
+    let mut story = Story::with_voters(3, 3);
+    let before = story.settle();
+    story.gone(0);
+    let one = story.settle();
+    assert_eq!((one.ready, one.ready_replicas, one.members.len()), (false, 2, 3));
+    assert_eq!(shows(&one, c::AVAILABLE).0, "True");
+    assert!(one.members[0].message.contains("its Machine demo-etcd-0 is gone"), "{:?}", one.members[0]);
+    assert_eq!(one.endpoints.split(',').count(), 2);
+    story.gone(1);
+    story.unlisted();
+    let two = story.settle();
+    assert_eq!((two.ready, two.ready_replicas), (false, 1));
+    assert_eq!(shows(&two, c::AVAILABLE).0, "Unknown");
+    assert!(before.ready);
+}
+
+#[test]
+fn an_unhealthy_member_stays_so_while_it_fails_after_a_restart_of_the_controller() {
+    let mut story = Story::with_voters(3, 3);
+    story.failing(1, "down");
+    story.settle();
+    story.pass(60);
+    let before = story.settle();
+    assert_eq!(before.members[1].health, Health::Unhealthy);
+    // The new process knows nothing of the run before.
+    story.observation.probes.remove(&name(1));
+    story.failing(1, "down");
+    let after = story.settle();
+    assert_eq!((after.ready, after.ready_replicas), (false, 2));
+    assert_eq!(after.members[1].health, Health::Unhealthy);
+    assert!(transitions(&before, &after).is_empty(), "nobody is told twice");
+}
+
+#[test]
+fn no_bring_up_sends_a_warning() {
+    let mut story = Story::new(3);
+    let mut before = EtcdClusterStatus::default();
+    let mut quiet = |story: &mut Story| {
+        let after = story.settle();
+        let warnings: Vec<_> = transitions(&before, &after).into_iter().filter(|told| told.warning).collect();
+        assert!(warnings.is_empty(), "{warnings:?}");
+        if before.initialized {
+            assert_eq!(shows(&after, c::AVAILABLE).0, "True", "{:?}", condition(&after, c::AVAILABLE));
+        }
+        before = after;
+    };
+    for index in 0..3 {
+        story.machine(index);
+        quiet(&mut story);
+        if index > 0 {
+            story.member(index, true);
+            quiet(&mut story);
+        }
+        // It votes before any check has met it.
+        story.observation.probes.remove(&name(index));
+        story.member(index, false);
+        quiet(&mut story);
+        story.healthy(index);
+        quiet(&mut story);
+        story.publish();
+        quiet(&mut story);
+    }
+    assert!(before.ready);
+}
+
+#[test]
+fn a_member_removed_by_hand_is_reported() {
+    let mut story = Story::with_voters(3, 3);
+    let before = story.settle();
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(1));
+    }
+    story.publish();
+    story.settle();
+    let after = story.settle();
+    assert_eq!(shows(&after, c::MEMBERS_HEALTHY), ("False".to_owned(), reasons::MEMBER_MISSING.to_owned()));
+    assert_eq!(shows(&after, c::READY).1, reasons::MEMBER_MISSING);
+    let message = &condition(&after, c::READY).message;
+    assert!(message.contains("member 101 of Machine demo-etcd-1") && message.contains("Delete Machine demo-etcd-1"));
+    assert!(transitions(&before, &after).iter().any(|told| told.warning && told.reason == reasons::MEMBER_MISSING));
+    story.pass(60);
+    assert_eq!(story.settle(), after, "it is told once");
 }
 
 #[test]
@@ -246,28 +337,31 @@ fn a_member_is_known_by_its_id() {
     let mut story = Story::with_voters(3, 3);
     story.settle();
     // Another member answers at the address of the second.
-    if let Some(Check::Healthy { report }) = story.seen.checks.get_mut(&name(1)) {
+    if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(1)).unwrap().outcome {
         report.member_id = id(9);
     }
     let status = story.settle();
-    assert_eq!(status.members[1].message, "another member answers at its address");
+    assert_eq!(status.members[1].health, Health::Unknown);
+    assert!(status.members[1].message.contains("another member answers at its address https://10.0.0.2:2379"));
 }
 
 #[test]
 fn a_changed_spec_is_shown() {
     let mut story = Story::with_voters(3, 3);
-    let status = status(&story.seen, &story.plan(), "another");
+    story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
+    let status = story.settle();
     assert_eq!(status.updated_replicas, 0);
     assert_eq!(shows(&status, c::MACHINES_UP_TO_DATE).1, reasons::MADE_FROM_AN_EARLIER_SPEC);
-    story.settle();
+    story.etcd().spec.infrastructure_template.name = "etcd".to_owned();
     assert_eq!(story.settle().updated_replicas, 3);
 }
 
 #[test]
 fn a_refusal_is_told_of_once() {
     let story = Story::new(3);
-    let refused = Reason { reason: reasons::REFUSED, message: "forbidden".to_owned() };
-    let after = status(&story.seen, &Plan::Block(refused), "spec");
+    let mut decision = plan(&story.observation);
+    decision.next = Plan::Block(Hold::new(reasons::REFUSED, "forbidden"));
+    let after = status(&story.observation, &decision, None);
     let told: Vec<_> = transitions(&EtcdClusterStatus::default(), &after).into_iter().map(|t| t.reason).collect();
     assert_eq!(told, [reasons::REFUSED]);
     assert!(transitions(&after, &after).is_empty());
@@ -276,12 +370,12 @@ fn a_refusal_is_told_of_once() {
 #[test]
 fn what_is_waited_for_is_said() {
     let mut story = Story::new(3);
-    story.seen.cluster = ClusterLink::None("no Cluster names it".to_owned());
+    story.observation.cluster = ClusterLink::None("no Cluster names it".to_owned());
     let waiting = story.settle();
     assert_eq!(shows(&waiting, c::READY), ("False".to_owned(), reasons::WAITING_FOR_CLUSTER.to_owned()));
     assert_eq!(condition(&waiting, c::READY).message, "no Cluster names it");
     assert!(transitions(&EtcdClusterStatus::default(), &waiting).is_empty(), "waiting is no alarm");
-    story.seen.cluster = ClusterLink::Several(vec!["a".to_owned(), "b".to_owned()]);
+    story.observation.cluster = ClusterLink::Several(vec!["a".to_owned(), "b".to_owned()]);
     let blocked = story.settle();
     let told: Vec<&str> = transitions(&waiting, &blocked).iter().map(|t| t.reason).collect();
     assert_eq!(told, [reasons::CLAIMED_BY_SEVERAL_CLUSTERS]);

@@ -1,8 +1,7 @@
 //! What is worth an event: what has become true, or stopped being so, between two statuses.
 
-use super::is_well;
 use api::conditions::{self as c, reasons};
-use api::etcd_cluster::{EtcdClusterStatus, MemberRole};
+use api::etcd_cluster::{EtcdClusterStatus, Health, MemberRole, RemovalState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// An event to publish.
@@ -29,6 +28,9 @@ const ALARMING: &[&str] = &[
     reasons::REFUSED,
     reasons::MACHINE_NOT_BOOTING,
     reasons::QUORUM_LOST,
+    reasons::CLUSTER_ID_CHANGED,
+    reasons::DELETION_NOT_CONFIRMED,
+    reasons::WOULD_LOSE_DATA,
 ];
 
 /// Compares two statuses.
@@ -43,12 +45,34 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
     if after.ready && !before.ready {
         normal("Ready", format!("{} members are healthy: {}", after.ready_replicas, after.endpoints));
     }
+    for record in after.removed_members.iter().filter(|record| record.state == RemovalState::Removed) {
+        if !before.removed_members.iter().any(|old| old.id == record.id && old.state == RemovalState::Removed) {
+            normal("MemberRemoved", format!("member {} of Machine {} has left etcd", record.id, record.machine));
+        }
+    }
+    let leaving =
+        |status: &EtcdClusterStatus| status.conditions.iter().find(|c| c.type_ == c::MACHINES_DELETING).cloned();
+    if let Some(now) = leaving(after).filter(|now| now.reason == reasons::WAITING_FOR_SAFE_REMOVAL)
+        && leaving(before).is_none_or(|old| old.reason != now.reason)
+    {
+        normal(reasons::WAITING_FOR_SAFE_REMOVAL, now.message);
+    }
     let mut warning =
         |reason, note: String| found.push(Transition { warning: true, action: "Reconcile", reason, note });
-    for member in after.members.iter().filter(|member| member.role == MemberRole::Voter && !is_well(member)) {
-        let was_well = before.members.iter().any(|old| old.id == member.id && is_well(old));
-        if was_well {
-            warning("MemberUnhealthy", format!("member {}: {}", member.name, member.message));
+    for member in after.members.iter().filter(|member| member.health == Health::Unhealthy) {
+        let known = before.members.iter().any(|old| old.id == member.id && old.health == Health::Unhealthy);
+        if !known && member.role == MemberRole::Voter {
+            let name = if member.name.is_empty() { &member.id } else { &member.name };
+            warning("MemberUnhealthy", format!("member {name}: {}", member.message));
+        }
+    }
+    for record in after.removed_members.iter().filter(|record| record.state == RemovalState::Missing) {
+        if !before.removed_members.iter().any(|old| old.id == record.id) {
+            let note = format!(
+                "member {} of Machine {} is no longer in the member list, and this controller did not remove it. Delete the Machine to have it replaced",
+                record.id, record.machine
+            );
+            warning(reasons::MEMBER_MISSING, note);
         }
     }
     for type_ in [c::READY, c::AVAILABLE] {

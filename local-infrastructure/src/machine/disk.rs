@@ -6,14 +6,18 @@
 //! covered by an opaque directory, and the files that it changes are there from the start, because a file whose owner is
 //! not mapped in a user namespace cannot be copied up.
 
-use super::{Layout, MachineSpec, Result, files, on};
+use super::{Error, Layout, MachineSpec, Result, files, on};
 use rustix::fs::{XattrFlags, setxattr};
 use std::{
     fs::{self, DirBuilder, OpenOptions},
     io::Write,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink},
     path::Path,
+    process::Command,
 };
+
+/// etcd's data directory, as a path below `/`.
+pub(super) const ETCD_DATA: &str = "var/lib/etcd";
 
 /// Directories of `/` that a machine may share with this computer, as overlays or as the links that they are.
 const SHARED: [&str; 9] = ["usr", "etc", "var", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -45,7 +49,7 @@ const OPAQUE: [&str; 11] = [
     "etc/sudoers.d",
     "etc/systemd/system",
     "var/lib/cloud",
-    "var/lib/etcd",
+    ETCD_DATA,
     "var/lib/kubelet",
     "var/log",
     "var/mail",
@@ -136,15 +140,42 @@ fn identity(layout: &Layout, spec: &MachineSpec, user_data: &[u8]) -> Result<()>
     write(&seed.join("user-data"), 0o600, user_data)
 }
 
-/// Removes etcd's data.
+/// Removes everything in etcd's data directory. The machine must be off: the kernel does not expect changes below an
+/// overlay that is mounted.
 pub(super) fn rob(layout: &Layout) -> Result<()> {
-    let data = layout.upper("var/lib/etcd");
+    let data = layout.upper(ETCD_DATA);
     for name in files::names(&data)? {
         let path = data.join(name);
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         removed.map_err(on(&path))?;
     }
     Ok(())
+}
+
+/// Copies etcd's data directory to a place outside the machine's disk, in place of the copy that was saved before. Nobody may
+/// write to the directory meanwhile.
+pub(super) fn save_data(layout: &Layout) -> Result<()> {
+    let saved = layout.saved_data();
+    files::remove_tree(&saved)?;
+    copy(&layout.upper(ETCD_DATA), &saved)
+}
+
+/// Replaces etcd's data by the saved copy, which there must be. The machine must be off.
+pub(super) fn put_back_data(layout: &Layout) -> Result<()> {
+    rob(layout)?;
+    copy(&layout.saved_data(), &layout.upper(ETCD_DATA))
+}
+
+/// Copies a directory's content with its owners, modes and times. etcd allocates its log in advance: holes stay holes.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let mut cp = Command::new("cp");
+    cp.args(["--archive", "--sparse=always", "--no-target-directory"]).arg(from).arg(to);
+    let failed = |message: String| Error::Program { program: "cp".to_owned(), message };
+    let output = cp.output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
 fn directory(path: &Path, mode: u32) -> Result<()> {

@@ -130,6 +130,11 @@ impl Layout {
         self.directory.join("disk/work").join(top)
     }
 
+    /// The copy of etcd's data that was saved.
+    pub(super) fn saved_data(&self) -> PathBuf {
+        self.directory.join("saved-data")
+    }
+
     pub(crate) fn partition(&self) -> PathBuf {
         self.directory.join("partition.json")
     }

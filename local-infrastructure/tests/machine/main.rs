@@ -24,6 +24,8 @@ fn main() -> std::process::ExitCode {
         Trial::test("is_silent_while_frozen", is_silent_while_frozen),
         Trial::test("is_cut_off_from_one_or_from_all", is_cut_off_from_one_or_from_all),
         Trial::test("loses_a_robbed_disk", loses_a_robbed_disk),
+        Trial::test("loses_its_data_and_gets_an_older_copy_back", loses_its_data_and_gets_an_older_copy_back),
+        Trial::test("runs_its_bootstrap_commands_again", runs_its_bootstrap_commands_again),
         Trial::test("does_not_boot_when_a_fault_says_so", does_not_boot_when_a_fault_says_so),
         Trial::test("starts_once_what_stopped_it_is_gone", starts_once_what_stopped_it_is_gone),
         Trial::test("leaves_nothing_behind", leaves_nothing_behind),
@@ -212,6 +214,50 @@ fn loses_a_robbed_disk() -> Result<(), Failed> {
     machine.rob_disk()?;
     until("it runs again", || Ok(machine.is_running() && fixture::succeeds(&machine, "test -e /etc/kept")?))?;
     assert_eq!(fixture::output(&machine, "ls -A /var/lib/etcd")?, "");
+    machine.destroy()?;
+    Ok(())
+}
+
+/// As a person does it, with the program.
+fn loses_its_data_and_gets_an_older_copy_back() -> Result<(), Failed> {
+    let data = Data::new().run("mkdir -p /var/lib/etcd/member && echo old > /var/lib/etcd/member/data");
+    let machine = Network::get().machine("older", &data)?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    let error = machine.put_back_data().err().ok_or("something is put back")?.to_string();
+    assert!(error.contains("no copy of the etcd data of machine default/older has been saved"), "{error}");
+    assert!(machine.is_running(), "a fault that cannot happen does nothing");
+    fixture::cli(&["save-data", "default/older"])?;
+    let first = machine.first_process();
+    assert!(fixture::succeeds(&machine, "echo new > /var/lib/etcd/member/data")?);
+    assert_eq!(fixture::read(&machine, "/var/lib/etcd/member/data")?, "new\n");
+
+    fixture::cli(&["delete-data", "default/older"])?;
+    assert_eq!(machine.first_process(), first, "it goes on running");
+    assert!(!fixture::succeeds(&machine, "test -e /var/lib/etcd")?);
+    fixture::cli(&["put-back-data", "default/older"])?;
+    assert!(machine.is_running() && machine.first_process() != first);
+    assert_eq!(fixture::read(&machine, "/var/lib/etcd/member/data")?, "old\n");
+
+    machine.power_off()?;
+    machine.save_data()?;
+    machine.delete_data()?;
+    machine.put_back_data()?;
+    assert!(!machine.is_running(), "one that is off stays off");
+    machine.delete_data()?;
+    machine.power_on()?;
+    assert_eq!(fixture::output(&machine, "ls -A /var/lib/etcd")?, "");
+    machine.destroy()?;
+    Ok(())
+}
+
+fn runs_its_bootstrap_commands_again() -> Result<(), Failed> {
+    let machine = Network::get().machine("again", &Data::new().run("echo once >> /root/runs"))?;
+    until("the bootstrap data ran", || Ok(machine.bootstrap()?.is_some()))?;
+    machine.reboot()?;
+    assert!(machine.rerun_bootstrap(Duration::from_secs(10))?.status.success());
+    assert_eq!(fixture::read(&machine, "/root/runs")?, "once\nonce\n");
+    assert!(fixture::succeeds(&machine, "echo 'sleep 60' > /var/lib/cloud/instance/scripts/runcmd")?);
+    assert!(!machine.rerun_bootstrap(Duration::from_secs(1))?.status.success(), "it is given a second");
     machine.destroy()?;
     Ok(())
 }

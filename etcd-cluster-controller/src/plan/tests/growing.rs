@@ -2,10 +2,12 @@
 
 use super::{Plan, Step};
 use crate::fixture::{Story, address, name};
-use crate::observation::Membership;
+use crate::observation::{Membership, probe::ListFault};
+use crate::plan::View;
 use api::etcd_cluster::EtcdClusterStatus;
 use api::names;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 #[derive(Clone, Debug)]
 enum Happening {
@@ -63,33 +65,40 @@ struct World {
     hidden: Option<Membership>,
     /// Machines that have been made: no two have the same UID.
     made: usize,
+    /// Numbers in the names of Machines.
+    used: BTreeSet<u64>,
 }
 
 impl World {
     fn new(story: Story) -> Self {
-        Self { story, hidden: None, made: 0 }
+        Self { story, hidden: None, made: 0, used: BTreeSet::new() }
     }
 
     fn is_admitted(&self, index: usize) -> bool {
-        self.story.seen.machines.get(&name(index)).is_some_and(|machine| self.story.seen.is_admitted(machine))
+        self.story
+            .observation
+            .machines
+            .get(&name(index))
+            .is_some_and(|machine| self.story.observation.is_admitted(machine))
     }
 
     fn is_member(&self, index: usize) -> bool {
-        self.story.seen.member_on(&name(index)).is_some()
+        let view = View::new(&self.story.observation);
+        view.roster.is_listed() && view.roster.by_machine(&name(index)).is_some_and(|seat| seat.member.is_some())
     }
 
     fn knows_members(&self) -> bool {
-        self.story.seen.members().is_some_and(|members| !members.is_empty())
+        self.story.observation.members().is_some_and(|members| !members.is_empty())
     }
 
     /// Lets it happen, if it can.
     fn happen(&mut self, happening: &Happening) {
-        let first = self.story.seen.members().is_none_or(|members| members.is_empty());
+        let first = self.story.observation.members().is_none_or(|members| members.is_empty());
         match *happening {
             Happening::Address(index) if self.is_admitted(index) => self.story.address(index),
             Happening::Join(index) if self.is_admitted(index) && !self.is_member(index) && self.hidden.is_none() => {
                 // Without its data it could not.
-                if !self.story.seen.bootstrapped.contains_key(&name(index)) {
+                if !self.story.observation.bootstrapped.contains_key(&name(index)) {
                     self.story.bootstrap(index);
                 }
                 self.story.address(index);
@@ -102,12 +111,12 @@ impl World {
             Happening::Fail(index) if self.is_admitted(index) => self.story.failing(index, "down"),
             Happening::Heal(index) if self.is_member(index) => self.story.healthy(index),
             Happening::ListLost if self.hidden.is_none() => {
-                let lost = Membership::Unknown("lost".to_owned());
-                self.hidden = Some(std::mem::replace(&mut self.story.seen.membership, lost));
+                let lost = Membership::Unknown(ListFault::NoQuorum(None));
+                self.hidden = Some(std::mem::replace(&mut self.story.observation.membership, lost));
             }
             Happening::ListBack => {
                 if let Some(list) = self.hidden.take() {
-                    self.story.seen.membership = list;
+                    self.story.observation.membership = list;
                 }
             }
             Happening::Pass(seconds) => self.story.pass(seconds),
@@ -117,16 +126,17 @@ impl World {
                 }
             }
             Happening::Delete(index) => {
-                self.story.seen.machines.entry(name(index)).and_modify(|machine| machine.deleting = true);
+                self.story.observation.machines.entry(name(index)).and_modify(|machine| machine.deleting = true);
             }
             Happening::Gone(index) => self.gone(&name(index)),
             Happening::InitSecretLost => {
-                self.story.seen.init_urls = None;
-                self.story.seen.init_version = None;
-                self.story.seen.admitted = None;
+                self.story.observation.init_urls = None;
+                self.story.observation.init_version = None;
+                self.story.observation.admitted = None;
             }
             Happening::SpecChanged => {
-                let version = format!("3.6.{}", self.story.seen.now.as_second() % 17);
+                let version = format!("3.6.{}", self.story.observation.now.as_second() % 17);
+                self.story.annotate(names::PINNED_VERSION_ANNOTATION, &version);
                 self.story.etcd().spec.etcdadm_config_spec.version = Some(version);
             }
             _ => {}
@@ -134,11 +144,11 @@ impl World {
     }
 
     fn gone(&mut self, name: &str) {
-        let seen = &mut self.story.seen;
-        if seen.machines.get(name).is_some_and(|machine| machine.deleting) {
-            seen.machines.remove(name);
-            seen.bootstrapped.remove(name);
-            seen.checks.remove(name);
+        let observation = &mut self.story.observation;
+        if observation.machines.get(name).is_some_and(|machine| machine.deleting) {
+            observation.machines.remove(name);
+            observation.bootstrapped.remove(name);
+            observation.probes.remove(name);
         }
     }
 
@@ -147,14 +157,14 @@ impl World {
         self.story.held_back(index);
         self.made += 1;
         let uid = format!("uid-{index}-{}", self.made);
-        self.story.seen.machines.get_mut(&name(index)).unwrap().uid = uid;
+        self.story.observation.machines.get_mut(&name(index)).unwrap().uid = uid;
     }
 
     /// The UIDs of the Machines that may join, by the init Secret.
     fn admissions(&self) -> Vec<String> {
-        let live: Vec<_> = self.story.seen.live_machines().map(|machine| &machine.uid).collect();
+        let live: Vec<_> = self.story.observation.live_machines().map(|machine| &machine.uid).collect();
         self.story
-            .seen
+            .observation
             .admitted
             .iter()
             .flatten()
@@ -166,14 +176,19 @@ impl World {
 
     /// Does what is planned, after it has been found safe, and gives the status that is written.
     fn reconcile(&mut self) -> Result<EtcdClusterStatus, TestCaseError> {
-        let wanted = usize::try_from(self.story.seen.etcd.spec.replicas).unwrap();
-        match self.story.plan() {
-            Plan::Do(Step::CreateMachine { name: new, .. }) => {
-                prop_assert!(!self.story.seen.machines.contains_key(&new));
-                prop_assert!(self.story.seen.machines.len() < wanted);
-                let begun = self.story.seen.etcd.status.as_ref().is_some_and(|status| status.initialized);
+        let wanted = usize::try_from(self.story.observation.etcd.spec.replicas).unwrap();
+        let decision = crate::plan::plan(&self.story.observation);
+        let after = crate::status::status(&self.story.observation, &decision, None);
+        match decision.next {
+            Plan::Do(Step::CreateMachine { number: next, .. }) => {
+                let new = name(usize::try_from(next).unwrap());
+                prop_assert!(!self.story.observation.machines.contains_key(&new));
+                prop_assert!(self.used.insert(next), "the number {next} is used again");
+                prop_assert!(self.story.observation.live_machines().count() < wanted);
+                self.story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, &next.to_string());
+                let begun = self.story.observation.etcd.status.as_ref().is_some_and(|status| status.initialized);
                 prop_assert!(!begun || self.knows_members(), "a second, empty etcd");
-                let first = self.story.seen.machines.is_empty();
+                let first = self.story.observation.machines.is_empty();
                 self.make(number(&new));
                 if first {
                     // Before that no other is made: the bootstrap provider has nobody else to choose.
@@ -194,26 +209,48 @@ impl World {
                 prop_assert!(!self.is_admitted(number(&old)) && !self.is_member(number(&old)), "{old} may have booted");
                 self.happen(&Happening::Delete(number(&old)));
             }
+            Plan::Do(Step::Record { annotations, .. }) => {
+                for (key, value) in annotations {
+                    self.story.annotate(key, &value.unwrap_or_default());
+                }
+            }
+            // They are nothing but what the status says.
+            Plan::Do(Step::Begin(_) | Step::Finish(_)) => {}
+            Plan::Do(Step::MoveLeader { .. }) => {}
+            Plan::Do(Step::RemoveMember(permission)) => {
+                let begun = self.story.observation.etcd.status.as_ref().and_then(|status| status.operation.clone());
+                prop_assert!(begun.is_some(), "nothing is removed before it is written down");
+                if let Membership::Known { members, .. } = &mut self.story.observation.membership {
+                    members.remove(&permission.member_id());
+                }
+            }
+            Plan::Do(Step::ReleaseHook { machine, .. }) => {
+                prop_assert!(!self.is_member(number(&machine)), "{machine} is let go with its member");
+                self.gone(&machine);
+            }
             Plan::Do(step) => prop_assert!(false, "unexpected {step:?}"),
             Plan::Steady | Plan::Wait(_) | Plan::Block(_) => {}
         }
-        Ok(self.story.settle())
+        prop_assert!(!after.ready || after.ready_replicas >= self.story.observation.etcd.spec.replicas);
+        self.story.etcd().status = Some(after.clone());
+        Ok(after)
     }
 
     fn may_be_admitted(&self) -> Result<(), TestCaseError> {
-        let seen = &self.story.seen;
-        let grace = i64::from(seen.etcd.spec.health_check.startup_grace_seconds);
-        let admitted: Vec<_> = seen.live_machines().filter(|machine| seen.is_admitted(machine)).collect();
-        for machine in &admitted {
-            match seen.member_on(&machine.name) {
-                Some((_, member)) => prop_assert!(!member.learner && seen.is_healthy(&machine.name)),
-                None => prop_assert!(seen.age(machine) >= grace, "one at a time"),
+        let observation = &self.story.observation;
+        let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
+        let view = View::new(observation);
+        for seat in view.roster.seats.iter().filter(|seat| seat.admitted) {
+            match (&seat.member, seat.machine) {
+                (Some(_), _) => prop_assert!(seat.is_voter() && seat.is_healthy()),
+                (None, Some(machine)) => prop_assert!(observation.age(machine) >= grace, "one at a time"),
+                (None, None) => {}
             }
         }
         prop_assert!(self.knows_members(), "nothing beside an unknown membership");
-        let mut members = seen.members().into_iter().flatten();
-        let ours = members.all(|(id, member)| seen.machine_of(*id, member).is_some_and(|machine| !machine.deleting));
-        prop_assert!(ours, "nothing beside a member whose Machine goes or is gone");
+        let mut members = observation.members().into_iter().flatten();
+        let ours = members.all(|(id, member)| observation.machine_of(*id, member).is_some());
+        prop_assert!(ours, "nothing beside a member whose Machine is gone");
         Ok(())
     }
 }
@@ -260,7 +297,7 @@ proptest! {
             let status = world.reconcile()?;
             let published: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
             prop_assert!(old.iter().all(|url| published.contains(url)), "{published:?}");
-            if let Some(members) = world.story.seen.members() {
+            if let Some(members) = world.story.observation.members() {
                 let learners = members.values().filter(|member| member.learner);
                 for url in learners.flat_map(|learner| &learner.client_urls) {
                     prop_assert!(!published.contains(url), "{url} is a learner's");

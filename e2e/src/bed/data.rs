@@ -1,0 +1,302 @@
+//! Members that lose their data, or get an older copy back; and whether the others keep theirs. The same for every
+//! infrastructure.
+
+use crate::process::output;
+use crate::until::until;
+use anyhow::{Context, Result, ensure};
+use local_infrastructure::machine::Machine;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+/// The wrapper that etcdadm leaves on every machine.
+const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
+/// What begins every key of [`Keys`].
+const PREFIX: &str = "/kept/";
+/// How long a member takes at most until it serves after a restart, on a busy computer.
+const SERVES: Duration = Duration::from_secs(60);
+/// How long a run of the bootstrap commands may take that ought to be refused at once.
+const REFUSAL: Duration = Duration::from_secs(30);
+
+/// A machine with a member of etcd on it, and what can happen to the two.
+#[expect(async_fn_in_trait, reason = "scenarios run on one thread")]
+pub trait Host {
+    /// Its name, for messages.
+    fn name(&self) -> &str;
+    /// Runs a program inside. That it fails is in its exit status.
+    async fn run(&self, command: &[&str]) -> Result<Output>;
+    /// Shuts it down in good order and starts it again.
+    async fn reboot(&self) -> Result<()>;
+    /// Shuts it down in good order.
+    async fn power_off(&self) -> Result<()>;
+    /// Starts it.
+    async fn power_on(&self) -> Result<()>;
+    /// Pulls the plug, takes etcd's data away, and starts it again.
+    async fn rob_disk(&self) -> Result<()>;
+    /// Deletes etcd's data directory, whether the machine runs or not.
+    async fn delete_data(&self) -> Result<()>;
+    /// Saves a copy of etcd's data directory.
+    async fn save_data(&self) -> Result<()>;
+    /// Where that copy lies, seen from here.
+    fn saved_data(&self) -> PathBuf;
+    /// Pulls the plug, replaces etcd's data by the saved copy, and starts it again.
+    async fn put_back_data(&self) -> Result<()>;
+    /// Runs the commands of its bootstrap data again, which may take so long.
+    async fn rerun_bootstrap(&self, time: Duration) -> Result<Output>;
+}
+
+impl Host for Machine {
+    fn name(&self) -> &str {
+        &self.spec().name
+    }
+
+    async fn run(&self, command: &[&str]) -> Result<Output> {
+        let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+        on(self, move |machine| machine.exec(&command)).await
+    }
+
+    async fn reboot(&self) -> Result<()> {
+        on(self, Machine::reboot).await
+    }
+
+    async fn power_off(&self) -> Result<()> {
+        on(self, Machine::power_off).await
+    }
+
+    async fn power_on(&self) -> Result<()> {
+        on(self, Machine::power_on).await
+    }
+
+    async fn rob_disk(&self) -> Result<()> {
+        on(self, Machine::rob_disk).await
+    }
+
+    async fn delete_data(&self) -> Result<()> {
+        on(self, Machine::delete_data).await
+    }
+
+    async fn save_data(&self) -> Result<()> {
+        on(self, Machine::save_data).await
+    }
+
+    fn saved_data(&self) -> PathBuf {
+        self.saved_data()
+    }
+
+    async fn put_back_data(&self) -> Result<()> {
+        on(self, Machine::put_back_data).await
+    }
+
+    async fn rerun_bootstrap(&self, time: Duration) -> Result<Output> {
+        on(self, move |machine| machine.rerun_bootstrap(time)).await
+    }
+}
+
+/// How a member loses what it has voted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataLoss {
+    /// Its machine crashes, and comes back with an empty data disk.
+    RobbedDisk,
+    /// Somebody deletes the data directory while etcd runs. Then etcd crashes.
+    DeletedDirectory,
+    /// Somebody deletes the data directory while the machine is off.
+    DeletedWhileOff,
+    /// A copy of the data directory is put back that was taken before the member's last start.
+    OlderCopy,
+}
+
+impl DataLoss {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::RobbedDisk, Self::DeletedDirectory, Self::DeletedWhileOff, Self::OlderCopy];
+
+    /// What has to happen long before: a copy is saved, and the member is restarted once.
+    ///
+    /// # Errors
+    /// When the machine cannot be used, or its member does not serve again.
+    pub async fn prepare(self, host: &impl Host) -> Result<()> {
+        if self != Self::OlderCopy {
+            return Ok(());
+        }
+        host.save_data().await?;
+        host.reboot().await?;
+        serves(host).await
+    }
+
+    /// Lets it happen. Afterwards the machine runs, and its etcd would like to.
+    ///
+    /// # Errors
+    /// When the machine cannot be used.
+    pub async fn strike(self, host: &impl Host) -> Result<()> {
+        match self {
+            Self::RobbedDisk => host.rob_disk().await,
+            Self::DeletedDirectory => {
+                host.delete_data().await?;
+                said(host, &["sh", "-c", CRASH]).await.map(drop)
+            }
+            Self::DeletedWhileOff => {
+                host.power_off().await?;
+                host.delete_data().await?;
+                host.power_on().await
+            }
+            Self::OlderCopy => host.put_back_data().await,
+        }
+    }
+
+    /// Checks that etcd has not begun again on this machine, not even for a moment between two looks: where the data is
+    /// lost it has made no log, and where an older copy lies it has added nothing to its log.
+    ///
+    /// # Errors
+    /// When it has.
+    pub async fn has_left_no_trace(self, host: &impl Host) -> Result<()> {
+        let log = said(host, &["sh", "-c", &sums("/var/lib/etcd")]).await?;
+        if self == Self::OlderCopy {
+            let saved = sums(&host.saved_data().display().to_string());
+            let saved = output(std::process::Command::new("sh").arg("-c").arg(saved))?;
+            ensure!(log == saved, "the older log was {saved}, and is {log}");
+        } else {
+            ensure!(log.is_empty(), "etcd has begun a new log: {log}");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for DataLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RobbedDisk => "its disk is lost",
+            Self::DeletedDirectory => "its data directory is deleted while etcd runs",
+            Self::DeletedWhileOff => "its data directory is deleted while the machine is off",
+            Self::OlderCopy => "an older copy of its data directory is put back",
+        })
+    }
+}
+
+/// Checks that the member never comes back by itself, whatever happens to its machine: it is waited for, the bootstrap commands
+/// are run again, the machine reboots. It answers nobody, and `loss` leaves no trace of another beginning.
+///
+/// # Errors
+/// When it answers, or its etcd has begun again.
+pub async fn never_comes_back(host: &impl Host, loss: DataLoss, each: Duration) -> Result<()> {
+    stays_silent(host, each).await.context("while it is left alone")?;
+    let again = host.rerun_bootstrap(REFUSAL).await?;
+    let said = format!("{}{}", String::from_utf8_lossy(&again.stdout), String::from_utf8_lossy(&again.stderr));
+    ensure!(!again.status.success(), "the bootstrap commands say that all is well: {said}");
+    ensure!(again.status.code() != Some(TIMED_OUT), "the bootstrap commands wait for ever: {said}");
+    stays_silent(host, each).await.context("after the bootstrap commands were run again")?;
+    host.reboot().await?;
+    stays_silent(host, each).await.context("after a reboot")?;
+    loss.has_left_no_trace(host).await
+}
+
+/// Ends etcd as a crash does: whatever runs it starts it again.
+const CRASH: &str =
+    "for p in /proc/[0-9]*; do [ \"$(readlink $p/exe)\" != /opt/bin/etcd ] || kill -9 ${p#/proc/}; done";
+
+/// What `timeout` exits with when time is up.
+const TIMED_OUT: i32 = 124;
+
+/// Checks again and again for so long that the member of this machine answers nobody, not even with what it has itself.
+///
+/// # Errors
+/// When it answers: the error tells what.
+pub async fn stays_silent(host: &impl Host, time: Duration) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let serializable =
+            format!("{ETCDCTL} get {PREFIX} --prefix --keys-only --consistency=s --command-timeout=500ms");
+        let asked = host.run(&["sh", "-c", &serializable]).await?;
+        if asked.status.success() {
+            let keys = String::from_utf8_lossy(&asked.stdout).lines().filter(|line| line.starts_with(PREFIX)).count();
+            anyhow::bail!(
+                "the member on {} answers after {:.1} s, and has {keys} keys",
+                host.name(),
+                begun.elapsed().as_secs_f32()
+            );
+        }
+        if begun.elapsed() >= time {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Waits until the member of this machine serves, with a quorum behind it.
+///
+/// # Errors
+/// When it does not in time.
+pub async fn serves(host: &impl Host) -> Result<()> {
+    until(format!("the member on {} serves", host.name()), SERVES, async || {
+        Keys::default().are_all_on(host).await.map(Some)
+    })
+    .await
+}
+
+/// Keys that were written, each acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keys(usize);
+
+impl Keys {
+    /// Writes so many more through the member of `host`.
+    ///
+    /// # Errors
+    /// When a write fails.
+    pub async fn write(&mut self, host: &impl Host, more: usize) -> Result<()> {
+        let numbers = format!("seq {} {}", self.0 + 1, self.0 + more);
+        let puts =
+            format!("for i in $({numbers}); do {ETCDCTL} put {PREFIX}$i value-$i --command-timeout=5s || exit 1; done");
+        done(&host.run(&["sh", "-c", &puts]).await?).context("write keys")?;
+        self.0 += more;
+        Ok(())
+    }
+
+    /// Checks, with a linearizable read through the member of `host`, that none is lost.
+    ///
+    /// # Errors
+    /// When one is, or the member does not answer.
+    pub async fn are_all_on(&self, host: &impl Host) -> Result<()> {
+        let get = [ETCDCTL, "get", PREFIX, "--prefix", "--keys-only", "--consistency=l", "--command-timeout=5s"];
+        let answer = host.run(&get).await?;
+        let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+        done(&answer).context("read keys")?;
+        let found = text.lines().filter(|line| line.starts_with(PREFIX)).count();
+        ensure!(found >= self.0, "{} keys were acknowledged, {found} are on {}", self.0, host.name());
+        Ok(())
+    }
+}
+
+/// A command that prints names and checksums of the files of etcd's log, sorted by name; nothing where there is none.
+fn sums(data: &str) -> String {
+    format!(
+        "if cd '{data}/member/wal' 2>/dev/null; then for f in *.wal; do [ ! -e \"$f\" ] || sha256sum \"$f\"; done; fi"
+    )
+}
+
+/// What a program said that ran inside.
+///
+/// # Errors
+/// When it has failed; the error tells what it said.
+pub async fn said(host: &impl Host, command: &[&str]) -> Result<String> {
+    let output = host.run(command).await?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    done(&output).with_context(|| format!("{} on {}", command.join(" "), host.name()))?;
+    Ok(text)
+}
+
+fn done(output: &Output) -> Result<()> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    ensure!(output.status.success(), "{}: {} {}", output.status, text(&output.stdout), text(&output.stderr));
+    Ok(())
+}
+
+/// Does something to a machine, which blocks.
+///
+/// # Errors
+/// What it answers.
+pub async fn on<T: Send + 'static>(
+    machine: &Machine,
+    action: impl FnOnce(&Machine) -> local_infrastructure::machine::Result<T> + Send + 'static,
+) -> Result<T> {
+    let machine = machine.clone();
+    Ok(tokio::task::spawn_blocking(move || action(&machine)).await??)
+}

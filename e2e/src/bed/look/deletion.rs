@@ -1,0 +1,29 @@
+//! Deleting etcd alone, which takes a word of confirmation.
+
+use super::Look;
+use anyhow::{Context, Result};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+impl Look {
+    /// Confirms that the EtcdCluster `name` may be deleted, on this EtcdCluster. Of use is that only with its own name.
+    ///
+    /// # Errors
+    /// When there is no such EtcdCluster.
+    pub async fn confirm_deletion(&self, name: &str) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {api::names::CONFIRM_DELETION_ANNOTATION: name}}});
+        let patch = Patch::Merge(&patch);
+        let patched = self.api("EtcdCluster").patch(&self.etcd, &PatchParams::default(), &patch).await;
+        patched.with_context(|| format!("confirm the deletion of {name}"))?;
+        Ok(())
+    }
+
+    /// Deletes the EtcdCluster, with the confirmation that this takes.
+    ///
+    /// # Errors
+    /// When there is none, or it is refused.
+    pub async fn delete_etcd(&self) -> Result<()> {
+        self.confirm_deletion(&self.etcd).await?;
+        self.delete("EtcdCluster", &self.etcd).await
+    }
+}

@@ -1,0 +1,197 @@
+//! What one reconcile costs beside many other objects, which it should not notice.
+
+use super::{PATIENCE, table::Table};
+use crate::apply::apply_object;
+use crate::bed::{Bed, Look, Manifests};
+use crate::until::until;
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use std::fs;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Where all of them are: what is looked for in a namespace is looked for among all of these.
+const NAMESPACE: &str = "crowd";
+/// Clusters, the one that is measured among them.
+const SIZES: [usize; 3] = [10, 100, 1000];
+/// Changes of the spec, each of which is a reconcile.
+const CHANGES: u32 = 100;
+/// Objects that are made side by side.
+const AT_ONCE: usize = 16;
+/// How long nothing may have happened before it is measured.
+const CALM: Duration = Duration::from_secs(5);
+/// How long it may take until everybody has dealt with the objects.
+const SETTLES: Duration = Duration::from_secs(300);
+/// Processor time that the manager may use in [`CALM`] with nothing to do but ask the members.
+const IDLE: Duration = Duration::from_millis(150);
+
+/// Measures one ready cluster of three members beside clusters that exist as API objects only: paused, without machines.
+pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, NAMESPACE).await?;
+    let manifests = Manifests::new(NAMESPACE, "demo")?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    look.until_control_plane_data(PATIENCE).await?;
+    let (mut there, mut costs) = (1, Vec::new());
+    for size in SIZES {
+        let begun = Instant::now();
+        make(bed, there..size).await?;
+        there = size;
+        calm(bed).await?;
+        let cost = changes(bed, &look).await?;
+        eprintln!(
+            "{size} clusters: {:.2} ms and {:.2} ms of processor time a change, {:.1} reconciles; made and settled in {:.0} s",
+            cost.milliseconds,
+            cost.processor,
+            cost.reconciles,
+            begun.elapsed().as_secs_f32()
+        );
+        let what = format!("one change beside {size} clusters: time in reconciles");
+        table.row(&what, format!("{:.2} ms", cost.milliseconds), "", "");
+        let what = format!("one change beside {size} clusters: processor time");
+        table.row(&what, format!("{:.2} ms", cost.processor), "", "");
+        costs.push(cost);
+    }
+    let (few, many) = (costs.first().context("nothing was measured")?, costs.last().context("nothing was measured")?);
+    let ratio = |many: f64, few: f64| format!("{:.2}", many / few);
+    table.row("  ratio of time, most to fewest", ratio(many.milliseconds, few.milliseconds), "≤ 1.2", "");
+    table.row("  ratio of processor time", ratio(many.processor, few.processor), "≤ 1.2", "");
+    super::remove(bed, &look).await
+}
+
+/// What a change costs, on average.
+struct Cost {
+    /// Time in reconciles of our etcd controller.
+    milliseconds: f64,
+    /// Processor time of the whole manager, beside what it uses anyway.
+    processor: f64,
+    /// Reconciles of our etcd controller.
+    reconciles: f64,
+}
+
+/// Changes what means nothing, one change after the other, each waited for.
+async fn changes(bed: &mut Bed, look: &Look) -> Result<Cost> {
+    let idle = processor_time(bed)?;
+    tokio::time::sleep(CALM).await;
+    let idle = (processor_time(bed)? - idle).as_secs_f64() / CALM.as_secs_f64();
+    let (before, processor, begun) = (reconciles(bed).await?, processor_time(bed)?, Instant::now());
+    for change in 0..CHANGES {
+        let patch = Patch::Merge(json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61 + change % 2}}}));
+        let changed = look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
+        let generation = changed.metadata.generation;
+        until(format!("generation {generation:?} of {} is seen", changed.name_any()), PATIENCE, async || {
+            Ok((look.status().await?.observed_generation >= generation).then_some(()))
+        })
+        .await?;
+    }
+    let took = begun.elapsed().as_secs_f64();
+    let processor = (processor_time(bed)? - processor).as_secs_f64();
+    let after = reconciles(bed).await?;
+    let each = 1.0 / f64::from(CHANGES);
+    Ok(Cost {
+        milliseconds: (after.seconds - before.seconds) * 1e3 * each,
+        processor: (processor - idle * took).max(0.0) * 1e3 * each,
+        reconciles: (after.count - before.count) * each,
+    })
+}
+
+/// Waits until the manager and Cluster API have dealt with what was made.
+async fn calm(bed: &mut Bed) -> Result<()> {
+    until("the manager is idle", SETTLES, async || {
+        let (reconciled, used) = (reconciles(bed).await?, processor_time(bed)?);
+        tokio::time::sleep(CALM).await;
+        let used = processor_time(bed)? - used;
+        let reconciled = reconciles(bed).await?.count - reconciled.count;
+        ensure!(used <= IDLE, "{reconciled} reconciles and {used:?} of processor time in {CALM:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// What the manager has counted of our etcd controller's reconciles.
+struct Reconciles {
+    seconds: f64,
+    count: f64,
+}
+
+async fn reconciles(bed: &Bed) -> Result<Reconciles> {
+    let metrics = bed.admin(0, "/metrics").await?;
+    let value = |name: &str| {
+        let prefix = format!("etcdadm_provider_reconcile_seconds_{name}{{controller=\"etcd-cluster-controller\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(prefix.as_str()));
+        line.with_context(|| format!("no {prefix}"))?.parse::<f64>().with_context(|| format!("read {prefix}"))
+    };
+    Ok(Reconciles { seconds: value("sum")?, count: value("count")? })
+}
+
+/// Processor time of the manager so far.
+fn processor_time(bed: &mut Bed) -> Result<Duration> {
+    let pid = bed.manager(0)?.pid().context("the manager has ended")?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("read the manager's processor time")?;
+    // After the name, which is in parentheses: fields 14 and 15 of proc(5), in ticks of 10 ms.
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<u64>().ok()).context("no ticks");
+    Ok(Duration::from_millis(10) * u32::try_from(ticks(11)? + ticks(12)?)?)
+}
+
+/// Makes clusters as objects: each a Cluster, an EtcdCluster, and three Machines with bootstrap data.
+async fn make(bed: &Bed, numbers: Range<usize>) -> Result<()> {
+    let client = &bed.client();
+    stream::iter(numbers)
+        .map(async |number| {
+            let name = format!("other-{number}");
+            let [cluster, etcd] = cluster(&name);
+            apply_object(client, &cluster).await?;
+            let uid = apply_object(client, &etcd).await?.uid().context("an EtcdCluster without UID")?;
+            for member in 0..3 {
+                for object in member_of(&name, &uid, member) {
+                    apply_object(client, &object).await?;
+                }
+            }
+            anyhow::Ok(())
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await
+}
+
+fn cluster(name: &str) -> [Value; 2] {
+    let group = "infrastructure.cluster.x-k8s.io";
+    let etcd = format!("{name}-etcd");
+    [
+        json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": name, "namespace": NAMESPACE,
+                         "annotations": {(api::names::MANAGED_ETCD_ANNOTATION): etcd}},
+            "spec": {"paused": true, "infrastructureRef": {"apiGroup": group, "kind": "LocalCluster", "name": name}},
+        }),
+        json!({
+            "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+            "metadata": {"name": etcd, "namespace": NAMESPACE},
+            "spec": {"infrastructureTemplate": {"apiGroup": group, "kind": "LocalMachineTemplate", "name": etcd}},
+        }),
+    ]
+}
+
+fn member_of(cluster: &str, uid: &str, member: usize) -> [Value; 2] {
+    let (etcd, name) = (format!("{cluster}-etcd"), format!("{cluster}-etcd-{member}"));
+    let labels = json!({(api::names::CLUSTER_NAME_LABEL): cluster, (api::names::ETCD_CLUSTER_LABEL): etcd});
+    let metadata = json!({"name": name, "namespace": NAMESPACE, "labels": labels});
+    let mut owned = metadata.clone();
+    owned["ownerReferences"] = json!([{
+        "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster", "name": etcd, "uid": uid,
+        "controller": true,
+    }]);
+    [
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": api::names::CLUSTER_SECRET_TYPE,
+               "stringData": {"value": "#cloud-config\n", "format": "cloud-config"}}),
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": owned, "spec": {
+            "clusterName": cluster, "bootstrap": {"dataSecretName": name},
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachine", "name": name}}}),
+    ]
+}

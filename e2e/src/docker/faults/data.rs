@@ -1,0 +1,122 @@
+//! Containers whose etcd loses its data.
+
+use super::DockerBed;
+use crate::bed::data::Host;
+use crate::process::output;
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// etcd's data directory.
+const DATA: &str = "/var/lib/etcd";
+
+/// The container of an etcd Machine.
+pub struct Container<'a> {
+    bed: &'a DockerBed,
+    name: String,
+    /// What its bootstrap data ran, as a script.
+    commands: String,
+}
+
+#[derive(Deserialize)]
+struct CloudConfig {
+    runcmd: Vec<String>,
+}
+
+impl DockerBed {
+    /// A container, with the bootstrap data that its machine was made from.
+    ///
+    /// # Errors
+    /// When the data is not a cloud-config.
+    pub fn container(&self, name: &str, user_data: &str) -> Result<Container<'_>> {
+        let config: CloudConfig = serde_yaml::from_str(user_data).context("bootstrap data")?;
+        Ok(Container { bed: self, name: name.to_owned(), commands: config.runcmd.join("\n") })
+    }
+}
+
+impl Container<'_> {
+    async fn docker(&self, arguments: &[&str]) -> Result<String> {
+        self.bed.daemon.docker(arguments).await
+    }
+
+    /// Where the data directory lies, seen from outside: on the volume that the docker infrastructure gives to `/var`.
+    async fn data(&self) -> Result<PathBuf> {
+        let format = "{{range .Mounts}}{{if eq .Destination \"/var\"}}{{.Source}}{{end}}{{end}}";
+        let volume = self.docker(&["inspect", "--format", format, &self.name]).await?;
+        ensure!(!volume.trim().is_empty(), "{} has no volume at /var", self.name);
+        Ok(Path::new(volume.trim()).join("lib/etcd"))
+    }
+
+    /// Removes what is in the data directory of a container that is off.
+    async fn empty(&self) -> Result<()> {
+        let data = self.data().await?;
+        fs::remove_dir_all(&data).and_then(|()| fs::create_dir(&data)).with_context(|| data.display().to_string())?;
+        output(Command::new("chmod").arg("0700").arg(&data)).map(drop)
+    }
+}
+
+impl Host for Container<'_> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn run(&self, command: &[&str]) -> Result<Output> {
+        self.bed.daemon.exec(&self.name, command).await
+    }
+
+    async fn reboot(&self) -> Result<()> {
+        self.bed.reboot(&self.name).await
+    }
+
+    async fn power_off(&self) -> Result<()> {
+        self.docker(&["stop", "--time", "30", &self.name]).await.map(drop)
+    }
+
+    async fn power_on(&self) -> Result<()> {
+        self.docker(&["start", &self.name]).await.map(drop)
+    }
+
+    async fn rob_disk(&self) -> Result<()> {
+        self.bed.kill(&self.name).await?;
+        self.empty().await?;
+        self.power_on().await
+    }
+
+    async fn delete_data(&self) -> Result<()> {
+        let running = self.docker(&["inspect", "--format", "{{.State.Running}}", &self.name]).await?;
+        match running.trim() {
+            "true" => self.docker(&["exec", &self.name, "rm", "-rf", DATA]).await.map(drop),
+            _ => self.empty().await,
+        }
+    }
+
+    async fn save_data(&self) -> Result<()> {
+        let (data, saved) = (self.data().await?, self.saved_data());
+        output(Command::new("rm").arg("-rf").arg(&saved))?;
+        fs::create_dir_all(saved.parent().context("it has a directory")?)?;
+        self.bed.pause(&self.name).await?;
+        let copied = output(Command::new("cp").args(["--archive", "--sparse=always"]).arg(&data).arg(&saved));
+        self.bed.unpause(&self.name).await?;
+        copied.map(drop)
+    }
+
+    fn saved_data(&self) -> PathBuf {
+        Path::new(crate::world::STATE).join("saved-data").join(&self.name)
+    }
+
+    async fn put_back_data(&self) -> Result<()> {
+        self.bed.kill(&self.name).await?;
+        let data = self.data().await?;
+        output(Command::new("rm").arg("-rf").arg(&data))?;
+        output(Command::new("cp").args(["--archive", "--sparse=always"]).arg(self.saved_data()).arg(&data))?;
+        self.power_on().await
+    }
+
+    async fn rerun_bootstrap(&self, time: Duration) -> Result<Output> {
+        let script = format!("mkdir -p /run/cluster-api\n{}", self.commands);
+        self.run(&["timeout", &time.as_secs().to_string(), "sh", "-c", &script]).await
+    }
+}

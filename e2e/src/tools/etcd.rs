@@ -1,0 +1,48 @@
+//! Versions of etcd for machines: built and packed only where one is asked for.
+
+use anyhow::Result;
+
+use super::module::{ETCD_3_5, ETCD_3_6, ETCD_3_7, Module};
+use super::{build, release};
+
+/// A minor version of etcd that machines can run. Each is pinned to one patch version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Etcd {
+    /// The oldest that a member can have as a learner.
+    V3_5,
+    /// The one that [`super::Tools::ensure`] makes: the default of machines, and the management plane's.
+    V3_6,
+    /// The newest.
+    V3_7,
+}
+
+impl Etcd {
+    /// All of them, the oldest first.
+    pub const ALL: [Self; 3] = [Self::V3_5, Self::V3_6, Self::V3_7];
+
+    fn module(self) -> &'static Module {
+        match self {
+            Self::V3_5 => &ETCD_3_5,
+            Self::V3_6 => &ETCD_3_6,
+            Self::V3_7 => &ETCD_3_7,
+        }
+    }
+
+    /// Its version, without a leading `v`.
+    ///
+    /// # Errors
+    /// When the pins cannot be read.
+    pub fn version(self) -> Result<String> {
+        Ok(build::version(self.module())?.trim_start_matches('v').to_owned())
+    }
+
+    /// Packs its release beside the others in [`super::Tools::releases`], building it if it is missing (one to two minutes
+    /// on two cores). Inside a world it must be there.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub fn ensure(self) -> Result<()> {
+        let built = build::ensure(self.module(), &|_| true)?;
+        release::ensure_etcd(self.module(), &built, &self.version()?).map(drop)
+    }
+}

@@ -1,0 +1,51 @@
+//! Machines of etcd that a person deletes, below a cluster that is in use.
+
+use crate::clusters::{PATIENCE, gone};
+use crate::writes::Writer;
+use anyhow::{Result, ensure};
+use e2e::bed::{Look, Manifests};
+use e2e::docker::{DockerBed, Workload};
+use e2e::until::until;
+use futures::try_join;
+use std::time::Duration;
+
+/// Two members replaced one after the other, and a rollout of the control plane between them.
+const REPLACED: Duration = Duration::from_secs(600);
+/// What API servers that come and go may cost a writer: until the load balancer has noticed.
+const GAP: Duration = Duration::from_secs(30);
+
+/// Two of three at once: they go one after the other, the second once the control plane has rolled out with the endpoints of
+/// the members that stay. Writes go on.
+pub(crate) async fn two_of_three_machines(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let client = bed.client();
+    Look::make_namespace(&client, "by-hand").await?;
+    let manifests = Manifests::of("examples/docker/cluster.yaml", "by-hand", "by-hand")?;
+    let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    workload.until_nodes(1, PATIENCE).await?;
+    let before = look.etcd_machines().await?;
+    let writer = Writer::start(&workload, "by-hand");
+
+    try_join!(look.delete("Machine", &before[0]), look.delete("Machine", &before[1]))?;
+    until("three other members are well, and the control plane has their endpoints", REPLACED, async || {
+        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+        let available = status.conditions.iter().find(|condition| condition.type_ == "Available");
+        ensure!(available.is_some_and(|condition| condition.status != "False"), "{available:?}");
+        ensure!(
+            machines.len() == 3 && !before[..2].iter().any(|name| machines.contains(name)),
+            "Machines {machines:?}"
+        );
+        ensure!(status.ready && status.ready_replicas == 3, "{:?}", status.conditions);
+        let published = look.control_plane_endpoints().await?.join(",");
+        ensure!(published == status.endpoints, "the control plane has {published}, etcd {}", status.endpoints);
+        Ok(Some(()))
+    })
+    .await?;
+    workload.until_nodes(1, PATIENCE).await?;
+    writer.stop(GAP).await?;
+    look.delete("Cluster", &look.cluster).await?;
+    gone(bed, &look).await
+}

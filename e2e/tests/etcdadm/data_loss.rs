@@ -1,0 +1,108 @@
+//! Members that lose their data where nobody watches them: they never vote again, and what the others have is kept.
+
+use crate::hands::{Person, types_it_again};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::Membership;
+use e2e::bed::data::{DataLoss, Keys, never_comes_back, stays_silent};
+use e2e::tools::Etcd;
+use e2e::world::World;
+use futures::future::try_join_all;
+use local_infrastructure::machine::Machine;
+use std::time::{Duration, Instant};
+
+/// How long a member is watched that is to stay down: a few times what a restart takes.
+const WATCHED: Duration = Duration::from_secs(5);
+
+/// Each loss, on a cluster of one of its own: etcd never begins again with nothing, or with what was once.
+pub(crate) async fn of_the_only_member(world: World, etcd: Etcd) -> Result<()> {
+    let person = &Person::with(&world, etcd)?;
+    let losses = (0..).zip(DataLoss::ALL).map(|(number, loss)| async move {
+        let machine = person.machine(number).await?;
+        person.inits(&machine).await?;
+        let mut keys = Keys::default();
+        keys.write(&machine, 5).await?;
+        loss.prepare(&machine).await?;
+        keys.write(&machine, 5).await?;
+        loss.strike(&machine).await?;
+        never_comes_back(&machine, loss, WATCHED).await.with_context(|| loss.to_string())?;
+        machine.destroy()?;
+        anyhow::Ok(())
+    });
+    try_join_all(losses).await.map(drop)
+}
+
+/// The one that initialized, by a lost disk; then the two that joined. Each is removed and replaced.
+pub(crate) async fn of_one_of_three(world: World, etcd: Etcd) -> Result<()> {
+    of_three(&world, etcd, &[DataLoss::RobbedDisk, DataLoss::DeletedDirectory, DataLoss::OlderCopy]).await
+}
+
+/// The one that initialized, by an older copy; then one that joined, by a lost disk.
+pub(crate) async fn of_the_first_of_three(world: World, etcd: Etcd) -> Result<()> {
+    of_three(&world, etcd, &[DataLoss::OlderCopy, DataLoss::RobbedDisk]).await
+}
+
+/// `init` and two `join`; then one loss after the other, each on the oldest machine that is left.
+async fn of_three(world: &World, etcd: Etcd, losses: &[DataLoss]) -> Result<()> {
+    let begun = Instant::now();
+    let person = Person::with(world, etcd)?;
+    let mut members = try_join_all((0..3).map(|number| person.machine(number))).await?;
+    person.inits(&members[0]).await?;
+    person.joins(&members[1], &members[0]).await?;
+    person.joins(&members[2], &members[0]).await?;
+    println!("  three members after {:.1} s", begun.elapsed().as_secs_f32());
+    let mut keys = Keys::default();
+    for (number, loss) in (3..).zip(losses) {
+        let begun = Instant::now();
+        let lost = members.remove(0);
+        loses(&lost, &members, *loss, &mut keys).await.with_context(|| format!("{}: {loss}", lost.spec().name))?;
+        println!("  {}: {loss}: {:.1} s", lost.spec().name, begun.elapsed().as_secs_f32());
+
+        person.removes(&lost, &members[0]).await?;
+        stays_out(&lost, &members).await.with_context(|| format!("{}: removed", lost.spec().name))?;
+        loss.has_left_no_trace(&lost).await?;
+        lost.destroy()?;
+        let another = person.machine(number).await?;
+        person.joins(&another, &members[0]).await?;
+        members.push(another);
+        for member in &members {
+            keys.are_all_on(member).await?;
+        }
+    }
+    // One that is well is removed: it had better stay so.
+    let removed = members.remove(0);
+    person.removes(&removed, &members[0]).await?;
+    stays_out(&removed, &members).await.with_context(|| format!("{}: well, and removed", removed.spec().name))?;
+    members.push(removed);
+    members.into_iter().try_for_each(|member| Ok(member.destroy()?))
+}
+
+/// One of three loses its data: it never votes again, and the others go on with all that was ever acknowledged.
+async fn loses(lost: &Machine, others: &[Machine], loss: DataLoss, keys: &mut Keys) -> Result<()> {
+    keys.write(lost, 5).await?;
+    loss.prepare(lost).await?;
+    keys.write(lost, 5).await?;
+    let before = Membership::on(others[0].clone()).await?;
+    ensure!(before.voters().len() == 3, "{before:?}");
+    loss.strike(lost).await?;
+    never_comes_back(lost, loss, WATCHED).await?;
+    for other in others {
+        keys.are_all_on(other).await?;
+        keys.write(other, 1).await?;
+        let list = Membership::on(other.clone()).await?;
+        ensure!(list == before, "the members were {before:?}, and are {list:?}");
+    }
+    Ok(())
+}
+
+/// A member that was removed does not come back by what made it one.
+async fn stays_out(removed: &Machine, others: &[Machine]) -> Result<()> {
+    let before = Membership::on(others[0].clone()).await?;
+    let again = types_it_again(removed, 30).await?;
+    let said = String::from_utf8_lossy(&again.stderr);
+    ensure!(!again.status.success(), "it is said that all is well: {said}");
+    ensure!(again.status.code() != Some(124), "it goes on trying: {said}");
+    stays_silent(removed, WATCHED).await?;
+    let list = Membership::on(others[0].clone()).await?;
+    ensure!(list == before, "it has changed the list from {before:?} to {list:?}; it said {said}");
+    Ok(())
+}

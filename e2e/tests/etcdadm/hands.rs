@@ -1,0 +1,101 @@
+//! What the stories are told with: machines with our etcdadm, and what a person types on them.
+
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::{Host, said, serves};
+use e2e::bed::{Membership, machine_image, programs};
+use e2e::tools::Etcd;
+use e2e::until::until;
+use e2e::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
+use local_infrastructure::machine::{Machine, MachineSpec, Machines};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Output;
+use std::time::Duration;
+
+/// How long a machine takes at most to boot, on a busy computer.
+const BOOTS: Duration = Duration::from_secs(60);
+/// Nothing happens at boot: everything is typed.
+const USER_DATA: &str = "## template: jinja\n#cloud-config\nruncmd:\n- mkdir -p /run/cluster-api\n\
+                         - echo success > /run/cluster-api/bootstrap-success.complete\n";
+/// The CA's files, in the order in which a person copies them.
+const AUTHORITY: [&str; 2] = ["/etc/etcd/pki/ca.crt", "/etc/etcd/pki/ca.key"];
+
+/// Whoever types.
+pub(crate) struct Person {
+    machines: Machines,
+    image: PathBuf,
+    version: String,
+}
+
+impl Person {
+    /// Somebody with no machine yet, who wants this version of etcd.
+    pub(crate) fn with(world: &World, etcd: Etcd) -> Result<Self> {
+        let machines = Machines::open(world.state("machines")?);
+        // Those of a story before that has failed.
+        for machine in machines.list()? {
+            machine.destroy()?;
+        }
+        Ok(Self { machines, image: machine_image(world)?, version: etcd.version()? })
+    }
+
+    /// Takes a new machine, and waits until it has booted. A number is used once.
+    pub(crate) async fn machine(&self, number: u8) -> Result<Machine> {
+        let gateway: Ipv4Addr = ADDRESS.parse()?;
+        let [a, b, c, _] = gateway.octets();
+        let name = format!("m{number}");
+        let spec = MachineSpec {
+            namespace: "default".to_owned(),
+            uid: format!("uid-of-{name}"),
+            host_name: name.clone(),
+            address: Ipv4Addr::new(a, b, c, 100 + number),
+            prefix_length: PREFIX_LENGTH,
+            gateway,
+            bridge: BRIDGE.to_owned(),
+            image_dir: self.image.clone(),
+            program: programs()?.join("local-infrastructure"),
+            name,
+        };
+        let machine = self.machines.create(spec, USER_DATA.as_bytes())?;
+        Host::power_on(&machine).await?;
+        let booted = until("the machine has booted", BOOTS, async || Ok(machine.bootstrap()?)).await?;
+        ensure!(booted.succeeded, "{:?}\n{}", booted.errors, machine.console()?);
+        Ok(machine)
+    }
+
+    /// `etcdadm init`; what is to be run again later.
+    pub(crate) async fn inits(&self, machine: &Machine) -> Result<()> {
+        self.types(machine, &format!("etcdadm init --version {} --timeout 120s", self.version)).await
+    }
+
+    /// Copies the CA from a member, and `etcdadm join`.
+    pub(crate) async fn joins(&self, machine: &Machine, through: &Machine) -> Result<()> {
+        for file in AUTHORITY {
+            let content = said(through, &["cat", file]).await?;
+            let copy = format!("mkdir -p /etc/etcd/pki && umask 077 && cat > {file} <<'END'\n{content}END\n");
+            said(machine, &["sh", "-c", &copy]).await?;
+        }
+        let endpoint = format!("https://{}:2379", through.address());
+        self.types(machine, &format!("etcdadm join {endpoint} --version {} --timeout 120s", self.version)).await
+    }
+
+    /// Types a command where bootstrap data would have it, so that it can be run again, and waits until the member serves.
+    async fn types(&self, machine: &Machine, command: &str) -> Result<()> {
+        let script = format!("echo '#!/bin/sh\n{command}' > /var/lib/cloud/instance/scripts/runcmd && {command}");
+        said(machine, &["sh", "-c", &script]).await?;
+        serves(machine).await
+    }
+
+    /// `etcdctl member remove` of the member of `gone`, on another one.
+    pub(crate) async fn removes(&self, gone: &Machine, on: &Machine) -> Result<()> {
+        let list = Membership::on(on.clone()).await?;
+        let member = list.members.iter().find(|member| member.name == gone.spec().name);
+        let id = &member.with_context(|| format!("{} is not in {list:?}", gone.spec().name))?.id;
+        said(on, &["/opt/bin/etcdctl.sh", "member", "remove", id]).await?;
+        Ok(())
+    }
+}
+
+/// Runs again what was typed on a machine, which may take so many seconds.
+pub(crate) async fn types_it_again(machine: &Machine, seconds: u64) -> Result<Output> {
+    machine.run(&["timeout", &seconds.to_string(), "sh", "/var/lib/cloud/instance/scripts/runcmd"]).await
+}

@@ -1,0 +1,110 @@
+//! Machines that a person deletes with kubectl: they go one after the other, and only when etcd can do without them.
+
+mod witness;
+
+use crate::bring_up::PATIENCE;
+use crate::records::{Record, always_available};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::until::until;
+use futures::try_join;
+use kube::ResourceExt;
+use std::time::Duration;
+use witness::Witness;
+
+/// How long etcd may be without a leader: a few elections.
+const STALL: Duration = Duration::from_secs(10);
+/// How long a cluster is watched that is to stay as it is.
+const STEADY: Duration = Duration::from_secs(8);
+
+/// Side by side: two of three Machines deleted at once, and the only Machine of a cluster of one.
+pub(crate) async fn machines_are_deleted(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    try_join!(async { two_of_three(bed).await.context("two of three Machines are deleted") }, async {
+        the_only_one(bed).await.context("the only Machine is deleted")
+    },)?;
+    Ok(())
+}
+
+/// At most one goes at a time, and quorum is kept at every moment. The other waits, which is said. In the end three
+/// members are well again, on other Machines, and everything that was written is there.
+async fn two_of_three(bed: &Bed) -> Result<()> {
+    let look = up(bed, "by-hand-two", 3).await?;
+    let before = look.etcd_machines().await?;
+    let (stay, doomed) = before.split_first().context("no Machine")?;
+    let record = Record::of(&bed.client(), &look.namespace).await?;
+    let witness = Witness::start(bed, &look).await?;
+    let delete = |name| look.delete("Machine", name);
+    try_join!(delete(&doomed[0]), delete(&doomed[1]))?;
+
+    let said = until_it_is_said(&look, doomed).await?;
+    println!("  meanwhile it is said: {said}");
+    until("three other members are well", PATIENCE * 2, async || {
+        let machines = look.etcd_machines().await?;
+        ensure!(!machines.iter().any(|name| doomed.contains(name)), "the Machines are {machines:?}");
+        let status = look.status().await?;
+        ensure!(status.ready && status.ready_replicas == 3, "{:?}", status.conditions);
+        let etcd = look.membership(&bed.machines, &machines).await?;
+        ensure!(etcd.voters() == machines && machines.len() == 3, "Machines {machines:?}, voters {:?}", etcd.voters());
+        ensure!(machines.contains(stay), "{stay}, which nobody has deleted, is gone: {machines:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    witness.stop(STALL).await?;
+    always_available(&record.stop().await?)
+}
+
+/// It waits, and that is said. Its data can be read all the time. Where it is replaced, the replacement has the data.
+async fn the_only_one(bed: &Bed) -> Result<()> {
+    let look = up(bed, "by-hand-one", 1).await?;
+    let only = look.etcd_machines().await?;
+    let witness = Witness::start(bed, &look).await?;
+    look.delete("Machine", &only[0]).await?;
+    let said = until_it_is_said(&look, &only).await?;
+    println!("  meanwhile it is said: {said}");
+    // The witness goes on writing and reading.
+    tokio::time::sleep(STEADY).await;
+    until("every Machine has a member", PATIENCE, async || {
+        let machines = look.etcd_machines().await?;
+        let etcd = look.membership(&bed.machines, &machines).await?;
+        ensure!(!machines.is_empty() && etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
+        Ok(Some(()))
+    })
+    .await?;
+    witness.stop(STALL).await
+}
+
+/// Waits until a Machine that is being deleted is there, its member votes, and a condition names it: gives that.
+async fn until_it_is_said(look: &Look, doomed: &[String]) -> Result<String> {
+    until(format!("it is said what Machines {doomed:?} wait for"), Duration::from_secs(30), async || {
+        let machines = look.api("Machine").list(&kube::api::ListParams::default()).await?.items;
+        let waits = |name: &String| {
+            machines.iter().any(|machine| machine.name_any() == *name && machine.metadata.deletion_timestamp.is_some())
+        };
+        let waiting: Vec<&String> = doomed.iter().filter(|name| waits(name)).collect();
+        ensure!(!waiting.is_empty(), "none of {doomed:?} waits");
+        let conditions = look.status().await?.conditions;
+        let about = conditions.iter().find(|condition| {
+            // Its name alone is no answer.
+            let said =
+                |name: &&String| condition.message.split_once(name.as_str()).is_some_and(|(_, why)| why.len() > 10);
+            let topic = format!("{} {} {}", condition.type_, condition.reason, condition.message).to_lowercase();
+            waiting.iter().any(said) && topic.contains("delet")
+        });
+        let about = about.with_context(|| format!("{waiting:?} wait; the conditions are {conditions:?}"))?;
+        Ok(Some(format!("{}={} {}: {}", about.type_, about.status, about.reason, about.message)))
+    })
+    .await
+}
+
+/// Without a control plane: here none gets a Node, and so none would ever roll out with the endpoints of other members,
+/// which a Machine may have to wait for.
+async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = Manifests::new(namespace, "demo")?.replicas(replicas).without_control_plane();
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    look.until_ready(PATIENCE).await?;
+    Ok(look)
+}

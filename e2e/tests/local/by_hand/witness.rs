@@ -1,0 +1,192 @@
+//! Somebody who writes and reads all the time, and counts the votes: with etcd's own client, over every running member.
+
+use anyhow::{Context, Result, bail, ensure};
+use api::names;
+use e2e::bed::{Bed, Look};
+use local_infrastructure::machine::Machines;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::process::Command;
+use tokio::task::JoinHandle;
+
+/// What all keys begin with.
+const PREFIX: &str = "witness/";
+/// Between two looks at the votes.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+pub(super) struct Witness {
+    stop: Arc<AtomicBool>,
+    etcd: Etcd,
+    writes: JoinHandle<Result<Writes>>,
+    votes: JoinHandle<Result<Votes>>,
+}
+
+/// What was acknowledged.
+struct Writes {
+    keys: BTreeSet<String>,
+    longest: Duration,
+}
+
+/// What was seen of the votes.
+struct Votes {
+    looks: usize,
+    fewest: usize,
+    longest: Duration,
+}
+
+impl Witness {
+    pub(super) async fn start(bed: &Bed, look: &Look) -> Result<Self> {
+        let etcd = Etcd::of(bed, look).await?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let writes = tokio::spawn({
+            let (stop, etcd) = (stop.clone(), etcd.clone());
+            async move { etcd.write(&stop).await }
+        });
+        let votes = tokio::spawn({
+            let (stop, etcd) = (stop.clone(), etcd.clone());
+            async move { etcd.count(&stop).await }
+        });
+        Ok(Self { stop, etcd, writes, votes })
+    }
+
+    /// Ends. Everything that was acknowledged is there, a quorum of the voters ran at every look, and for no longer than
+    /// `stall` nothing could be written or the members not be listed.
+    pub(super) async fn stop(mut self, stall: Duration) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let writes = (&mut self.writes).await?.context("the writer")?;
+        let votes = (&mut self.votes).await?.context("the votes")?;
+        println!(
+            "  {} writes, at most {:.1} s between two; {} looks at the members, at least {} voters, at most {:.1} s \
+             between two",
+            writes.keys.len(),
+            writes.longest.as_secs_f32(),
+            votes.looks,
+            votes.fewest,
+            votes.longest.as_secs_f32()
+        );
+        ensure!(writes.keys.len() >= 10 && votes.looks >= 10, "that shows little");
+        let found = self.etcd.run(&["get", PREFIX, "--prefix", "--keys-only"]).await?;
+        let found: BTreeSet<String> = found.lines().map(str::to_owned).collect();
+        let lost: Vec<&String> = writes.keys.difference(&found).collect();
+        ensure!(lost.is_empty(), "{} acknowledged writes are lost: {lost:?}", lost.len());
+        ensure!(writes.longest <= stall, "for {:.1} s nothing could be written", writes.longest.as_secs_f32());
+        ensure!(votes.longest <= stall, "for {:.1} s no member gave a list", votes.longest.as_secs_f32());
+        Ok(())
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// etcd's own client, with what API servers have.
+#[derive(Clone)]
+struct Etcd {
+    etcdctl: PathBuf,
+    certificates: PathBuf,
+    machines: Machines,
+    namespace: String,
+    members: String,
+}
+
+impl Etcd {
+    async fn of(bed: &Bed, look: &Look) -> Result<Self> {
+        let authority = look.secret(&names::ca_secret(&look.cluster), "tls.crt").await?;
+        let client = names::staged_apiserver_client_secret(&look.cluster);
+        let (certificate, key) = (look.secret(&client, "tls.crt").await?, look.secret(&client, "tls.key").await?);
+        let certificates = bed.world().state("witness")?.join(&look.namespace);
+        fs::create_dir_all(&certificates)?;
+        for (file, text) in [("ca.crt", authority), ("client.crt", certificate), ("client.key", key)] {
+            fs::write(certificates.join(file), text)?;
+        }
+        Ok(Self {
+            etcdctl: bed.world().tools().etcdctl.clone(),
+            certificates,
+            machines: bed.machines.clone(),
+            namespace: look.namespace.clone(),
+            members: format!("{}-", look.etcd),
+        })
+    }
+
+    /// What it prints, asked over all members whose machines run.
+    async fn run(&self, arguments: &[&str]) -> Result<String> {
+        let machines = self.machines.list()?;
+        let ours = machines.iter().filter(|machine| {
+            machine.spec().namespace == self.namespace && machine.spec().name.starts_with(&self.members)
+        });
+        let running = ours.filter(|machine| machine.is_running());
+        let endpoints: Vec<String> = running.map(|machine| format!("https://{}:2379", machine.address())).collect();
+        ensure!(!endpoints.is_empty(), "no machine of {} runs", self.namespace);
+        let file = |name: &str| self.certificates.join(name);
+        let mut command = Command::new(&self.etcdctl);
+        command.arg("--endpoints").arg(endpoints.join(","));
+        command.arg("--cacert").arg(file("ca.crt")).arg("--cert").arg(file("client.crt"));
+        command.arg("--key").arg(file("client.key")).args(["--command-timeout=2s", "--dial-timeout=1s"]);
+        let output = command.args(arguments).output().await.context("run etcdctl")?;
+        ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Puts one key after the other. A put that fails is unknown: it is neither wanted nor a fault.
+    async fn write(&self, stop: &AtomicBool) -> Result<Writes> {
+        let (mut keys, mut last, mut longest) = (BTreeSet::new(), Instant::now(), Duration::ZERO);
+        for number in 0_u32.. {
+            let key = format!("{PREFIX}{number}");
+            if self.run(&["put", &key, "x"]).await.is_ok() {
+                keys.insert(key);
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+        Ok(Writes { keys, longest: longest.max(last.elapsed()) })
+    }
+
+    /// Looks at the members by a linearizable read, and counts those voters whose machine runs.
+    async fn count(&self, stop: &AtomicBool) -> Result<Votes> {
+        let mut votes = Votes { looks: 0, fewest: usize::MAX, longest: Duration::ZERO };
+        let mut last = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            if let Ok(answer) = self.run(&["member", "list", "--write-out=json"]).await {
+                let list: List = serde_json::from_str(&answer).context("etcdctl's answer")?;
+                let voters: Vec<String> =
+                    list.members.into_iter().filter(|member| !member.learner).map(|member| member.name).collect();
+                let runs = |name: &&String| self.machines.get(&self.namespace, name).is_ok_and(|m| m.is_running());
+                let alive: Vec<&String> = voters.iter().filter(runs).collect();
+                if alive.len() < voters.len() / 2 + 1 {
+                    bail!("quorum was lost: {voters:?} vote, of their machines run {alive:?}");
+                }
+                votes.looks += 1;
+                votes.fewest = votes.fewest.min(voters.len());
+                votes.longest = votes.longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+        votes.longest = votes.longest.max(last.elapsed());
+        Ok(votes)
+    }
+}
+
+#[derive(Deserialize)]
+struct List {
+    members: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    name: String,
+    #[serde(default, rename = "isLearner")]
+    learner: bool,
+}

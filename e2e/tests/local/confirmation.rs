@@ -1,0 +1,135 @@
+//! Deleting an EtcdCluster alone takes a word of confirmation; deleting its Cluster or its namespace says enough.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, bail, ensure};
+use api::names;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::until::until;
+use futures::try_join;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams};
+use std::time::{Duration, Instant};
+
+/// What is prompt, with several clusters at once on a busy computer.
+const PROMPT: Duration = Duration::from_secs(60);
+/// How long a namespace may take. Kubernetes' own controller is in no hurry to begin.
+const NAMESPACE_GONE: Duration = Duration::from_secs(180);
+/// How long the API server may take to learn of a policy.
+const IN_FORCE: Duration = Duration::from_secs(20);
+
+/// Side by side: an EtcdCluster deleted by mistake and then on purpose; a Cluster of whose three etcd Machines two have been
+/// deleted by hand; a Cluster whose etcd is dead, which has one more Machine that waits; a namespace.
+pub(crate) async fn is_asked_for(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    try_join!(
+        async { etcd_alone(bed).await.context("the EtcdCluster alone") },
+        async { cluster_with_waiting_machines(bed).await.context("the Cluster with two Machines that wait") },
+        async { dead_cluster(bed).await.context("the Cluster with its quorum dead") },
+        async { whole_namespace(bed).await.context("the namespace") },
+    )?;
+    Ok(())
+}
+
+/// Refused with what would be lost, as long as the annotation is missing or names another one; then it is gone promptly.
+async fn etcd_alone(bed: &Bed) -> Result<()> {
+    let look = up(bed, "confirm-etcd", 3).await?;
+    let answer = until("the deletion is refused", IN_FORCE, async || {
+        // A dry run, so that nothing is lost where it is not refused.
+        let parameters = DeleteParams { dry_run: true, ..DeleteParams::default() };
+        match look.api("EtcdCluster").delete(&look.etcd, &parameters).await {
+            Err(kube::Error::Api(status)) => Ok(Some(status.message)),
+            Err(error) => Err(error.into()),
+            Ok(_) => bail!("it would be deleted, without a word"),
+        }
+    })
+    .await?;
+    println!("  answer to a deletion without confirmation: {answer}");
+    let way_out = format!("{}={}", names::CONFIRM_DELETION_ANNOTATION, look.etcd);
+    for part in [names::CONFIRM_DELETION_ANNOTATION, look.etcd.as_str(), "data"] {
+        ensure!(answer.contains(part), "the answer does not say {part:?} ({way_out} would do it): {answer}");
+    }
+    look.confirm_deletion("another-etcd").await?;
+    ensure!(
+        look.delete("EtcdCluster", &look.etcd).await.is_err(),
+        "it is deleted with the confirmation of another one"
+    );
+    let etcd = look.etcds().get(&look.etcd).await?;
+    ensure!(etcd.metadata.deletion_timestamp.is_none(), "it is being deleted");
+    ensure!(look.status().await?.ready, "a refused deletion changes nothing");
+
+    let begun = Instant::now();
+    look.delete_etcd().await?;
+    until("the EtcdCluster and its Machines are gone", PROMPT, async || {
+        let left = [look.names("EtcdCluster", "").await?, look.etcd_machines().await?].concat();
+        ensure!(left.is_empty(), "left are {left:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    println!("  a confirmed deletion took {:.1} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// What waits for quorum, waits for it no longer.
+async fn cluster_with_waiting_machines(bed: &Bed) -> Result<()> {
+    let look = up(bed, "confirm-waiting", 3).await?;
+    let machines = look.etcd_machines().await?;
+    try_join!(look.delete("Machine", &machines[0]), look.delete("Machine", &machines[1]))?;
+    waits(&look, &machines[..2]).await?;
+    gone_promptly(&look, "two Machines waiting").await
+}
+
+/// Nobody can answer whether a Machine may go; the Cluster's deletion does not ask.
+async fn dead_cluster(bed: &Bed) -> Result<()> {
+    let look = up(bed, "confirm-dead", 3).await?;
+    let machines = look.etcd_machines().await?;
+    for name in &machines[..2] {
+        let machine = bed.machines.get(&look.namespace, name)?;
+        tokio::task::spawn_blocking(move || machine.kill()).await??;
+    }
+    look.delete("Machine", &machines[2]).await?;
+    waits(&look, &machines[2..]).await?;
+    gone_promptly(&look, "quorum dead").await
+}
+
+/// A namespace takes everything with it.
+async fn whole_namespace(bed: &Bed) -> Result<()> {
+    let look = up(bed, "confirm-namespace", 1).await?;
+    let namespaces: Api<Namespace> = Api::all(bed.client());
+    let begun = Instant::now();
+    namespaces.delete(&look.namespace, &DeleteParams::default()).await.context("delete the namespace")?;
+    until("the namespace is gone", NAMESPACE_GONE, async || match namespaces.get_opt(&look.namespace).await? {
+        None => Ok(Some(())),
+        Some(namespace) => bail!("{:?}", namespace.status.and_then(|status| status.conditions)),
+    })
+    .await?;
+    println!("  a namespace's deletion took {:.1} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// At least one of these Machines has been deleted, and stays for a while.
+async fn waits(look: &Look, machines: &[String]) -> Result<()> {
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let left = look.etcd_machines().await?;
+    ensure!(machines.iter().any(|name| left.contains(name)), "none of {machines:?} has waited; left are {left:?}");
+    Ok(())
+}
+
+async fn gone_promptly(look: &Look, what: &str) -> Result<()> {
+    let begun = Instant::now();
+    look.delete("Cluster", &look.cluster).await?;
+    let kinds = ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalMachine"];
+    look.until_nothing_is_left(&kinds, PROMPT).await?;
+    println!("  deletion of a Cluster, {what}, took {:.1} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = Manifests::new(namespace, "demo")?.replicas(replicas);
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    Ok(look)
+}

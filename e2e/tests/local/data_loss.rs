@@ -1,0 +1,63 @@
+//! A member loses its data, or gets an older copy of it back: it never votes again, the others keep what they have, and a
+//! person who deletes its Machine gets another member.
+
+mod cluster;
+
+use anyhow::{Context, Result};
+use cluster::{Cluster, Loss};
+use e2e::bed::data::DataLoss::{self, DeletedDirectory, DeletedWhileOff, OlderCopy, RobbedDisk};
+use e2e::bed::{Bed, Look};
+use futures::future::try_join_all;
+
+/// Side by side: each loss, in a cluster of its own with one member. Nothing is made in its place.
+pub(crate) async fn of_the_only_member(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    Look::make_namespace(&bed.client(), "lost-one").await?;
+    let stories = DataLoss::ALL.into_iter().zip(["robbed", "deleted", "off", "older"]).map(|(loss, name)| async move {
+        let mut cluster = Cluster::up(bed, "lost-one", name, 1).await?;
+        cluster.loses(Loss { member: 0, loss }).await.with_context(|| loss.to_string())
+    });
+    try_join_all(stories).await.map(drop)
+}
+
+/// Of three: the one that initialized loses its disk, and one that joined gets an older copy back.
+pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
+    one_after_the_other(bed, "lost-three", 3, &[&[(0, RobbedDisk), (2, OlderCopy)]]).await
+}
+
+/// Of three, in the other ways.
+pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
+    let clusters: [&[_]; 3] =
+        [&[(0, OlderCopy), (1, DeletedDirectory)], &[(0, DeletedDirectory), (2, RobbedDisk)], &[(0, DeletedWhileOff)]];
+    one_after_the_other(bed, "lost-other", 3, &clusters).await
+}
+
+/// Of five: the one that initialized, and those that joined.
+pub(crate) async fn of_one_of_five(bed: &mut Bed) -> Result<()> {
+    let clusters: [&[_]; 3] = [
+        &[(0, RobbedDisk), (4, DeletedDirectory), (2, OlderCopy)],
+        &[(0, DeletedDirectory)],
+        &[(0, OlderCopy), (1, RobbedDisk)],
+    ];
+    one_after_the_other(bed, "lost-five", 5, &clusters).await
+}
+
+/// For each list a cluster, which loses the data of one member after the other. Each time its Machine is deleted.
+async fn one_after_the_other(
+    bed: &Bed,
+    namespace: &str,
+    replicas: usize,
+    clusters: &[&[(usize, DataLoss)]],
+) -> Result<()> {
+    Look::make_namespace(&bed.client(), namespace).await?;
+    for (number, losses) in clusters.iter().enumerate() {
+        let mut cluster = Cluster::up(bed, namespace, &format!("lost-{number}"), replicas).await?;
+        for (member, loss) in *losses {
+            let what = || format!("member {member} of {replicas}: {loss}");
+            cluster.loses(Loss { member: *member, loss: *loss }).await.with_context(what)?;
+            cluster.gets_another_in_place_of(*member).await.with_context(what)?;
+        }
+        cluster.look.delete("Cluster", &cluster.look.cluster).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! A cluster with something in it that must not be lost.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::scale::history::History;
+use anyhow::{Context, Result, ensure};
+use api::EtcdCluster;
+use e2e::bed::data::{DataLoss, Keys, never_comes_back};
+use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::until::until;
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Seconds between two checks, and until a member counts as unhealthy.
+const CHECKS: (i64, i64) = (1, 4);
+/// How long a member is watched that is to stay down: a few times what a restart takes.
+const WATCHED: Duration = Duration::from_secs(5);
+
+/// A cluster that is up and in use.
+pub(super) struct Cluster<'a> {
+    bed: &'a Bed,
+    pub(super) look: Look,
+    replicas: usize,
+    keys: Keys,
+}
+
+/// What happens to one of the first members, by its number: the first has initialized the cluster.
+pub(super) struct Loss {
+    pub(super) member: usize,
+    pub(super) loss: DataLoss,
+}
+
+impl<'a> Cluster<'a> {
+    pub(super) async fn up(bed: &'a Bed, namespace: &str, name: &str, replicas: usize) -> Result<Self> {
+        let client = bed.client();
+        let manifests =
+            Manifests::new(namespace, name)?.replicas(i64::try_from(replicas)?).with("EtcdCluster", |etcd| {
+                etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
+            });
+        let look = Look::at(&client, &manifests);
+        manifests.apply(&client).await?;
+        look.until_ready(PATIENCE).await?;
+        released(&look).await?;
+        Ok(Self { bed, look, replicas, keys: Keys::default() })
+    }
+
+    /// A member loses its data. It stays away, whatever happens to its machine; meanwhile the cluster is not Ready, nobody changes
+    /// the members, and no key is lost.
+    pub(super) async fn loses(&mut self, Loss { member, loss }: Loss) -> Result<()> {
+        let begun = Instant::now();
+        let lost = self.machine(&self.name(member))?;
+        self.keys.write(&lost, 5).await?;
+        loss.prepare(&lost).await?;
+        self.keys.write(&lost, 5).await?;
+        self.until_well().await?;
+        let (machines, others) = (self.look.etcd_machines().await?, self.others(member).await?);
+        let before = Membership::on(lost.clone()).await?;
+        ensure!(before.voters().len() == self.replicas, "{before:?}");
+
+        let history = History::of(self.look.etcds(), &self.look.etcd).await?;
+        loss.strike(&lost).await?;
+        never_comes_back(&lost, loss, WATCHED).await?;
+        self.is_told_of(member).await?;
+        never_ready_again(&history.stop().await?)?;
+
+        let now = self.look.etcd_machines().await?;
+        ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
+        for other in &others {
+            self.keys.are_all_on(other).await?;
+            self.keys.write(other, 1).await?;
+            let list = Membership::on(other.clone()).await?;
+            ensure!(list == before, "the members were {before:?}, and are {list:?}");
+        }
+        println!("  {}: {loss}: {:.1} s", lost.spec().name, begun.elapsed().as_secs_f32());
+        Ok(())
+    }
+
+    /// Without a quorum that is what is said; with one, who is missing. The cluster is not ready in either case.
+    async fn is_told_of(&self, member: usize) -> Result<()> {
+        let message = if self.replicas == 1 {
+            self.look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?
+        } else {
+            self.look.until_condition("Available", "True", "Available", PATIENCE).await?;
+            self.look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?
+        };
+        ensure!(message.contains(&self.name(member)), "the member is named: {message}");
+        until(format!("{} is not ready", self.look.etcd), PATIENCE, async || {
+            let status = self.look.status().await?;
+            ensure!(!status.ready, "{:?}", status.conditions);
+            Ok(Some(()))
+        })
+        .await?;
+        let published = self.look.control_plane_endpoints().await?.join(",");
+        let status = self.look.status().await?;
+        ensure!(published == status.endpoints && !published.is_empty(), "the control plane has {published}");
+        Ok(())
+    }
+
+    /// A person deletes the Machine. It goes, its member with it, and another comes: with everything that was written.
+    pub(super) async fn gets_another_in_place_of(&mut self, member: usize) -> Result<()> {
+        let begun = Instant::now();
+        let gone = self.name(member);
+        let witness = self.others(member).await?.into_iter().next().context("no other member")?;
+        let before = Membership::on(witness).await?;
+        let old = before.members.iter().find(|member| member.name == gone).context("it is not listed")?.id.clone();
+        self.look.delete("Machine", &gone).await?;
+        until(format!("another member is there in place of {gone}"), PATIENCE, async || {
+            let machines = self.look.etcd_machines().await?;
+            ensure!(machines.len() == self.replicas && !machines.contains(&gone), "the Machines are {machines:?}");
+            let list = self.look.membership(&self.bed.machines, &machines).await?;
+            ensure!(list.voters().len() == self.replicas, "{:?}", list.members);
+            ensure!(list.members.iter().all(|member| member.id != old), "{old} is still there: {:?}", list.members);
+            ensure!(list.cluster_id == before.cluster_id, "it is another cluster: {list:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        self.until_well().await?;
+        for name in self.look.etcd_machines().await? {
+            self.keys.are_all_on(&self.machine(&name)?).await?;
+        }
+        println!("  {gone} replaced: {:.1} s", begun.elapsed().as_secs_f32());
+        Ok(())
+    }
+
+    async fn until_well(&self) -> Result<()> {
+        for (type_, reason) in [("MembersHealthy", "MembersHealthy"), ("Ready", "Ready"), ("Available", "Available")] {
+            self.look.until_condition(type_, "True", reason, PATIENCE).await?;
+        }
+        Ok(())
+    }
+
+    /// The machines of the other members.
+    async fn others(&self, member: usize) -> Result<Vec<Machine>> {
+        let lost = self.name(member);
+        let names = self.look.etcd_machines().await?;
+        names.iter().filter(|name| **name != lost).map(|name| self.machine(name)).collect()
+    }
+
+    fn machine(&self, name: &str) -> Result<Machine> {
+        Ok(self.bed.machines.get(&self.look.namespace, name)?)
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("{}-{number}", self.look.etcd)
+    }
+}
+
+/// Once Ready was given up, it was not claimed again.
+fn never_ready_again(states: &[EtcdCluster]) -> Result<()> {
+    let ready = |etcd: &EtcdCluster| {
+        let conditions = etcd.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().find(|condition| condition.type_ == "Ready").cloned()
+    };
+    let mut given_up = false;
+    for condition in states.iter().filter_map(ready) {
+        ensure!(!given_up || condition.status != "True", "Ready was claimed again: {condition:?}");
+        given_up |= condition.status != "True";
+    }
+    ensure!(given_up, "Ready was never given up");
+    Ok(())
+}

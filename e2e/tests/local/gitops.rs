@@ -1,0 +1,75 @@
+//! Somebody applies the same manifest again and again, which restores the placeholder in it: nothing changes.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use api::names;
+use e2e::apply::apply_object;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::process::output;
+use e2e::until::until;
+use kube::api::{DynamicObject, ListParams};
+use std::path::Path;
+use std::time::Duration;
+
+/// Applies of each kind, server-side and client-side.
+const ROUNDS: usize = 6;
+/// Until everybody has dealt with the last one.
+const SETTLES: Duration = Duration::from_secs(5);
+
+/// With a real control plane, whose Machines get no further than their data: its generation changes at most once, its
+/// Machine stays, and no data ever contain the placeholder.
+pub(crate) async fn same_manifest_again(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "gitops").await?;
+    let manifests = Manifests::new("gitops", "demo")?.replicas(1);
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    let endpoints = look.control_plane_endpoints().await?;
+    let before = look.control_plane().await?;
+    let machines = look.control_plane_machines().await?;
+
+    let file = bed.world().state("gitops")?.join("cluster.json");
+    write(&manifests, &file)?;
+    for _ in 0..ROUNDS {
+        for document in manifests.documents() {
+            apply_object(&client, document).await?;
+        }
+        let mut kubectl = std::process::Command::new(&bed.world().tools().kubectl);
+        kubectl.arg("--kubeconfig").arg(bed.plane.kubeconfig()?).args(["apply", "--filename"]).arg(&file);
+        tokio::task::spawn_blocking(move || output(&mut kubectl)).await??;
+    }
+    tokio::time::sleep(SETTLES).await;
+
+    until("the control plane has etcd's endpoints", PATIENCE, async || {
+        let found = look.control_plane_endpoints().await?;
+        ensure!(found == endpoints, "it had {endpoints:?}, and has {found:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    let (first, last) = (generation(&before)?, generation(&look.control_plane().await?)?);
+    println!("  {} applies: generation {first} → {last}", ROUNDS * 2);
+    ensure!(last <= first + 1, "after {} applies its generation went from {first} to {last}", ROUNDS * 2);
+    let found = look.control_plane_machines().await?;
+    ensure!(found == machines, "its Machines were {machines:?}, and are {found:?}");
+    for name in &found {
+        let data = look.secret(name, "value").await?;
+        ensure!(!data.contains(names::PLACEHOLDER_ENDPOINT), "the data of {name} contain the placeholder");
+    }
+    for config in look.api("KubeadmConfig").list(&ListParams::default()).await? {
+        let text = serde_json::to_string(&config.data)?;
+        ensure!(!text.contains(names::PLACEHOLDER_ENDPOINT), "{:?} contains the placeholder", config.metadata.name);
+    }
+    Ok(())
+}
+
+fn generation(object: &DynamicObject) -> Result<i64> {
+    object.metadata.generation.context("the API server counts generations")
+}
+
+/// The documents as one file, for kubectl.
+fn write(manifests: &Manifests, file: &Path) -> Result<()> {
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": manifests.documents()});
+    std::fs::write(file, list.to_string()).with_context(|| format!("write {}", file.display()))
+}

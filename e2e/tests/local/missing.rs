@@ -1,0 +1,109 @@
+//! Something is missing that a cluster needs: the CA, or a member that somebody has removed by hand.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::{Host, Keys, on, said, stays_silent};
+use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::until::until;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+use std::time::Duration;
+
+/// Seconds between two checks, and until a member counts as unhealthy.
+const CHECKS: (i64, i64) = (1, 4);
+/// How long what is missing may stay unnoticed, once it is back.
+const NOTICED: Duration = Duration::from_secs(30);
+
+/// The Secret with the CA is deleted. Meanwhile a machine dies: that is told all the same. The Secret is restored as the
+/// message asks, by name and data, which no backup has labels with: all is well again.
+pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "ca-missing").await?;
+    let name = api::names::ca_secret(&look.cluster);
+    let backup = look.secrets().get(&name).await?;
+    look.secrets().delete(&name, &DeleteParams::default()).await?;
+    let message = look.until_condition("Ready", "False", "SecretInvalid", PATIENCE).await?;
+    ensure!(message.contains(&name), "the Secret is named: {message}");
+
+    let dead = look.member_names(3)[1].clone();
+    let machine = bed.machines.get(&look.namespace, &dead)?;
+    on(&machine, Machine::kill).await?;
+    let message = look
+        .until_condition("MembersHealthy", "False", "MemberUnhealthy", NOTICED)
+        .await
+        .context("a machine dies while the CA is missing")?;
+    ensure!(message.contains(&dead), "the member is named: {message}");
+
+    let restored = Secret {
+        metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+        data: backup.data.clone(),
+        type_: backup.type_.clone(),
+        ..Secret::default()
+    };
+    look.secrets().create(&PostParams::default(), &restored).await?;
+    Host::power_on(&machine).await?;
+    look.until_condition("Ready", "True", "Ready", PATIENCE).await.context("the CA is back, without its labels")?;
+    until("the Secret has its labels again", NOTICED, async || {
+        let labels = look.secrets().get(&name).await?.labels().clone();
+        ensure!(labels == *backup.labels(), "{labels:?} instead of {:?}", backup.labels());
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// A member is removed with etcdctl. That its Machine has no member any more is told; what was written is there, and neither its
+/// machine nor the bootstrap commands bring it back.
+pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "member-missing").await?;
+    let names = look.member_names(3);
+    let machine = |number: usize| bed.machines.get(&look.namespace, &names[number]);
+    let (witness, removed) = (machine(0)?, machine(2)?);
+    let mut keys = Keys::default();
+    keys.write(&removed, 10).await?;
+    let list = Membership::on(witness.clone()).await?;
+    let member = list.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
+    said(&witness, &["/opt/bin/etcdctl.sh", "member", "remove", &member.id]).await?;
+
+    until("the missing member is told", NOTICED, async || {
+        let conditions = look.status().await?.conditions;
+        let find = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
+        let healthy = find("MembersHealthy").context("no condition MembersHealthy")?;
+        ensure!(healthy.status == "False" && healthy.message.contains(&names[2]), "{healthy:?}");
+        let ready = find("Ready").context("no condition Ready")?;
+        ensure!(ready.status == "False", "{ready:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    let events = look.events_about("EtcdCluster", &look.etcd).await?;
+    let told = events.iter().any(|event| event.starts_with("Warning ") && event.contains(&names[2]));
+    ensure!(told, "no event tells of {}: {events:?}", names[2]);
+
+    let two = Membership::on(witness.clone()).await?;
+    ensure!(two.voters() == names[..2], "{two:?}");
+    let again = Host::rerun_bootstrap(&removed, Duration::from_secs(30)).await?;
+    ensure!(!again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    Host::reboot(&removed).await?;
+    stays_silent(&removed, Duration::from_secs(5)).await?;
+    let now = Membership::on(witness.clone()).await?;
+    ensure!(now == two, "the members were {two:?}, and are {now:?}");
+    for number in 0..2 {
+        keys.are_all_on(&machine(number)?).await?;
+    }
+    Ok(())
+}
+
+/// A cluster of three that is up.
+async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = Manifests::new(namespace, "demo")?.with("EtcdCluster", |etcd| {
+        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
+    });
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    Ok(look)
+}

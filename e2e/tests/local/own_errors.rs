@@ -1,0 +1,152 @@
+//! Members are well, and it is we who cannot ask them: nobody is blamed, and what cannot be known is not said to be well.
+
+mod crowd;
+
+use crate::bring_up::PATIENCE;
+use anyhow::{Context, Result, ensure};
+use api::EtcdCluster;
+use api::names;
+use crowd::Crowd;
+use e2e::bed::{Bed, Look};
+use e2e::process::Signal;
+use e2e::until::until;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::json;
+use std::fs;
+use std::time::Duration;
+
+/// Clusters of one member, and with `E2E_FULL` set.
+const CLUSTERS: (usize, usize) = (8, 400);
+/// How long a fault lasts. More than it takes until a failing member counts as unhealthy.
+const LASTS: Duration = Duration::from_secs(8);
+/// A CA that no member knows.
+const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt");
+const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
+
+/// One after the other, in many clusters: no file descriptor is left for a connection; the name of a machine is not
+/// resolved; the CA that our client certificate comes from is not the members'.
+///
+/// Real members are cheap enough for 400 clusters of one, of 15 MB each; the limit of file descriptors is set so that it is
+/// too low for a part of them, however many there are.
+pub(crate) async fn blame_no_member(bed: &mut Bed) -> Result<()> {
+    let count = if std::env::var_os("E2E_FULL").is_some() { CLUSTERS.1 } else { CLUSTERS.0 };
+    let crowd = Crowd::up(bed, count).await.context("the clusters come up")?;
+    with_few_file_descriptors(bed, &crowd).await.context("file descriptors")?;
+    crowd.until_all_is_well().await.context("after the manager has enough file descriptors again")?;
+    with_an_unknown_name(bed, &crowd).await.context("DNS")?;
+    crowd.until_all_is_well().await.context("after the name is gone")?;
+    with_another_certificate(bed, &crowd).await.context("client certificate")?;
+    crowd.until_all_is_well().await.context("after the CA is back")
+}
+
+/// The manager begins with room for itself and a quarter of its members.
+async fn with_few_file_descriptors(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
+    // One that has just brought all of them up has more connections than it needs.
+    bed.kill_manager(0).await?;
+    bed.start_manager(0).await?;
+    tokio::time::sleep(LASTS).await;
+    let needed = open_files(bed)?;
+    let limit = needed.saturating_sub(crowd.looks.len() * 3 / 4);
+    println!("  the manager needs {needed} file descriptors, and gets {limit}");
+    bed.kill_and_restart_manager(0).await?;
+    let pid = bed.manager(0)?.pid().context("the manager has ended")?;
+    let bound = Rlimit { current: Some(u64::try_from(limit)?), maximum: Some(u64::try_from(limit)?) };
+    prlimit(Pid::from_raw(i32::try_from(pid)?), Resource::Nofile, bound).context("limit the manager")?;
+    tokio::time::sleep(LASTS).await;
+    let log = bed.manager(0)?.log().to_owned();
+    let said = fs::read_to_string(&log).unwrap_or_default().to_lowercase();
+    let exhausted = "too many open files";
+    let states = crowd.states().await?;
+    let told = states.iter().filter(|etcd| format!("{:?}", etcd.status).to_lowercase().contains(exhausted)).count();
+    let open = open_files(bed)?;
+    println!("  it has {open}; {told} clusters say so, its log {}", said.matches(exhausted).count());
+    // Otherwise it had enough, and this has shown nothing.
+    ensure!(
+        told > 0 || said.contains(exhausted) || open + 2 >= limit,
+        "with {open} of {limit} in use, nothing is shown"
+    );
+    nobody_is_blamed(crowd, &states).await?;
+    bed.kill_manager(0).await?;
+    bed.start_manager(0).await
+}
+
+/// File descriptors that the manager has open.
+fn open_files(bed: &mut Bed) -> Result<usize> {
+    let pid = bed.manager(0)?.pid().context("the manager has ended")?;
+    Ok(fs::read_dir(format!("/proc/{pid}/fd")).context("list the manager's file descriptors")?.count())
+}
+
+/// A Machine's only address is a name, and nobody resolves names here. The local infrastructure is held meanwhile, as it
+/// would correct the address.
+async fn with_an_unknown_name(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
+    let look = &crowd.looks[0];
+    let (machine, status) = (look.member_names(1)[0].clone(), PatchParams::default());
+    let machines = look.api("LocalMachine");
+    let addresses = machines.get(&machine).await?.data["status"]["addresses"].clone();
+    bed.local_infrastructure().signal(Signal::STOP)?;
+    let result = async {
+        let unknown = json!([{"type": "InternalDNS", "address": format!("{machine}.invalid")}]);
+        let patch = json!({"status": {"addresses": unknown}});
+        machines.patch_status(&machine, &status, &Patch::Merge(&patch)).await.context("change the address")?;
+        until(format!("Machine {machine} has a name only"), PATIENCE, async || {
+            let found = look.api("Machine").get(&machine).await?.data["status"]["addresses"].clone();
+            ensure!(found == unknown, "it has {found}");
+            Ok(Some(()))
+        })
+        .await?;
+        tokio::time::sleep(LASTS).await;
+        nobody_is_blamed(crowd, &crowd.states().await?).await
+    };
+    let result = result.await;
+    let patch = json!({"status": {"addresses": addresses}});
+    machines.patch_status(&machine, &status, &Patch::Merge(&patch)).await.context("change the address back")?;
+    bed.local_infrastructure().signal(Signal::CONT)?;
+    result
+}
+
+/// A restore of the wrong Secret: our certificates come from another CA than the members'.
+async fn with_another_certificate(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
+    let look = &crowd.looks[0];
+    let secret = names::ca_secret(&look.cluster);
+    let own = [look.secret(&secret, "tls.crt").await?, look.secret(&secret, "tls.key").await?];
+    replace(look, &secret, CERT, KEY).await?;
+    // Nothing that it has made before is of use then.
+    bed.kill_manager(0).await?;
+    bed.start_manager(0).await?;
+    tokio::time::sleep(LASTS).await;
+    let result = async { nobody_is_blamed(crowd, &crowd.states().await?).await }.await;
+    replace(look, &secret, &own[0], &own[1]).await?;
+    result
+}
+
+async fn replace(look: &Look, secret: &str, certificate: &str, key: &str) -> Result<()> {
+    let patch = Patch::Merge(json!({"stringData": {"tls.crt": certificate, "tls.key": key}}));
+    look.secrets().patch(secret, &PatchParams::default(), &patch).await.context("replace the CA")?;
+    Ok(())
+}
+
+/// No member fails since some time, no condition says so, and no event warns.
+async fn nobody_is_blamed(crowd: &Crowd, states: &[EtcdCluster]) -> Result<()> {
+    for etcd in states {
+        let (name, status) = (etcd.name_any(), etcd.status.clone().unwrap_or_default());
+        let blamed: Vec<_> = status.members.iter().filter(|member| member.unhealthy_since.is_some()).collect();
+        ensure!(blamed.is_empty(), "{name}: {blamed:?}");
+        for condition in status.conditions.iter().filter(|found| found.type_ == "MembersHealthy") {
+            ensure!(condition.status != "False", "{name}: {condition:?}");
+        }
+        for condition in status.conditions.iter().filter(|found| found.type_ == "Available") {
+            ensure!(condition.reason != "QuorumLost", "{name}: {condition:?}");
+        }
+    }
+    let warnings = crate::records::warnings(&crowd.client, crowd::NAMESPACE).await?;
+    let about_members: Vec<&String> = warnings.iter().filter(|line| is_about_a_member(line)).collect();
+    ensure!(about_members.is_empty(), "{about_members:#?}");
+    Ok(())
+}
+
+/// Of a Secret that is wrong, or of our own lack, people may be warned.
+fn is_about_a_member(warning: &str) -> bool {
+    ["MemberUnhealthy", "QuorumLost", "MachineNotBooting"].iter().any(|reason| warning.starts_with(reason))
+}

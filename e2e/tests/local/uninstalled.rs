@@ -1,0 +1,77 @@
+//! The manager is uninstalled before its clusters are: the documented commands clean up.
+
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use api::names;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::until::until;
+use kube::ResourceExt;
+use std::time::Duration;
+
+/// The page that says what to do.
+const PAGE: &str = include_str!("../../../docs/troubleshooting.md");
+/// How long a Machine may take to go that nobody holds.
+const GONE: Duration = Duration::from_secs(60);
+
+/// Nobody answers for etcd's Machines: one that is deleted waits. The documented commands, word by word, let all of them go,
+/// and then the Cluster.
+pub(crate) async fn manager_first(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "uninstalled").await?;
+    let manifests = Manifests::new("uninstalled", "demo")?;
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    bed.kill_manager(0).await?;
+    let result = without_manager(bed, &look).await;
+    bed.start_manager(0).await?;
+    result
+}
+
+async fn without_manager(bed: &Bed, look: &Look) -> Result<()> {
+    let machines = look.etcd_machines().await?;
+    look.delete("Machine", &machines[1]).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let held = look.api("Machine").get(&machines[1]).await.context("a deleted Machine did not wait")?;
+    let hook = held.annotations().get(names::PRE_TERMINATE_HOOK_ANNOTATION);
+    ensure!(hook.is_some(), "Machine {} has no pre-terminate hook: {:?}", machines[1], held.annotations());
+
+    run(bed, look, "annotate machines").await?;
+    until(format!("Machine {} is gone", machines[1]), GONE, async || {
+        let left = look.etcd_machines().await?;
+        ensure!(!left.contains(&machines[1]), "there are {left:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    for command in ["delete clusters", "delete machines", "patch etcdclusters"] {
+        run(bed, look, command).await?;
+    }
+    let kinds = ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalMachine"];
+    until("everything is gone", GONE, async || {
+        let mut left = Vec::new();
+        for kind in kinds {
+            left.extend(look.names(kind, "").await?.into_iter().map(|name| format!("{kind} {name}")));
+        }
+        ensure!(left.is_empty(), "left are {left:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Runs the page's command that does this, with nothing changed, as a person would in a shell.
+async fn run(bed: &Bed, look: &Look, what: &str) -> Result<()> {
+    let beginning = format!("kubectl -n \"$NAMESPACE\" {what}.");
+    let command = PAGE.lines().find(|line| line.starts_with(&beginning));
+    let command = command.with_context(|| format!("the page has no command that begins with {beginning:?}"))?;
+    let kubectl = bed.world().tools().kubectl.parent().context("kubectl lies nowhere")?;
+    let mut path = kubectl.as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", command]).env("PATH", path).env("KUBECONFIG", bed.plane.kubeconfig()?);
+    shell.env("NAMESPACE", &look.namespace).env("CLUSTER", &look.cluster).env("ETCD", &look.etcd);
+    let output = shell.output().await.context("run a shell")?;
+    ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Nothing fails, the computer is only busy: nobody is warned, and a cluster that is available stays so.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::records::{Record, always_available, warnings};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::until::until;
+use futures::future::try_join_all;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a cluster goes through: its sizes.
+const LIVES: [&[usize]; 3] = [&[3], &[1, 3], &[3, 5]];
+/// Bring-ups and growths in all, and with `E2E_FULL` set.
+const WAYS: (usize, usize) = (3, 50);
+/// Clusters side by side.
+const AT_ONCE: usize = 3;
+
+/// Bring-ups of three members, growths from one to three and from three to five, three clusters at a time, on a computer
+/// whose processors have something else to do as well.
+pub(crate) async fn nobody_is_warned(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let ways = if std::env::var_os("E2E_FULL").is_some() { WAYS.1 } else { WAYS.0 };
+    let _load = Load::start();
+    let mut begun = 0;
+    while begun < ways {
+        let batch: Vec<usize> = (begun..ways.min(begun + AT_ONCE)).collect();
+        begun += batch.len();
+        let looks = try_join_all(batch.into_iter().map(|number| async move {
+            let sizes = LIVES[number % LIVES.len()];
+            live(bed, number, sizes).await.with_context(|| format!("cluster {number}, of sizes {sizes:?}"))
+        }));
+        for look in looks.await? {
+            look.delete("Cluster", &look.cluster).await?;
+        }
+    }
+    println!("without_faults::nobody_is_warned: {begun} clusters");
+    Ok(())
+}
+
+async fn live(bed: &Bed, number: usize, sizes: &[usize]) -> Result<Look> {
+    let client = bed.client();
+    let namespace = format!("without-faults-{number}");
+    Look::make_namespace(&client, &namespace).await?;
+    let record = Record::of(&client, &namespace).await?;
+    let manifests = Manifests::new(&namespace, "demo")?.replicas(i64::try_from(sizes[0])?);
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    for size in sizes {
+        let patch = Patch::Merge(json!({"spec": {"replicas": size}}));
+        look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
+        until(format!("{size} members are ready"), PATIENCE * 2, async || {
+            let status = look.status().await?;
+            ensure!(status.ready && status.members.len() == *size, "{:?}", status.conditions);
+            Ok(Some(()))
+        })
+        .await?;
+        released_with(&look, *size).await?;
+    }
+    // Events come a moment after what they are about.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    let warnings = warnings(&client, &namespace).await?;
+    ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
+    always_available(&record.stop().await?)?;
+    Ok(look)
+}
+
+/// The control plane has the endpoints of all members.
+async fn released_with(look: &Look, size: usize) -> Result<()> {
+    until(format!("the control plane has {size} endpoints"), PATIENCE, async || {
+        let found = look.control_plane_endpoints().await?;
+        ensure!(found.len() == size && !found.iter().any(|url| url.contains("placeholder")), "it has {found:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    if size == 3 && look.control_plane_machines().await?.is_empty() { released(look).await } else { Ok(()) }
+}
+
+/// Something else that every processor has to do.
+struct Load(Arc<AtomicBool>);
+
+impl Load {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Self(stop)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

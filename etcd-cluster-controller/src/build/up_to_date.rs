@@ -1,0 +1,110 @@
+//! Whether a Machine is what would be made now. What means the same is the same: fields that are empty or not set, a version
+//! with or without `v`. Where nothing is known of what a Machine was made from, it counts as a match.
+
+use super::{cloned_from, version};
+use crate::observation::Observation;
+use api::EtcdCluster;
+use api::etcdadm_config::EtcdadmConfigSpec;
+use controller_support::external::MachineView;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Whether a Machine matches the spec.
+#[must_use]
+pub fn is_up_to_date(observation: &Observation, machine: &MachineView) -> bool {
+    let runs = observation.machine_versions.get(&machine.name).map(String::as_str);
+    let config = observation.configs.get(&machine.name);
+    config.is_none_or(|config| matches_config(&observation.etcd, config, runs))
+        && is_cloned_from_template(&observation.etcd, &machine.annotations)
+}
+
+/// Whether a config means what the spec says. `runs`: the version of a Machine whose config has none, as those of earlier
+/// releases.
+#[must_use]
+pub fn matches_config(etcd: &EtcdCluster, config: &EtcdadmConfigSpec, runs: Option<&str>) -> bool {
+    let bare = |version: &str| version.trim_start_matches('v').to_owned();
+    let wanted = version(etcd);
+    let made_for = config.etcd_version().or(runs).unwrap_or(wanted);
+    bare(made_for) == bare(wanted) && meaning(config) == meaning(&etcd.spec.etcdadm_config_spec)
+}
+
+/// Whether an object was cloned from the template of the spec, or does not say from which.
+pub(crate) fn is_cloned_from_template(etcd: &EtcdCluster, annotations: &BTreeMap<String, String>) -> bool {
+    cloned_from(etcd).iter().all(|(key, wanted)| annotations.get(key).is_none_or(|from| from == wanted))
+}
+
+/// A config without its version and without what is empty.
+fn meaning(config: &EtcdadmConfigSpec) -> Value {
+    let mut config = config.clone();
+    config.version = None;
+    if let Some(cloud_init) = &mut config.cloud_init_config {
+        cloud_init.version = None;
+    }
+    let mut value = serde_json::to_value(config).unwrap_or_default();
+    prune(&mut value);
+    value
+}
+
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(prune);
+            fields.retain(|_, field| !is_empty(field));
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, name};
+    use api::names;
+    use serde_json::json;
+
+    fn spec(value: Value) -> EtcdadmConfigSpec {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_means_the_same_is_the_same() {
+        let mut story = Story::new(3);
+        story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.16");
+        let matches = |story: &Story, config: Value, runs| matches_config(&story.observation.etcd, &spec(config), runs);
+        assert!(matches(&story, json!({}), None));
+        assert!(matches(&story, json!({"users": [], "etcdadmArgs": {}}), Some("v3.6.16")));
+        assert!(matches(&story, json!({"version": "v3.6.16"}), None));
+        assert!(!matches(&story, json!({}), Some("v3.6.15")), "made by a release with another default");
+        assert!(!matches(&story, json!({"version": "3.6.15"}), None));
+        assert!(!matches(&story, json!({"preEtcdadmCommands": ["true"]}), None));
+        story.etcd().spec.etcdadm_config_spec = spec(json!({"cloudInitConfig": {"version": "3.6.17"}}));
+        assert!(matches(&story, json!({"version": "3.6.17", "cloudInitConfig": {}}), None));
+    }
+
+    #[test]
+    fn a_machine_is_compared_by_its_config_and_its_template() {
+        let mut story = Story::with_voters(3, 3);
+        let is_up_to_date = |story: &Story| is_up_to_date(&story.observation, &story.observation.machines[&name(0)]);
+        assert!(is_up_to_date(&story));
+        story.etcd().spec.replicas = 5;
+        story.etcd().spec.machine_template =
+            Some(serde_json::from_value(json!({"metadata": {"labels": {"a": "b"}}})).unwrap());
+        assert!(is_up_to_date(&story), "neither makes another machine");
+        story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
+        assert!(!is_up_to_date(&story));
+        let machine = story.observation.machines.get_mut(&name(0)).unwrap();
+        machine.annotations.remove(names::CLONED_FROM_NAME_ANNOTATION);
+        assert!(is_up_to_date(&story), "one of an earlier release does not say");
+    }
+}

@@ -1,0 +1,175 @@
+//! Whose fault it is that a request failed.
+//!
+//! A member is blamed only for what the network or the member itself says. What this process or its host lacks is ours.
+
+use crate::observation::probe::{MemberFault, OurFault};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use rustix::io::Errno;
+use rustls::{AlertDescription, CertificateError};
+use std::error::Error as StdError;
+use std::io;
+use std::iter::successors;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Limit for resolving a name: below the connection's, so that a silent name server is not taken for a silent member.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A timer that fires later than this says that this process was not running.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Why a request failed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The member's, or the way's to it.
+    #[error(transparent)]
+    Theirs(#[from] MemberFault),
+    /// This controller's.
+    #[error(transparent)]
+    Ours(#[from] OurFault),
+}
+
+/// Silence for as long as `limit`, noticed with a delay of `by`. If the delay is long, this process has not been given
+/// the processor: the answer may have come in time.
+pub(super) fn late(limit: Duration, by: Duration) -> Fault {
+    if by > LATE {
+        let message = format!("a timer fired {:.1} s late; this process lacks processor time", by.as_secs_f64());
+        return OurFault::Internal(message).into();
+    }
+    MemberFault::NoAnswerInTime { seconds: limit.as_secs() }.into()
+}
+
+/// Whose fault an error is. `None`: the connection was not there in time.
+pub(super) fn classify(error: &reqwest::Error) -> Option<Fault> {
+    if error.is_builder() {
+        return Some(OurFault::Internal(root_cause(error)).into());
+    }
+    if let Some(fault) = causes(error).find_map(known) {
+        return Some(fault);
+    }
+    if error.is_timeout() {
+        return None;
+    }
+    Some(if error.is_decode() || error.is_body() || error.is_request() && !error.is_connect() {
+        MemberFault::Closed(root_cause(error)).into()
+    } else {
+        OurFault::Internal(root_cause(error)).into()
+    })
+}
+
+/// An error and what caused it, from the outside in. What an [`io::Error`] wraps is not its source, but itself.
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    successors(Some(error), |error: &&'a (dyn StdError + 'static)| {
+        let error: &'a (dyn StdError + 'static) = *error;
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner as &'a (dyn StdError + 'static)),
+            None => error.source(),
+        }
+    })
+}
+
+/// The innermost cause, as the outer ones only repeat the URL.
+fn root_cause(error: &(dyn StdError + 'static)) -> String {
+    causes(error).last().map(ToString::to_string).unwrap_or_default()
+}
+
+fn known(error: &(dyn StdError + 'static)) -> Option<Fault> {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return of_io(error);
+    }
+    if let Some(error) = error.downcast_ref::<ResolveError>() {
+        // The resolver may have failed for want of a descriptor.
+        let local = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).find_map(of_io);
+        let ours = local.filter(|fault| matches!(fault, Fault::Ours(_)));
+        return Some(ours.unwrap_or_else(|| OurFault::NameResolution(error.to_string()).into()));
+    }
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        return Some(of_tls(error));
+    }
+    let error = error.downcast_ref::<hyper::Error>()?;
+    if error.is_parse() {
+        return Some(MemberFault::Garbled(error.to_string()).into());
+    }
+    (error.is_incomplete_message() || error.is_closed()).then(|| MemberFault::Closed(error.to_string()).into())
+}
+
+fn of_io(error: &io::Error) -> Option<Fault> {
+    if let Some(code) = error.raw_os_error() {
+        let system = || Some(OurFault::System(error.to_string()).into());
+        match Errno::from_raw_os_error(code) {
+            Errno::MFILE | Errno::NFILE => return Some(OurFault::FileDescriptors.into()),
+            // Memory, buffers, ports; a local firewall or sandbox; the node's own network.
+            Errno::NOMEM | Errno::NOBUFS | Errno::ADDRNOTAVAIL | Errno::AGAIN => return system(),
+            Errno::PERM | Errno::ACCESS | Errno::NETDOWN | Errno::AFNOSUPPORT => return system(),
+            Errno::NETUNREACH => return Some(OurFault::NoRoute(error.to_string()).into()),
+            Errno::HOSTUNREACH | Errno::HOSTDOWN => return Some(MemberFault::Unreachable.into()),
+            _ => {}
+        }
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Some(MemberFault::Refused.into()),
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::NotConnected
+        | io::ErrorKind::UnexpectedEof => Some(MemberFault::Closed(error.to_string()).into()),
+        _ => None,
+    }
+}
+
+fn of_tls(error: &rustls::Error) -> Fault {
+    use AlertDescription as Alert;
+    use CertificateError as Certificate;
+    use rustls::Error as Tls;
+    match error {
+        Tls::AlertReceived(
+            alert @ (Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::CertificateRequired),
+        ) => MemberFault::ClientCertificateRefused(format!("{alert:?}")).into(),
+        Tls::General(_)
+        | Tls::EncryptError
+        | Tls::FailedToGetCurrentTime
+        | Tls::FailedToGetRandomBytes
+        | Tls::InconsistentKeys(_) => OurFault::Internal(error.to_string()).into(),
+        Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
+            MemberFault::Tls("its certificate is not signed by the CA of this etcd cluster".to_owned()).into()
+        }
+        _ => MemberFault::Tls(error.to_string()).into(),
+    }
+}
+
+/// Resolves names as the system does, with an error that can be told from others.
+#[derive(Debug)]
+pub(super) struct Resolver;
+
+#[derive(Debug, Error)]
+#[error("{name}: {source}")]
+struct ResolveError {
+    name: String,
+    source: io::Error,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let name = name.as_str().to_owned();
+            let looked_up = tokio::time::timeout(RESOLVE_TIMEOUT, tokio::net::lookup_host((name.as_str(), 0))).await;
+            let silent = || {
+                let message = format!("the name server has not answered within {} s", RESOLVE_TIMEOUT.as_secs());
+                Err(io::Error::other(message))
+            };
+            match looked_up.unwrap_or_else(|_| silent()).map(|found| found.collect::<Vec<_>>()) {
+                Ok(addresses) => Ok(Box::new(addresses.into_iter()) as Addrs),
+                Err(source) => Err(ResolveError { name, source }.into()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

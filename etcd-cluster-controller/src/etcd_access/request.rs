@@ -1,0 +1,174 @@
+//! The requests.
+
+use super::Client;
+use super::client::CONNECT_TIMEOUT;
+use super::fault::{Fault, classify, late};
+use super::json::{Failure, MemberList, Status};
+use crate::observation::Member;
+use crate::observation::probe::{MemberFault, Report};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// Limit for a whole probe. A member that takes longer to answer is not healthy.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Most bytes that a small answer may have.
+const SMALL: usize = 64 * 1024;
+/// Most bytes that a member list may have.
+const LIST: usize = 1024 * 1024;
+
+const STATUS_PATH: &str = "/v3/maintenance/status";
+const RANGE_PATH: &str = "/v3/kv/range";
+const LIST_PATH: &str = "/v3/cluster/member/list";
+/// Codes of gRPC.
+const PERMISSION_DENIED: u32 = 7;
+const UNAUTHENTICATED: u32 = 16;
+
+/// Who is expected to answer. `None`: anybody.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expected {
+    pub(crate) cluster_id: Option<u64>,
+    pub(crate) member_id: Option<u64>,
+}
+
+impl Expected {
+    fn compare(self, cluster_id: u64, member_id: u64) -> Result<(), MemberFault> {
+        match self {
+            Self { cluster_id: Some(expected), .. } if expected != cluster_id => {
+                Err(MemberFault::OtherCluster { expected, answered: cluster_id })
+            }
+            Self { member_id: Some(expected), .. } if expected != member_id => {
+                Err(MemberFault::OtherMember { expected, answered: member_id })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Client {
+    /// Asks a member what it is, and a voter for a linearizable read.
+    ///
+    /// Not `/health`: that is red at every member as long as any member has raised an alarm.
+    pub(crate) async fn probe(&self, client_url: &str, expected: Expected) -> Result<Report, Fault> {
+        let deadline = Instant::now() + TIMEOUT;
+        let status: Status = self.call(client_url, STATUS_PATH, &json!({}), SMALL, deadline).await?;
+        let garbled = |what| MemberFault::Garbled(format!("{STATUS_PATH}: {what}"));
+        let (member_id, cluster_id) = (status.member_id().map_err(garbled)?, status.cluster_id().map_err(garbled)?);
+        let leader = status.leader().map_err(garbled)?;
+        let linearizable = match leader {
+            _ if status.is_learner => Ok(()),
+            // It would keep us waiting for 7 s and then say the same.
+            0 => Err(MemberFault::NoLeader),
+            _ => match self.read(client_url, deadline).await {
+                Ok(()) => Ok(()),
+                Err(Fault::Theirs(fault)) => Err(fault),
+                Err(ours) => return Err(ours),
+            },
+        };
+        Ok(Report {
+            member_id,
+            cluster_id,
+            leader,
+            learner: status.is_learner,
+            database_size: status.database_size().map_err(garbled)?,
+            alarms: status.alarms(),
+            version: status.version,
+            identity: expected.compare(cluster_id, member_id),
+            linearizable,
+        })
+    }
+
+    /// A linearizable read of a key that need not exist.
+    async fn read(&self, client_url: &str, deadline: Instant) -> Result<(), Fault> {
+        // The key is "health" in base64, as in etcd's own check.
+        let request = json!({"key": "aGVhbHRo", "limit": "1", "count_only": true});
+        match self.send(client_url, RANGE_PATH, &request, SMALL, deadline).await? {
+            (200..300, _) => Ok(()),
+            (status, body) => match failure(RANGE_PATH, status, &body) {
+                // Permission is checked after the quorum has answered.
+                (PERMISSION_DENIED | UNAUTHENTICATED, _) => Ok(()),
+                (_, MemberFault::Http { body, .. }) if body.contains("user name is empty") => Ok(()),
+                (_, fault) => Err(fault.into()),
+            },
+        }
+    }
+
+    /// The member list by a linearizable read: cluster ID, and members by ID. A learner refuses.
+    pub(crate) async fn members(&self, client_url: &str) -> Result<(u64, BTreeMap<u64, Member>), Fault> {
+        let deadline = Instant::now() + TIMEOUT;
+        let request = json!({"linearizable": true});
+        let list: MemberList = self.call(client_url, LIST_PATH, &request, LIST, deadline).await?;
+        Ok(list.read().map_err(|what| MemberFault::Garbled(format!("{LIST_PATH}: {what}")))?)
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        client_url: &str,
+        path: &'static str,
+        request: &Value,
+        most: usize,
+        deadline: Instant,
+    ) -> Result<T, Fault> {
+        let (status, body) = self.send(client_url, path, request, most, deadline).await?;
+        if !(200..300).contains(&status) {
+            return Err(failure(path, status, &body).1.into());
+        }
+        Ok(serde_json::from_slice(&body).map_err(|error| MemberFault::Garbled(format!("{path}: {error}")))?)
+    }
+
+    /// Status and body of an answer.
+    async fn send(
+        &self,
+        client_url: &str,
+        path: &'static str,
+        request: &Value,
+        most: usize,
+        deadline: Instant,
+    ) -> Result<(u16, Vec<u8>), Fault> {
+        let twice = async {
+            match self.exchange(client_url, path, request, most).await {
+                // A connection kept from the last probe may have been closed meanwhile.
+                Err(Fault::Theirs(MemberFault::Closed(_))) => self.exchange(client_url, path, request, most).await,
+                other => other,
+            }
+        };
+        let in_time = timeout_at(deadline, twice).await;
+        in_time.unwrap_or_else(|_| Err(late(TIMEOUT, deadline.elapsed())))
+    }
+
+    async fn exchange(
+        &self,
+        client_url: &str,
+        path: &'static str,
+        request: &Value,
+        most: usize,
+    ) -> Result<(u16, Vec<u8>), Fault> {
+        let begun = Instant::now();
+        let classified = |error: reqwest::Error| {
+            classify(&error).unwrap_or_else(|| late(CONNECT_TIMEOUT, begun.elapsed().saturating_sub(CONNECT_TIMEOUT)))
+        };
+        let mut answer =
+            self.http.post(format!("{client_url}{path}")).json(request).send().await.map_err(classified)?;
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(classified)? {
+            if body.len() + chunk.len() > most {
+                return Err(MemberFault::Garbled(format!("{path}: more than {} KiB", most / 1024)).into());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok((answer.status().as_u16(), body))
+    }
+}
+
+/// What an answer that is not a success says, with gRPC's code.
+fn failure(path: &'static str, status: u16, body: &[u8]) -> (u32, MemberFault) {
+    let failure: Failure = serde_json::from_slice(body).unwrap_or_default();
+    if failure.message.contains("no leader") {
+        return (failure.code, MemberFault::NoLeader);
+    }
+    let text = if failure.message.is_empty() { String::from_utf8_lossy(body) } else { failure.message.into() };
+    let body = text.trim().chars().filter(|letter| !letter.is_control()).take(200).collect();
+    (failure.code, MemberFault::Http { path, status, body })
+}

@@ -1,0 +1,96 @@
+//! Protecting Machines, letting them go, and deleting them.
+
+use super::Outcome;
+use crate::CONTROLLER;
+use crate::context::Context;
+use crate::observation::Observation;
+use crate::quorum::{ClusterGoing, MayGo};
+use api::{EtcdCluster, names};
+use controller_support::error::is_not_found;
+use controller_support::external::MachineView;
+use controller_support::{Result, ResultExt, apply};
+use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+/// The Machines of an EtcdCluster's namespace.
+pub(super) fn machines(context: &Context, etcd: &EtcdCluster) -> Api<DynamicObject> {
+    let namespace = etcd.namespace().unwrap_or_default();
+    apply::dynamic(&context.shared.client, context.machines.resource(), &namespace)
+}
+
+/// Has Cluster API wait for us when a Machine is deleted.
+pub(super) async fn add_hook(context: &Context, observation: &Observation, machine: &str) -> Result<Outcome> {
+    let Some(machine) = observation.machines.get(machine) else { return Ok(Outcome::Outdated) };
+    set_hook(context, observation, machine, json!(names::PRE_TERMINATE_HOOK_OWNER)).await
+}
+
+/// Lets a Machine that is being deleted go.
+pub(super) async fn release(
+    context: &Context,
+    observation: &Observation,
+    machine: &str,
+    proof: &MayGo,
+) -> Result<Outcome> {
+    let machine = observation.machines.get(machine).filter(|machine| proof.is_about(&machine.uid));
+    let Some(machine) = machine else { return Ok(Outcome::Outdated) };
+    let outcome = set_hook(context, observation, machine, Value::Null).await?;
+    if outcome == Outcome::Done {
+        let why = match proof {
+            MayGo::MemberGone(_) => "its member has left etcd",
+            MayGo::NeverMember(_) => "it was not a member",
+            MayGo::ClusterGoing(_) => "the whole etcd cluster goes",
+        };
+        let note = format!("let Machine {} go: {why}", machine.name);
+        context.events.normal(&observation.etcd.object_ref(&()), "Delete", "MachineReleased", note).await;
+    }
+    Ok(outcome)
+}
+
+/// With the UID: another Machine may have the name by now.
+async fn set_hook(
+    context: &Context,
+    observation: &Observation,
+    machine: &MachineView,
+    value: Value,
+) -> Result<Outcome> {
+    let annotations = json!({names::PRE_TERMINATE_HOOK_ANNOTATION: value});
+    let patch = json!({"metadata": {"uid": machine.uid, "annotations": annotations}});
+    let api = machines(context, &observation.etcd);
+    match apply::merge::<DynamicObject>(&api, CONTROLLER, &machine.name, &patch).await {
+        Ok(_) => Ok(Outcome::Done),
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes Machines, and lets those go that wait for us.
+pub(super) async fn delete_all(
+    context: &Context,
+    observation: &Observation,
+    (delete, release): (&[String], &[String]),
+    _: &ClusterGoing,
+) -> Result<Outcome> {
+    let api = machines(context, &observation.etcd);
+    let known = |names: &[String]| -> Vec<&MachineView> {
+        names.iter().filter_map(|name| observation.machines.get(name)).collect()
+    };
+    for machine in known(release) {
+        set_hook(context, observation, machine, Value::Null).await?;
+    }
+    for machine in known(delete) {
+        // Before it is deleted, so that it never waits for a manager that may be gone by then.
+        set_hook(context, observation, machine, Value::Null).await?;
+        // By UID: a Machine that somebody has made under the same name in between is not ours to delete.
+        let preconditions = Preconditions { uid: Some(machine.uid.clone()), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        match api.delete(&machine.name, &parameters).await {
+            Ok(_) => {}
+            Err(error) if is_not_found(&error) => {}
+            Err(error) => return Err(error).doing(|| format!("deleting Machine {}", machine.name)),
+        }
+        let note = format!("deleted Machine {}", machine.name);
+        context.events.normal(&observation.etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
+    }
+    Ok(Outcome::Done)
+}

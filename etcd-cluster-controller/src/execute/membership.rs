@@ -1,0 +1,87 @@
+//! Changing etcd's membership, by gRPC. Each call follows a linearizable list through the same member, which has to be the
+//! one that the permission was made from: whoever has added or removed somebody in between ends it.
+
+use super::Outcome;
+use crate::context::Context;
+use crate::observation::Observation;
+use crate::observation::host::host_of;
+use crate::observe::ca_of;
+use crate::pki::{Client as Purpose, new_client};
+use crate::plan::View;
+use crate::quorum::MayRemove;
+use controller_support::{Error, Result};
+use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use time::OffsetDateTime;
+use tokio::time::timeout;
+
+/// A member that does not accept a connection in this time is passed over.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// etcd itself gives up on a request after seven seconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Removes a member. A call whose answer is lost may have been carried out: the next reconcile looks.
+pub(super) async fn remove(context: &Context, observation: &Observation, permission: &MayRemove) -> Result<Outcome> {
+    let id = permission.member_id();
+    let mut client = connect(context, observation, |member| member != id).await?;
+    let listed = list(&mut client).await?;
+    if !permission.was_made_from(listed) {
+        return Ok(Outcome::Outdated);
+    }
+    answered("removing a member", client.member_remove(id)).await?;
+    Ok(Outcome::Done)
+}
+
+/// Has another member lead. Only the leader can hand leadership over.
+pub(super) async fn move_leader(context: &Context, observation: &Observation, from: u64, to: u64) -> Result<Outcome> {
+    let mut client = connect(context, observation, |member| member == from).await?;
+    if !list(&mut client).await?.contains(&to) {
+        return Ok(Outcome::Outdated);
+    }
+    answered("moving leadership", client.move_leader(to)).await?;
+    Ok(Outcome::Done)
+}
+
+/// The IDs of all members. The library lists what the asked member knows, which may be old: a linearizable read through the
+/// same member first makes sure that it has caught up.
+async fn list(client: &mut Client) -> Result<BTreeSet<u64>> {
+    answered("reading from etcd", client.get("etcd-cluster-controller", None)).await?;
+    let list = answered("listing the members", client.member_list()).await?;
+    Ok(list.members().iter().map(etcd_client::Member::id).collect())
+}
+
+/// Connects to the first healthy voter that `wanted` accepts.
+async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u64) -> bool) -> Result<Client> {
+    let view = View::new(observation);
+    let cluster = view.cluster().map_or("", |cluster| cluster.name.as_str());
+    let Some(ca) = ca_of(context, &observation.etcd, cluster) else {
+        return Err(Error::NotReady("the CA of etcd cannot be read".to_owned()));
+    };
+    let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let identity = new_client(&ca, Purpose::Controller, now).map_err(|error| Error::Internal(error.to_string()))?;
+    let voters = view.roster.voters().filter(|seat| seat.is_healthy() && seat.id().is_some_and(&wanted));
+    let urls: Vec<String> = voters.filter_map(|seat| observation.client_url(seat.machine?)).collect();
+    let mut failure = "no healthy voter has an address".to_owned();
+    for url in urls {
+        let tls = TlsOptions::new()
+            .domain_name(host_of(&url).unwrap_or_default())
+            .ca_certificate(Certificate::from_pem(&ca.cert))
+            .identity(Identity::from_pem(&identity.cert, &identity.key));
+        let options = ConnectOptions::new().with_tls(tls).with_connect_timeout(CONNECT_TIMEOUT);
+        match timeout(CONNECT_TIMEOUT, Client::connect([&url], Some(options))).await {
+            Ok(Ok(client)) => return Ok(client),
+            Ok(Err(error)) => failure = format!("{url}: {error}"),
+            Err(_) => failure = format!("{url}: no answer within {} s", CONNECT_TIMEOUT.as_secs()),
+        }
+    }
+    Err(Error::NotReady(format!("connecting to etcd: {failure}")))
+}
+
+async fn answered<T>(doing: &str, call: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T> {
+    match timeout(REQUEST_TIMEOUT, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(Error::NotReady(format!("{doing}: {error}"))),
+        Err(_) => Err(Error::NotReady(format!("{doing}: no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
+    }
+}

@@ -1,0 +1,45 @@
+//! Writing the status, and the events that go with it.
+
+use crate::CONTROLLER;
+use crate::context::Context;
+use crate::observation::Observation;
+use crate::status::differs;
+use crate::status::transitions::transitions;
+use api::EtcdCluster;
+use api::etcd_cluster::EtcdClusterStatus;
+use controller_support::apply::{self, StatusWrite};
+use controller_support::{Error, Result};
+use kube::api::Api;
+use kube::{Resource, ResourceExt};
+
+/// Writes the status if it differs, and sends the events of what has changed with it.
+///
+/// Guarantees: it is written only over the version that it was computed from, or over what this reconcile itself has made of
+/// that version.
+///
+/// # Errors
+/// [`Error::NotReady`] if somebody else has changed the object: all is decided anew.
+pub(crate) async fn write_status(context: &Context, observation: &Observation, after: EtcdClusterStatus) -> Result<()> {
+    let etcd = observation.etcd.as_ref();
+    if !differs(etcd.status.as_ref(), &after) {
+        return Ok(());
+    }
+    let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
+    let newest = context.written.newest(observation.etcd.clone());
+    match apply::write_status(&api, CONTROLLER, newest.as_ref(), &after).await? {
+        StatusWrite::Written(answer) => context.written.remember(*answer),
+        StatusWrite::Gone => return Ok(()),
+        StatusWrite::Conflict => {
+            return Err(Error::NotReady("the EtcdCluster has changed meanwhile; deciding anew".to_owned()));
+        }
+    }
+    for transition in transitions(&etcd.status.clone().unwrap_or_default(), &after) {
+        let (about, action, reason) = (etcd.object_ref(&()), transition.action, transition.reason);
+        if transition.warning {
+            context.events.warning(&about, action, reason, transition.note).await;
+        } else {
+            context.events.normal(&about, action, reason, transition.note).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! The condition `UpToDate` on our Machines, which Cluster API leaves to whoever owns them. Without it a Cluster never counts
+//! its workers as up to date, and etcd's Machines are among those.
+
+use super::machines::machines;
+use crate::CONTROLLER;
+use crate::build::is_up_to_date;
+use crate::context::Context;
+use crate::observation::Observation;
+use api::conditions::{MACHINE_UP_TO_DATE, reasons};
+use controller_support::apply;
+use controller_support::external::MachineView;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::json;
+
+/// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later.
+pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation) {
+    let kind = context.machines.resource();
+    // Earlier versions have conditions of another form.
+    if kind.version != "v1beta2" || observation.etcd.metadata.deletion_timestamp.is_some() {
+        return;
+    }
+    for (machine, up_to_date) in outdated(observation) {
+        let key = format!("{}/{up_to_date}", machine.uid);
+        // The watch shows a write of ours a moment later.
+        if context.refused.get(&key).is_some() {
+            continue;
+        }
+        context.refused.insert(key, ());
+        context.refused.remove(&format!("{}/{}", machine.uid, !up_to_date));
+        let (status, reason) = match up_to_date {
+            true => ("True", reasons::UP_TO_DATE),
+            false => ("False", reasons::MADE_FROM_AN_EARLIER_SPEC),
+        };
+        let message = if up_to_date { "" } else { "the Machine does not match the spec of its EtcdCluster" };
+        let condition = json!({"type": MACHINE_UP_TO_DATE, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": format!("{:.0}", observation.now)});
+        let object = json!({"apiVersion": kind.api_version, "kind": kind.kind,
+            "metadata": {"name": machine.name, "uid": machine.uid}, "status": {"conditions": [condition]}});
+        let api = machines(context, &observation.etcd);
+        let manager = format!("{CONTROLLER}-up-to-date");
+        if let Err(error) = apply::apply_status::<DynamicObject>(&api, &manager, &machine.name, &object).await {
+            tracing::warn!(%error, etcd = observation.etcd.name_any(), "UpToDate of a Machine was not set");
+        }
+    }
+}
+
+/// Machines whose condition does not say what is so, and what is so.
+fn outdated(observation: &Observation) -> Vec<(&MachineView, bool)> {
+    let machines = observation.live_machines().map(|machine| (machine, is_up_to_date(observation, machine)));
+    machines.filter(|(machine, is)| observation.shown_up_to_date.get(&machine.name) != Some(is)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, name};
+
+    #[test]
+    fn the_condition_is_set_where_it_differs() {
+        let mut story = Story::with_voters(1, 1);
+        let shown = |story: &Story| outdated(&story.observation).into_iter().map(|(_, is)| is).collect::<Vec<_>>();
+        assert_eq!(shown(&story), [true]);
+        story.observation.shown_up_to_date.insert(name(0), true);
+        assert_eq!(shown(&story), [false; 0]);
+        story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
+        assert_eq!(shown(&story), [false]);
+    }
+}

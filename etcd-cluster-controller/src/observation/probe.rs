@@ -1,0 +1,341 @@
+//! What the prober knows about the members of one cluster, as plain data.
+//!
+//! Three things are kept apart. A member that answers says what it is ([`Report`]). A member that fails is blamed with a
+//! [`MemberFault`]. What keeps *this controller* from asking is an [`OurFault`], and blames nobody.
+//!
+//! A Machine's member is also found by the ID that answers at the Machine's addresses: [`Snapshot::answering`] gives the
+//! Machine where exactly one answers with an ID. That works with NAT and host names, where URLs do not match addresses.
+
+mod run;
+
+pub use run::{Run, RunKind};
+
+use super::{Member, hex};
+use k8s_openapi::jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Everything that the prober knows about one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The latest probe of each target that has been probed, by name of the Machine.
+    pub probes: BTreeMap<String, Probe>,
+    /// The latest member list.
+    pub membership: Membership,
+}
+
+impl Snapshot {
+    /// The Machine whose probe is answered by this member of this cluster. `None` if there is none or if several are,
+    /// since then the addresses of the Machines are not to be trusted.
+    #[must_use]
+    pub fn answering(&self, cluster_id: u64, member_id: u64) -> Option<&str> {
+        let mut machines = self.probes.iter().filter(|(_, probe)| {
+            probe.report().is_some_and(|report| report.cluster_id == cluster_id && report.member_id == member_id)
+        });
+        let (machine, _) = machines.next()?;
+        machines.next().is_none().then_some(machine.as_str())
+    }
+}
+
+/// The latest probe of the member of one Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The client URL that was asked: where the expected member answered, otherwise the first one. Empty if the Machine
+    /// has no address.
+    pub url: String,
+    /// When the probe ended.
+    pub at: Timestamp,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// For how long it has been like this.
+    pub run: Run,
+}
+
+impl Probe {
+    /// What the member says of itself, if anything answers as a member.
+    #[must_use]
+    pub fn report(&self) -> Option<&Report> {
+        match &self.outcome {
+            Outcome::Answered(report) => Some(report),
+            Outcome::MemberFault(_) | Outcome::OurFault(_) | Outcome::NoAddress => None,
+        }
+    }
+
+    /// Why the member does not count as healthy, if that is its fault.
+    #[must_use]
+    pub fn member_fault(&self) -> Option<&MemberFault> {
+        match &self.outcome {
+            Outcome::Answered(report) => report.fault(),
+            Outcome::MemberFault(fault) => Some(fault),
+            Outcome::OurFault(_) | Outcome::NoAddress => None,
+        }
+    }
+}
+
+/// How a probe ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A member answered over TLS. It is healthy only if [`Report::fault`] is `None`.
+    Answered(Report),
+    /// No member answered, and that is not this controller's fault.
+    MemberFault(MemberFault),
+    /// This controller could not ask. Nothing is known about the member.
+    OurFault(OurFault),
+    /// There was nothing to ask: the Machine has no address, and its member has never been reached.
+    NoAddress,
+}
+
+impl Outcome {
+    /// What the outcome contributes to a [`Run`].
+    #[must_use]
+    pub fn kind(&self) -> RunKind {
+        match self {
+            Self::Answered(report) if report.fault().is_none() => RunKind::Healthy,
+            Self::Answered(_) | Self::MemberFault(_) => RunKind::Failing,
+            Self::OurFault(_) | Self::NoAddress => RunKind::Unknown,
+        }
+    }
+}
+
+/// What a member says of itself (`/v3/maintenance/status`), and whether it answers a linearizable read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Its ID.
+    pub member_id: u64,
+    /// ID of the cluster that it is in.
+    pub cluster_id: u64,
+    /// ID of the leader that it follows; 0 if it knows none.
+    pub leader: u64,
+    /// It is a learner.
+    pub learner: bool,
+    /// etcd version.
+    pub version: String,
+    /// Size of its database in bytes.
+    pub database_size: i64,
+    /// Alarms that are raised in its cluster. An alarm is reported; it does not make a member unhealthy.
+    pub alarms: Vec<Alarm>,
+    /// Whether this is the expected member of the expected cluster: [`MemberFault::OtherCluster`] or
+    /// [`MemberFault::OtherMember`] if not.
+    pub identity: Result<(), MemberFault>,
+    /// Whether it answers a linearizable read, which takes a quorum. The member is alive if it does not. `Ok` for a
+    /// learner, which refuses such reads and is not asked.
+    pub linearizable: Result<(), MemberFault>,
+}
+
+impl Report {
+    /// Why the member does not count as healthy, although it answers.
+    #[must_use]
+    pub fn fault(&self) -> Option<&MemberFault> {
+        self.identity.as_ref().err().or(self.linearizable.as_ref().err())
+    }
+}
+
+/// An alarm of etcd.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alarm {
+    /// ID of the member that it is about; 0 if etcd does not say.
+    pub member_id: u64,
+    /// `NOSPACE`, `CORRUPT`, or what later versions of etcd add.
+    pub kind: String,
+}
+
+/// What is wrong with a member, or with the way to it. The text is for people.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum MemberFault {
+    /// Nothing listens on the port.
+    #[error("connection refused: the machine is up, etcd does not listen")]
+    Refused,
+    /// The network says that there is no such host.
+    #[error("host unreachable: the machine is off, or the network between it and this controller is interrupted")]
+    Unreachable,
+    /// No answer came within the limit of the probe.
+    #[error("no answer within {seconds} s")]
+    NoAnswerInTime {
+        /// How long the probe waited.
+        seconds: u64,
+    },
+    /// The connection ended before the answer.
+    #[error("connection closed without an answer: {0}")]
+    Closed(String),
+    /// The member's TLS certificate, or what it speaks, is not acceptable.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The member does not accept this controller's client certificate.
+    #[error(
+        "the member refuses the client certificate of this controller ({0}): it trusts another CA, or its clock is wrong"
+    )]
+    ClientCertificateRefused(String),
+    /// An answer that is not a success.
+    #[error("{path} answers {status}: {body}")]
+    Http {
+        /// Path of the request.
+        path: &'static str,
+        /// HTTP status.
+        status: u16,
+        /// The beginning of the body.
+        body: String,
+    },
+    /// An answer that cannot be read.
+    #[error("answers what etcd does not: {0}")]
+    Garbled(String),
+    /// The member is alive and knows no leader.
+    #[error("the member is running but has no leader: the cluster has lost quorum, or the member is cut off from it")]
+    NoLeader,
+    /// A member of another cluster answers.
+    #[error("a member of another etcd cluster ({}) answers at its address; the recorded cluster is {}", hex(*.answered), hex(*.expected))]
+    OtherCluster {
+        /// The recorded cluster ID.
+        expected: u64,
+        /// The one that answers.
+        answered: u64,
+    },
+    /// Another member answers.
+    #[error("another member ({}) answers at its address; member {} is expected", hex(*.answered), hex(*.expected))]
+    OtherMember {
+        /// The expected member ID.
+        expected: u64,
+        /// The one that answers.
+        answered: u64,
+    },
+}
+
+/// What kept this controller from asking. The text is for people.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum OurFault {
+    /// This process, or its node, has no file descriptor left.
+    #[error("this controller is out of file descriptors; raise the limit (RLIMIT_NOFILE)")]
+    FileDescriptors,
+    /// The kernel that this controller runs on has no memory, buffers or ports left, or forbids the connection.
+    #[error("the system that this controller runs on cannot open a connection: {0}")]
+    System(String),
+    /// The network that this controller is on has no route to the address: that says nothing about the member.
+    #[error("this controller's network has no route to the address: {0}")]
+    NoRoute(String),
+    /// The client certificate cannot be made.
+    #[error("this controller's client certificate cannot be made: {0}")]
+    ClientCertificate(String),
+    /// A host name cannot be resolved, for whatever reason: the name server does not answer, or does not know the name.
+    /// Both speak of names and not of the member, which may well serve those who resolve the name elsewhere.
+    #[error("a host name cannot be resolved: {0}")]
+    NameResolution(String),
+    /// Anything else.
+    #[error("internal error of this controller: {0}")]
+    Internal(String),
+}
+
+/// etcd's own view of its members, from a linearizable read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Membership {
+    /// No member has answered yet, so that there is nobody to ask.
+    #[default]
+    NotAsked,
+    /// The list is not known.
+    Unknown(ListFault),
+    /// The list.
+    Known {
+        /// ID of the cluster: the recorded one, if one is recorded.
+        cluster_id: u64,
+        /// Members by ID.
+        members: BTreeMap<u64, Member>,
+        /// When it was read.
+        at: Timestamp,
+    },
+}
+
+/// Why the member list is not known.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ListFault {
+    /// Only members of other clusters answer. Their lists are not read: an identity that differs is never adopted.
+    #[error("members of another etcd cluster answer ({}); the recorded cluster is {}", joined(.ids), hex(*.recorded))]
+    OtherCluster {
+        /// The recorded cluster ID.
+        recorded: u64,
+        /// Those that answer.
+        ids: BTreeSet<u64>,
+    },
+    /// No cluster ID is recorded, and members of several clusters answer.
+    #[error("members of several etcd clusters answer ({})", joined(.0))]
+    SeveralClusters(BTreeSet<u64>),
+    /// No voter answers a linearizable read, so that none can give a list that counts. The text is the first voter's
+    /// fault, if a voter answers at all.
+    #[error("no voter answers a linearizable read{}", .0.as_ref().map(|fault| format!(": {fault}")).unwrap_or_default())]
+    NoQuorum(Option<MemberFault>),
+    /// A member was asked without success.
+    #[error("{url}: {fault}")]
+    Member {
+        /// Client URL of the last one that was asked.
+        url: String,
+        /// What it did.
+        fault: MemberFault,
+    },
+    /// This controller could not ask.
+    #[error(transparent)]
+    Ours(OurFault),
+}
+
+fn joined(ids: &BTreeSet<u64>) -> String {
+    ids.iter().map(|id| hex(*id)).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(cluster_id: u64, member_id: u64) -> Probe {
+        let report = Report {
+            member_id,
+            cluster_id,
+            leader: 1,
+            learner: false,
+            version: "3.6.0".to_owned(),
+            database_size: 1,
+            alarms: Vec::new(),
+            identity: Ok(()),
+            linearizable: Ok(()),
+        };
+        Probe {
+            url: "https://10.0.0.1:2379".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            run: Run::new(RunKind::Healthy, Timestamp::UNIX_EPOCH),
+            outcome: Outcome::Answered(report),
+        }
+    }
+
+    #[test]
+    fn a_member_is_found_where_exactly_one_machine_answers_with_its_id() {
+        let mut snapshot = Snapshot::default();
+        for (machine, cluster, member) in [("a", 0xc, 1), ("b", 0xc, 2), ("c", 0xd, 3)] {
+            snapshot.probes.insert(machine.to_owned(), probe(cluster, member));
+        }
+        assert_eq!(snapshot.answering(0xc, 1), Some("a"));
+        assert_eq!(snapshot.answering(0xc, 3), None, "it answers, but for another cluster");
+        snapshot.probes.insert("d".to_owned(), probe(0xc, 1));
+        assert_eq!(snapshot.answering(0xc, 1), None, "two Machines share an address");
+    }
+
+    #[test]
+    fn an_alarm_is_not_a_fault_and_an_answer_is_not_health() {
+        let Outcome::Answered(report) = probe(0xc, 1).outcome else { unreachable!() };
+        let kind = |change: &dyn Fn(&mut Report)| {
+            let mut report = report.clone();
+            change(&mut report);
+            Outcome::Answered(report).kind()
+        };
+        let alarm = Alarm { member_id: 1, kind: "NOSPACE".to_owned() };
+        assert_eq!(kind(&|report| report.alarms = vec![alarm.clone()]), RunKind::Healthy);
+        assert_eq!(kind(&|report| report.linearizable = Err(MemberFault::NoLeader)), RunKind::Failing);
+        let other = MemberFault::OtherMember { expected: 1, answered: 2 };
+        assert_eq!(kind(&|report| report.identity = Err(other.clone())), RunKind::Failing);
+        assert_eq!(Outcome::OurFault(OurFault::FileDescriptors).kind(), RunKind::Unknown);
+        assert_eq!(Outcome::NoAddress.kind(), RunKind::Unknown);
+    }
+
+    #[test]
+    fn a_fault_names_the_cause_with_ids_as_etcdctl_prints_them() {
+        let fault = MemberFault::OtherCluster { expected: 0xabc, answered: 0xdef };
+        assert!(fault.to_string().contains("(def)") && fault.to_string().ends_with("abc"), "{fault}");
+        let fault = ListFault::SeveralClusters([0xa, 0xb].into());
+        assert_eq!(fault.to_string(), "members of several etcd clusters answer (a, b)");
+        assert!(ListFault::NoQuorum(Some(MemberFault::NoLeader)).to_string().contains(": the member is running"));
+    }
+}

@@ -1,0 +1,61 @@
+//! The Cluster that an EtcdCluster is for.
+
+use crate::observation::ClusterLink;
+use api::{EtcdCluster, names};
+use controller_support::external::ClusterView;
+use controller_support::{Cached, Index};
+use kube::ResourceExt;
+
+/// Clusters by the EtcdCluster that they name.
+const BY_ETCD_CLUSTER: Index = Index::new("etcd cluster", |cluster| {
+    let view = ClusterView::read(cluster);
+    let named = view.etcd.as_ref().and_then(|etcd| etcd.as_ref().ok()).map(|etcd| etcd.name.clone());
+    named.filter(|name| view.names_etcd_cluster(name)).into_iter().collect()
+});
+
+pub(super) fn cluster_link(clusters: &Cached, etcd: &EtcdCluster, namespace: &str) -> ClusterLink {
+    let name = etcd.name_any();
+    let naming = clusters.by_index(&BY_ETCD_CLUSTER, namespace, &name);
+    let mut naming: Vec<ClusterView> = naming.iter().map(|cluster| ClusterView::read(cluster)).collect();
+    naming.sort_by(|a, b| a.name.cmp(&b.name));
+    let labelled = etcd.labels().get(names::CLUSTER_NAME_LABEL);
+    if naming.len() > 1 {
+        // The one that it already belongs to keeps it; the others are told by the hook.
+        return match naming.iter().position(|cluster| Some(&cluster.name) == labelled) {
+            Some(index) => ClusterLink::One(Box::new(naming.swap_remove(index))),
+            None => ClusterLink::Several(naming.into_iter().map(|cluster| cluster.name).collect()),
+        };
+    }
+    match (naming.pop(), labelled) {
+        (Some(cluster), Some(label)) if cluster.name != *label => ClusterLink::UsesAnother(format!(
+            "label {} says {label}, but it is Cluster {} that names this EtcdCluster; correct one of them",
+            names::CLUSTER_NAME_LABEL,
+            cluster.name
+        )),
+        (Some(cluster), _) => ClusterLink::One(Box::new(cluster)),
+        (None, Some(label)) => unnamed(clusters, namespace, label, &name),
+        (None, None) => ClusterLink::None(format!(
+            "no Cluster in namespace {namespace} has the annotation {}: {name}",
+            names::MANAGED_ETCD_ANNOTATION
+        )),
+    }
+}
+
+/// The label says which Cluster, and that does not name this EtcdCluster.
+fn unnamed(clusters: &Cached, namespace: &str, label: &str, name: &str) -> ClusterLink {
+    let Some(cluster) = clusters.get(namespace, label) else {
+        return ClusterLink::None(format!("Cluster {label} does not exist"));
+    };
+    match ClusterView::read(&cluster).etcd {
+        Some(Ok(other)) => ClusterLink::UsesAnother(format!(
+            "Cluster {label} uses {} {}; set its annotation {} to {name} to have it use this one",
+            other.kind,
+            other.name,
+            names::MANAGED_ETCD_ANNOTATION
+        )),
+        _ => ClusterLink::None(format!(
+            "Cluster {label} does not name this EtcdCluster: give it the annotation {}: {name}",
+            names::MANAGED_ETCD_ANNOTATION
+        )),
+    }
+}

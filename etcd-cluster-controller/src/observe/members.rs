@@ -1,0 +1,74 @@
+//! What the prober knows of the members, and whom it is to probe.
+
+use crate::context::Context;
+use crate::observation::Observation;
+use crate::pki::CertAndKey;
+use crate::prober::{ProbePlan, Target};
+use api::etcd_cluster::{Health, MemberRole};
+use api::names;
+use controller_support::external::MachineView;
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use std::time::Duration;
+
+/// Tells the prober whom to probe, and takes what it knows.
+pub(super) async fn read(context: &Context, observation: &mut Observation, ca: Option<CertAndKey>, live: bool) {
+    let uid = observation.etcd.uid().unwrap_or_default();
+    context.prober.set(ObjectRef::from_obj(observation.etcd.as_ref()), &uid, plan(observation, ca));
+    let mut snapshot = context.prober.snapshot(&uid);
+    // Right after a start nothing is known, and a status that says so would be a false alarm.
+    let blank = snapshot.probes.is_empty() && observation.etcd.status.iter().any(|status| !status.members.is_empty());
+    if live || blank {
+        snapshot = context.prober.refresh(&uid).await;
+    }
+    observation.probes = snapshot.probes;
+    observation.membership = snapshot.membership;
+}
+
+fn plan(observation: &Observation, ca: Option<CertAndKey>) -> ProbePlan {
+    let seconds = observation.etcd.spec.health_check.unhealthy_after_seconds;
+    let admitted = observation.machines.values().filter(|machine| observation.is_admitted(machine));
+    ProbePlan {
+        ca,
+        cluster_id: observation.recorded_cluster_id().and_then(|id| u64::from_str_radix(id, 16).ok()),
+        targets: admitted.map(|machine| target(observation, machine)).collect(),
+        interval: observation.interval(),
+        unhealthy_after: Duration::from_secs(u64::try_from(seconds).unwrap_or(60)),
+    }
+}
+
+fn target(observation: &Observation, machine: &MachineView) -> Target {
+    let recorded = observation.last_on(machine);
+    let present = observation.address(machine).map(names::client_url);
+    let last = recorded.map(|member| member.client_url.clone()).filter(|url| !url.is_empty());
+    let mut urls: Vec<String> = present.into_iter().chain(last).collect();
+    urls.dedup();
+    let settled = recorded.is_some_and(|member| member.role == MemberRole::Voter && member.health == Health::Healthy);
+    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
+    Target {
+        machine: machine.name.clone(),
+        urls,
+        member_id: recorded.and_then(|member| u64::from_str_radix(&member.id, 16).ok()),
+        eager: !settled && !machine.deleting && observation.age(machine) < grace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, id, name};
+
+    #[test]
+    fn whoever_may_be_a_member_is_probed_and_newcomers_often() {
+        let mut story = Story::with_voters(3, 1);
+        story.machine(1);
+        story.held_back(2);
+        let plan = plan(&story.observation, None);
+        let targets: Vec<_> = plan.targets.iter().map(|t| (t.machine.clone(), t.member_id, t.eager)).collect();
+        assert_eq!(targets, [(name(0), Some(id(0)), false), (name(1), None, true)]);
+        assert_eq!(plan.cluster_id, Some(0xc));
+        assert_eq!(plan.targets[0].urls, ["https://10.0.0.1:2379"]);
+        story.pass(601);
+        assert!(!super::plan(&story.observation, None).targets[1].eager, "its grace is over");
+    }
+}

@@ -1,0 +1,38 @@
+//! The CA and what is derived from it. Members trust the CA that they were made with, so it is never replaced beside them.
+
+use super::{Plan, Step, View, block, wait};
+use crate::observation::Certificates;
+use api::conditions::reasons;
+use api::names;
+
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let cluster = &view.cluster()?.name;
+    let secret = names::ca_secret(cluster);
+    let in_use = view.has_begun() || !view.observation.machines.is_empty();
+    match &view.observation.certificates {
+        Certificates::Unknown => Some(wait(reasons::WAITING_FOR_CERTIFICATES, "the Secrets cannot be read yet")),
+        Certificates::OfAnother(other) => Some(wait(
+            reasons::WAITING_FOR_CERTIFICATES,
+            format!("Secret {secret} still belongs to EtcdCluster {other} and goes with that; then a new one is made"),
+        )),
+        Certificates::Invalid(message) => Some(block(reasons::SECRET_INVALID, format!("Secret {secret}: {message}"))),
+        Certificates::NotLabelled => Some(Plan::Do(Step::LabelCa { cluster: cluster.clone() })),
+        Certificates::NoCa if in_use => Some(block(
+            reasons::SECRET_INVALID,
+            format!(
+                "Secret {secret} with the CA of the running members is gone; restore it from a backup (a new CA would shut them out)"
+            ),
+        )),
+        Certificates::Replaced if in_use => Some(block(
+            reasons::SECRET_INVALID,
+            format!(
+                "Secret {secret} holds another CA than the one that the members were made with (it has not signed Secret {}); restore it from a backup",
+                names::staged_apiserver_client_secret(cluster)
+            ),
+        )),
+        Certificates::Ca { control_plane_ca: true, staged_client: true, .. } => None,
+        Certificates::NoCa | Certificates::Replaced | Certificates::Ca { .. } => {
+            Some(Plan::Do(Step::EnsureCertificates { cluster: cluster.clone() }))
+        }
+    }
+}

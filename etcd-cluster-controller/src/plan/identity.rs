@@ -1,0 +1,88 @@
+//! The identity of the cluster. Another cluster ID than the recorded one is never taken over: not when ours is silent, and
+//! not when a dead machine's address has gone to another etcd that trusts the same CA. A restore has a new ID, and a person
+//! says so.
+
+use super::{Plan, Step, View, block};
+use crate::observation::hex;
+use api::conditions::reasons;
+use api::names;
+use kube::ResourceExt;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let observation = view.observation;
+    let recorded = observation.recorded_cluster_id()?;
+    let answering = answering(view);
+    let accepted = observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION);
+    if let Some(accepted) = accepted
+        && answering.contains(accepted)
+        && accepted != recorded
+    {
+        let annotations = BTreeMap::from([
+            (names::CLUSTER_ID_ANNOTATION, Some(accepted.clone())),
+            (names::ACCEPT_CLUSTER_ID_ANNOTATION, None),
+        ]);
+        return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
+    }
+    let others: Vec<&str> = answering.iter().map(String::as_str).filter(|id| *id != recorded).collect();
+    let other = others.first()?;
+    let message = format!(
+        "members of etcd cluster {} answer where members of cluster {recorded} are expected. If etcd was restored from a snapshot, accept its new ID: kubectl annotate etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses. Nothing is changed until then",
+        others.join(", "),
+        names::ETCD_CLUSTER_GROUP,
+        observation.etcd.name_any(),
+        names::ACCEPT_CLUSTER_ID_ANNOTATION
+    );
+    Some(block(reasons::CLUSTER_ID_CHANGED, message))
+}
+
+/// IDs of the clusters that answer at the addresses of Machines.
+fn answering(view: &View<'_>) -> BTreeSet<String> {
+    let reports = view.observation.probes.values().filter_map(|probe| probe.report());
+    reports.map(|report| hex(report.cluster_id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, name};
+    use crate::observation::Membership;
+    use crate::observation::probe::{ListFault, Outcome};
+
+    /// All that answers is of another cluster.
+    fn swapped() -> Story {
+        let mut story = Story::with_voters(3, 3);
+        for index in 0..3 {
+            let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(index)).unwrap().outcome else {
+                panic!("it does not answer")
+            };
+            report.cluster_id = 0xdead;
+        }
+        let ids = [0xdead].into();
+        story.observation.membership = Membership::Unknown(ListFault::OtherCluster { recorded: 0xc, ids });
+        story
+    }
+
+    #[test]
+    fn another_clusters_identity_is_never_taken_over() {
+        let mut story = swapped();
+        let plan = story.plan();
+        assert!(matches!(&plan, Plan::Block(hold) if hold.reason == reasons::CLUSTER_ID_CHANGED), "{plan:?}");
+        let status = story.settle();
+        assert!(!status.ready && status.ready_replicas == 0, "{status:?}");
+        assert_eq!(status.cluster_id, "c");
+        assert_eq!(status.endpoints.split(',').count(), 3, "the endpoints stay");
+    }
+
+    #[test]
+    fn a_restore_is_accepted_by_name() {
+        let mut story = swapped();
+        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "beef");
+        assert!(matches!(story.plan(), Plan::Block(_)), "another ID than the one that answers");
+        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "dead");
+        let plan = story.plan();
+        let Plan::Do(Step::Record { annotations, .. }) = &plan else { panic!("{plan:?}") };
+        assert_eq!(annotations[names::CLUSTER_ID_ANNOTATION].as_deref(), Some("dead"));
+        assert_eq!(annotations[names::ACCEPT_CLUSTER_ID_ANNOTATION], None);
+    }
+}

@@ -1,0 +1,29 @@
+//! The Cluster that the EtcdCluster is for. Without one, or with one that goes, nothing is added.
+
+use super::{Plan, View, block, deletion, wait};
+use crate::observation::ClusterLink;
+use api::conditions::reasons;
+
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let observation = view.observation;
+    let cluster = match &observation.cluster {
+        ClusterLink::One(cluster) => cluster,
+        ClusterLink::None(message) => return Some(wait(reasons::WAITING_FOR_CLUSTER, message)),
+        ClusterLink::UsesAnother(message) => return Some(block(reasons::CLUSTER_USES_ANOTHER_ETCD, message)),
+        ClusterLink::Several(names) => {
+            let message = format!("Clusters {} all name this EtcdCluster; only one may", names.join(", "));
+            return Some(block(reasons::CLAIMED_BY_SEVERAL_CLUSTERS, message));
+        }
+    };
+    if cluster.deleting {
+        let message = format!("Cluster {} is being deleted: no member is added", cluster.name);
+        return Some(deletion::release(view).unwrap_or_else(|| wait(reasons::DELETING, message)));
+    }
+    let namespace = observation.etcd.spec.infrastructure_template.namespace.as_ref()?;
+    (Some(namespace) != observation.etcd.metadata.namespace.as_ref()).then(|| {
+        let message = format!(
+            "spec.infrastructureTemplate.namespace is {namespace}; the template must be in the EtcdCluster's own namespace"
+        );
+        block(reasons::TEMPLATE_INVALID, message)
+    })
+}

@@ -1,0 +1,65 @@
+//! Finishing what was begun. The operation in the status is the fence: it is written before anything is done to etcd, and
+//! whoever finds it looks at etcd first, since a call that timed out may have been carried out all the same.
+
+use super::{Plan, Step, View, retire, wait};
+use crate::observation::hex;
+use crate::quorum::{is_gone, may_remove};
+use api::conditions::reasons;
+use api::etcd_cluster::{Operation, OperationKind, RemovalState};
+
+/// How often leadership is moved before etcd is left to elect a leader by itself.
+const MOVES: i32 = 3;
+
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let operation = view.observation.etcd.status.as_ref()?.operation.as_ref()?;
+    if !view.roster.is_listed() {
+        let message = format!(
+            "{} was begun at {:.0}; how it ended is not known, as the member list cannot be read: {}",
+            describe(operation),
+            operation.since.0,
+            view.observation.why_not_listed()
+        );
+        return Some(wait(reasons::MEMBERSHIP_UNKNOWN, message));
+    }
+    if is_gone(&view.observation.membership, &operation.member_id) {
+        let removal = (operation.kind == OperationKind::RemoveMember).then_some(RemovalState::Removed);
+        return Some(Plan::Do(Step::Finish(removal)));
+    }
+    Some(Plan::Do(resume(view, operation).unwrap_or(Step::Finish(None))))
+}
+
+/// The step of the operation, if it is still wanted and still safe.
+fn resume(view: &View<'_>, operation: &Operation) -> Option<Step> {
+    let id = u64::from_str_radix(&operation.member_id, 16).ok()?;
+    let seat = view.roster.by_member(id).filter(|seat| retire::is_wanted(seat))?;
+    let permission = may_remove(&view.roster, id, view.observation.etcd.spec.replicas).ok()?;
+    match operation.kind {
+        OperationKind::RemoveMember => Some(Step::RemoveMember(permission)),
+        OperationKind::MoveLeader => {
+            let to = retire::next_leader(view, id).filter(|_| seat.leads() && operation.attempt < MOVES);
+            Some(match to {
+                Some(to) => Step::MoveLeader { from: id, to },
+                None => begin(view, OperationKind::RemoveMember, id, &operation.machine_uid),
+            })
+        }
+    }
+}
+
+/// An operation for people.
+pub(crate) fn describe(operation: &Operation) -> String {
+    match operation.kind {
+        OperationKind::RemoveMember => format!("the removal of member {}", operation.member_id),
+        OperationKind::MoveLeader => format!("moving leadership away from member {}", operation.member_id),
+    }
+}
+
+/// An operation that begins now.
+pub(super) fn begin(view: &View<'_>, kind: OperationKind, id: u64, machine_uid: &str) -> Step {
+    Step::Begin(Operation {
+        kind,
+        member_id: hex(id),
+        machine_uid: machine_uid.to_owned(),
+        since: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(view.observation.now),
+        attempt: 0,
+    })
+}

@@ -1,0 +1,106 @@
+//! What a move or a restore of the management cluster must keep. It is written into annotations before anything relies on
+//! it. The highest number in a name is written by the step that makes the Machine.
+
+use super::{Plan, Step, View};
+use crate::observation::{Membership, hex};
+use api::names;
+use api::version::{DEFAULT_ETCD_VERSION, EtcdVersion};
+use kube::ResourceExt;
+use std::collections::BTreeMap;
+
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let etcd = &view.observation.etcd;
+    let recorded = etcd.annotations();
+    let finalizer = !etcd.finalizers().iter().any(|finalizer| finalizer == names::ETCD_CLUSTER_FINALIZER);
+    let mut annotations = BTreeMap::new();
+    // The spec's version is recorded too: taking it out of the spec must not bring an older one back.
+    let pinned = recorded.get(names::PINNED_VERSION_ANNOTATION).map(String::as_str);
+    // Members of an earlier release, which pinned nothing, run what they run.
+    let runs = etcd.status.as_ref().map(|status| status.version.as_str()).filter(|version| !version.is_empty());
+    let spec = etcd.spec.etcdadm_config_spec.etcd_version();
+    let version = spec.or(pinned).or(runs).unwrap_or(DEFAULT_ETCD_VERSION);
+    if pinned != Some(version) {
+        annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.to_owned()));
+    }
+    if !recorded.contains_key(names::MAX_LEARNERS_ANNOTATION) {
+        let limit = max_learners(version, view.has_begun() || !view.observation.machines.is_empty());
+        annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(limit.to_owned()));
+    }
+    if !recorded.contains_key(names::CLUSTER_ID_ANNOTATION)
+        && let Some(id) = cluster_id(view)
+    {
+        annotations.insert(names::CLUSTER_ID_ANNOTATION, Some(id));
+    }
+    (finalizer || !annotations.is_empty()).then(|| Plan::Do(Step::Record { finalizer, annotations }))
+}
+
+/// The ID of the first trusted list, or the one that the status of an earlier release has.
+fn cluster_id(view: &View<'_>) -> Option<String> {
+    let recorded = view.observation.recorded_cluster_id().map(str::to_owned);
+    recorded.or_else(|| match &view.observation.membership {
+        Membership::Known { cluster_id, .. } => Some(hex(*cluster_id)),
+        Membership::NotAsked | Membership::Unknown(_) => None,
+    })
+}
+
+/// 3 where every member can have it from the first on: etcd up to 3.5 hard-codes 1, and so do members that run already.
+fn max_learners(version: &str, exists: bool) -> &'static str {
+    let has_limit = version.parse::<EtcdVersion>().is_ok_and(|version| (version.major, version.minor) >= (3, 6));
+    if has_limit && !exists { "3" } else { "1" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Story;
+
+    fn recorded(story: &Story) -> Option<BTreeMap<&'static str, Option<String>>> {
+        match story.plan() {
+            Plan::Do(Step::Record { annotations, .. }) => Some(annotations),
+            _ => None,
+        }
+    }
+
+    fn bare(mut story: Story) -> Story {
+        story.etcd().metadata.annotations = None;
+        story
+    }
+
+    #[test]
+    fn the_version_is_pinned_at_creation_and_follows_the_spec() {
+        let mut story = bare(Story::new(3));
+        let annotations = recorded(&story).unwrap();
+        assert_eq!(annotations[names::PINNED_VERSION_ANNOTATION].as_deref(), Some(DEFAULT_ETCD_VERSION));
+        story.annotate(names::PINNED_VERSION_ANNOTATION, "3.5.30");
+        story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+        assert_eq!(recorded(&story), None, "a newer manager does not bring a newer etcd");
+        story.etcd().spec.etcdadm_config_spec.version = Some("3.6.1".to_owned());
+        assert_eq!(recorded(&story).unwrap()[names::PINNED_VERSION_ANNOTATION].as_deref(), Some("3.6.1"));
+    }
+
+    #[test]
+    fn the_learner_limit_is_fixed_by_the_first_etcd() {
+        let limit = |story: &Story| recorded(story).unwrap()[names::MAX_LEARNERS_ANNOTATION].clone().unwrap();
+        let mut story = bare(Story::new(3));
+        assert_eq!(limit(&story), "3");
+        story.etcd().spec.etcdadm_config_spec.version = Some("3.5.30".to_owned());
+        assert_eq!(limit(&story), "1");
+        story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+        story.etcd().spec.etcdadm_config_spec.version = Some("3.7.0".to_owned());
+        assert!(!recorded(&story).unwrap().contains_key(names::MAX_LEARNERS_ANNOTATION), "never changed");
+        let mut earlier = bare(Story::with_voters(3, 3));
+        assert_eq!(limit(&earlier), "1", "members of an earlier release run with 1");
+        earlier.etcd().status.as_mut().unwrap().version = "3.5.21".to_owned();
+        assert_eq!(recorded(&earlier).unwrap()[names::PINNED_VERSION_ANNOTATION].as_deref(), Some("3.5.21"));
+    }
+
+    #[test]
+    fn the_first_trusted_cluster_id_is_recorded_before_anything_relies_on_it() {
+        let mut story = Story::new(3);
+        story.machine(0);
+        story.voter(0);
+        story.etcd().metadata.annotations.get_or_insert_default().remove(names::CLUSTER_ID_ANNOTATION);
+        let annotations = recorded(&story).unwrap();
+        assert_eq!(annotations[names::CLUSTER_ID_ANNOTATION].as_deref(), Some("c"));
+    }
+}

@@ -1,0 +1,130 @@
+//! Machines that somebody has deleted. Cluster API keeps them running for our hook; the member leaves etcd when rule 1 allows
+//! it, and only then the Machine goes.
+
+use super::{Plan, Step, View, block, has_hook, operation};
+use crate::observation::hex;
+use crate::quorum::{MayGo, Refusal, may_remove, member_gone, never_member};
+use crate::roster::Seat;
+use api::conditions::reasons;
+use api::etcd_cluster::OperationKind;
+use api::names;
+use controller_support::external::MachineView;
+use kube::ResourceExt;
+use std::collections::BTreeSet;
+
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let leaving = || view.roster.seats.iter().filter(|seat| is_wanted(seat));
+    for seat in leaving() {
+        if let Some((machine, proof)) = seat.machine.and_then(|machine| Some((machine, may_go(view, seat, machine)?))) {
+            return Some(Plan::Do(Step::ReleaseHook { machine: machine.name.clone(), proof }));
+        }
+    }
+    // Whoever serves least goes first, and the leader last.
+    let mut members: Vec<&Seat<'_>> = leaving().filter(|seat| seat.member.is_some()).collect();
+    members.sort_by_key(|seat| (seat.is_healthy(), seat.leads()));
+    for seat in members {
+        let (Some(id), Ok(())) = (seat.id(), may_leave(view, seat)) else { continue };
+        let uid = seat.machine.map_or("", |machine| machine.uid.as_str());
+        let moves = seat.leads() && next_leader(view, id).is_some();
+        let kind = if moves { OperationKind::MoveLeader } else { OperationKind::RemoveMember };
+        return Some(Plan::Do(operation::begin(view, kind, id, uid)));
+    }
+    let only = leaving().find_map(|seat| would_lose_data(view, seat));
+    only.map(|message| block(reasons::WOULD_LOSE_DATA, message))
+}
+
+/// Whether the Machine of a seat waits for us to let it go.
+pub(super) fn is_wanted(seat: &Seat<'_>) -> bool {
+    seat.machine.is_some_and(|machine| machine.deleting && has_hook(machine))
+}
+
+fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<MayGo> {
+    let status = view.observation.etcd.status.as_ref();
+    let records = status.map(|status| status.removed_members.as_slice()).unwrap_or_default();
+    member_gone(&view.roster, records, machine).or_else(|| never_member(&view.roster, seat, status, view.has_begun()))
+}
+
+/// A healthy voter to lead in place of a member that goes: the newest, as the oldest are most likely to be replaced next.
+pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
+    let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_healthy());
+    able.max_by_key(|seat| (!seat.is_leaving(), view.roster.seats.iter().position(|other| other.id() == seat.id())))?
+        .id()
+}
+
+/// Whether a member may leave etcd now. `Err`: what it waits for.
+fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
+    let id = seat.id().unwrap_or_default();
+    if let Err(refusal) = may_remove(&view.roster, id, view.observation.etcd.spec.replicas) {
+        return Err(explain(view, &refusal));
+    }
+    keeps_endpoints(view, seat)
+}
+
+/// Rule 5: of the endpoints that API servers use, f + 1 stay alive, or as many as there are now. A member that is down
+/// serves none of them.
+fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
+    let in_use = view.observation.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION);
+    let in_use: BTreeSet<&str> = in_use.iter().flat_map(|urls| urls.split(',')).filter(|url| !url.is_empty()).collect();
+    let serves = |seat: &&Seat<'_>| {
+        let url = seat.machine.and_then(|machine| view.observation.client_url(machine));
+        seat.is_healthy() && url.is_some_and(|url| in_use.contains(url.as_str()))
+    };
+    let alive = view.roster.voters().filter(serves).count();
+    let needed = view.wanted() / 2 + 1;
+    if !serves(&seat) || alive > needed {
+        return Ok(());
+    }
+    Err(format!(
+        "API servers still use its endpoint, and only {alive} of the endpoints that they use are alive ({needed} have to be): it goes when the control plane has rolled out with the new endpoints"
+    ))
+}
+
+fn explain(view: &View<'_>, refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::ListUnknown => format!("the member list cannot be read: {}", view.observation.why_not_listed()),
+        Refusal::NotListed => "it is not in the member list".to_owned(),
+        Refusal::OnlyVoter => "it is the only member: a new one has to have its data first".to_owned(),
+        Refusal::TooFewWouldBeLeft { left: (healthy, voters), .. } => format!(
+            "without it {healthy} of {voters} voters would be healthy, which is not enough; it goes when another member has joined or recovered"
+        ),
+    }
+}
+
+/// The only voter does not answer, so nobody can take its data over.
+fn would_lose_data(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
+    let lost =
+        is_wanted(seat) && seat.is_voter() && view.roster.voters().count() == 1 && !seat.is_healthy() && !seat.counts;
+    let machine = seat.machine.filter(|_| lost)?;
+    let etcd = view.observation.etcd.name_any();
+    Some(format!(
+        "Machine {} was deleted and is kept: its member is the only one, does not answer ({}), and the data would be lost with it. Repair it, or give the data up: delete the Cluster, or kubectl annotate etcdclusters.{} {etcd} {}={etcd} and delete the EtcdCluster",
+        machine.name,
+        seat.why(),
+        names::ETCD_CLUSTER_GROUP,
+        names::CONFIRM_DELETION_ANNOTATION
+    ))
+}
+
+/// Every Machine that is being deleted, and what it waits for. Empty text: for nothing of ours.
+pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
+    let leaving = view.roster.seats.iter().filter_map(|seat| Some((seat, seat.machine.filter(|m| m.deleting)?)));
+    let one = |(seat, machine): (&Seat<'_>, &MachineView)| {
+        let running = view.observation.etcd.status.as_ref().and_then(|status| status.operation.as_ref());
+        let ours = running.filter(|operation| seat.id().map(hex).as_ref() == Some(&operation.member_id));
+        let why = if !has_hook(machine) {
+            String::new()
+        } else if let Some(operation) = ours {
+            format!("{} is under way since {:.0}", operation::describe(operation), operation.since.0)
+        } else if let Some(message) = would_lose_data(view, seat) {
+            message
+        } else if seat.member.is_some() {
+            may_leave(view, seat).err().unwrap_or_default()
+        } else if may_go(view, seat, machine).is_none() {
+            format!("whether it is a member is not known: {}", view.observation.why_not_listed())
+        } else {
+            String::new()
+        };
+        (machine.name.clone(), why)
+    };
+    leaving.map(one).collect()
+}

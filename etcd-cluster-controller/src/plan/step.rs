@@ -1,0 +1,150 @@
+//! Everything that this controller ever does.
+
+use crate::quorum::{ClusterGoing, MayGo, MayRemove};
+use api::etcd_cluster::{Operation, RemovalState};
+use std::collections::BTreeMap;
+
+/// The answer to "what next?".
+pub type Plan = controller_support::plan::Plan<Step>;
+
+/// One step. At most one changes the membership, and it is the only one of its reconcile. Not `Clone`: what takes something
+/// away holds the permission for it, which is good for one time.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Put our finalizer on the EtcdCluster, and into its annotations what a move of the management cluster must keep.
+    Record {
+        /// Whether the finalizer is missing.
+        finalizer: bool,
+        /// Annotations to set, or to remove (`None`).
+        annotations: BTreeMap<&'static str, Option<String>>,
+    },
+    /// Make whatever of the certificates is missing.
+    EnsureCertificates {
+        /// Name of the Cluster.
+        cluster: String,
+    },
+    /// Put the label back on the CA Secret, which is there without it.
+    LabelCa {
+        /// Name of the Cluster.
+        cluster: String,
+    },
+    /// Tell joining members where the voters are.
+    PublishInit {
+        /// Name of the Cluster.
+        cluster: String,
+        /// Address of the first voter.
+        address: String,
+        /// Client URLs of the voters, sorted, separated by commas.
+        client_urls: String,
+        /// Those that are admitted so far, in the form of the init Secret.
+        admitted: String,
+    },
+    /// Make one more Machine. It is held back: it does not boot, and is not a member, before it is admitted.
+    CreateMachine {
+        /// Name of the Cluster.
+        cluster: String,
+        /// Number in the name of the Machine, its config and its infrastructure. None before had it.
+        number: u64,
+        /// Names of the Machines that the decision was made on: it is off if there are others by now.
+        expected: Vec<String>,
+    },
+    /// Let a Machine that is held back become a member: the one step that adds to the membership. It is off if anybody
+    /// has been admitted in between.
+    Admit {
+        /// Name of the Cluster.
+        cluster: String,
+        /// Name of the Machine.
+        name: String,
+        /// All that are admitted then, in the form of the init Secret.
+        admitted: String,
+    },
+    /// Delete a Machine that is held back and made from an earlier spec: it is made again from the present one.
+    DeleteHeldBack {
+        /// Name of the Cluster.
+        cluster: String,
+        /// Name of the Machine.
+        name: String,
+        /// Why it may go.
+        proof: MayGo,
+    },
+    /// Let a DockerMachine count as provisioned.
+    SetProviderId {
+        /// Name of the Machine.
+        machine: String,
+        /// What `spec.providerID` becomes.
+        provider_id: String,
+    },
+    /// Have Cluster API keep a Machine that is deleted until its member has left etcd.
+    AddHook {
+        /// Name of the Machine.
+        machine: String,
+    },
+    /// Write down what is about to be done to etcd, before it is done. The status carries it.
+    Begin(Operation),
+    /// Write down how an operation ended: what became of the member of a removal (`None`: nothing; it is off).
+    Finish(Option<RemovalState>),
+    /// Have another member lead.
+    MoveLeader {
+        /// The member that leads.
+        from: u64,
+        /// The member that is to lead.
+        to: u64,
+    },
+    /// Remove a member from etcd.
+    RemoveMember(MayRemove),
+    /// Let Cluster API finish the deletion of a Machine.
+    ReleaseHook {
+        /// Name of the Machine.
+        machine: String,
+        /// Why it may go.
+        proof: MayGo,
+    },
+    /// Delete Machines, and let go those that wait: the EtcdCluster or its Cluster is being deleted.
+    DeleteMachines {
+        /// Names of those to delete.
+        delete: Vec<String>,
+        /// Names of those that wait for our hook.
+        release: Vec<String>,
+        /// Why they may go.
+        proof: ClusterGoing,
+    },
+    /// Let the EtcdCluster go.
+    RemoveFinalizer,
+}
+
+impl Step {
+    /// Whether it takes something away that cannot be brought back. Such a step is planned again from what is read live, and
+    /// done only if it comes out the same.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::MoveLeader { .. } | Self::RemoveMember(_) | Self::ReleaseHook { .. })
+    }
+
+    /// What is done, for conditions.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Record { .. } => "recording what must not be forgotten".to_owned(),
+            Self::EnsureCertificates { .. } => "making the certificates".to_owned(),
+            Self::LabelCa { .. } => "putting the label back on the CA Secret".to_owned(),
+            Self::PublishInit { .. } => "publishing where to join".to_owned(),
+            Self::CreateMachine { number, .. } => format!("creating Machine number {number}"),
+            Self::Admit { name, .. } => format!("admitting Machine {name}"),
+            Self::DeleteHeldBack { name, .. } => {
+                format!("deleting Machine {name}, to make it again from the present spec")
+            }
+            Self::SetProviderId { machine, .. } => format!("telling Cluster API that Machine {machine} is provisioned"),
+            Self::AddHook { machine } => format!("protecting Machine {machine} with a pre-terminate hook"),
+            Self::Begin(operation) => format!("about to change etcd: member {}", operation.member_id),
+            Self::Finish(_) => "a change of etcd has ended".to_owned(),
+            Self::MoveLeader { from, to } => format!("moving leadership from member {from:x} to {to:x}"),
+            Self::RemoveMember(permission) => format!("removing member {:x} from etcd", permission.member_id()),
+            Self::ReleaseHook { machine, .. } => format!("letting Machine {machine} go"),
+            Self::DeleteMachines { delete, release, .. } => {
+                let names: Vec<&str> = delete.iter().chain(release).map(String::as_str).collect();
+                format!("deleting Machines {}", names.join(", "))
+            }
+            Self::RemoveFinalizer => String::new(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Machines that somebody deletes, as stories.
+
+use super::reason;
+use crate::fixture::{Story, id, name};
+use crate::observation::Membership;
+use crate::plan::{Plan, Step};
+use api::conditions::{self as c, reasons};
+use api::etcd_cluster::{Operation, OperationKind, RemovalState};
+use api::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Writes the status that goes with the plan, and gives the plan.
+fn step(story: &mut Story) -> Plan {
+    let plan = story.plan();
+    story.settle();
+    plan
+}
+
+fn begins(plan: &Plan, kind: OperationKind, member: u64) -> bool {
+    matches!(plan, Plan::Do(Step::Begin(operation)) if operation.kind == kind && operation.member_id == format!("{member:x}"))
+}
+
+fn removes(plan: &Plan) -> Option<u64> {
+    match plan {
+        Plan::Do(Step::RemoveMember(permission)) => Some(permission.member_id()),
+        _ => None,
+    }
+}
+
+fn removed(story: &mut Story, member: u64) {
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&member);
+    }
+}
+
+fn message(story: &Story, type_: &str) -> String {
+    let status = story.observation.etcd.status.as_ref().unwrap();
+    status.conditions.iter().find(|condition| condition.type_ == type_).unwrap().message.clone()
+}
+
+/// A new member joins, up to a healthy voter.
+fn joins(story: &mut Story, index: usize) {
+    story.machine(index);
+    story.member(index, true);
+    story.settle();
+    story.voter(index);
+    story.publish();
+}
+
+#[test]
+fn a_healthy_member_goes_when_its_replacement_votes_and_only_then_its_machine() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(1);
+    assert!(matches!(step(&mut story), Plan::Do(Step::CreateMachine { number: 3, .. })), "the replacement joins first");
+    assert!(message(&story, c::MACHINES_DELETING).contains("without it 2 of 2 voters would be healthy"));
+    joins(&mut story, 3);
+    let plan = step(&mut story);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "it is written down first: {plan:?}");
+    let record = &story.observation.etcd.status.as_ref().unwrap().removed_members[0];
+    assert_eq!((record.id.as_str(), record.machine_uid.as_str()), ("101", "uid-1"));
+    assert_eq!(removes(&step(&mut story)), Some(id(1)));
+    removed(&mut story, id(1));
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+    let plan = step(&mut story);
+    assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(1)), "{plan:?}");
+    story.gone(1);
+    story.publish();
+    assert_eq!(step(&mut story), Plan::Steady);
+    let status = story.settle();
+    assert!(status.ready && status.removed_members.is_empty(), "{status:?}");
+}
+
+#[test]
+fn the_leader_hands_over_first_and_to_the_newest() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(0);
+    joins(&mut story, 3);
+    assert!(begins(&step(&mut story), OperationKind::MoveLeader, id(0)));
+    assert_eq!(step(&mut story), Plan::Do(Step::MoveLeader { from: id(0), to: id(3) }));
+    let operation = story.etcd().status.as_mut().unwrap().operation.as_mut().unwrap();
+    operation.attempt = 3;
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(0)), "etcd elects a leader by itself");
+    assert_eq!(removes(&step(&mut story)), Some(id(0)));
+}
+
+#[test]
+fn of_two_machines_at_once_one_goes_and_the_other_says_what_it_waits_for() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(1);
+    story.delete(2);
+    assert!(matches!(step(&mut story), Plan::Do(Step::CreateMachine { number: 3, .. })));
+    assert!(message(&story, c::MACHINES_DELETING).contains("demo-etcd-1: "));
+    assert!(message(&story, c::MACHINES_DELETING).contains("demo-etcd-2: "));
+    joins(&mut story, 3);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
+    removed(&mut story, id(1));
+    step(&mut story);
+    step(&mut story);
+    story.gone(1);
+    story.publish();
+    let plan = step(&mut story);
+    assert!(matches!(plan, Plan::Do(Step::CreateMachine { number: 4, .. })), "{plan:?}");
+    assert!(!begins(&story.plan(), OperationKind::RemoveMember, id(2)), "not before another has joined");
+    assert!(message(&story, c::MACHINES_DELETING).contains("demo-etcd-2: "));
+}
+
+#[test]
+fn an_unhealthy_member_goes_at_once_and_a_second_one_not() {
+    let mut story = Story::with_voters(3, 3);
+    story.failing(1, "down");
+    story.delete(1);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
+    let mut story = Story::with_voters(3, 3);
+    for index in 1..3 {
+        story.failing(index, "down");
+        story.delete(index);
+    }
+    story.unlisted();
+    assert!(!matches!(story.plan(), Plan::Do(_)), "{:?}", story.plan());
+}
+
+#[test]
+fn a_dead_only_member_is_kept_and_a_living_one_hands_its_data_over() {
+    let mut story = Story::with_voters(1, 1);
+    story.delete(0);
+    assert!(matches!(step(&mut story), Plan::Do(Step::CreateMachine { number: 1, .. })));
+    story.failing(0, "its data is gone");
+    story.settle();
+    story.pass(60);
+    story.unlisted();
+    let plan = step(&mut story);
+    assert_eq!(reason(&plan), reasons::WOULD_LOSE_DATA);
+    assert!(message(&story, c::READY).contains(names::CONFIRM_DELETION_ANNOTATION));
+    story.pass(86_400);
+    assert_eq!(reason(&step(&mut story)), reasons::WOULD_LOSE_DATA, "no time-out takes the data");
+}
+
+#[test]
+fn endpoints_in_use_stay_alive() {
+    let mut story = Story::with_voters(1, 1);
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, "https://10.0.0.1:2379");
+    story.delete(0);
+    joins(&mut story, 1);
+    assert_eq!(reason(&step(&mut story)), reasons::WAITING_FOR_SAFE_REMOVAL);
+    let status = story.settle();
+    assert!(status.ready && status.endpoints == "https://10.0.0.2:2379", "only the new one is published: {status:?}");
+    assert!(message(&story, c::MACHINES_DELETING).contains("API servers still use its endpoint"));
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, "https://10.0.0.2:2379");
+    assert!(begins(&step(&mut story), OperationKind::MoveLeader, id(0)));
+}
+
+#[test]
+fn whoever_never_was_a_member_goes_at_once() {
+    let mut story = Story::with_voters(3, 1);
+    story.held_back(1);
+    story.delete(1);
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(1)), "{plan:?}");
+    // One that may have joined does so only by a list that does not have it.
+    story.machine(2);
+    story.gone(1);
+    story.delete(2);
+    story.unlisted();
+    assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })));
+}
+
+#[test]
+fn a_machine_keeps_its_hook_while_a_restarted_manager_does_not_know_how_a_removal_ended() {
+    let mut story = Story::with_voters(3, 3);
+    joins(&mut story, 3);
+    story.delete(1);
+    step(&mut story);
+    story.unlisted();
+    assert_eq!(reason(&story.plan()), reasons::MEMBERSHIP_UNKNOWN);
+    assert!(story.plan().hold().unwrap().message.contains("the removal of member 101"));
+}
+
+#[test]
+fn what_is_no_longer_safe_or_wanted_is_called_off() {
+    let mut story = Story::with_voters(3, 3);
+    story.etcd().status.as_mut().unwrap().operation = Some(Operation {
+        kind: OperationKind::RemoveMember,
+        member_id: format!("{:x}", id(1)),
+        machine_uid: "uid-1".to_owned(),
+        since: Time(story.observation.now),
+        attempt: 0,
+    });
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)), "its Machine is not being deleted");
+    assert_eq!(story.observation.etcd.status.as_ref().unwrap().operation, None);
+}

@@ -1,0 +1,156 @@
+//! One prober for the members of all clusters, beside the reconciles.
+//!
+//! ```text
+//! reconcile: prober.set(etcd, uid, plan)   whom to probe and how often; each time, cheap if nothing has changed
+//!            prober.snapshot(uid)          what is known: a probe for each Machine, and the member list
+//!            prober.refresh(uid).await     the same, asked anew now: right before a membership change
+//!            prober.forget(uid)            the EtcdCluster is gone
+//! prober:    changes <- etcd               something that matters has changed ([`verdict`]): reconcile it
+//! ```
+//!
+//! Guarantees:
+//! - A cluster that hangs does not delay another: each has a task of its own, and no probe takes longer than 5 s for each
+//!   address.
+//! - At most 128 requests are under way at once, 32 of them kept for `refresh`. If more than some 750 members are silent
+//!   at the same time, probes get so far apart that no run of failures becomes long. That is meant: nothing is repaired
+//!   when so much looks bad at once.
+//! - The list of a cluster other than the recorded one is never reported as the member list.
+//! - A target that is new, or whose addresses, expected member or eagerness have changed, is probed at once.
+
+mod cadence;
+mod clients;
+mod cluster;
+mod list;
+mod metrics;
+mod rounds;
+mod verdict;
+
+use crate::observation::probe::Snapshot;
+use crate::pki::CertAndKey;
+use api::EtcdCluster;
+use cluster::Cluster;
+use controller_support::Metrics;
+use futures::future::join_all;
+use kube::runtime::reflector::ObjectRef;
+use metrics::ProbeMetrics;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+/// Requests that may be under way at once for the rounds of all clusters.
+const IN_ROUNDS: usize = 96;
+/// Those that are kept for [`Prober::refresh`], so that a change never waits for members that hang.
+const LIVE: usize = 32;
+
+/// Whom to probe, and what to expect.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ProbePlan {
+    /// The CA that the members trust, and that has signed their certificates. `None`: it cannot be read at the moment, and
+    /// the one of before stays in use.
+    pub(crate) ca: Option<CertAndKey>,
+    /// The recorded cluster ID, if one is recorded.
+    pub cluster_id: Option<u64>,
+    /// Those to probe.
+    pub targets: Vec<Target>,
+    /// Time between two probes of a settled member.
+    pub interval: Duration,
+    /// How long a member has to fail to be unhealthy: the EtcdCluster is reconciled when this is reached.
+    pub unhealthy_after: Duration,
+}
+
+/// The member of one Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Name of the Machine.
+    pub machine: String,
+    /// Client URLs to ask, in this order, until the expected member answers: the Machine's address first, then where the
+    /// member served last.
+    pub urls: Vec<String>,
+    /// ID of the member that is expected there, if that is recorded.
+    pub member_id: Option<u64>,
+    /// The member should come up or be promoted any moment: probe it often.
+    pub eager: bool,
+}
+
+/// Probes the members of all clusters. See the module's documentation.
+pub struct Prober {
+    clusters: Mutex<HashMap<String, Entry>>,
+    shared: Arc<Shared>,
+}
+
+/// What the tasks of all clusters share.
+struct Shared {
+    changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>,
+    rounds: Semaphore,
+    live: Semaphore,
+    metrics: ProbeMetrics,
+}
+
+/// One cluster, with the task that looks after it. The task ends when the entry is dropped.
+struct Entry {
+    cluster: Arc<Cluster>,
+    task: JoinSet<()>,
+}
+
+impl Prober {
+    /// A prober that sends the EtcdClusters to reconcile to `changes`.
+    #[must_use]
+    pub fn new(changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>, metrics: &Metrics) -> Self {
+        let shared = Shared {
+            changes,
+            rounds: Semaphore::new(IN_ROUNDS),
+            live: Semaphore::new(LIVE),
+            metrics: ProbeMetrics::new(metrics),
+        };
+        Self { clusters: Mutex::default(), shared: Arc::new(shared) }
+    }
+
+    /// Says whom to probe from now on. The first call for a `uid` begins to probe.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub fn set(&self, etcd: ObjectRef<EtcdCluster>, uid: &str, plan: ProbePlan) {
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = clusters.get_mut(uid)
+            // A task never ends by itself; if one has panicked, the cluster begins anew.
+            && entry.task.try_join_next().is_none()
+        {
+            entry.cluster.set(plan);
+            return;
+        }
+        let cluster = Arc::new(Cluster::new(etcd, plan));
+        let mut task = JoinSet::new();
+        task.spawn(rounds::run(cluster.clone(), self.shared.clone()));
+        clusters.insert(uid.to_owned(), Entry { cluster, task });
+    }
+
+    /// What is known about a cluster. Nothing, if it has not been [set](Self::set).
+    #[must_use]
+    pub fn snapshot(&self, uid: &str) -> Snapshot {
+        self.get(uid).map(|cluster| cluster.snapshot()).unwrap_or_default()
+    }
+
+    /// Stops probing a cluster that is gone, and closes its connections.
+    pub fn forget(&self, uid: &str) {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    /// Probes every target and reads the member list anew, and answers what is known then. Every probe in the answer, and
+    /// the list if it is known, were begun after the call. Takes at most 5 s for each address of a target and 15 s for the
+    /// list, if the system is not overloaded.
+    pub async fn refresh(&self, uid: &str) -> Snapshot {
+        let Some(cluster) = self.get(uid) else { return Snapshot::default() };
+        let plan = cluster.plan();
+        let probes = plan.targets.iter().map(|target| cluster.probe(&self.shared, &self.shared.live, &plan, target));
+        join_all(probes).await;
+        cluster.read_list(&self.shared, &self.shared.live, &plan).await;
+        cluster.snapshot()
+    }
+
+    fn get(&self, uid: &str) -> Option<Arc<Cluster>> {
+        let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters.get(uid).map(|entry| entry.cluster.clone())
+    }
+}

@@ -1,0 +1,206 @@
+//! One cluster: what is planned for it, what is known about it, and its probes.
+
+use super::clients::ClientCell;
+use super::list::whom;
+use super::verdict::Told;
+use super::{ProbePlan, Shared, Target};
+use crate::etcd_access::{Client, Expected, Fault};
+use crate::observation::probe::{ListFault, Membership, Outcome, Probe, Run, Snapshot};
+use api::EtcdCluster;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::reflector::ObjectRef;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use time::OffsetDateTime;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+/// One cluster.
+pub(super) struct Cluster {
+    etcd: ObjectRef<EtcdCluster>,
+    plan: watch::Sender<Arc<ProbePlan>>,
+    client: ClientCell,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    snapshot: Snapshot,
+    told: Told,
+    /// When the probe that is known was begun, and which member was expected, by name of the Machine.
+    begun: HashMap<String, (Instant, Option<u64>)>,
+    list_begun: Option<Instant>,
+}
+
+impl Cluster {
+    pub(super) fn new(etcd: ObjectRef<EtcdCluster>, plan: ProbePlan) -> Self {
+        Self { etcd, plan: watch::Sender::new(Arc::new(plan)), client: ClientCell::default(), state: Mutex::default() }
+    }
+
+    pub(super) fn set(&self, plan: ProbePlan) {
+        self.plan.send_if_modified(|present| {
+            if **present == plan {
+                return false;
+            }
+            let mut state = self.state();
+            let State { snapshot, begun, .. } = &mut *state;
+            snapshot.probes.retain(|machine, _| plan.targets.iter().any(|target| target.machine == *machine));
+            begun.retain(|machine, _| snapshot.probes.contains_key(machine));
+            if let (Membership::Known { cluster_id, .. }, Some(recorded)) = (&snapshot.membership, plan.cluster_id)
+                && *cluster_id != recorded
+            {
+                snapshot.membership = Membership::NotAsked;
+            }
+            *present = Arc::new(plan);
+            true
+        });
+    }
+
+    pub(super) fn plan(&self) -> Arc<ProbePlan> {
+        self.plan.borrow().clone()
+    }
+
+    pub(super) fn plans(&self) -> watch::Receiver<Arc<ProbePlan>> {
+        self.plan.subscribe()
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.state().snapshot.clone()
+    }
+
+    /// Probes one target. Answers whether that is news, and the run.
+    pub(super) async fn probe(
+        &self,
+        shared: &Shared,
+        permits: &Semaphore,
+        plan: &ProbePlan,
+        target: &Target,
+    ) -> (bool, Option<Run>) {
+        let Some(first) = target.urls.first() else {
+            return self.record(shared, plan, target, Instant::now(), String::new(), Outcome::NoAddress);
+        };
+        // Never closed.
+        let _permit = permits.acquire().await;
+        let begun = Instant::now();
+        let (url, outcome) = match self.client.get(plan.ca.as_ref(), now().1).await {
+            Ok(client) => ask(&client, plan, target, first).await,
+            Err(fault) => (first.clone(), Outcome::OurFault(fault)),
+        };
+        shared.metrics.observe(&outcome, begun.elapsed());
+        self.record(shared, plan, target, begun, url, outcome)
+    }
+
+    fn record(
+        &self,
+        shared: &Shared,
+        plan: &ProbePlan,
+        target: &Target,
+        begun: Instant,
+        url: String,
+        outcome: Outcome,
+    ) -> (bool, Option<Run>) {
+        let wanted = self.plan().targets.iter().any(|wanted| wanted.machine == target.machine);
+        let mut state = self.state();
+        let before = state.begun.get(&target.machine).copied();
+        // Begun before the one that is known, or the Machine is gone: outdated.
+        if !wanted || before.is_some_and(|(known, _)| begun < known) {
+            return (false, None);
+        }
+        let (at, kind) = (now().0, outcome.kind());
+        let expected_another = before.is_some_and(|(_, expected)| {
+            expected.is_some() && target.member_id.is_some() && expected != target.member_id
+        });
+        let run = match state.snapshot.probes.get(&target.machine) {
+            Some(probe) if !expected_another => probe.run.next(kind, at, plan.interval),
+            _ => Run::new(kind, at),
+        };
+        let expected = target.member_id.or(before.and_then(|(_, expected)| expected));
+        state.begun.insert(target.machine.clone(), (begun, expected));
+        state.snapshot.probes.insert(target.machine.clone(), Probe { url, at, outcome, run });
+        (self.tell(&mut state, shared, plan), Some(run))
+    }
+
+    /// Reads the member list. Answers whether that is news.
+    pub(super) async fn read_list(&self, shared: &Shared, permits: &Semaphore, plan: &ProbePlan) -> bool {
+        let begun = Instant::now();
+        let whom = whom(&self.state().snapshot.probes, plan.cluster_id);
+        let membership = match whom {
+            Ok((cluster_id, urls)) => {
+                let _permit = permits.acquire().await;
+                match self.client.get(plan.ca.as_ref(), now().1).await {
+                    Ok(client) => list(&client, cluster_id, urls).await,
+                    Err(fault) => Membership::Unknown(ListFault::Ours(fault)),
+                }
+            }
+            Err(membership) => membership,
+        };
+        let recorded = self.plan().cluster_id;
+        let mut state = self.state();
+        // Another ID may have been recorded meanwhile.
+        if recorded != plan.cluster_id || state.list_begun.is_some_and(|known| begun < known) {
+            return false;
+        }
+        state.list_begun = Some(begun);
+        state.snapshot.membership = membership;
+        self.tell(&mut state, shared, plan)
+    }
+
+    /// Has the EtcdCluster reconciled if there is news.
+    fn tell(&self, state: &mut State, shared: &Shared, plan: &ProbePlan) -> bool {
+        let news = state.told.update(&state.snapshot, plan);
+        if news {
+            // The receiver ends with the controller, and then nobody needs to know.
+            let _ = shared.changes.send(self.etcd.clone());
+        }
+        news
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks the URLs of a target until the expected member answers: what is said of a machine's addresses can be wrong, or be
+/// another machine's by now. If it answers nowhere, the first URL's outcome counts; but a member is only blamed if every
+/// URL could be asked.
+async fn ask(client: &Client, plan: &ProbePlan, target: &Target, first: &str) -> (String, Outcome) {
+    let expected = Expected { cluster_id: plan.cluster_id, member_id: target.member_id };
+    let mut worst: Option<(String, Outcome)> = None;
+    for url in &target.urls {
+        let outcome = match client.probe(url, expected).await {
+            Ok(report) if report.identity.is_ok() => return (url.clone(), Outcome::Answered(report)),
+            Ok(report) => Outcome::Answered(report),
+            Err(Fault::Theirs(fault)) => Outcome::MemberFault(fault),
+            Err(Fault::Ours(fault)) => Outcome::OurFault(fault),
+        };
+        let ours = matches!(outcome, Outcome::OurFault(_));
+        if worst.is_none() || ours && matches!(worst, Some((_, Outcome::MemberFault(_)))) {
+            worst = Some((url.clone(), outcome));
+        }
+    }
+    worst.unwrap_or_else(|| (first.to_owned(), Outcome::NoAddress))
+}
+
+async fn list(client: &Client, cluster_id: u64, urls: Vec<String>) -> Membership {
+    let mut unknown = Membership::NotAsked;
+    for url in urls {
+        match client.members(&url).await {
+            Ok((answered, members)) if answered == cluster_id => {
+                return Membership::Known { cluster_id, members, at: now().0 };
+            }
+            Ok((answered, _)) => {
+                let fault = ListFault::OtherCluster { recorded: cluster_id, ids: [answered].into() };
+                unknown = Membership::Unknown(fault);
+            }
+            Err(Fault::Theirs(fault)) => unknown = Membership::Unknown(ListFault::Member { url, fault }),
+            Err(Fault::Ours(fault)) => return Membership::Unknown(ListFault::Ours(fault)),
+        }
+    }
+    unknown
+}
+
+#[expect(clippy::disallowed_methods, reason = "probes happen at a time; what decides by it is pure")]
+fn now() -> (Timestamp, OffsetDateTime) {
+    let now = Timestamp::now();
+    (now, OffsetDateTime::from_unix_timestamp(now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH))
+}

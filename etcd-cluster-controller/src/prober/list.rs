@@ -1,0 +1,94 @@
+//! Whose member list counts.
+
+use crate::observation::probe::{ListFault, Membership, Probe, Report};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Voters to ask for the list before it counts as unknown.
+const ASKED: usize = 3;
+
+/// The client URLs to ask, with the ID of the cluster; or what is known without asking.
+///
+/// Only voters of the recorded cluster that answer linearizable reads: a list from any other is not to be believed. If no
+/// cluster ID is recorded, the cluster must be the only one that answers.
+pub(super) fn whom(probes: &BTreeMap<String, Probe>, recorded: Option<u64>) -> Result<(u64, Vec<String>), Membership> {
+    let answering: Vec<(&Probe, &Report)> =
+        probes.values().filter_map(|probe| Some((probe, probe.report()?))).collect();
+    let ids: BTreeSet<u64> = answering.iter().map(|(_, report)| report.cluster_id).collect();
+    let cluster_id = match recorded {
+        _ if ids.is_empty() => return Err(Membership::NotAsked),
+        Some(recorded) if ids.contains(&recorded) => recorded,
+        Some(recorded) => return Err(Membership::Unknown(ListFault::OtherCluster { recorded, ids })),
+        None => match ids.first() {
+            Some(only) if ids.len() == 1 => *only,
+            _ => return Err(Membership::Unknown(ListFault::SeveralClusters(ids))),
+        },
+    };
+    let voters = answering.into_iter().filter(|(_, report)| report.cluster_id == cluster_id && !report.learner);
+    let (mut sound, failing): (Vec<_>, Vec<_>) = voters.partition(|(_, report)| report.linearizable.is_ok());
+    if sound.is_empty() {
+        let fault = failing.into_iter().find_map(|(_, report)| report.linearizable.clone().err());
+        return Err(Membership::Unknown(ListFault::NoQuorum(fault)));
+    }
+    // The leader answers without asking another.
+    sound.sort_by_key(|(_, report)| report.leader != report.member_id);
+    Ok((cluster_id, sound.into_iter().take(ASKED).map(|(probe, _)| probe.url.clone()).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::probe::{MemberFault, OurFault, Outcome, Run, RunKind};
+    use k8s_openapi::jiff::Timestamp;
+
+    fn probes(outcomes: Vec<Outcome>) -> BTreeMap<String, Probe> {
+        let named = outcomes.into_iter().enumerate().map(|(index, outcome)| {
+            let at = Timestamp::UNIX_EPOCH;
+            let probe = Probe { url: format!("u{index}"), at, run: Run::new(RunKind::Unknown, at), outcome };
+            (format!("m{index}"), probe)
+        });
+        named.collect()
+    }
+
+    fn member(cluster_id: u64, member_id: u64, leader: u64) -> Report {
+        Report {
+            member_id,
+            cluster_id,
+            leader,
+            learner: false,
+            version: String::new(),
+            database_size: 0,
+            alarms: Vec::new(),
+            identity: Ok(()),
+            linearizable: Ok(()),
+        }
+    }
+
+    fn asked(recorded: Option<u64>, members: &[(u64, u64)]) -> Result<(u64, Vec<String>), Membership> {
+        whom(&probes(members.iter().map(|(c, m)| Outcome::Answered(member(*c, *m, 2))).collect()), recorded)
+    }
+
+    #[test]
+    fn a_strangers_list_is_never_taken() {
+        let urls = |urls: &[&str]| urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>();
+        assert_eq!(asked(Some(0xc), &[(0xc, 1), (0xb, 9), (0xc, 2)]), Ok((0xc, urls(&["u2", "u0"]))));
+        let other = ListFault::OtherCluster { recorded: 0xc, ids: [0xb].into() };
+        assert_eq!(asked(Some(0xc), &[(0xb, 9)]), Err(Membership::Unknown(other)), "the only one that answers");
+        assert_eq!(asked(None, &[(0xc, 1)]), Ok((0xc, urls(&["u0"]))));
+        let several = ListFault::SeveralClusters([0xb, 0xc].into());
+        assert_eq!(asked(None, &[(0xc, 1), (0xb, 9)]), Err(Membership::Unknown(several)));
+        assert_eq!(asked(Some(0xc), &[]), Err(Membership::NotAsked));
+    }
+
+    #[test]
+    fn learners_and_members_without_quorum_are_not_asked() {
+        let learner = Outcome::Answered(Report { learner: true, ..member(0xc, 1, 2) });
+        let leaderless = Report { linearizable: Err(MemberFault::NoLeader), ..member(0xc, 2, 0) };
+        let silent = Outcome::MemberFault(MemberFault::Refused);
+        let ours = Outcome::OurFault(OurFault::FileDescriptors);
+        let given = probes(vec![learner.clone(), Outcome::Answered(leaderless), silent.clone(), ours.clone()]);
+        let no_quorum = |fault| Err(Membership::Unknown(ListFault::NoQuorum(fault)));
+        assert_eq!(whom(&given, Some(0xc)), no_quorum(Some(MemberFault::NoLeader)));
+        assert_eq!(whom(&probes(vec![learner]), Some(0xc)), no_quorum(None));
+        assert_eq!(whom(&probes(vec![silent, ours]), Some(0xc)), Err(Membership::NotAsked));
+    }
+}

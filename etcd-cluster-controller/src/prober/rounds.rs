@@ -1,0 +1,168 @@
+//! When each member of a cluster is probed: one endless task for each cluster.
+
+use super::cadence::cadence;
+use super::cluster::Cluster;
+use super::{ProbePlan, Shared, Target};
+use crate::observation::probe::{Run, RunKind};
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// The least time to the probe that is to find a member unhealthy.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// Something that is done again and again, one at a time.
+#[derive(Clone, Copy)]
+struct Turn {
+    due: Instant,
+    running: bool,
+    /// To be done again as soon as what is under way has ended.
+    again: bool,
+}
+
+impl Turn {
+    fn new(now: Instant) -> Self {
+        Self { due: now, running: false, again: false }
+    }
+
+    fn hurry(&mut self, now: Instant) {
+        self.again = self.running;
+        self.due = self.due.min(now);
+    }
+
+    /// Whether to begin now.
+    fn begin(&mut self, now: Instant) -> bool {
+        let begin = !self.running && self.due <= now;
+        self.running |= begin;
+        begin
+    }
+
+    fn end(&mut self, next: Instant, now: Instant) {
+        let again = std::mem::take(&mut self.again);
+        self.running = false;
+        self.due = if again { now } else { next };
+    }
+}
+
+/// The turns of one target.
+struct Seat {
+    target: Target,
+    turn: Turn,
+    eager_since: Option<Instant>,
+}
+
+enum Ended {
+    Probe { machine: String, begun: Instant, news: bool, run: Option<Run> },
+    List { begun: Instant, news: bool },
+}
+
+/// Looks after one cluster, until it is dropped.
+pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
+    let mut plans = cluster.plans();
+    let mut plan = plans.borrow_and_update().clone();
+    let mut seats: BTreeMap<String, Seat> = BTreeMap::new();
+    let mut list = Turn::new(Instant::now());
+    follow(&mut seats, &plan);
+    let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
+    let (cluster, shared) = (&*cluster, &*shared);
+    loop {
+        let begun = Instant::now();
+        for (machine, seat) in &mut seats {
+            if seat.turn.begin(begun) {
+                let (machine, target, plan) = (machine.clone(), seat.target.clone(), plan.clone());
+                let probe = async move {
+                    let (news, run) = cluster.probe(shared, &shared.rounds, &plan, &target).await;
+                    Ended::Probe { machine, begun, news, run }
+                };
+                running.push(probe.boxed());
+            }
+        }
+        if list.begin(begun) {
+            let plan = plan.clone();
+            let read = async move {
+                let news = cluster.read_list(shared, &shared.rounds, &plan).await;
+                Ended::List { begun, news }
+            };
+            running.push(read.boxed());
+        }
+        let turns = seats.values().map(|seat| &seat.turn).chain([&list]);
+        let next = turns.filter(|turn| !turn.running).map(|turn| turn.due).min();
+        let idle = async {
+            match next {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = plans.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                let before = std::mem::replace(&mut plan, plans.borrow_and_update().clone());
+                follow(&mut seats, &plan);
+                let now = Instant::now();
+                if (&before.ca, before.cluster_id) != (&plan.ca, plan.cluster_id) {
+                    seats.values_mut().for_each(|seat| seat.turn.hurry(now));
+                }
+                list.hurry(now);
+            }
+            Some(ended) = running.next() => {
+                let now = Instant::now();
+                match ended {
+                    Ended::Probe { machine, begun, news, run } => {
+                        if let Some(seat) = seats.get_mut(&machine) {
+                            seat.turn.end(next_probe(seat.eager_since, &plan, run, begun, now), now);
+                        }
+                        if news {
+                            list.hurry(now);
+                        }
+                    }
+                    Ended::List { begun, news } => {
+                        let eager = seats.values().filter_map(|seat| seat.eager_since).max();
+                        list.end(begun + cadence(eager.map(|since| now - since), plan.interval, rand::random()), now);
+                        // A member that was added or promoted is seen at once.
+                        if news {
+                            seats.values_mut().for_each(|seat| seat.turn.hurry(now));
+                        }
+                    }
+                }
+            }
+            () = idle => {}
+        }
+    }
+}
+
+/// Follows a plan: what is new or different is due now.
+fn follow(seats: &mut BTreeMap<String, Seat>, plan: &ProbePlan) {
+    let now = Instant::now();
+    seats.retain(|machine, _| plan.targets.iter().any(|target| target.machine == *machine));
+    for target in &plan.targets {
+        let new = || Seat { target: target.clone(), turn: Turn::new(now), eager_since: None };
+        let seat = seats.entry(target.machine.clone()).or_insert_with(new);
+        seat.eager_since = target.eager.then(|| seat.eager_since.unwrap_or(now));
+        if seat.target != *target {
+            seat.target = target.clone();
+            seat.turn.hurry(now);
+        }
+    }
+}
+
+fn next_probe(
+    eager_since: Option<Instant>,
+    plan: &ProbePlan,
+    run: Option<Run>,
+    begun: Instant,
+    now: Instant,
+) -> Instant {
+    let regular = begun + cadence(eager_since.map(|since| now - since), plan.interval, rand::random());
+    // The probe that finds it unhealthy comes in time.
+    let missing =
+        run.filter(|run| run.kind == RunKind::Failing).map(|run| plan.unhealthy_after.checked_sub(run.lasted()));
+    match missing.flatten() {
+        Some(missing) if !missing.is_zero() => regular.min(now + missing.max(LEAST)),
+        _ => regular,
+    }
+}

@@ -1,0 +1,255 @@
+//! What may be taken away from an etcd cluster. Nothing else makes the tokens that removing a member and letting its
+//! Machine go take: an unsafe order cannot be written down.
+
+use crate::observation::{Membership, hex};
+use crate::roster::{Roster, Seat};
+use api::etcd_cluster::{EtcdClusterStatus, RemovalState, RemovedMember};
+use controller_support::external::MachineView;
+use std::collections::BTreeSet;
+
+/// How many further failures voters survive: those that are healthy beyond a quorum. Negative: the quorum is lost.
+#[must_use]
+pub fn survives(voters: usize, healthy: usize) -> i64 {
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    number(healthy) - number(voters / 2 + 1)
+}
+
+/// Permission to remove one member, made from one member list.
+///
+/// Invariant: when it was made, the cluster would have survived at least as many failures without the member as with it,
+/// or as many as a healthy cluster of the wanted size does. Not `Clone`: one permission, one removal.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MayRemove {
+    member_id: u64,
+    list: BTreeSet<u64>,
+}
+
+impl MayRemove {
+    /// The member that may be removed.
+    #[must_use]
+    pub fn member_id(&self) -> u64 {
+        self.member_id
+    }
+
+    /// Whether a member list is the one that the permission was made from.
+    #[must_use]
+    pub fn was_made_from(&self, ids: impl IntoIterator<Item = u64>) -> bool {
+        self.list == ids.into_iter().collect()
+    }
+}
+
+/// Why a member may not be removed now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The member list is not known.
+    ListUnknown,
+    /// It is not in the member list.
+    NotListed,
+    /// It is the only voter: the data would go with it.
+    OnlyVoter,
+    /// Too few failures would be survived afterwards.
+    TooFewWouldBeLeft {
+        /// How many are survived now.
+        now: i64,
+        /// How many would be survived without the member.
+        after: i64,
+        /// Healthy voters that would be left, and all voters that would be.
+        left: (usize, usize),
+    },
+}
+
+/// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is what a
+/// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy.
+///
+/// # Errors
+/// Why not.
+pub fn may_remove(roster: &Roster<'_>, member_id: u64, replicas: i32) -> Result<MayRemove, Refusal> {
+    if !roster.is_listed() {
+        return Err(Refusal::ListUnknown);
+    }
+    let Some(target) = roster.by_member(member_id) else { return Err(Refusal::NotListed) };
+    let list = roster.members().map(|(id, _)| id).collect();
+    let voters = roster.voters().count();
+    let healthy = roster.voters().filter(|seat| seat.is_healthy()).count();
+    let now = survives(voters, healthy);
+    let votes = target.is_voter();
+    if votes && voters == 1 {
+        return Err(Refusal::OnlyVoter);
+    }
+    let left_voters = voters - usize::from(votes);
+    let left_healthy = healthy - usize::from(votes && target.is_healthy());
+    let after = survives(left_voters, left_healthy);
+    let wanted = usize::try_from(replicas).unwrap_or(0);
+    if after >= 0 && after >= now.min(survives(wanted, wanted)) {
+        return Ok(MayRemove { member_id, list });
+    }
+    Err(Refusal::TooFewWouldBeLeft { now, after, left: (left_healthy, left_voters) })
+}
+
+/// Proof that a Machine may go. Not `Clone`.
+#[derive(Debug, PartialEq, Eq)]
+pub enum MayGo {
+    /// Its member has left etcd.
+    MemberGone(MemberGone),
+    /// It has never been a member, and cannot become one unnoticed.
+    NeverMember(NeverMember),
+    /// The whole etcd cluster goes.
+    ClusterGoing(ClusterGoing),
+}
+
+/// Proof that the member of a Machine has left etcd.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MemberGone {
+    machine_uid: String,
+}
+
+/// Proof that a Machine is not, and has never been, a member.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NeverMember {
+    machine_uid: String,
+}
+
+/// Proof that the EtcdCluster, or its Cluster, is being deleted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ClusterGoing(());
+
+impl MayGo {
+    /// Whether the proof is about the Machine of this UID.
+    #[must_use]
+    pub fn is_about(&self, uid: &str) -> bool {
+        match self {
+            Self::MemberGone(MemberGone { machine_uid }) | Self::NeverMember(NeverMember { machine_uid }) => {
+                machine_uid == uid
+            }
+            Self::ClusterGoing(_) => true,
+        }
+    }
+}
+
+/// The member of a Machine has left etcd, by us or by somebody else, and a linearizable list has no member of that Machine.
+#[must_use]
+pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &MachineView) -> Option<MayGo> {
+    let record = records.iter().find(|record| record.machine_uid == machine.uid)?;
+    let gone = roster.is_listed()
+        && record.state != RemovalState::Removing
+        && roster.members().all(|(id, _)| hex(id) != record.id)
+        && roster.by_machine(&machine.name).is_none_or(|seat| seat.member.is_none());
+    gone.then(|| MayGo::MemberGone(MemberGone { machine_uid: machine.uid.clone() }))
+}
+
+/// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it. Before
+/// etcd has begun there is no member to lose.
+#[must_use]
+pub fn never_member(
+    roster: &Roster<'_>,
+    seat: &Seat<'_>,
+    status: Option<&EtcdClusterStatus>,
+    begun: bool,
+) -> Option<MayGo> {
+    let machine = seat.machine?;
+    let recorded = status.is_some_and(|status| {
+        status.members.iter().any(|member| member.machine == machine.name)
+            || status.removed_members.iter().any(|record| record.machine_uid == machine.uid)
+    });
+    let certain = !seat.admitted || !begun || roster.is_listed();
+    (seat.member.is_none() && !recorded && certain)
+        .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
+}
+
+/// For the rule that has found the EtcdCluster, or its Cluster, being deleted.
+#[must_use]
+pub fn cluster_going(etcd_deleting: bool, cluster_deleting: bool) -> Option<ClusterGoing> {
+    (etcd_deleting || cluster_deleting).then_some(ClusterGoing(()))
+}
+
+/// Whether the member is missing from a list that was read.
+#[must_use]
+pub fn is_gone(membership: &Membership, member_id: &str) -> bool {
+    matches!(membership, Membership::Known { members, .. } if members.keys().all(|id| hex(*id) != member_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, id};
+    use crate::roster::roster;
+    use proptest::prelude::*;
+
+    #[test]
+    fn survivable_failures() {
+        let table =
+            [(1, 1, 0), (2, 2, 0), (3, 3, 1), (3, 2, 0), (3, 1, -1), (4, 4, 1), (5, 5, 2), (6, 6, 2), (7, 7, 3)];
+        for (voters, healthy, expected) in table {
+            assert_eq!(survives(voters, healthy), expected, "{healthy} of {voters}");
+        }
+    }
+
+    fn refusal(story: &Story, index: usize) -> Option<Refusal> {
+        may_remove(&roster(&story.observation), id(index), story.observation.etcd.spec.replicas).err()
+    }
+
+    #[test]
+    fn a_healthy_voter_goes_only_after_its_replacement_votes() {
+        let mut story = Story::with_voters(3, 3);
+        assert_eq!(refusal(&story, 0), Some(Refusal::TooFewWouldBeLeft { now: 1, after: 0, left: (2, 2) }));
+        story.machine(3);
+        story.voter(3);
+        assert_eq!(refusal(&story, 0), None);
+    }
+
+    #[test]
+    fn an_unhealthy_voter_may_go_and_the_other_two_may_not() {
+        let mut story = Story::with_voters(3, 3);
+        story.failing(1, "down");
+        assert_eq!(refusal(&story, 1), None, "two of two survive as much as two of three");
+        assert!(refusal(&story, 0).is_some());
+    }
+
+    #[test]
+    fn the_only_voter_never_goes() {
+        let mut story = Story::with_voters(1, 1);
+        assert_eq!(refusal(&story, 0), Some(Refusal::OnlyVoter));
+        story.failing(0, "down");
+        assert!(refusal(&story, 0).is_some());
+    }
+
+    #[test]
+    fn without_a_list_nothing_is_removed() {
+        let mut story = Story::with_voters(3, 3);
+        assert_eq!(refusal(&story, 9), Some(Refusal::NotListed));
+        story.unlisted();
+        assert_eq!(refusal(&story, 0), Some(Refusal::ListUnknown));
+    }
+
+    proptest! {
+        /// Rule 1, for every cluster of up to eleven members in any state.
+        #[test]
+        fn no_permission_takes_away_what_is_needed(
+            replicas in prop::sample::select(vec![1, 3, 5, 7]),
+            // Of each member: learner, healthy, failing, or not known at all.
+            members in prop::collection::vec((any::<bool>(), 0..3_u8), 1..12),
+            target in 0..11_usize,
+        ) {
+            let mut story = Story::with_voters(replicas, 0);
+            for (index, (learner, health)) in members.iter().enumerate() {
+                story.machine(index);
+                story.member(index, *learner);
+                match health {
+                    0 => story.healthy(index),
+                    1 => story.failing(index, "down"),
+                    _ => story.unknown(index),
+                }
+            }
+            let seats = roster(&story.observation);
+            if may_remove(&seats, id(target), replicas).is_ok() {
+                let voters: Vec<(usize, bool)> = members.iter().enumerate()
+                    .filter(|(_, (learner, _))| !learner).map(|(index, (_, health))| (index, *health == 0)).collect();
+                let healthy = |skip: Option<usize>| voters.iter().filter(|(i, well)| Some(*i) != skip && *well).count();
+                let left = voters.iter().filter(|(index, _)| *index != target).count();
+                let (now, after) = (survives(voters.len(), healthy(None)), survives(left, healthy(Some(target))));
+                let f = i64::from((replicas - 1) / 2);
+                prop_assert!(after >= now.min(f) && after >= 0, "{now} -> {after}, f {f}");
+            }
+        }
+    }
+}

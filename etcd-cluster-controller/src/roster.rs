@@ -1,0 +1,302 @@
+//! The roster: one seat for each Machine and each member, with a verdict on the member. Pure. The plan and the status both
+//! read it, so that they cannot disagree on who is well.
+
+use crate::observation::probe::{MemberFault, RunKind};
+use crate::observation::{Member, Membership, Observation, Outcome, Probe, hex};
+use api::etcd_cluster::{Health, MemberRole, MemberStatus};
+use controller_support::external::MachineView;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What is held to be true of a member's health.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its checks succeed.
+    Healthy {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Its checks fail, not yet for long enough to hold that against it.
+    Failing {
+        /// Since when.
+        since: Timestamp,
+        /// How, with the URL.
+        why: String,
+    },
+    /// Its checks have failed for `unhealthyAfterSeconds` without a gap.
+    Unhealthy {
+        /// Since when.
+        since: Timestamp,
+        /// How, with the URL.
+        why: String,
+    },
+    /// It could not be checked: it is not known to be well, and that is nobody's fault.
+    Unknown {
+        /// Why.
+        why: String,
+    },
+}
+
+/// A Machine, a member, or both.
+#[derive(Clone, Debug)]
+pub struct Seat<'a> {
+    /// The Machine. `None`: it is gone, or was never ours.
+    pub machine: Option<&'a MachineView>,
+    /// The member with its ID. `None`: the Machine has not become one, or no longer is one.
+    pub member: Option<(u64, Member)>,
+    /// The latest probe.
+    pub probe: Option<&'a Probe>,
+    /// How the member is. Of a Machine that is not a member it says how far it has got.
+    pub verdict: Verdict,
+    /// The member counts as healthy in the status: it is, or was and has not failed for long enough.
+    pub counts: bool,
+    /// The Machine may become a member, or is one.
+    pub admitted: bool,
+}
+
+impl Seat<'_> {
+    /// The member's ID.
+    #[must_use]
+    pub fn id(&self) -> Option<u64> {
+        self.member.as_ref().map(|(id, _)| *id)
+    }
+
+    /// The member votes.
+    #[must_use]
+    pub fn is_voter(&self) -> bool {
+        self.member.as_ref().is_some_and(|(_, member)| !member.learner)
+    }
+
+    /// The member answers its checks right now.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        matches!(self.verdict, Verdict::Healthy { .. })
+    }
+
+    /// The member has failed for long enough.
+    #[must_use]
+    pub fn is_unhealthy(&self) -> bool {
+        matches!(self.verdict, Verdict::Unhealthy { .. })
+    }
+
+    /// Nothing is known of the member.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.verdict, Verdict::Unknown { .. })
+    }
+
+    /// The Machine is being deleted.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.machine.is_some_and(|machine| machine.deleting)
+    }
+
+    /// The member leads, by its own word.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.is_healthy() && self.probe.and_then(Probe::report).is_some_and(|report| report.leader == report.member_id)
+    }
+
+    /// What people call it: the member's name, the Machine's, or the ID.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let member = self.member.as_ref().map(|(_, member)| member.name.clone()).filter(|name| !name.is_empty());
+        let machine = || self.machine.map(|machine| machine.name.clone());
+        member.or_else(machine).unwrap_or_else(|| self.id().map(hex).unwrap_or_default())
+    }
+
+    /// Why the member is not well. Empty if it is.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        match &self.verdict {
+            Verdict::Healthy { .. } => "",
+            Verdict::Failing { why, .. } | Verdict::Unhealthy { why, .. } | Verdict::Unknown { why } => why,
+        }
+    }
+
+    /// The same as a sentence, with the time.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match &self.verdict {
+            Verdict::Failing { since, why } | Verdict::Unhealthy { since, why } => {
+                format!("{}: {why} (since {since:.0})", self.name())
+            }
+            _ => format!("{}: {}", self.name(), self.why()),
+        }
+    }
+}
+
+/// All seats.
+#[derive(Clone, Debug)]
+pub struct Roster<'a> {
+    /// By Machine, then members without one.
+    pub seats: Vec<Seat<'a>>,
+    listed: bool,
+}
+
+impl<'a> Roster<'a> {
+    /// Whether the members are those of etcd's list, and not those that the status remembers.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// Seats of voters.
+    pub fn voters(&self) -> impl Iterator<Item = &Seat<'a>> {
+        self.seats.iter().filter(|seat| seat.is_voter())
+    }
+
+    /// Members by ID.
+    pub fn members(&self) -> impl Iterator<Item = (u64, &Seat<'a>)> {
+        self.seats.iter().filter_map(|seat| Some((seat.id()?, seat)))
+    }
+
+    /// The seat of a member.
+    #[must_use]
+    pub fn by_member(&self, id: u64) -> Option<&Seat<'a>> {
+        self.seats.iter().find(|seat| seat.id() == Some(id))
+    }
+
+    /// The seat of a Machine.
+    #[must_use]
+    pub fn by_machine(&self, name: &str) -> Option<&Seat<'a>> {
+        self.seats.iter().find(|seat| seat.machine.is_some_and(|machine| machine.name == name))
+    }
+
+    /// Members that run on no Machine, beyond those that may belong to Machines on their way: a watch may show a member's
+    /// address later than etcd shows the member.
+    #[must_use]
+    pub fn strangers(&self) -> Vec<&Seat<'a>> {
+        let homeless: Vec<&Seat<'a>> =
+            self.seats.iter().filter(|seat| seat.member.is_some() && seat.machine.is_none()).collect();
+        let on_their_way = |seat: &&Seat<'_>| {
+            let booting = seat.admitted && seat.member.is_none();
+            booting && seat.machine.is_some_and(|machine| !machine.deleting && machine.addresses.is_empty())
+        };
+        if homeless.len() <= self.seats.iter().filter(on_their_way).count() { Vec::new() } else { homeless }
+    }
+}
+
+/// Seats everybody.
+#[must_use]
+pub fn roster(observation: &Observation) -> Roster<'_> {
+    let remembered = || observation.etcd.status.iter().flat_map(|status| &status.members).filter_map(remembered);
+    let (members, listed): (Vec<(u64, Member)>, bool) = match observation.members() {
+        Some(members) => (members.iter().map(|(id, member)| (*id, member.clone())).collect(), true),
+        None => (remembered().collect(), false),
+    };
+    let mut seats: Vec<Seat<'_>> = Vec::with_capacity(members.len());
+    let mut seated = BTreeSet::new();
+    for (id, member) in members {
+        let machine = observation.machine_of(id, &member).filter(|machine| seated.insert(machine.name.as_str()));
+        let probe = machine.and_then(|machine| observation.probes.get(&machine.name));
+        let verdict = verdict(observation, id, machine, probe);
+        let recorded = observation.recorded(id).map_or(Health::Unknown, |status| status.health);
+        let counts = match verdict {
+            Verdict::Healthy { .. } => true,
+            Verdict::Failing { .. } => recorded == Health::Healthy,
+            Verdict::Unhealthy { .. } | Verdict::Unknown { .. } => false,
+        };
+        let admitted = machine.is_some_and(|machine| observation.is_admitted(machine));
+        seats.push(Seat { machine, member: Some((id, member)), probe, verdict, counts, admitted });
+    }
+    for machine in observation.machines.values().filter(|machine| !seated.contains(machine.name.as_str())) {
+        let probe = observation.probes.get(&machine.name);
+        let verdict = Verdict::Unknown { why: probe.map(explain).unwrap_or_default() };
+        let admitted = observation.is_admitted(machine);
+        seats.push(Seat { machine: Some(machine), member: None, probe, verdict, counts: false, admitted });
+    }
+    seats.sort_by(|a, b| {
+        let key =
+            |seat: &Seat<'_>| (seat.machine.is_none(), seat.machine.map(|machine| number_and_name(&machine.name)));
+        key(a).cmp(&key(b))
+    });
+    Roster { seats, listed }
+}
+
+/// Machines in the order in which they were made: `x-9` before `x-10`.
+fn number_and_name(name: &str) -> (u64, String) {
+    (number(name).unwrap_or(u64::MAX), name.to_owned())
+}
+
+/// The number at the end of a Machine's name.
+#[must_use]
+pub fn number(name: &str) -> Option<u64> {
+    name.rsplit_once('-')?.1.parse().ok()
+}
+
+/// A member as the status has it.
+fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
+    let urls = |url: &String| Some(url.clone()).filter(|url| !url.is_empty()).into_iter().collect();
+    let member = Member {
+        name: status.name.clone(),
+        peer_urls: urls(&status.peer_url),
+        client_urls: urls(&status.client_url),
+        learner: status.role == MemberRole::Learner,
+    };
+    Some((u64::from_str_radix(&status.id, 16).ok()?, member))
+}
+
+fn verdict(observation: &Observation, id: u64, machine: Option<&MachineView>, probe: Option<&Probe>) -> Verdict {
+    let unknown = |why: &str| Verdict::Unknown { why: why.to_owned() };
+    if machine.is_none() {
+        return match observation.recorded(id).map(|status| status.machine.as_str()).filter(|name| !name.is_empty()) {
+            Some(name) => unknown(&format!("its Machine {name} is gone")),
+            None => unknown("it runs on no Machine of this EtcdCluster"),
+        };
+    }
+    let Some(probe) = probe else { return unknown("it has not been checked yet") };
+    // Whoever answers with another identity says nothing of this member.
+    let stranger = match &probe.outcome {
+        Outcome::Answered(report) => report.member_id != id || is_of_another_cluster(observation, report.cluster_id),
+        Outcome::MemberFault(MemberFault::OtherCluster { .. } | MemberFault::OtherMember { .. }) => true,
+        Outcome::MemberFault(_) | Outcome::OurFault(_) | Outcome::NoAddress => false,
+    };
+    if stranger {
+        return Verdict::Unknown { why: format!("another member answers at its address {}", probe.url) };
+    }
+    let (run, interval) = (probe.run, observation.interval());
+    let after = u64::try_from(observation.etcd.spec.health_check.unhealthy_after_seconds).unwrap_or(60);
+    match run.kind_at(observation.now, interval) {
+        RunKind::Healthy => Verdict::Healthy { since: run.since },
+        RunKind::Failing => {
+            // The first message is kept: later ones only alternate between ways of not answering.
+            let recorded = observation.recorded(id).filter(|status| !status.message.is_empty());
+            let same = |status: &&MemberStatus| {
+                status.unhealthy_since.as_ref().is_some_and(|time| time.0.as_second() == run.since.as_second())
+            };
+            let why = recorded.filter(same).map_or_else(|| explain(probe), |status| status.message.clone());
+            let since = run.since;
+            if run.has_failed_for(Duration::from_secs(after), observation.now, interval) {
+                Verdict::Unhealthy { since, why }
+            } else {
+                Verdict::Failing { since, why }
+            }
+        }
+        RunKind::Unknown => Verdict::Unknown { why: explain(probe) },
+    }
+}
+
+fn is_of_another_cluster(observation: &Observation, id: u64) -> bool {
+    let listed = match &observation.membership {
+        Membership::Known { cluster_id, .. } => Some(hex(*cluster_id)),
+        Membership::NotAsked | Membership::Unknown(_) => None,
+    };
+    observation.recorded_cluster_id().map(str::to_owned).or(listed).is_some_and(|known| known != hex(id))
+}
+
+/// How a probe failed, with the URL.
+fn explain(probe: &Probe) -> String {
+    let why = match (&probe.outcome, probe.member_fault()) {
+        (_, Some(fault)) => fault.to_string(),
+        (Outcome::OurFault(fault), _) => fault.to_string(),
+        (Outcome::NoAddress, _) => return "its Machine has no address".to_owned(),
+        (Outcome::Answered(_), None) => return format!("{} has not been checked for too long", probe.url),
+        (Outcome::MemberFault(fault), None) => fault.to_string(),
+    };
+    if why.contains("://") { why } else { format!("{}: {why}", probe.url) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! What is being done to etcd, and what was done to members whose Machines are still there. It survives a kill at any point:
+//! the removal is written before it is begun, and remembered until the Machine is gone.
+
+use crate::observation::hex;
+use crate::plan::{Plan, Step, View};
+use api::etcd_cluster::{EtcdClusterStatus, Operation, OperationKind, RemovalState, RemovedMember};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// The operation after this reconcile.
+pub(super) fn operation(before: Option<Operation>, next: &Plan, failed: Option<&str>) -> Option<Operation> {
+    match next {
+        // The write of this status is the beginning.
+        Plan::Do(Step::Begin(operation)) => Some(operation.clone()),
+        Plan::Do(Step::Finish(_)) => None,
+        Plan::Do(Step::MoveLeader { .. } | Step::RemoveMember(_)) if failed.is_some() => {
+            before.map(|operation| Operation { attempt: operation.attempt.saturating_add(1), ..operation })
+        }
+        _ => before,
+    }
+}
+
+/// The members that left, or are about to, and whose Machines are still there.
+pub(super) fn removed_members(view: &View<'_>, before: &EtcdClusterStatus, next: &Plan) -> Vec<RemovedMember> {
+    let now = || Time(view.observation.now);
+    let machines = || view.observation.machines.values();
+    let mut records: Vec<RemovedMember> = before.removed_members.clone();
+    match (next, &before.operation) {
+        (Plan::Do(Step::Begin(operation)), _) if operation.kind == OperationKind::RemoveMember => {
+            let machine = machines().find(|machine| machine.uid == operation.machine_uid);
+            records.retain(|record| record.id != operation.member_id);
+            records.push(RemovedMember {
+                id: operation.member_id.clone(),
+                machine: machine.map(|machine| machine.name.clone()).unwrap_or_default(),
+                machine_uid: operation.machine_uid.clone(),
+                state: RemovalState::Removing,
+                since: now(),
+            });
+        }
+        (Plan::Do(Step::Finish(Some(state))), Some(operation)) => {
+            let done = records.iter_mut().filter(|record| record.id == operation.member_id);
+            done.for_each(|record| (record.state, record.since) = (*state, now()));
+        }
+        (Plan::Do(Step::Finish(None)), Some(operation)) => {
+            records.retain(|record| record.id != operation.member_id || record.state != RemovalState::Removing);
+        }
+        _ => {}
+    }
+    if view.roster.is_listed() {
+        // Listed again: an etcd that was restored, or a list that was read from another cluster before.
+        records.retain(|record| {
+            record.state == RemovalState::Removing || view.roster.members().all(|(id, _)| hex(id) != record.id)
+        });
+        records.extend(missing(view, before, &records));
+    }
+    records.retain(|record| machines().any(|machine| machine.uid == record.machine_uid));
+    records.sort_by(|a, b| a.id.cmp(&b.id));
+    records
+}
+
+/// Members of the status before that the list no longer has, and that nobody has recorded as removed.
+fn missing(view: &View<'_>, before: &EtcdClusterStatus, records: &[RemovedMember]) -> Vec<RemovedMember> {
+    let listed = |id: &str| view.roster.members().any(|(member, _)| hex(member) == id);
+    let known = |id: &str| records.iter().any(|record| record.id == id);
+    let gone = before.members.iter().filter(|member| !listed(&member.id) && !known(&member.id));
+    let record = |member: &api::etcd_cluster::MemberStatus| {
+        let machine = view.observation.machines.get(&member.machine)?;
+        Some(RemovedMember {
+            id: member.id.clone(),
+            machine: machine.name.clone(),
+            machine_uid: machine.uid.clone(),
+            state: RemovalState::Missing,
+            since: Time(view.observation.now),
+        })
+    };
+    gone.filter_map(record).collect()
+}
