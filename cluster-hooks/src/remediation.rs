@@ -12,6 +12,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+use crate::adapter::Adapter;
 use crate::context::Context;
 use crate::controller::run_for_clusters;
 use crate::observation::{ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView};
@@ -59,13 +60,8 @@ async fn observe(context: &Context, cluster: &Arc<DynamicObject>) -> Result<Opti
     if cluster.view.etcd.is_none() || cluster.view.deleting || cluster.view.paused {
         return Ok(None);
     }
-    // Other kinds of control planes are not looked at: it is KubeadmControlPlane's fault alone.
-    if !cluster
-        .view
-        .control_plane
-        .as_ref()
-        .is_some_and(|reference| crate::adapter::Adapter::built_in(reference).is_some())
-    {
+    // Other kinds of control planes are not looked at: the fault is KubeadmControlPlane's alone.
+    if cluster.view.control_plane.as_ref().and_then(Adapter::built_in).is_none() {
         return Ok(None);
     }
     let Etcd::Found(etcd) = observe::etcd(context, &cluster).await? else { return Ok(None) };
