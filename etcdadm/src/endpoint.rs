@@ -60,13 +60,13 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let Some(rest) = text.strip_prefix("https://") else {
-            let why = if text.starts_with("http://") { "members speak TLS only" } else { "it is no https URL" };
+            let why = if text.starts_with("http://") { "members speak TLS only" } else { "it is not an https URL" };
             return Err(format!("{why}; {EXAMPLE}"));
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if let Some(inner) = authority.strip_prefix('[') {
             let (address, after) = inner.split_once(']').ok_or_else(|| format!("a bracket is missing; {EXAMPLE}"))?;
-            let ip: Ipv6Addr = address.parse().map_err(|_| format!("{address:?} is no IPv6 address; {EXAMPLE}"))?;
+            let ip: Ipv6Addr = address.parse().map_err(|_| format!("{address:?} is not an IPv6 address; {EXAMPLE}"))?;
             return Ok(Self::at(IpAddr::V6(ip), port(after)?));
         }
         if authority.matches(':').count() > 1 {
@@ -92,7 +92,7 @@ fn port(text: &str) -> Result<u16, String> {
     let digits = text.strip_prefix(':').unwrap_or(text);
     match digits.parse::<u16>() {
         Ok(port) if port != 0 && digits.bytes().all(|b| b.is_ascii_digit()) => Ok(port),
-        _ => Err(format!("{text:?} is no port; {EXAMPLE}")),
+        _ => Err(format!("{text:?} is not a port; {EXAMPLE}")),
     }
 }
 

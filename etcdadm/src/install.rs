@@ -113,7 +113,7 @@ fn unpack(paths: &Paths, archive: &Archive) -> Result<BTreeMap<String, Sha256>> 
         let Ok(inside) = path.strip_prefix(&archive.folder) else { continue };
         let Some(name) = PROGRAMS.into_iter().find(|name| inside.as_os_str() == *name) else { continue };
         if !entry.header().entry_type().is_file() {
-            bail!("{}: {} in it is no regular file", at(), path.display());
+            bail!("{}: {} in it is not a regular file", at(), path.display());
         }
         let target = paths.program(name);
         let place = || format!("cannot write {}", target.display());
@@ -124,7 +124,7 @@ fn unpack(paths: &Paths, archive: &Archive) -> Result<BTreeMap<String, Sha256>> 
     for name in REQUIRED {
         ensure!(
             unpacked.iter().any(|(there, ..)| *there == name),
-            "{}: {}/{name} is not in it; it is no etcd release archive for this machine",
+            "{}: {}/{name} is not in it; it is not an etcd release archive for this machine",
             at(),
             archive.folder
         );

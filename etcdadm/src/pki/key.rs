@@ -20,7 +20,7 @@ pub fn parse(pem: &[u8]) -> Result<KeyPair, String> {
     const GOOD: &str =
         "an unencrypted RSA (2048 to 4096 bits), EC P-256, EC P-384 or Ed25519 key in PEM form is needed";
     for block in Pem::iter_from_buffer(pem) {
-        let block = block.map_err(|error| format!("it is no PEM file ({error}); {GOOD}"))?;
+        let block = block.map_err(|error| format!("it is not a PEM file ({error}); {GOOD}"))?;
         let candidates = match block.label.as_str() {
             "PRIVATE KEY" => vec![block.contents],
             "RSA PRIVATE KEY" => vec![pkcs8(RSA, &block.contents)],

@@ -92,7 +92,7 @@ impl Leaf {
     ) -> Result<(), String> {
         let key = key::parse(key_pem)?;
         let block = Pem::iter_from_buffer(certificate_pem).next();
-        let block = block.and_then(Result::ok).ok_or("it is no PEM file")?;
+        let block = block.and_then(Result::ok).ok_or("it is not a PEM file")?;
         let (_, leaf) = X509Certificate::from_der(&block.contents).map_err(|_| "it is damaged")?;
         let (_, ca) = X509Certificate::from_der(&authority.certificate).map_err(|_| "the authority is damaged")?;
         let yes_or = |good: bool, why: &str| if good { Ok(()) } else { Err(why.to_owned()) };
