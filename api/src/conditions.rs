@@ -127,7 +127,7 @@ pub mod reasons {
     pub const WAITING_FOR_INITIALIZATION: &str = "WaitingForInitialization";
     /// A Secret that a file of the spec refers to is missing, or has no such key.
     pub const WAITING_FOR_FILE_SECRET: &str = "WaitingForFileSecret";
-    /// The API server refused what was to be written (a permission, a webhook, a rule); the message has its answer.
+    /// The API server refused what was to be read or written (a permission, a webhook, a rule); the message has its answer.
     pub const REFUSED: &str = "RefusedByApiServer";
     /// The spec cannot be rendered; the message names the field.
     pub const INVALID_SPEC: &str = "InvalidSpec";
@@ -154,6 +154,13 @@ pub mod reasons {
     pub const SHARED_CERTIFICATES_INVALID: &str = "SharedCertificatesInvalid";
     /// On a Cluster and its control plane: all is handed over, and some API servers still use earlier endpoints.
     pub const CONTROL_PLANE_ROLLING_OUT: &str = "ControlPlaneRollingOut";
+    /// On a Cluster: somebody overwrites etcd's endpoints in the control plane again and again, and they are not written
+    /// again at once.
+    pub const ENDPOINTS_REVERTED_BY_OTHERS: &str = "EndpointsRevertedByOthers";
+    /// On a Cluster: there is a client Secret that is not ours, with another certificate than etcd's provider has made.
+    pub const CLIENT_CERTIFICATE_DIFFERS: &str = "ClientCertificateDiffers";
+    /// On a Cluster: deletion waits for the runtime extensions that are asked before a Cluster is deleted.
+    pub const WAITING_FOR_BEFORE_DELETE_HOOK: &str = "WaitingForBeforeDeleteHook";
     /// On a Cluster: etcd is ready and its client certificate is not there yet.
     pub const WAITING_FOR_CLIENT_CERTIFICATE: &str = "WaitingForClientCertificate";
     /// On a Cluster: deletion waits for workers, which need the control plane and so etcd.

@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 /// Every CRD of this project. Version v1alpha4 is served beside v1beta1 with the same schema, so that manifests of the
-/// managed-external-etcd proposal apply as they stand.
+/// managed-external-etcd proposal apply unchanged.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     [EtcdCluster::crd(), EtcdadmConfig::crd(), EtcdadmConfigTemplate::crd()]
@@ -20,8 +20,8 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         .collect()
 }
 
-/// The API server drops a null from a field that is not nullable, before any rule sees it: `users:` with nothing behind
-/// it means the same as no `users`. Rules would take a null for a value.
+/// The API server drops a null from a field that is not nullable before it evaluates rules, so that an empty `users:`
+/// means the same as no `users`. In a nullable field, rules would take the null for a value.
 fn null_is_absent(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(null_is_absent);

@@ -1,5 +1,9 @@
 //! EtcdadmConfig: how a Machine is made an etcd member.
 
+mod etcd;
+
+pub use etcd::{AutoCompactionMode, EtcdFlag, EtcdSettings};
+
 use crate::meta::TemplateMeta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -8,7 +12,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a version must look like, as a rule of the API server.
-const VERSION_RULE: &str = r"self.matches(r'^v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(-[0-9A-Za-z.-]+)?$')";
+const VERSION_RULE: &str =
+    r"self.matches(r'^v?(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')";
+
+/// Whether a list of cipher suites has one that HTTP/2 needs.
+fn http2_rule() -> String {
+    format!("self.matches('(^|,)({})(,|$)')", etcd_values::HTTP2_CIPHER_SUITES.join("|"))
+}
 
 /// How a Machine is made an etcd member. Fields keep the names that EKS Anywhere's EtcdadmConfig gave them.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,7 +31,7 @@ const VERSION_RULE: &str = r"self.matches(r'^v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9
     namespaced,
     status = "EtcdadmConfigStatus",
     derive = "PartialEq",
-    doc = "EtcdadmConfig makes a Machine an etcd member: it becomes the Machine's bootstrap data.",
+    doc = "EtcdadmConfig makes a Machine an etcd member: the Machine's bootstrap data is made from it.",
     label("cluster.x-k8s.io/provider", "bootstrap-etcdadm"),
     label("cluster.x-k8s.io/v1beta1", "v1alpha4_v1beta1"),
     label("cluster.x-k8s.io/v1beta2", "v1alpha4_v1beta1"),
@@ -43,7 +53,7 @@ const VERSION_RULE: &str = r"self.matches(r'^v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9
         json_path = ".status.conditions[?(@.type=='DataSecretAvailable')].reason"
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.dataSecretName) || self.spec == oldSelf.spec").message("spec cannot change any more: the Machine's bootstrap data was made from it (see status.dataSecretName). Change the EtcdCluster, or whatever makes new Machines")
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.dataSecretName) || self.spec == oldSelf.spec").message("spec can no longer change: the Machine's bootstrap data was made from it (see status.dataSecretName). Change the EtcdCluster, or whatever makes new Machines")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.version) || !has(self.cloudInitConfig) || !has(self.cloudInitConfig.version)").message("etcd's version is given twice: set either version or cloudInitConfig.version"))]
@@ -56,17 +66,17 @@ pub struct EtcdadmConfigSpec {
     #[schemars(length(max = 64))]
     pub users: Vec<User>,
 
-    /// Whether the machine's image has etcdadm in its PATH. Default: true, unless there are install commands.
+    /// Whether the machine's image has etcdadm in its PATH. Default: true without install commands, else false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcdadm_builtin: Option<bool>,
 
-    /// Commands that bring etcdadm onto the machine, where it is not in the image. They run after
+    /// Commands that install etcdadm, if it is not in the machine's image. They run after
     /// `preEtcdadmCommands`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub etcdadm_install_commands: Vec<String>,
 
-    /// Commands that run before etcdadm. If one fails, the bootstrap has failed.
+    /// Commands that run before etcdadm. If one fails, the bootstrap fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub pre_etcdadm_commands: Vec<String>,
@@ -76,7 +86,7 @@ pub struct EtcdadmConfigSpec {
     #[schemars(length(max = 128))]
     pub post_etcdadm_commands: Vec<String>,
 
-    /// Format of the bootstrap data. Only cloud-config so far.
+    /// Format of the bootstrap data. Only cloud-config is supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
 
@@ -90,6 +100,7 @@ pub struct EtcdadmConfigSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Z0-9_]+(,[A-Z0-9_]+)*$')").message("must be cipher suites as etcd names them, separated by commas, such as TLS_AES_128_GCM_SHA256"))]
+    #[x_kube(validation = Rule::new(http2_rule()).message("must have TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256: HTTP/2 needs one of them, and etcd does not start without"))]
     pub cipher_suites: Option<String>,
 
     /// Time servers.
@@ -113,6 +124,11 @@ pub struct EtcdadmConfigSpec {
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
     pub version: Option<String>,
+
+    /// Settings of etcd itself: database quota, timing, metrics, and further flags. The machine's image needs an etcdadm
+    /// of this project that knows `--etcd-flag`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<EtcdSettings>,
 
     /// Further flags of etcdadm, by name and without the dashes: data-dir, download-connect-timeout, log-level,
     /// release-sha256, server-cert-extra-sans.
@@ -183,7 +199,7 @@ pub struct User {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub primary_group: Option<String>,
-    /// Whether logging in by password is off.
+    /// Whether password login is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_password: Option<bool>,
     /// Rule for sudo, such as `ALL=(ALL) NOPASSWD:ALL`.
@@ -201,7 +217,7 @@ pub struct User {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.content) != has(self.contentFrom)").message("set either content or contentFrom"))]
 pub struct File {
-    /// Where the file goes. Must be absolute and not one of those that the bootstrap itself writes.
+    /// Where the file goes. Must be an absolute path that the bootstrap itself does not write.
     #[schemars(length(min = 2, max = 512))]
     #[x_kube(validation = Rule::new("self.startsWith('/')").message("path must be absolute: it must begin with /"))]
     #[x_kube(validation = Rule::new("!self.startsWith('/etc/etcd/') && !self.startsWith('/run/cluster-api/')").message("paths below /etc/etcd/ and /run/cluster-api/ are written by the bootstrap itself"))]
@@ -216,17 +232,17 @@ pub struct File {
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new(r"self.matches(r'^0?[0-7]{3,4}$')").message("must be permissions in octal, such as '0640'"))]
     pub permissions: Option<String>,
-    /// How the content is encoded. Default: not at all.
+    /// How the content is encoded. Default: plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Encoding>,
-    /// Whether to append to a file that is there.
+    /// Whether to append to an existing file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub append: Option<bool>,
     /// The content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 262144))]
     pub content: Option<String>,
-    /// Where the content is.
+    /// Secret that has the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_from: Option<SecretSource>,
 }
@@ -245,7 +261,7 @@ pub enum Encoding {
     GzipBase64,
 }
 
-/// A value that stands in a Secret.
+/// A value in a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretSource {
     /// The Secret, in the namespace of the config.
@@ -314,12 +330,12 @@ pub struct RegistryMirror {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudInitConfig {
-    /// etcd version, such as 3.6.16. The same as `version` one level up; only one may be given.
+    /// etcd version, such as 3.6.16. The same as `version` one level up; set only one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
     pub version: Option<String>,
-    /// Where etcd's releases are downloaded from, if the machine's image does not hold the one that is asked for.
+    /// URL that etcd's releases are downloaded from, if the machine's image does not have the wanted one.
     #[serde(default, rename = "etcdReleaseURL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new(r"self.matches(r'^https?://[^\s]+$')").message("must be an http or https URL"))]
@@ -329,7 +345,7 @@ pub struct CloudInitConfig {
     #[schemars(length(max = 512))]
     #[x_kube(validation = Rule::new(r"self.matches(r'^/[^\s]*$')").message("must be an absolute path without spaces"))]
     pub install_dir: Option<String>,
-    /// Which of cloud-init's modules the data may use.
+    /// Modules of cloud-init that the data may use.
     #[serde(default)]
     pub modules: CloudInitModules,
 }
@@ -337,27 +353,27 @@ pub struct CloudInitConfig {
 /// cloud-init modules that bootstrap data may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CloudInitModules {
-    /// Whatever the spec asks for. The default.
+    /// All modules that the spec needs. The default.
     #[default]
     All,
     /// Only `write_files` and `runcmd`, in the simple form that the docker infrastructure provider understands.
     WriteFilesAndRunCmd,
 }
 
-/// What is known of the config: both of Cluster API's bootstrap contracts.
+/// Observed state of an EtcdadmConfig. It follows both of Cluster API's bootstrap contracts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdadmConfigStatus {
     /// Contract v1beta1: the bootstrap data exists.
     #[serde(default)]
     pub ready: bool,
-    /// Contract v1beta2: how far the initialization is.
+    /// Contract v1beta2: progress of the initialization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
     /// Secret with the bootstrap data (`value`) and its format (`format`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_name: Option<String>,
-    /// Generation of the spec that this status is about.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Conditions, by type.
@@ -366,7 +382,7 @@ pub struct EtcdadmConfigStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far the initialization is.
+/// Progress of the initialization.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Initialization {
@@ -385,7 +401,7 @@ pub struct Initialization {
     category = "cluster-api",
     namespaced,
     derive = "PartialEq",
-    doc = "EtcdadmConfigTemplate is what Cluster API clones EtcdadmConfigs from.",
+    doc = "EtcdadmConfigTemplate is the template from which Cluster API clones EtcdadmConfigs.",
     label("cluster.x-k8s.io/provider", "bootstrap-etcdadm"),
     label("cluster.x-k8s.io/v1beta1", "v1alpha4_v1beta1"),
     label("cluster.x-k8s.io/v1beta2", "v1alpha4_v1beta1"),

@@ -5,6 +5,7 @@
 // kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are no duplicates.
 #![allow(clippy::duplicated_attributes)]
 
+pub mod admission;
 pub mod conditions;
 pub mod crds;
 pub mod etcd_cluster;

@@ -30,9 +30,8 @@ pub const MANAGED_ETCD_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/managed-
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Keeps Cluster API's MachineHealthCheck away from etcd Machines, which never get a Node (Cluster API's own).
 pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation";
-/// Marker beside a pause that the cluster hook has set, and the value of that pause: only such a pause is ever lifted.
-pub const PAUSED_BY_HOOK_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/paused-by-hook";
-/// Value of [`PAUSED_ANNOTATION`] when the hook has set it. A user's pause over ours changes it, and makes it theirs.
+/// Value of [`PAUSED_ANNOTATION`] when the cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
+/// changes it, and makes it theirs.
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
 /// Annotation on an EtcdCluster: the recorded etcd cluster ID, in hexadecimal. Members of any other cluster are strangers.
 pub const CLUSTER_ID_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/cluster-id";
@@ -114,7 +113,7 @@ pub fn init_secret(cluster: &str) -> String {
     format!("{cluster}-etcd-init")
 }
 
-/// Key of the [`init_secret`]: `<UID>@<since when>` of the Machines that may join or have done so, separated by commas.
+/// Key of the [`init_secret`]: the Machines that may join or have joined; see [`crate::admission`].
 pub const ADMITTED: &str = "admitted";
 
 /// ConfigMap that one Machine holds while it is the one to initialize the cluster.

@@ -4,9 +4,62 @@
 
 use api::conditions::ETCD_CLUSTER_HEALTHY;
 use api::names;
-use controller_support::loose::Reference;
+use controller_support::external::Reference;
+use controller_support::{Error, KindError, Kinds, Result, TtlCache};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For how long the annotations of a CRD are taken as they were read: nothing tells when they change. Those that are wrong
+/// are read again whenever they are needed.
+const TTL: Duration = Duration::from_secs(600);
+
+/// Adapters of the kinds of control planes that are in use, by group and kind.
+pub struct Adapters(TtlCache<(String, String), Arc<Adapter>>);
+
+/// Why a kind has no adapter.
+pub enum NoAdapter {
+    /// There is no such kind.
+    NoKind(String),
+    /// Its CRD does not say how to give it an external etcd.
+    NoAnnotation(String),
+}
+
+impl Default for Adapters {
+    fn default() -> Self {
+        Self(TtlCache::new(TTL))
+    }
+}
+
+impl Adapters {
+    /// The adapter of the kind that a Cluster refers to. A kind that is not built in costs a request now and then.
+    ///
+    /// # Errors
+    /// The API server does not answer. The inner error is for a person to cure.
+    pub async fn find(
+        &self,
+        kinds: &Kinds,
+        reference: &Reference,
+    ) -> Result<std::result::Result<Arc<Adapter>, NoAdapter>> {
+        let key = (reference.group.clone(), reference.kind.clone());
+        if let Some(adapter) = Adapter::built_in(reference).map(Arc::new).or_else(|| self.0.get(&key)) {
+            return Ok(Ok(adapter));
+        }
+        let annotations = match kinds.annotations(&reference.group, &reference.kind).await {
+            Ok(annotations) => annotations,
+            Err(error) if KindError::is_user_error(&error) => return Ok(Err(NoAdapter::NoKind(error.to_string()))),
+            Err(error) => return Err(Error::from(error)),
+        };
+        Ok(match Adapter::announced(reference, &annotations).map(Arc::new) {
+            Ok(adapter) => {
+                self.0.insert(key, adapter.clone());
+                Ok(adapter)
+            }
+            Err(message) => Err(NoAdapter::NoAnnotation(message)),
+        })
+    }
+}
 
 /// One kind of control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +88,10 @@ impl Adapter {
     ///
     /// # Errors
     /// What is wrong with them, and what would be right.
-    pub fn announced(reference: &Reference, annotations: &BTreeMap<String, String>) -> Result<Self, String> {
+    pub fn announced(
+        reference: &Reference,
+        annotations: &BTreeMap<String, String>,
+    ) -> std::result::Result<Self, String> {
         let Reference { group, kind, .. } = reference;
         let Some(path) = annotations.get(names::EXTERNAL_ETCD_PATH_ANNOTATION) else {
             return Err(format!(
@@ -47,23 +103,28 @@ impl Adapter {
         let external: Vec<String> = path.split('.').map(str::to_owned).collect();
         if external.len() < 2 || external[0] != "spec" || !external.iter().all(|field| is_field(field)) {
             return Err(format!(
-                "the CRD of {kind}.{group} has annotation {}: {path:?}, which is no path: names of fields are wanted, joined \
-                 by dots, the first of them spec, such as spec.etcd.external",
+                "the CRD of {kind}.{group} has annotation {}: {path:?}, which is not a valid path; expected field names \
+                 joined by dots, the first of them spec, such as spec.etcd.external",
                 names::EXTERNAL_ETCD_PATH_ANNOTATION
             ));
         }
         let condition = annotations.get(names::EXTERNAL_ETCD_CONDITION_ANNOTATION).cloned();
         if let Some(type_) = condition.as_ref().filter(|type_| !is_condition(type_)) {
             return Err(format!(
-                "the CRD of {kind}.{group} has annotation {}: {type_:?}, which is no type of a condition: letters and digits \
-                 are wanted, such as {ETCD_CLUSTER_HEALTHY}",
+                "the CRD of {kind}.{group} has annotation {}: {type_:?}, which is not a valid type of a condition; expected \
+                 letters and digits, such as {ETCD_CLUSTER_HEALTHY}",
                 names::EXTERNAL_ETCD_CONDITION_ANNOTATION
             ));
         }
         Ok(Self { external, condition, kubeadm: false })
     }
 
-    /// The field that must be there for etcd to be external, as a person would write it.
+    /// Path of the endpoints, as managed fields have it.
+    pub fn endpoints_path(&self) -> Vec<String> {
+        self.external.iter().cloned().chain(["endpoints".to_owned()]).collect()
+    }
+
+    /// The field that must be set for etcd to be external, as a person would write it.
     pub fn field(&self) -> String {
         self.external.join(".")
     }
@@ -106,7 +167,7 @@ mod tests {
         Adapter::built_in(&reference("controlplane.cluster.x-k8s.io", "KubeadmControlPlane")).unwrap()
     }
 
-    fn announced(path: &str, condition: Option<&str>) -> Result<Adapter, String> {
+    fn announced(path: &str, condition: Option<&str>) -> std::result::Result<Adapter, String> {
         let mut annotations = BTreeMap::from([(names::EXTERNAL_ETCD_PATH_ANNOTATION.to_owned(), path.to_owned())]);
         annotations
             .extend(condition.map(|type_| (names::EXTERNAL_ETCD_CONDITION_ANNOTATION.to_owned(), type_.to_owned())));

@@ -1,100 +1,72 @@
 //! Watches, and a short reconcile.
 
-use crate::adapters::Adapters;
 use crate::build;
-use crate::execute::{Outcome, execute, object_reference, write_condition, write_health, write_mirror};
-use crate::looked::Looked;
-use crate::observation::Observation;
-use crate::observe::{Recent, observe};
-use crate::plan::{Hold, Plan, Step, plan};
-use crate::status::{Report, health, report};
-use crate::triggers::Triggers;
+use crate::context::Context;
+use crate::execute::{self, Outcome, execute, object_reference};
+use crate::observation::{ClusterState, Observation, Reads};
+use crate::observe::{now, observe, read};
+use crate::plan::{Plan, Step, plan};
+use crate::status::{Report, failure, health, report};
 use api::conditions::reasons;
 use api::names;
+use controller_support::error::answer;
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::run::drive_with;
-use controller_support::{Cached, Error, Events, Freshest, Result, Shared};
+use controller_support::run::run_controller_with;
+use controller_support::{Error, Hold, Result, Shared};
 use futures::stream;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::Controller;
 use kube::runtime::controller::Action;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 /// Name of the controller: in logs, metrics and events, and as field manager.
 pub const NAME: &str = "cluster-hooks";
 /// Steps that one reconcile may take: more than any handover has.
-const STEPS: usize = 12;
+const STEPS: usize = 16;
 /// After a write that was refused because the object has changed: the watch is about to tell.
 const CATCH_UP: Duration = Duration::from_millis(200);
 /// After a write that the control plane's webhooks refuse.
 const REFUSED: Duration = Duration::from_secs(60);
 /// First and longest delay while the API server does not answer or knows no Clusters.
 const START: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
-/// For how long it matters when a condition was written last; see [`report`].
-const REMEMBERED: Duration = Duration::from_secs(60);
-
-/// What reconciles share.
-pub struct Context {
-    /// What all controllers share.
-    pub shared: Shared,
-    /// All Clusters.
-    pub clusters: Cached,
-    /// What reconciles Clusters besides themselves.
-    pub triggers: Triggers,
-    /// Answers to our writes that the watches may not have seen.
-    pub written: Freshest<DynamicObject>,
-    /// Secrets that the watch does not know.
-    pub looked: Looked,
-    /// How control planes are told about etcd.
-    pub adapters: Adapters,
-    /// Our events.
-    pub events: Events,
-    /// When the condition of a Cluster or control plane (by UID) was written last.
-    reported: Mutex<HashMap<String, Instant>>,
-}
 
 /// Runs the hook until shutdown. It waits for the API server, and for Cluster API to be installed.
 ///
 /// # Errors
 /// None at present: whatever fails is tried again.
 pub async fn run(shared: Shared) -> Result<(), Error> {
-    let Some(resource) = cluster_kind(&shared).await else { return Ok(()) };
-    let clusters = shared.caches.watch(&resource, None);
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let triggers = Triggers::new(clusters.clone(), sender, shared.shutdown.clone());
-    let triggered =
+    run_for_clusters(shared, NAME, reconcile).await
+}
+
+/// Runs a controller of Clusters and of what [`Context::watch`] follows.
+pub async fn run_for_clusters<F, Fut>(shared: Shared, name: &'static str, reconcile: F) -> Result<(), Error>
+where
+    F: Fn(Arc<DynamicObject>, Arc<Context>) -> Fut + Send + Sync + Clone + 'static,
+    Fut: Future<Output = Result<Action>> + Send + 'static,
+{
+    let Some(resource) = cluster_kind(&shared, name).await else { return Ok(()) };
+    let (context, receiver) = Context::new(&shared, name, &resource);
+    let mapped =
         stream::unfold(
             receiver,
             |mut receiver| async move { receiver.recv().await.map(|cluster| (cluster, receiver)) },
         );
-    let context = Arc::new(Context {
-        events: shared.events(NAME),
-        clusters: clusters.clone(),
-        triggers,
-        written: Freshest::default(),
-        looked: Looked::default(),
-        adapters: Adapters::default(),
-        reported: Mutex::default(),
-        shared: shared.clone(),
-    });
+    let clusters = &context.clusters;
     let controller = Controller::for_shared_stream_with(clusters.changes(), clusters.store().clone(), resource.clone())
-        .reconcile_on(triggered);
-    drive_with(NAME, controller, &shared, context, reconcile, resource).await;
+        .reconcile_on(mapped);
+    run_controller_with(name, controller, &shared, context, reconcile, resource).await;
     Ok(())
 }
 
 /// The served version of Clusters. None: shutdown came first.
-async fn cluster_kind(shared: &Shared) -> Option<ApiResource> {
+async fn cluster_kind(shared: &Shared, name: &str) -> Option<ApiResource> {
     let mut delay = START.0;
     loop {
         match shared.kinds.find(names::CLUSTER_GROUP, "Cluster", CLUSTER_API_CONTRACTS).await {
             Ok(resource) => return Some(resource),
-            Err(error) => tracing::warn!(controller = NAME, %error, "waiting for Cluster API"),
+            Err(error) => tracing::warn!(controller = name, %error, "waiting for Cluster API"),
         }
         tokio::select! {
             () = shared.shutdown.clone().requested() => return None,
@@ -104,113 +76,132 @@ async fn cluster_kind(shared: &Shared) -> Option<ApiResource> {
 }
 
 async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
-    let mut recent = Recent::default();
-    let mut last = None;
-    for _ in 0..STEPS {
-        let Some(observation) = observe(&context, &cluster, &recent).await? else {
-            return Ok(Action::await_change());
-        };
-        let plan = plan(&observation);
-        tracing::debug!(?plan, "planned");
-        let Plan::Do(step) = &plan else { return settle(&context, &observation, &plan).await };
-        if last.as_ref() == Some(step) {
-            let hold = without_effect(&observation, step)?;
-            return settle(&context, &observation, &Plan::Block(hold)).await;
-        }
-        match execute(&context, &observation, step, &mut recent).await? {
-            Outcome::Done => {}
-            // A Secret that was in the way is looked at; everything else is left to the watch.
-            Outcome::Stale if recent.published_unseen => {}
-            Outcome::Stale => return Ok(Action::requeue(CATCH_UP)),
-            Outcome::Refused(message) => {
-                let hold = Hold { reason: reasons::CONTROL_PLANE_INVALID, message, again: Some(REFUSED) };
-                return settle(&context, &observation, &Plan::Block(hold)).await;
-            }
-        }
-        last = Some(step.clone());
+    let result = steps(&cluster, &context).await;
+    if let Err(error) = &result {
+        report_failure(&context, &cluster, error).await;
     }
-    Err(Error::Internal(format!("{STEPS} steps do not come to an end, the last of them {last:?}")))
+    result
 }
 
-/// A step was taken, the API server has agreed, and it has to be taken again.
-fn without_effect(observation: &Observation, step: &Step) -> Result<Hold> {
-    match (step, observation.found_control_plane()) {
-        (Step::WriteEndpoints(_), Some(control_plane)) => {
-            let (reference, field) = (&control_plane.reference, control_plane.adapter.field());
-            let message = format!(
-                "{} {} does not keep {field}.endpoints, its CRD has no such field: annotation {} of the CRD must name the \
-                 object that has the field endpoints",
-                reference.kind,
-                reference.name,
-                names::EXTERNAL_ETCD_PATH_ANNOTATION
-            );
-            Ok(Hold { reason: reasons::CONTROL_PLANE_INVALID, message, again: Some(REFUSED) })
+async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action> {
+    let mut reads = Reads::default();
+    let mut last = None;
+    for _ in 0..STEPS {
+        let Some(mut observation) = observe(context, cluster, &reads).await? else {
+            return Ok(Action::await_change());
+        };
+        let plan = loop {
+            match plan(&observation) {
+                Plan::Do(Step::Read(need)) => {
+                    read(context, &observation, need, &mut reads).await?;
+                    observation.reads = reads.clone();
+                }
+                decided => break decided,
+            }
+        };
+        tracing::debug!(?plan, "planned");
+        let step = match plan {
+            Plan::Do(step) => step,
+            hold => return settle(context, &observation, &hold).await,
+        };
+        if last.as_ref() == Some(&step) {
+            return Err(Error::Internal(format!("step {step} was taken, and is needed again at once")));
         }
-        _ => Err(Error::Internal(format!("{step:?} was done and has no effect"))),
+        match execute(context, &observation, &step, &mut reads).await? {
+            // What machines use is asked again after every write.
+            Outcome::Done => reads.used = None,
+            Outcome::Outdated => return Ok(Action::requeue(CATCH_UP)),
+            Outcome::Refused(message) => {
+                let hold = Hold::new(reasons::CONTROL_PLANE_INVALID, message).again(REFUSED);
+                return settle(context, &observation, &Plan::Block(hold)).await;
+            }
+        }
+        last = Some(step);
     }
+    let last = last.map(|step| step.to_string()).unwrap_or_default();
+    Err(Error::Internal(format!("{STEPS} steps have not come to an end; the last was {last}")))
 }
 
 /// Nothing can be done at the moment: says why, and waits.
 async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Result<Action> {
     let cluster = &observation.cluster;
-    let again = match plan {
-        Plan::Wait(hold) | Plan::Block(hold) => hold.again,
-        Plan::Steady | Plan::Do(_) => None,
-    };
-    let mut delay = again;
-    match report(observation, plan, context.since_reported(&cluster.view.uid)) {
+    let mut delay = plan.hold().and_then(|hold| hold.again);
+    match report(observation, plan, context.reported.age(&cluster.view.uid)) {
         Report::Nothing => {}
         Report::Later(after) => delay = sooner(delay, after),
         Report::Write(condition) => {
-            let turned = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
-            if let Outcome::Stale = write_condition(context, cluster, Some(&condition)).await? {
-                return Ok(Action::requeue(CATCH_UP));
-            }
-            context.reported_now(&cluster.view.uid);
+            let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
+            execute::condition(context, cluster, Some(&condition)).await?;
             tracing::info!(status = condition.status, reason = condition.reason, message = condition.message, "etcd");
-            if let (Plan::Block(_), true) = (plan, turned) {
+            if let (Plan::Block(_), true) = (plan, changed) {
                 let about = object_reference(cluster);
                 context.events.warning(&about, "Handover", &condition.reason, condition.message).await;
             }
         }
     }
-    match tell_control_plane(context, observation, plan).await? {
+    let last = observation.found_control_plane().and_then(|control_plane| {
+        context.reported.age(&control_plane.uid).zip(context.reported.get(&control_plane.uid))
+    });
+    match health::report(observation, plan, last) {
+        Report::Nothing => {}
         Report::Later(after) => delay = sooner(delay, after),
-        Report::Nothing | Report::Write(_) => {}
+        Report::Write(condition) => execute::health(context, observation, &condition).await?,
     }
     if !cluster.view.paused
         && let Some(body) = build::status::mirror(cluster, observation.found_etcd())
     {
-        write_mirror(context, cluster, &body).await?;
+        execute::mirror(context, cluster, &body).await?;
     }
     Ok(delay.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Brings the condition of the control plane up to date.
-async fn tell_control_plane(context: &Context, observation: &Observation, plan: &Plan) -> Result<Report> {
-    let Some(control_plane) = observation.found_control_plane() else { return Ok(Report::Nothing) };
-    let report = health::report(observation, plan, context.since_reported(&control_plane.uid));
-    if let Report::Write(condition) = &report {
-        if let Outcome::Stale = write_health(context, observation, Some(condition)).await? {
-            return Ok(Report::Later(CATCH_UP));
-        }
-        context.reported_now(&control_plane.uid);
+/// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. If that fails too, the
+/// log has it.
+async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: &Error) {
+    let Some(message) = refusal(error) else { return };
+    let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
+    if let Report::Write(condition) = failure(&cluster, message, &now())
+        && let Err(error) = execute::condition(context, &cluster, Some(&condition)).await
+    {
+        tracing::warn!(%error, "the condition is not written");
     }
-    Ok(report)
+}
+
+/// What a person can do something about. An API server that does not answer could not be told of it either.
+fn refusal(error: &Error) -> Option<String> {
+    match error {
+        Error::Api { doing, source } if error.is_invalid() => Some(format!("{doing}: {}", answer(source))),
+        Error::NotReady(message) => Some(message.clone()),
+        _ => None,
+    }
 }
 
 fn sooner(delay: Option<Duration>, other: Duration) -> Option<Duration> {
     Some(delay.map_or(other, |delay| delay.min(other)))
 }
 
-impl Context {
-    fn since_reported(&self, uid: &str) -> Option<Duration> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner).get(uid).map(Instant::elapsed)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use controller_support::ResultExt;
+    use kube::core::Status;
 
-    fn reported_now(&self, uid: &str) {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        reported.retain(|_, at| at.elapsed() < REMEMBERED);
-        reported.insert(uid.to_owned(), Instant::now());
+    #[test]
+    fn what_the_api_server_refuses_is_said_and_an_outage_is_not() {
+        let failed = |code: u16| {
+            let status = Status { code, message: "secrets is forbidden".to_owned(), ..Status::default() };
+            let doing = || "creating demo-apiserver-etcd-client".to_owned();
+            Err::<(), _>(kube::Error::Api(Box::new(status))).doing(doing).unwrap_err()
+        };
+        for code in [400, 403, 422] {
+            assert_eq!(
+                refusal(&failed(code)).as_deref(),
+                Some("creating demo-apiserver-etcd-client: secrets is forbidden")
+            );
+        }
+        for code in [409, 429, 500, 503] {
+            assert_eq!(refusal(&failed(code)), None, "{code}");
+        }
+        assert!(refusal(&Error::NotReady("othercontrolplanes cannot be listed: forbidden".to_owned())).is_some());
     }
 }

@@ -1,22 +1,18 @@
 //! All writes: one step, as planned.
 
-mod remediation;
-
 use crate::build;
-use crate::controller::{Context, NAME};
-use crate::observation::{ClusterState, ControlPlaneView, EtcdView, Observation};
-use crate::observe::Recent;
-use crate::plan::{Step, retires};
+use crate::context::Context;
+use crate::observation::{ClusterState, ControlPlaneView, EtcdView, Observation, Reads, WrittenEndpoints};
+use crate::plan::Step;
+use crate::status;
+use api::conditions::reasons;
 use api::names;
-use controller_support::apply::{self, dynamic};
-use controller_support::error::{answer, is_conflict, is_invalid, is_not_found};
-use controller_support::kinds::{CLUSTER_API_CONTRACTS, Contracts, ETCD_PROVIDER_CONTRACTS};
-use controller_support::loose::Reference;
-use controller_support::{Error, Result, ResultExt};
+use controller_support::error::{answer, is_conflict, is_not_found};
+use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
+use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
-use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt};
 use serde_json::Value;
 use std::sync::Arc;
@@ -27,78 +23,67 @@ pub enum Outcome {
     /// Done. What follows is planned anew.
     Done,
     /// The object has changed since it was observed: nothing was written.
-    Stale,
-    /// The API server refuses what we want of the control plane.
+    Outdated,
+    /// The API server does not take what we want of the control plane.
     Refused(String),
 }
 
 /// Takes a step.
-pub async fn execute(
-    context: &Context,
-    observation: &Observation,
-    step: &Step,
-    recent: &mut Recent,
-) -> Result<Outcome> {
+pub async fn execute(context: &Context, observation: &Observation, step: &Step, reads: &mut Reads) -> Result<Outcome> {
     let cluster = &observation.cluster;
     match step {
+        Step::Read(need) => Err(Error::Internal(format!("{need:?} is not a write"))),
         Step::ClaimEtcd => {
             let etcd = etcd_of(observation)?;
-            let objects = objects(context, cluster, &etcd.reference, ETCD_PROVIDER_CONTRACTS).await?;
-            let body = build::patch::claim(etcd, &cluster.view);
-            patch(context, &objects, &etcd.reference.name, &body).await
+            patch_etcd(context, cluster, etcd, &build::patch::claim(etcd, &cluster.view)).await
         }
-        Step::TellEndpointsInUse(endpoints) => {
+        Step::Announce(hold) => {
+            let announced = status::announcement(cluster, hold, &observation.now);
+            condition(context, cluster, Some(&announced)).await.map(|()| Outcome::Done)
+        }
+        Step::RecordEndpointsInUse { endpoints, retire } => {
             let etcd = etcd_of(observation)?;
-            let objects = objects(context, cluster, &etcd.reference, ETCD_PROVIDER_CONTRACTS).await?;
-            let body = build::patch::endpoints_in_use(etcd, endpoints);
-            let outcome = patch(context, &objects, &etcd.reference.name, &body).await?;
-            if retires(observation) {
-                tell(context, cluster, &outcome, "RollOut", "ControlPlaneRolledOut", || {
-                    format!("no API server uses other endpoints of etcd than {}", endpoints.join(", "))
-                })
-                .await;
+            let outcome = patch_etcd(context, cluster, etcd, &build::patch::endpoints_in_use(etcd, endpoints)).await?;
+            if *retire {
+                let note = || format!("no API server uses other endpoints of etcd than {}", endpoints.join(", "));
+                record_event(context, cluster, &outcome, "RollOut", "ControlPlaneRolledOut", note).await;
             }
             Ok(outcome)
         }
         Step::Pause => {
             let control_plane = control_plane_of(observation)?;
             let outcome = change(context, cluster, control_plane, &build::patch::pause(control_plane)).await?;
-            tell(context, cluster, &outcome, "Pause", "ControlPlanePaused", || {
-                format!("{} waits until etcd is ready", named(control_plane))
-            })
-            .await;
+            let note = || format!("{} waits until etcd is ready", named(control_plane));
+            record_event(context, cluster, &outcome, "Pause", "ControlPlanePaused", note).await;
             Ok(outcome)
         }
         Step::Unpause => {
             let control_plane = control_plane_of(observation)?;
             let outcome = change(context, cluster, control_plane, &build::patch::unpause(control_plane)).await?;
-            tell(context, cluster, &outcome, "Release", "ControlPlaneReleased", || {
-                format!("{} is not held back any more", named(control_plane))
-            })
-            .await;
+            let note = || format!("{} is no longer held back", named(control_plane));
+            record_event(context, cluster, &outcome, "Release", "ControlPlaneReleased", note).await;
             Ok(outcome)
         }
-        Step::DropMarker => {
-            let control_plane = control_plane_of(observation)?;
-            change(context, cluster, control_plane, &build::patch::drop_marker(control_plane)).await
-        }
-        Step::WriteEndpoints(endpoints) => {
+        Step::WriteEndpoints { endpoints, overwritten_by } => {
             let control_plane = control_plane_of(observation)?;
             let body = build::patch::endpoints(control_plane, endpoints);
-            let outcome = change(context, cluster, control_plane, &body).await?;
-            tell(context, cluster, &outcome, "WriteEndpoints", "EtcdEndpointsWritten", || {
-                format!("{} uses etcd at {}", named(control_plane), endpoints.join(", "))
-            })
-            .await;
+            let outcome = write_endpoints(context, observation, control_plane, endpoints, &body).await?;
+            let using = || format!("{} uses etcd at {}", named(control_plane), endpoints.join(", "));
+            if let (Some(by), Outcome::Done) = (overwritten_by, &outcome) {
+                let found = control_plane.endpoints.as_deref().unwrap_or_default().join(", ");
+                let note = format!("{by} had written {found}: {}", using());
+                let about = object_reference(cluster);
+                context.events.warning(&about, "WriteEndpoints", reasons::ENDPOINTS_REVERTED_BY_OTHERS, note).await;
+            } else {
+                record_event(context, cluster, &outcome, "WriteEndpoints", "EtcdEndpointsWritten", using).await;
+            }
             Ok(outcome)
         }
         Step::PublishClient(pair) => {
             let secret = build::secret::client(&cluster.view, etcd_of(observation)?, pair);
-            let outcome = publish(context, cluster, &secret, recent).await?;
-            tell(context, cluster, &outcome, "Publish", "EtcdClientCertificatePublished", || {
-                format!("Secret {} lets API servers use etcd", names::apiserver_client_secret(&cluster.view.name))
-            })
-            .await;
+            let outcome = publish(context, cluster, &secret, reads).await?;
+            let note = || format!("Secret {} lets API servers use etcd", secret.name_any());
+            record_event(context, cluster, &outcome, "Publish", "EtcdClientCertificatePublished", note).await;
             Ok(outcome)
         }
         Step::UpdateClient(pair) => {
@@ -106,121 +91,152 @@ pub async fn execute(
             let published = observation.secrets.published.as_ref().ok_or_else(|| missing("client Secret"))?;
             let body = build::secret::update(&cluster.view, etcd, published, pair);
             let name = names::apiserver_client_secret(&cluster.view.name);
-            let outcome = outcome(apply::merge(&secrets(context, cluster), NAME, &name, &body).await, context)?;
-            tell(context, cluster, &outcome, "Publish", "EtcdClientCertificateUpdated", || {
-                format!("Secret {name} follows etcd's provider")
-            })
-            .await;
+            let outcome = patch(context, &context.secrets(&cluster.view.namespace), &name, &body).await?;
+            reads.published = None;
+            let note = || format!("Secret {name} follows etcd's provider");
+            record_event(context, cluster, &outcome, "Publish", "EtcdClientCertificateUpdated", note).await;
             Ok(outcome)
         }
-        Step::Remediate(machine) => remediation::execute(context, observation, machine, recent).await,
-        Step::NoteRemediation(note) => {
-            let control_plane = control_plane_of(observation)?;
-            let body = build::patch::remediation_in_progress(control_plane, note);
-            change(context, cluster, control_plane, &body).await
+        Step::ConfirmDeletion => {
+            let etcd = etcd_of(observation)?;
+            patch_etcd(context, cluster, etcd, &build::patch::confirm_deletion(etcd)).await
         }
-        Step::DeleteEtcd => delete_etcd(context, cluster, etcd_of(observation)?, recent).await,
-        Step::RemoveHealth => write_health(context, observation, None).await,
-        Step::RemoveCondition => write_condition(context, cluster, None).await,
+        Step::DeleteEtcd => delete_etcd(context, cluster, etcd_of(observation)?, reads).await,
+        Step::WakeControlPlane => {
+            let control_plane = control_plane_of(observation)?;
+            change(context, cluster, control_plane, &build::patch::wake(control_plane)).await
+        }
+        Step::RemoveConditions => {
+            remove_health(context, observation).await?;
+            condition(context, cluster, None).await.map(|()| Outcome::Done)
+        }
     }
 }
 
-/// Applies our condition, or takes it away.
-pub async fn write_condition(
-    context: &Context,
-    cluster: &ClusterState,
-    condition: Option<&Condition>,
-) -> Result<Outcome> {
+/// Applies our condition of the Cluster, or takes it away.
+pub async fn condition(context: &Context, cluster: &ClusterState, condition: Option<&Condition>) -> Result<()> {
     let body = build::status::condition(cluster, condition);
-    let clusters = dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
-    let answer = apply::apply_status::<DynamicObject>(&clusters, NAME, &cluster.view.name, &body).await;
-    or_gone(outcome(answer, context))
+    let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
+    let answer = apply::apply_status::<DynamicObject>(&clusters, context.name, &cluster.view.name, &body).await;
+    remember_status(context, &cluster.view.uid, condition, answer)
 }
 
-/// Writes our condition into the control plane, or takes it away.
-pub async fn write_health(
-    context: &Context,
-    observation: &Observation,
-    condition: Option<&Condition>,
-) -> Result<Outcome> {
-    let control_plane = control_plane_of(observation)?;
-    let Some(body) = build::status::health(control_plane, condition) else { return Ok(Outcome::Done) };
-    let name = &control_plane.reference.name;
-    let objects = objects(context, &observation.cluster, &control_plane.reference, CLUSTER_API_CONTRACTS).await?;
-    let parameters = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
+/// Applies our condition of the control plane.
+pub async fn health(context: &Context, observation: &Observation, condition: &Condition) -> Result<()> {
+    let (control_plane, namespace) = (control_plane_of(observation)?, &observation.cluster.view.namespace);
+    let body = build::status::health(control_plane, namespace, condition);
+    let objects = context.api(&control_plane.reference, CLUSTER_API_CONTRACTS, namespace).await?;
+    let answer = apply::apply_status(&objects, context.name, &control_plane.reference.name, &body).await;
+    remember_status(context, &control_plane.uid, Some(condition), answer)
+}
+
+async fn remove_health(context: &Context, observation: &Observation) -> Result<()> {
+    let Some((control_plane, type_)) = status::health::removable(observation) else { return Ok(()) };
+    let (namespace, name) = (&observation.cluster.view.namespace, &control_plane.reference.name);
+    let objects = context.api(&control_plane.reference, CLUSTER_API_CONTRACTS, namespace).await?;
+    let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
+    let body = build::status::without_health(control_plane, type_);
     let answer = objects.patch_status(name, &parameters, &Patch::Merge(&body)).await;
-    or_gone(outcome(answer.doing(|| format!("writing the status of {}", named(control_plane))), context))
+    remember_status(context, "", None, answer.doing(|| format!("writing the status of {}", named(control_plane))))
 }
 
 /// Writes the fields of the managed-external-etcd proposal.
-pub async fn write_mirror(context: &Context, cluster: &ClusterState, body: &Value) -> Result<Outcome> {
+pub async fn mirror(context: &Context, cluster: &ClusterState, body: &Value) -> Result<()> {
     let name = &cluster.view.name;
-    let clusters = dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
-    let parameters = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
+    let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
+    let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
     let answer = clusters.patch_status(name, &parameters, &Patch::Merge(body)).await;
-    or_gone(outcome(answer.doing(|| format!("writing the status of Cluster {name}")), context))
+    remember_status(context, "", None, answer.doing(|| format!("writing the status of Cluster {name}")))
 }
 
 /// What is gone has no status.
-fn or_gone(result: Result<Outcome>) -> Result<Outcome> {
-    match result {
-        Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Outcome::Done),
-        other => other,
-    }
-}
-
-async fn publish(context: &Context, cluster: &ClusterState, secret: &Secret, recent: &mut Recent) -> Result<Outcome> {
-    let resource = ApiResource::erase::<Secret>(&());
-    let (namespace, name) = (&cluster.view.namespace, secret.name_any());
-    let typed: Api<Secret> = Api::namespaced(context.shared.client.clone(), namespace);
-    match apply::create(&typed, NAME, secret).await {
-        Ok(answer) => {
-            let value = serde_json::to_value(&answer).map_err(|error| Error::Internal(error.to_string()))?;
-            let mut object: DynamicObject =
-                serde_json::from_value(value).map_err(|error| Error::Internal(error.to_string()))?;
-            object.types = Some(kube::api::TypeMeta { api_version: resource.api_version, kind: resource.kind });
-            context.looked.remember(namespace, &name, Some(Arc::new(object)));
-            Ok(Outcome::Done)
+fn remember_status(
+    context: &Context,
+    uid: &str,
+    condition: Option<&Condition>,
+    answer: Result<DynamicObject>,
+) -> Result<()> {
+    match answer {
+        Ok(object) => {
+            remember(context, object);
+            if let Some(condition) = condition {
+                context.reported.insert(uid.to_owned(), condition.clone());
+            }
+            Ok(())
         }
-        // Somebody else's, or ours of a moment ago: look at it before anything else is decided.
-        Err(Error::Api { source, .. }) if is_conflict(&source) => {
-            context.looked.forget(namespace, &name);
-            recent.published_unseen = true;
-            Ok(Outcome::Stale)
-        }
+        Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-async fn delete_etcd(
-    context: &Context,
-    cluster: &ClusterState,
-    etcd: &EtcdView,
-    recent: &mut Recent,
-) -> Result<Outcome> {
+async fn publish(context: &Context, cluster: &ClusterState, secret: &Secret, reads: &mut Reads) -> Result<Outcome> {
+    let secrets: Api<Secret> = Api::namespaced(context.shared.client.clone(), &cluster.view.namespace);
+    match apply::create(&secrets, context.name, secret).await {
+        Ok(created) => {
+            let object = serde_json::to_value(&created).and_then(serde_json::from_value::<DynamicObject>);
+            reads.published = Some(Arc::new(object.map_err(|error| Error::Internal(error.to_string()))?));
+            Ok(Outcome::Done)
+        }
+        // Somebody else's, or ours of a moment ago: it is looked at before anything else is decided.
+        Err(error) if error.is_conflict() => Ok(Outcome::Outdated),
+        Err(error) => Err(error),
+    }
+}
+
+async fn delete_etcd(context: &Context, cluster: &ClusterState, etcd: &EtcdView, reads: &mut Reads) -> Result<Outcome> {
     let reference = &etcd.reference;
-    let objects = objects(context, cluster, reference, ETCD_PROVIDER_CONTRACTS).await?;
+    let objects = context.api(reference, ETCD_PROVIDER_CONTRACTS, &cluster.view.namespace).await?;
     let parameters = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(etcd.uid.clone()), resource_version: None }),
         ..DeleteParams::background()
     };
     match objects.delete(&reference.name, &parameters).await {
         Ok(answer) => match answer.left() {
-            Some(object) => context.written.remember(object),
-            None => recent.etcd_gone = true,
+            Some(object) => remember(context, object),
+            None => reads.etcd_gone = true,
         },
         Err(error) if is_not_found(&error) => {
-            recent.etcd_gone = true;
+            reads.etcd_gone = true;
             return Ok(Outcome::Done);
         }
-        Err(error) if is_conflict(&error) => return Ok(Outcome::Stale),
+        Err(error) if is_conflict(&error) => return Ok(Outcome::Outdated),
         Err(error) => return Err(error).doing(|| format!("deleting {} {}", reference.kind, reference.name)),
     }
-    tell(context, cluster, &Outcome::Done, "Delete", "DeletingEtcd", || {
-        format!("no worker is left: {} {} is deleted", reference.kind, reference.name)
-    })
-    .await;
+    let note = || format!("{} {} is deleted: no worker is left", reference.kind, reference.name);
+    record_event(context, cluster, &Outcome::Done, "Delete", "DeletingEtcd", note).await;
     Ok(Outcome::Done)
+}
+
+/// Writes the endpoints, and makes sure that the control plane keeps them.
+async fn write_endpoints(
+    context: &Context,
+    observation: &Observation,
+    control_plane: &ControlPlaneView,
+    endpoints: &[String],
+    body: &Value,
+) -> Result<Outcome> {
+    let (adapter, reference) = (&control_plane.adapter, &control_plane.reference);
+    let objects = context.api(reference, CLUSTER_API_CONTRACTS, &observation.cluster.view.namespace).await?;
+    match apply::merge::<DynamicObject>(&objects, context.name, &reference.name, body).await {
+        Ok(answer) if adapter.endpoints(&answer.data).as_deref() != Some(endpoints) => {
+            remember(context, answer);
+            Ok(Outcome::Refused(format!(
+                "{} does not keep {}.endpoints, its CRD has no such field: annotation {} of the CRD must name the object that \
+                 has the field endpoints",
+                named(control_plane),
+                adapter.field(),
+                names::EXTERNAL_ETCD_PATH_ANNOTATION
+            )))
+        }
+        answer => {
+            let outcome = refused(control_plane, outcome(context, answer))?;
+            if matches!(outcome, Outcome::Done) {
+                let written = WrittenEndpoints::after(observation.written.as_ref(), endpoints, &observation.now);
+                context.endpoints.insert(control_plane.uid.clone(), written);
+            }
+            Ok(outcome)
+        }
+    }
 }
 
 /// A patch of the control plane, whose webhooks may not like it.
@@ -230,51 +246,49 @@ async fn change(
     control_plane: &ControlPlaneView,
     body: &Value,
 ) -> Result<Outcome> {
-    let objects = objects(context, cluster, &control_plane.reference, CLUSTER_API_CONTRACTS).await?;
-    match patch(context, &objects, &control_plane.reference.name, body).await {
-        Err(Error::Api { source, .. }) if is_invalid(&source) => {
+    let reference = &control_plane.reference;
+    let objects = context.api(reference, CLUSTER_API_CONTRACTS, &cluster.view.namespace).await?;
+    refused(control_plane, patch(context, &objects, &reference.name, body).await)
+}
+
+/// A content that is refused is the control plane's. A missing permission (403) is ours.
+fn refused(control_plane: &ControlPlaneView, result: Result<Outcome>) -> Result<Outcome> {
+    match result {
+        Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if [400, 422].contains(&status.code)) => {
             Ok(Outcome::Refused(format!("{} cannot be changed: {}", named(control_plane), answer(&source))))
         }
         other => other,
     }
 }
 
-async fn patch(context: &Context, objects: &Api<DynamicObject>, name: &str, body: &Value) -> Result<Outcome> {
-    match outcome(apply::merge(objects, NAME, name, body).await, context) {
-        // It has gone since.
-        Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(Outcome::Stale),
-        other => other,
-    }
+async fn patch_etcd(context: &Context, cluster: &ClusterState, etcd: &EtcdView, body: &Value) -> Result<Outcome> {
+    let objects = context.api(&etcd.reference, ETCD_PROVIDER_CONTRACTS, &cluster.view.namespace).await?;
+    patch(context, &objects, &etcd.reference.name, body).await
 }
 
-/// The API of a kind that has been observed: its version is known, and no request is made.
-async fn objects(
-    context: &Context,
-    cluster: &ClusterState,
-    reference: &Reference,
-    contracts: Contracts,
-) -> Result<Api<DynamicObject>> {
-    let resource = context.shared.kinds.find(&reference.group, &reference.kind, contracts).await?;
-    Ok(dynamic(&context.shared.client, &resource, &cluster.view.namespace))
+/// A patch of metadata or spec. What has gone, or has changed since it was observed, is not written to.
+pub async fn patch(context: &Context, objects: &Api<DynamicObject>, name: &str, body: &Value) -> Result<Outcome> {
+    outcome(context, apply::merge(objects, context.name, name, body).await)
 }
 
-fn secrets(context: &Context, cluster: &ClusterState) -> Api<DynamicObject> {
-    dynamic(&context.shared.client, &ApiResource::erase::<Secret>(&()), &cluster.view.namespace)
-}
-
-fn outcome(answer: Result<DynamicObject>, context: &Context) -> Result<Outcome> {
+fn outcome(context: &Context, answer: Result<DynamicObject>) -> Result<Outcome> {
     match answer {
-        Ok(mut object) => {
-            object.metadata.managed_fields = None;
-            context.written.remember(object);
+        Ok(object) => {
+            remember(context, object);
             Ok(Outcome::Done)
         }
-        Err(Error::Api { source, .. }) if is_conflict(&source) => Ok(Outcome::Stale),
+        Err(error) if error.is_conflict() || error.is_not_found() => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
 }
 
-async fn tell(
+fn remember(context: &Context, mut object: DynamicObject) {
+    object.metadata.managed_fields = None;
+    context.written.remember(object);
+}
+
+/// Writes an event on the Cluster, if the step was taken.
+pub async fn record_event(
     context: &Context,
     cluster: &ClusterState,
     outcome: &Outcome,
@@ -301,7 +315,8 @@ pub fn object_reference(cluster: &ClusterState) -> ObjectReference {
     }
 }
 
-fn named(control_plane: &ControlPlaneView) -> String {
+/// Kind and name of a control plane.
+pub fn named(control_plane: &ControlPlaneView) -> String {
     format!("{} {}", control_plane.reference.kind, control_plane.reference.name)
 }
 

@@ -4,20 +4,20 @@
 //! What it does, and in which order, is in `docs/cluster-hooks.md`. The flow of one reconcile:
 //!
 //! ```text
-//! watch event -> observe -> plan -> execute -> (again, until nothing is left to do) -> status
+//! watch event -> observe -> plan -> read or execute -> (again, until nothing is left to do) -> status
 //! ```
 
 mod adapter;
-mod adapters;
 mod build;
+mod context;
 mod controller;
 mod execute;
-mod looked;
+mod mappers;
 mod observation;
 mod observe;
 mod plan;
+pub mod remediation;
 mod status;
-mod triggers;
 
 #[cfg(test)]
 mod model;

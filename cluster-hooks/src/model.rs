@@ -5,12 +5,12 @@
 use crate::adapter::Adapter;
 use crate::build;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, SHARED_CERTIFICATES, Secrets, Shared,
-    names_of,
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Reads, SHARED_CERTIFICATES,
+    Secrets, Shared, Used, WrittenEndpoints, names_of,
 };
 use crate::plan::{Plan, Step, plan};
 use api::names;
-use controller_support::loose::Reference;
+use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -36,6 +36,12 @@ pub struct World {
     pub revision: u64,
     /// The user has paused the control plane. The hook does not see this.
     pub user_pauses: bool,
+    /// In seconds.
+    pub now: i64,
+    /// What the hook remembers of its own writes. A new process remembers nothing.
+    pub written: Option<WrittenEndpoints>,
+    /// What the machines of the control plane use.
+    pub used: Used,
 }
 
 impl World {
@@ -67,6 +73,9 @@ impl World {
             others: Vec::new(),
             revision: 1,
             user_pauses: false,
+            now: 1000,
+            written: None,
+            used: Used::OfSpec,
         }
     }
 
@@ -177,8 +186,10 @@ impl World {
         let cluster = ClusterState::read(&object(&self.cluster));
         let etcd = match (&cluster.view.etcd, &self.etcd) {
             (None, _) => Etcd::NotNamed,
-            (Some(Err(message)), _) => Etcd::Invalid { message: message.clone(), may_pass: false },
-            (Some(Ok(_)), _) if !self.etcd_kind => Etcd::Invalid { message: "no such kind".to_owned(), may_pass: true },
+            (Some(Err(message)), _) => Etcd::Invalid { message: message.clone(), retryable: false },
+            (Some(Ok(_)), _) if !self.etcd_kind => {
+                Etcd::Invalid { message: "no such kind".to_owned(), retryable: true }
+            }
             (Some(Ok(reference)), None) => Etcd::Missing(reference.clone()),
             (Some(Ok(reference)), Some(etcd)) => {
                 let exists = |name: &str| name == "demo" || self.others.iter().any(|other| other == name);
@@ -197,23 +208,39 @@ impl World {
         } else {
             Secrets::default()
         };
-        let mut observation = Observation {
-            now: Time(Timestamp::from_second(1000).unwrap()),
+        Observation {
+            now: Time(Timestamp::from_second(self.now).unwrap()),
             cluster,
             etcd,
             control_plane,
             secrets,
-            workers: Vec::new(),
-            machines: Vec::new(),
-        };
-        if observation.about_to_release() {
-            let shared = SHARED_CERTIFICATES.iter().filter_map(|name| self.secrets.get(&format!("demo-{name}")));
-            observation.secrets.shared = shared.map(|secret| Shared::read(&object(secret))).collect();
+            written: self.written.clone(),
+            reads: Reads::default(),
         }
-        if observation.cluster.view.deleting {
-            observation.workers = self.workers.clone();
+    }
+
+    /// Answers what the plan has asked for, as the API server would.
+    pub fn read(&self, need: Need, reads: &mut Reads) {
+        match need {
+            Need::Used => reads.used = Some(self.used.clone()),
+            Need::FieldManager => reads.field_manager = Some("field manager argocd".to_owned()),
+            Need::Workers => reads.workers = Some(self.workers.clone()),
+            Need::SharedCertificates => {
+                let shared = SHARED_CERTIFICATES.iter().filter_map(|name| self.secrets.get(&format!("demo-{name}")));
+                reads.shared = Some(shared.map(|secret| Shared::read(&object(secret))).collect());
+            }
         }
-        observation
+    }
+
+    /// What is decided once nothing more has to be read.
+    pub fn plan(&self) -> (Observation, Plan) {
+        let mut observation = self.observe();
+        loop {
+            match plan(&observation) {
+                Plan::Do(Step::Read(need)) => self.read(need, &mut observation.reads),
+                decided => return (observation, decided),
+            }
+        }
     }
 
     fn read_control_plane(&self, reference: &Reference, value: &Value) -> ControlPlane {
@@ -223,76 +250,91 @@ impl World {
                 let view = ControlPlaneView::read(&object(value), reference, api_version, Arc::new(adapter));
                 ControlPlane::Found(Box::new(view))
             }
-            None => ControlPlane::Unknown { message: "no adapter".to_owned(), takes_none: true },
+            None => ControlPlane::Unknown { message: "no adapter".to_owned(), unsupported: true },
         }
     }
 
-    /// Takes a step that was planned for `seen`, which may be long ago. False: refused, because of a conflict.
-    pub fn act(&mut self, seen: &Observation, step: &Step) -> bool {
+    /// Takes a step that was planned for `observation`, which may be long ago. False: refused, because of a conflict.
+    pub fn act(&mut self, observation: &Observation, step: &Step) -> bool {
         let (before, was_paused) = (self.annotations(), self.paused());
-        let done = self.write(seen, step);
+        let done = self.write(observation, step);
         if self.user_pauses {
             let value = self.annotations().get(names::PAUSED_ANNOTATION).cloned();
             assert_eq!(value.as_deref(), Some(USERS_VALUE), "{step:?} has taken the user's pause");
         }
         if was_paused && !self.paused() {
             assert_eq!(before[names::PAUSED_ANNOTATION], names::PAUSED_BY_HOOK_VALUE);
-            assert!(before.contains_key(names::PAUSED_BY_HOOK_ANNOTATION));
         }
-        assert!(!matches!(step, Step::WriteEndpoints(endpoints) if endpoints.is_empty()));
+        if !was_paused && self.paused() {
+            assert!(self.cluster["status"]["conditions"].is_array(), "a pause without a condition may be left behind");
+        }
+        assert!(!matches!(step, Step::WriteEndpoints { endpoints, .. } if endpoints.is_empty()));
         done
     }
 
-    fn write(&mut self, seen: &Observation, step: &Step) -> bool {
+    fn write(&mut self, observation: &Observation, step: &Step) -> bool {
         let revision = self.next();
-        let cluster = &seen.cluster.view;
+        let cluster = &observation.cluster.view;
         match step {
             Step::ClaimEtcd => {
-                patch(self.etcd.as_mut(), &build::patch::claim(seen.found_etcd().unwrap(), cluster), revision)
+                patch(self.etcd.as_mut(), &build::patch::claim(observation.found_etcd().unwrap(), cluster), revision)
             }
-            Step::TellEndpointsInUse(endpoints) => {
-                let body = build::patch::endpoints_in_use(seen.found_etcd().unwrap(), endpoints);
+            Step::RecordEndpointsInUse { endpoints, .. } => {
+                let body = build::patch::endpoints_in_use(observation.found_etcd().unwrap(), endpoints);
                 patch(self.etcd.as_mut(), &body, revision)
             }
+            Step::Read(need) => panic!("{need:?} is not a write"),
+            Step::Announce(hold) => {
+                let condition = crate::status::announcement(&observation.cluster, hold, &observation.now);
+                let body = build::status::condition(&observation.cluster, Some(&condition));
+                self.cluster["status"] = body["status"].clone();
+                true
+            }
             Step::Pause => {
-                assert!(!seen.released(), "a control plane that was released is paused");
-                let body = build::patch::pause(seen.found_control_plane().unwrap());
+                let reverted = observation.written.is_some();
+                assert!(reverted || !observation.released(), "a control plane that was released is paused");
+                let body = build::patch::pause(observation.found_control_plane().unwrap());
                 patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::Unpause => {
-                let body = build::patch::unpause(seen.found_control_plane().unwrap());
+                let body = build::patch::unpause(observation.found_control_plane().unwrap());
                 patch(self.control_plane.as_mut(), &body, revision)
             }
-            Step::DropMarker => {
-                let body = build::patch::drop_marker(seen.found_control_plane().unwrap());
-                patch(self.control_plane.as_mut(), &body, revision)
-            }
-            Step::WriteEndpoints(endpoints) => {
-                let body = build::patch::endpoints(seen.found_control_plane().unwrap(), endpoints);
+            Step::WriteEndpoints { endpoints, .. } => {
+                let body = build::patch::endpoints(observation.found_control_plane().unwrap(), endpoints);
                 let written = patch(self.control_plane.as_mut(), &body, revision);
                 self.control_plane.iter_mut().filter(|_| written).for_each(respecified);
+                if written {
+                    self.written = Some(WrittenEndpoints::after(self.written.as_ref(), endpoints, &observation.now));
+                }
                 written
             }
             Step::PublishClient(pair) => {
-                let control_plane = seen.found_control_plane().unwrap();
-                assert_eq!(control_plane.endpoints.as_ref(), Some(&seen.found_etcd().unwrap().endpoints));
+                let control_plane = observation.found_control_plane().unwrap();
+                assert_eq!(control_plane.endpoints.as_ref(), Some(&observation.found_etcd().unwrap().endpoints));
                 let name = names::apiserver_client_secret("demo");
                 if self.secrets.contains_key(&name) {
                     return false;
                 }
-                let secret = build::secret::client(cluster, seen.found_etcd().unwrap(), pair);
+                let secret = build::secret::client(cluster, observation.found_etcd().unwrap(), pair);
                 let mut secret = serde_json::to_value(secret).unwrap();
                 secret["metadata"]["resourceVersion"] = revision;
                 self.secrets.insert(name, secret);
                 true
             }
             Step::UpdateClient(pair) => {
-                let published = seen.secrets.published.as_ref().unwrap();
-                let body = build::secret::update(cluster, seen.found_etcd().unwrap(), published, pair);
+                let published = observation.secrets.published.as_ref().unwrap();
+                let body = build::secret::update(cluster, observation.found_etcd().unwrap(), published, pair);
                 patch(self.secrets.get_mut(&names::apiserver_client_secret("demo")), &body, revision)
             }
-            // Nothing of this model: see plan/tests/remediation.rs.
-            Step::Remediate(_) | Step::NoteRemediation(_) => true,
+            Step::ConfirmDeletion => {
+                let body = build::patch::confirm_deletion(observation.found_etcd().unwrap());
+                patch(self.etcd.as_mut(), &body, revision)
+            }
+            Step::WakeControlPlane => {
+                let body = build::patch::wake(observation.found_control_plane().unwrap());
+                patch(self.control_plane.as_mut(), &body, revision)
+            }
             Step::DeleteEtcd => {
                 // The provider takes its time.
                 if let Some(etcd) = &mut self.etcd {
@@ -300,11 +342,7 @@ impl World {
                 }
                 true
             }
-            Step::RemoveHealth => {
-                let body = build::status::health(seen.found_control_plane().unwrap(), None).unwrap();
-                patch(self.control_plane.as_mut(), &body, revision)
-            }
-            Step::RemoveCondition => {
+            Step::RemoveConditions => {
                 self.cluster["status"] = json!({});
                 true
             }
@@ -315,10 +353,10 @@ impl World {
     pub fn settle(&mut self) -> (Vec<Step>, Plan) {
         let mut steps = Vec::new();
         loop {
-            let seen = self.observe();
-            match plan(&seen) {
+            let (observation, decided) = self.plan();
+            match decided {
                 Plan::Do(step) => {
-                    assert!(self.act(&seen, &step), "nobody else writes");
+                    assert!(self.act(&observation, &step), "nobody else writes");
                     steps.push(step);
                     assert!(steps.len() < 12, "it does not come to an end: {steps:?}");
                 }
@@ -330,7 +368,7 @@ impl World {
     /// [`World::settle`] as text, for golden scenarios.
     pub fn story(&mut self) -> String {
         let (steps, end) = self.settle();
-        let mut lines: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+        let mut lines: Vec<String> = steps.iter().map(brief).collect();
         lines.push(match end {
             Plan::Wait(hold) => format!("wait: {} | {} | {:?}", hold.reason, hold.message, hold.again),
             Plan::Block(hold) => format!("block: {} | {} | {:?}", hold.reason, hold.message, hold.again),
@@ -342,6 +380,17 @@ impl World {
     fn next(&mut self) -> Value {
         self.revision += 1;
         json!(self.revision.to_string())
+    }
+}
+
+/// A step without what stories do not tell.
+fn brief(step: &Step) -> String {
+    match step {
+        Step::RecordEndpointsInUse { endpoints, .. } => format!("RecordEndpointsInUse({endpoints:?})"),
+        Step::WriteEndpoints { endpoints, overwritten_by: None } => format!("WriteEndpoints({endpoints:?})"),
+        Step::WriteEndpoints { overwritten_by: Some(by), .. } => format!("WriteEndpoints, overwritten by {by}"),
+        Step::Announce(_) => "Announce".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 

@@ -1,25 +1,30 @@
-//! Everything that the plan decides on, as values. The views are read loosely, and without a client or a clock.
+//! Everything that the plan decides on, as values. The views are tolerant readers, without a client or a clock.
 
 mod control_plane;
 mod etcd;
 mod kubeadm;
-mod machine;
 mod rollout;
 mod secrets;
+mod used;
+mod written;
 
-pub use control_plane::{ControlPlane, ControlPlaneView, Pause, REMEDIATION_IN_PROGRESS};
+pub use control_plane::{ControlPlane, ControlPlaneView, ETCD_GONE_ANNOTATION, Pause, REMEDIATION_IN_PROGRESS};
 pub use etcd::{Claim, Etcd, EtcdView};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
-pub use machine::ControlPlaneMachine;
 pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};
+pub use used::{Used, configured};
+pub use written::{WrittenEndpoints, field_manager};
 
 use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
-use controller_support::loose::ClusterView;
+use api::names;
+use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
+use std::sync::Arc;
 
-/// What is known of a Cluster and of all that hangs on it.
+/// What is known of a Cluster and of the objects around it.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// When it was observed.
@@ -33,11 +38,40 @@ pub struct Observation {
     /// The Secrets between the two. Empty unless the control plane has endpoints already: nothing depends on them
     /// before.
     pub secrets: Secrets,
-    /// Workers that are left, as `Kind/name`; looked up only while the Cluster is being deleted, and only until the
-    /// first kind of which there are any.
-    pub workers: Vec<String>,
-    /// Machines of a KubeadmControlPlane that has had an API server.
-    pub machines: Vec<ControlPlaneMachine>,
+    /// The endpoints that this process has written into the control plane last, if it has.
+    pub written: Option<WrittenEndpoints>,
+    /// What only requests tell.
+    pub reads: Reads,
+}
+
+/// A read that costs requests. The plan asks for it when the decision depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// [`Reads::used`].
+    Used,
+    /// [`Reads::shared`].
+    SharedCertificates,
+    /// [`Reads::workers`].
+    Workers,
+    /// [`Reads::field_manager`].
+    FieldManager,
+}
+
+/// Answers to the [`Need`]s of one reconcile. None: not asked for yet.
+#[derive(Clone, Debug, Default)]
+pub struct Reads {
+    /// Endpoints that the machines of the control plane were started with.
+    pub used: Option<Used>,
+    /// Those of the certificates that control-plane machines share that exist.
+    pub shared: Option<Vec<Shared>>,
+    /// Workers that are left, as `Kind name`, of the first kind of which there are any.
+    pub workers: Option<Vec<String>>,
+    /// Who, apart from us, has written the endpoints of the control plane last.
+    pub field_manager: Option<String>,
+    /// The client Secret that was created in this reconcile.
+    pub published: Option<Arc<DynamicObject>>,
+    /// Etcd was deleted in this reconcile, and is gone.
+    pub etcd_gone: bool,
 }
 
 /// What we need of the Cluster beyond the shared view.
@@ -49,11 +83,15 @@ pub struct ClusterState {
     pub generation: Option<i64>,
     /// A ClusterClass writes its control plane, and would revert what we write.
     pub topology: bool,
+    /// Why it may not be taken apart yet although it is being deleted: see [`before_delete_hook`].
+    pub before_delete_hook: Option<String>,
+    /// Etcd is named by our annotation, and not by `spec.managedExternalEtcdRef`, which other providers use too.
+    pub by_annotation: bool,
     /// It has `spec.controlPlaneEndpoint`.
     pub endpoint: bool,
-    /// Our condition as it stands.
+    /// Our condition, if it has one.
     pub condition: Option<Condition>,
-    /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized` as they stand, where the Cluster
+    /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized`, where the Cluster
     /// uses `spec.managedExternalEtcdRef`: its CRD has these fields then.
     pub mirror: Option<(bool, bool)>,
 }
@@ -64,23 +102,45 @@ impl ClusterState {
         let view = ClusterView::read(cluster);
         let data = &cluster.data;
         let conditions = data.pointer(conditions_path(&view.api_version)).and_then(Value::as_array);
-        let condition = conditions
-            .into_iter()
-            .flatten()
-            .find(|condition| condition["type"] == MANAGED_EXTERNAL_ETCD_READY)
-            .and_then(|condition| serde_json::from_value(condition.clone()).ok());
+        let condition =
+            |type_: &str| conditions.into_iter().flatten().find(|condition| condition["type"] == type_).cloned();
+        let topology = data.pointer("/spec/topology").is_some_and(Value::is_object);
+        let deleting = condition("Deleting").and_then(|deleting| deleting["reason"].as_str().map(str::to_owned));
         let flag = |pointer: &str| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
         Self {
             generation: cluster.metadata.generation,
             endpoint: endpoint(data),
-            topology: data.pointer("/spec/topology").is_some_and(Value::is_object),
-            condition,
+            topology,
+            before_delete_hook: before_delete_hook(cluster, topology, deleting.unwrap_or_default()),
+            by_annotation: cluster.annotations().contains_key(names::MANAGED_ETCD_ANNOTATION),
+            condition: condition(MANAGED_EXTERNAL_ETCD_READY)
+                .and_then(|condition| serde_json::from_value(condition).ok()),
             mirror: data
                 .pointer("/spec/managedExternalEtcdRef")
                 .map(|_| (flag("/status/managedExternalEtcdReady"), flag("/status/managedExternalEtcdInitialized"))),
             view,
         }
     }
+}
+
+/// What Cluster API sets once all `BeforeClusterDelete` hooks of its runtime extensions have let a Cluster go.
+const OK_TO_DELETE_ANNOTATION: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
+/// Reasons of the Cluster's condition `Deleting` that come after those hooks. Without runtime extensions there is no
+/// annotation, and these alone tell.
+const AFTER_THE_HOOK: [&str; 4] = [
+    "WaitingForWorkersDeletion",
+    "WaitingForControlPlaneDeletion",
+    "WaitingForInfrastructureDeletion",
+    "DeletionCompleted",
+];
+
+/// The reason of the condition `Deleting` as long as a `BeforeClusterDelete` hook may still be at work: it needs the API
+/// server, and so etcd. Only Clusters with a topology have such hooks.
+///
+/// Source: Cluster API 1.14.0, reconcileDelete of core/reconcilers/cluster.
+fn before_delete_hook(cluster: &DynamicObject, topology: bool, deleting: String) -> Option<String> {
+    let done = cluster.annotations().contains_key(OK_TO_DELETE_ANNOTATION) || AFTER_THE_HOOK.contains(&&*deleting);
+    (topology && cluster.metadata.deletion_timestamp.is_some() && !done).then_some(deleting)
 }
 
 /// Both host and port, as Cluster API wants them.
@@ -113,19 +173,46 @@ impl Observation {
         }
     }
 
-    /// The control plane has been given all it needs and let go, now or at an earlier time: it is never held back again.
-    /// Where somebody else publishes, our pause is all that holds it, so it counts as long as it stands.
+    /// The control plane has been given all it needs and let go, now or at an earlier time: it is never held back again
+    /// for want of etcd. Where somebody else publishes, our pause is all that holds it, so it counts as long as it is set.
     pub fn released(&self) -> bool {
         let let_go =
             |c: &ControlPlaneView| c.pause != Pause::Ours && c.has_endpoints() && self.secrets.published.is_some();
         self.found_control_plane().is_some_and(|c| c.initialized || let_go(c))
     }
 
-    /// All is there to let the control plane go, and it is still ours to do so: the gate is closed, or our pause is on.
+    /// All is there to let the control plane go, and it is still ours to do so: the gate is closed, or our pause is set.
     pub fn about_to_release(&self) -> bool {
         let Secrets { ca, published, staged, .. } = &self.secrets;
         let pairs = published.is_some() || matches!(staged, Some(Ok(_)));
         let held = |c: &ControlPlaneView| !c.initialized && (c.pause == Pause::Ours || published.is_none());
         *ca && pairs && self.found_etcd().is_some_and(EtcdView::usable) && self.found_control_plane().is_some_and(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_cluster_is_not_taken_apart_before_its_hooks_have_let_it_go() {
+        let hook = |topology: Value, annotations: Value, reason: &str| {
+            let mut cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {
+                "name": "demo", "deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": annotations},
+                "spec": {"topology": topology}});
+            cluster["status"]["conditions"] = json!([{"type": "Deleting", "status": "True", "reason": reason}]);
+            ClusterState::read(&serde_json::from_value(cluster).unwrap()).before_delete_hook
+        };
+        let class = json!({"classRef": {"name": "class"}});
+        assert_eq!(
+            hook(class.clone(), json!({}), "WaitingForBeforeDeleteHook").as_deref(),
+            Some("WaitingForBeforeDeleteHook")
+        );
+        assert_eq!(hook(class.clone(), json!({}), "").as_deref(), Some(""), "it has not been told yet");
+        assert_eq!(hook(class.clone(), json!({}), "InternalError").as_deref(), Some("InternalError"));
+        assert_eq!(hook(class.clone(), json!({OK_TO_DELETE_ANNOTATION: ""}), "WaitingForBeforeDeleteHook"), None);
+        assert_eq!(hook(class, json!({}), "WaitingForWorkersDeletion"), None, "without runtime extensions");
+        assert_eq!(hook(Value::Null, json!({}), ""), None, "without a topology");
     }
 }

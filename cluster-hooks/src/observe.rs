@@ -1,46 +1,35 @@
 //! All reads, and the clock. Nearly everything comes out of shared watches; what costs a request says so.
 
-use crate::adapters::NoAdapter;
-use crate::controller::Context;
+use crate::adapter::NoAdapter;
+use crate::context::Context;
 use crate::observation::{
-    Claim, ClusterState, ControlPlane, ControlPlaneMachine, ControlPlaneView, Etcd, EtcdView, Observation, Pause,
-    SHARED_CERTIFICATES, Secrets, Shared, names_of,
+    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Reads, SHARED_CERTIFICATES,
+    Secrets, Shared, Used, configured, field_manager, names_of,
 };
-use crate::plan::retires;
 use api::names;
-use controller_support::kinds::{CLUSTER_API_CONTRACTS, Contracts, ETCD_PROVIDER_CONTRACTS};
-use controller_support::loose::Reference;
-use controller_support::{Cached, Error, KindError, Result, ResultExt, apply};
+use controller_support::external::Reference;
+use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
+use controller_support::{Error, KindError, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, TypeMeta};
 use kube::discovery::ApiResource;
+use kube::{Api, ResourceExt};
 use std::sync::Arc;
 
-/// What this reconcile has done itself and the watches need not know yet.
-#[derive(Default)]
-pub struct Recent {
-    /// There is a client Secret that the watch does not know: look.
-    pub published_unseen: bool,
-    /// The etcd object is gone.
-    pub etcd_gone: bool,
-    /// A Machine could not be deleted that the control plane wants replaced: not again in this reconcile.
-    pub remediation_refused: bool,
-}
-
-/// Reads everything about a Cluster. None: it has nothing to do with us.
-pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &Recent) -> Result<Option<Observation>> {
-    let cluster = ClusterState::read(&context.written.pick(cluster.clone()));
+/// Reads everything about a Cluster that costs no request, or next to none. None: it has nothing to do with us.
+pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Reads) -> Result<Option<Observation>> {
+    let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
     if cluster.view.etcd.is_none() && cluster.condition.is_none() && !cluster.view.deleting {
         return Ok(None);
     }
-    let mut etcd = if recent.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
-    let named = matches!(&etcd, Etcd::Found(etcd) if !matches!(etcd.claim, Claim::Theirs(_)));
-    if cluster.view.deleting && !named && !recent.etcd_gone {
+    let mut found = if reads.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
+    let named = matches!(&found, Etcd::Found(etcd) if !matches!(etcd.claim, Claim::Theirs(_)));
+    if cluster.view.deleting && !named && !reads.etcd_gone {
         match left_behind(context, &cluster).await? {
-            Some(left) => etcd = left,
+            Some(left) => found = left,
             None if cluster.view.etcd.is_none() && cluster.condition.is_none() => return Ok(None),
             None => {}
         }
@@ -49,71 +38,44 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, recent: &R
     let mut observation = Observation {
         now: now(),
         cluster,
-        etcd,
+        etcd: found,
+        written: None,
         control_plane,
         secrets: Secrets::default(),
-        workers: Vec::new(),
-        machines: Vec::new(),
+        reads: reads.clone(),
     };
     let view = &observation.cluster.view;
-    if view.paused {
-        return Ok(Some(observation));
-    }
-    if !view.deleting {
+    if let Some(control_plane) = observation.found_control_plane().filter(|_| !view.paused && !view.deleting) {
+        let (written, has_endpoints) = (context.endpoints.get(&control_plane.uid), control_plane.has_endpoints());
+        observation.written = written;
         // Before the endpoints are written no Secret matters, and none may be there.
-        if observation.found_control_plane().is_some_and(ControlPlaneView::has_endpoints) {
-            observation.secrets = secrets(context, &observation, recent).await?;
+        if has_endpoints {
+            observation.secrets = secrets(context, &observation).await?;
         }
-        let kubeadm = observation.found_control_plane().is_some_and(|c| c.kubeadm.is_some());
-        if kubeadm && observation.about_to_release() {
-            observation.secrets.shared = shared(context, &observation.cluster).await?;
-        }
-        let kubeadm = |c: &ControlPlaneView| c.kubeadm.is_some() && c.initialized;
-        if !recent.remediation_refused && observation.found_control_plane().is_some_and(kubeadm) {
-            observation.machines = machines(context, &observation.cluster).await?;
-        }
-    } else if let Some(etcd) = observation.found_etcd().filter(|etcd| !etcd.deleting) {
-        observation.workers = workers(context, &observation.cluster, etcd).await?;
-    }
-    if retires(&observation)
-        && let Some(seen) = observation.found_control_plane()
-    {
-        observation.control_plane = present_control_plane(context, seen, &observation.cluster.view.namespace).await?;
     }
     Ok(Some(observation))
 }
 
-/// The same with the Cluster, etcd, the control plane and its Machines as the API server has them now. None: one of them is
-/// gone. Four requests, for what cannot be undone.
-pub async fn observe_anew(context: &Context, seen: &Observation) -> Result<Option<Observation>> {
-    let (Some(etcd), Some(control_plane)) = (seen.found_etcd(), seen.found_control_plane()) else { return Ok(None) };
-    let (kinds, namespace, name) = (&context.shared.kinds, &seen.cluster.view.namespace, &seen.cluster.view.name);
-    let clusters = context.clusters.resource();
-    let Some(cluster) = present(context, clusters, namespace, name).await? else { return Ok(None) };
-    let cluster = ClusterState::read(&cluster);
-    let reference = &etcd.reference;
-    let etcds = kinds.find(&reference.group, &reference.kind, ETCD_PROVIDER_CONTRACTS).await?;
-    let Some(etcd) = present(context, &etcds, namespace, &reference.name).await? else { return Ok(None) };
-    // Its claim was checked when it was made.
-    let etcd = EtcdView::read(&etcd, reference, &cluster.view, |_| true);
-    let control_plane = present_control_plane(context, control_plane, namespace).await?;
-    let resource = kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
-    let selector = format!("{CONTROL_PLANE_LABEL},{}={name}", names::CLUSTER_NAME_LABEL);
-    let machines = apply::dynamic(&context.shared.client, &resource, namespace);
-    let machines = machines.list(&ListParams::default().labels(&selector)).await;
-    let machines = machines.doing(|| format!("listing the control plane's Machines of {name}"))?.items;
-    Ok(Some(Observation {
-        cluster,
-        etcd: Etcd::Found(Box::new(etcd)),
-        control_plane,
-        machines: machines.iter().map(|found| ControlPlaneMachine::read(found, &resource.api_version)).collect(),
-        ..seen.clone()
-    }))
+/// Answers a [`Need`].
+pub async fn read(context: &Context, observation: &Observation, need: Need, reads: &mut Reads) -> Result<()> {
+    let cluster = &observation.cluster;
+    match (need, observation.found_control_plane(), observation.found_etcd()) {
+        (Need::Used, Some(control_plane), _) => reads.used = Some(used(context, cluster, control_plane).await?),
+        (Need::FieldManager, Some(control_plane), _) => {
+            reads.field_manager = Some(last_manager(context, cluster, control_plane).await?);
+        }
+        (Need::SharedCertificates, ..) => reads.shared = Some(shared(context, cluster).await?),
+        (Need::Workers, _, Some(etcd)) => reads.workers = Some(workers(context, cluster, etcd).await?),
+        (Need::Used | Need::FieldManager | Need::Workers, ..) => {
+            return Err(Error::Internal(format!("{need:?} was asked for of an object that was not observed")));
+        }
+    }
+    Ok(())
 }
 
 /// Whole seconds: finer ones do not survive Cluster API's own writes of the same list.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
-fn now() -> Time {
+pub fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
@@ -125,58 +87,91 @@ fn gone(cluster: &ClusterState) -> Etcd {
     }
 }
 
-async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
+/// The etcd that the Cluster names.
+pub async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
     let reference = match &cluster.view.etcd {
         None => return Ok(Etcd::NotNamed),
-        Some(Err(message)) => return Ok(Etcd::Invalid { message: message.clone(), may_pass: false }),
+        Some(Err(message)) => return Ok(Etcd::Invalid { message: message.clone(), retryable: false }),
         Some(Ok(reference)) => reference,
     };
-    let resource = match find(context, reference, ETCD_PROVIDER_CONTRACTS).await? {
+    let resource = match context.shared.kinds.find(&reference.group, &reference.kind, ETCD_PROVIDER_CONTRACTS).await {
         Ok(resource) => resource,
-        Err(message) => return Ok(Etcd::Invalid { message, may_pass: true }),
+        // Another provider's kind in the field that is not ours alone: that provider takes care of it.
+        Err(KindError::NoContract { .. }) if !cluster.by_annotation => return Ok(Etcd::NotNamed),
+        Err(error) if error.is_user_error() => {
+            return Ok(Etcd::Invalid { message: error.to_string(), retryable: true });
+        }
+        Err(error) => return Err(error.into()),
     };
-    let watch = watch(context, &resource, None).await?;
+    let watch = context.watch(&resource, None).await?;
     let namespace = &cluster.view.namespace;
     Ok(match watch.get(namespace, &reference.name) {
         None => Etcd::Missing(reference.clone()),
-        Some(seen) => {
+        Some(cached) => {
             let exists = |name: &str| context.clusters.get(namespace, name).is_some();
-            Etcd::Found(Box::new(EtcdView::read(&context.written.pick(seen), reference, &cluster.view, exists)))
+            Etcd::Found(Box::new(EtcdView::read(&context.written.newest(cached), reference, &cluster.view, exists)))
         }
     })
 }
 
-/// An EtcdCluster that the Cluster has claimed and names no more. Its Machines would keep a Cluster that is being deleted.
+/// An etcd of any provider that the Cluster has claimed and no longer names. Its Machines would keep a Cluster that is being
+/// deleted.
 async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option<Etcd>> {
-    let (namespace, kind) = (&cluster.view.namespace, "EtcdCluster");
-    let resource = match context.shared.kinds.find(names::ETCD_CLUSTER_GROUP, kind, ETCD_PROVIDER_CONTRACTS).await {
-        Ok(resource) => resource,
-        Err(error) if KindError::is_users(&error) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let watch = watch(context, &resource, None).await?;
-    let read = |object: Arc<DynamicObject>| {
-        let name = object.name_any();
-        let reference = Reference { group: resource.group.clone(), kind: resource.kind.clone(), name };
-        EtcdView::read(&context.written.pick(object), &reference, &cluster.view, |_| true)
-    };
-    let mut all = watch.select(namespace, |_| true).into_iter().map(read);
-    Ok(all.find(|etcd| etcd.claim == Claim::Ours).map(|etcd| Etcd::Found(Box::new(etcd))))
+    for (group, kind) in providers(context).await? {
+        let resource = match context.shared.kinds.find(&group, &kind, ETCD_PROVIDER_CONTRACTS).await {
+            Ok(resource) => resource,
+            Err(error) if error.is_user_error() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let read = |object: Arc<DynamicObject>| {
+            let reference = Reference { group: group.clone(), kind: kind.clone(), name: object.name_any() };
+            EtcdView::read(&context.written.newest(object), &reference, &cluster.view, |_| true)
+        };
+        let watch = match context.watch(&resource, None).await {
+            Ok(watch) => watch,
+            // The permission for another provider's kind may be missing. A Cluster is deleted all the same.
+            Err(error) if group != names::ETCD_CLUSTER_GROUP => {
+                tracing::warn!(%error, "not looked at for what the Cluster has left behind");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let mut all = watch.select(&cluster.view.namespace, |_| true).into_iter().map(read);
+        if let Some(etcd) = all.find(|etcd| etcd.claim == Claim::Ours) {
+            return Ok(Some(Etcd::Found(Box::new(etcd))));
+        }
+    }
+    Ok(None)
 }
 
-async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<ControlPlane> {
+/// Every kind whose CRD says that it satisfies the etcd-provider contract. One request, now and then.
+async fn providers(context: &Context) -> Result<Vec<(String, String)>> {
+    if let Some(known) = context.providers.get(&()) {
+        return Ok(known);
+    }
+    let crds: Api<CustomResourceDefinition> = Api::all(context.shared.client.clone());
+    let labelled = ListParams::default().labels(names::ETCD_PROVIDER_CONTRACT_LABEL);
+    let crds = crds.list(&labelled).await.doing(|| "listing the CRDs of etcd providers".to_owned())?;
+    let kinds: Vec<_> = crds.items.into_iter().map(|crd| (crd.spec.group, crd.spec.names.kind)).collect();
+    context.providers.insert((), kinds.clone());
+    Ok(kinds)
+}
+
+/// The control plane of a Cluster.
+pub async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<ControlPlane> {
     let Some(reference) = &cluster.view.control_plane else { return Ok(ControlPlane::Unset) };
-    let unknown = |message, takes_none| Ok(ControlPlane::Unknown { message, takes_none });
+    let unknown = |message, unsupported| Ok(ControlPlane::Unknown { message, unsupported });
     let adapter = match context.adapters.find(&context.shared.kinds, reference).await? {
         Ok(adapter) => adapter,
-        Err(NoAdapter::NotTold(message)) => return unknown(message, true),
+        Err(NoAdapter::NoAnnotation(message)) => return unknown(message, true),
         Err(NoAdapter::NoKind(message)) => return unknown(message, false),
     };
-    let resource = match find(context, reference, CLUSTER_API_CONTRACTS).await? {
+    let resource = match context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await {
         Ok(resource) => resource,
-        Err(message) => return unknown(message, false),
+        Err(error) if error.is_user_error() => return unknown(error.to_string(), false),
+        Err(error) => return Err(error.into()),
     };
-    let watch = match watch(context, &resource, None).await {
+    let watch = match context.watch(&resource, None).await {
         Ok(watch) => watch,
         // The permission for another kind than KubeadmControlPlane may be missing. A Cluster is deleted all the same.
         Err(error) if !adapter.kubeadm && cluster.view.deleting => return unknown(error.to_string(), false),
@@ -184,30 +179,59 @@ async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<Cont
     };
     Ok(match watch.get(&cluster.view.namespace, &reference.name) {
         None => ControlPlane::Missing(reference.clone()),
-        Some(seen) => {
-            let object = context.written.pick(seen);
+        Some(cached) => {
+            let object = context.written.newest(cached);
             let view = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
             ControlPlane::Found(Box::new(view))
         }
     })
 }
 
-/// The control plane as it is now, and not as the watch has seen it last. One request, whenever its machines have rolled.
-async fn present_control_plane(context: &Context, seen: &ControlPlaneView, namespace: &str) -> Result<ControlPlane> {
-    let reference = &seen.reference;
+/// What the machines of a control plane were started with, by the API server's present word. One request, and for a
+/// KubeadmControlPlane two more; only when its machines have rolled.
+async fn used(context: &Context, cluster: &ClusterState, control_plane: &ControlPlaneView) -> Result<Used> {
+    let (reference, view) = (&control_plane.reference, &cluster.view);
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
-    Ok(match present(context, &resource, namespace, &reference.name).await? {
-        None => ControlPlane::Missing(reference.clone()),
-        Some(object) => {
-            let adapter = seen.adapter.clone();
-            let view = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
-            ControlPlane::Found(Box::new(view))
-        }
-    })
+    let live = get_live(context, &resource, &view.namespace, &reference.name).await?;
+    // A watch that is behind tells of it in a moment, and it is asked again.
+    if live.and_then(|live| live.resource_version()).as_deref() != Some(&*control_plane.resource_version) {
+        return Ok(Used::Unknown);
+    }
+    if !control_plane.adapter.kubeadm {
+        return Ok(Used::OfSpec);
+    }
+    let machines = control_plane_machines(context, names::CLUSTER_GROUP, "Machine", cluster).await?;
+    let configs = control_plane_machines(context, names::BOOTSTRAP_GROUP, "KubeadmConfig", cluster).await?;
+    Ok(configured(&machines, &configs))
+}
+
+/// The Machines of a control plane, or what they were made from, as the API server has them now. One request.
+pub async fn control_plane_machines(
+    context: &Context,
+    group: &str,
+    kind: &str,
+    cluster: &ClusterState,
+) -> Result<Vec<DynamicObject>> {
+    let (namespace, name) = (&cluster.view.namespace, &cluster.view.name);
+    let resource = context.shared.kinds.find(group, kind, CLUSTER_API_CONTRACTS).await?;
+    let selector = format!("{CONTROL_PLANE_LABEL},{}={name}", names::CLUSTER_NAME_LABEL);
+    let objects = apply::dynamic(&context.shared.client, &resource, namespace);
+    let listed = objects.list(&ListParams::default().labels(&selector)).await;
+    Ok(listed.doing(|| format!("listing {} of the control plane of Cluster {name}", resource.plural))?.items)
+}
+
+/// Who, apart from us, has written the endpoints last. One request: watches do not keep the managers of fields.
+async fn last_manager(context: &Context, cluster: &ClusterState, control_plane: &ControlPlaneView) -> Result<String> {
+    let reference = &control_plane.reference;
+    let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
+    let live = get_live(context, &resource, &cluster.view.namespace, &reference.name).await?;
+    let managed = live.and_then(|object| object.metadata.managed_fields).unwrap_or_default();
+    let manager = field_manager(&managed, &control_plane.adapter.endpoints_path(), context.name);
+    Ok(manager.map_or_else(|| "a client that is not known".to_owned(), |name| format!("field manager {name}")))
 }
 
 /// An object as it is now: a list of one, which needs no further permission than a watch does.
-async fn present(
+pub async fn get_live(
     context: &Context,
     resource: &ApiResource,
     namespace: &str,
@@ -224,81 +248,43 @@ async fn present(
     }))
 }
 
-/// The outer error is ours or the API server's; the inner one is for the user to cure.
-async fn find(context: &Context, reference: &Reference, contracts: Contracts) -> Result<Result<ApiResource, String>> {
-    match context.shared.kinds.find(&reference.group, &reference.kind, contracts).await {
-        Ok(resource) => Ok(Ok(resource)),
-        Err(error) if KindError::is_users(&error) => Ok(Err(error.to_string())),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// A shared watch whose changes reconcile the Clusters that they concern.
-async fn watch(context: &Context, resource: &ApiResource, selector: Option<&str>) -> Result<Cached> {
-    let watch = context.shared.caches.watch(resource, selector);
-    context.triggers.follow(&watch, selector);
-    if watch.ready().await {
-        return Ok(watch);
-    }
-    Err(Error::Internal(format!("no list of {} yet: the API server does not answer, or refuses it", resource.plural)))
-}
-
-/// Secrets of a provider that labels them, as ours does, cost no request. Others cost one each, as long as there is
-/// something to do.
-async fn secrets(context: &Context, observation: &Observation, recent: &Recent) -> Result<Secrets> {
+/// Secrets of a provider that labels them, as ours does, are in a watch once they are there. Others, and those that do not
+/// exist, cost a request each.
+async fn secrets(context: &Context, observation: &Observation) -> Result<Secrets> {
     let resource = ApiResource::erase::<Secret>(&());
-    let watch = watch(context, &resource, Some(names::ETCD_CLUSTER_LABEL)).await?;
+    let watch = context.watch(&resource, Some(names::ETCD_CLUSTER_LABEL)).await?;
     let namespace = &observation.cluster.view.namespace;
+    let read = async |name: &str| -> Result<_> {
+        match watch.get(namespace, name) {
+            Some(cached) => Ok(Some(context.written.newest(cached))),
+            None => secret(context, namespace, name).await.map(|secret| secret.map(Arc::new)),
+        }
+    };
     let [ca, staged, published] = names_of(&observation.cluster.view.name);
-    let read = async |name: &str, look: bool| -> Result<_> {
-        if let Some(secret) = watch.get(namespace, name) {
-            return Ok(Some(context.written.pick(secret)));
-        }
-        if let Some(answer) = context.looked.recall(namespace, name) {
-            return Ok(answer.map(|secret| context.written.pick(secret)));
-        }
-        if !look {
-            return Ok(None);
-        }
-        let secrets = apply::dynamic(&context.shared.client, &resource, namespace);
-        let secret = secrets.get_opt(name).await.doing(|| format!("reading Secret {namespace}/{name}"))?.map(Arc::new);
-        // That a Secret is missing is only worth remembering of the one that a provider need not have: two managers of
-        // which one has missed the appearance of another would contradict each other.
-        if secret.is_some() || name == staged {
-            context.looked.remember(namespace, name, secret.clone());
-        }
-        Ok(secret)
+    let published = match &observation.reads.published {
+        Some(published) => Some(published.clone()),
+        None => read(&published).await?,
     };
     // Only a handover needs these two.
-    let needed = observation.found_etcd().is_some_and(EtcdView::usable);
-    let ca = read(&ca, needed).await?;
-    let staged_secret = read(&staged, needed).await?;
-    // A provider that stages does not publish, and while our pause holds the control plane it does no harm to find out by
-    // creating the Secret. Without the pause an overlooked one would mean a pause in the middle of the first Machine's boot.
-    let held = observation.found_control_plane().is_some_and(|control_plane| control_plane.pause == Pause::Ours);
-    let published = read(&published, !held || staged_secret.is_none() || recent.published_unseen).await?;
-    Ok(Secrets::read(ca.as_deref(), staged_secret.as_deref(), published.as_deref()))
+    let (ca, staged) = match observation.found_etcd().is_some_and(EtcdView::usable) {
+        true => (read(&ca).await?, read(&staged).await?),
+        false => (None, None),
+    };
+    Ok(Secrets::read(ca.as_deref(), staged.as_deref(), published.as_deref()))
 }
 
-/// Up to three requests in a handover. Whoever has made them, they are not ours to watch.
+/// Three requests in a handover. Whoever has made them, they are not ours to watch.
 async fn shared(context: &Context, cluster: &ClusterState) -> Result<Vec<Shared>> {
-    let namespace = &cluster.view.namespace;
-    let secrets = apply::dynamic(&context.shared.client, &ApiResource::erase::<Secret>(&()), namespace);
     let mut found = Vec::new();
     for certificate in SHARED_CERTIFICATES {
         let name = format!("{}-{certificate}", cluster.view.name);
-        let secret = match context.looked.recall(namespace, &name) {
-            Some(answer) => answer,
-            None => {
-                let doing = || format!("reading Secret {namespace}/{name}");
-                let answer = secrets.get_opt(&name).await.doing(doing)?.map(Arc::new);
-                context.looked.remember(namespace, &name, answer.clone());
-                answer
-            }
-        };
-        found.extend(secret.map(|secret| Shared::read(&secret)));
+        found.extend(secret(context, &cluster.view.namespace, &name).await?.map(|secret| Shared::read(&secret)));
     }
     Ok(found)
+}
+
+async fn secret(context: &Context, namespace: &str, name: &str) -> Result<Option<DynamicObject>> {
+    context.secrets(namespace).get_opt(name).await.doing(|| format!("reading Secret {namespace}/{name}"))
 }
 
 /// What Cluster API waits for before it deletes the control plane, etcd's own Machines apart. Up to four requests (one as
@@ -309,7 +295,7 @@ async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> 
         let resource = match context.shared.kinds.find(names::CLUSTER_GROUP, kind, CLUSTER_API_CONTRACTS).await {
             Ok(resource) => resource,
             // MachinePools are an option.
-            Err(error) if error.is_users() => continue,
+            Err(error) if error.is_user_error() => continue,
             Err(error) => return Err(error.into()),
         };
         let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
@@ -325,15 +311,6 @@ async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> 
         }
     }
     Ok(Vec::new())
-}
-
-/// The control plane's, from a watch that there is only where a KubeadmControlPlane has had an API server.
-async fn machines(context: &Context, cluster: &ClusterState) -> Result<Vec<ControlPlaneMachine>> {
-    let resource = context.shared.kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
-    let watch = watch(context, &resource, Some(CONTROL_PLANE_LABEL)).await?;
-    let ours = |machine: &DynamicObject| machine.labels().get(names::CLUSTER_NAME_LABEL) == Some(&cluster.view.name);
-    let found = watch.select(&cluster.view.namespace, ours);
-    Ok(found.iter().map(|machine| ControlPlaneMachine::read(machine, &resource.api_version)).collect())
 }
 
 /// Label of the Machines of control planes.
@@ -352,7 +329,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn machines_of_the_control_plane_and_of_etcd_are_no_workers() {
+    fn machines_of_the_control_plane_and_of_etcd_are_not_workers() {
         let etcd = EtcdView {
             reference: Reference { group: "g".to_owned(), kind: "K".to_owned(), name: "demo-etcd".to_owned() },
             api_version: "g/v1".to_owned(),
@@ -363,6 +340,7 @@ mod tests {
             initialized: false,
             endpoints: Vec::new(),
             in_use: None,
+            deletion_confirmed: false,
             available: false,
             condition: None,
             owners: Vec::new(),

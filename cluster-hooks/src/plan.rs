@@ -4,83 +4,84 @@ mod deletion;
 mod handover;
 mod in_use;
 mod preconditions;
-mod remediation;
 
-pub use in_use::{retires, retiring};
+pub use in_use::leaving;
 
-use crate::observation::{Claim, ControlPlaneMachine, Etcd, KeyPair, Observation, Pause};
+use crate::observation::{Claim, Etcd, KeyPair, Need, Observation, Pause};
 use api::conditions::reasons;
+use controller_support::Hold;
+use controller_support::plan::{block, wait};
+use std::fmt;
 use std::time::Duration;
 
 /// What a reconcile comes to.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Plan {
-    /// All is as it should be.
-    Steady,
-    /// Something is awaited.
-    Wait(Hold),
-    /// Somebody has to correct something first.
-    Block(Hold),
-    /// One write.
-    Do(Step),
-}
+pub type Plan = controller_support::Plan<Step>;
 
-/// Why nothing is done at the moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// One of [`reasons`].
-    pub reason: &'static str,
-    /// For people: what is waited for, or what is wrong and what would be right.
-    pub message: String,
-    /// When to look again if no watch tells. None: a watch does.
-    pub again: Option<Duration>,
-}
-
-/// A write. Each is refused by the API server if the object has changed since it was observed.
+/// A step. Each write is refused by the API server if the object has changed since it was observed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
+    /// Ask for what the decision depends on.
+    Read(Need),
     /// Put the Cluster's label and owner reference on the etcd object.
     ClaimEtcd,
-    /// Pause the control plane, with our marker.
+    /// Write the condition of the Cluster.
+    ///
+    /// Invariant: a control plane that carries our pause belongs to a Cluster that carries our condition. So a Cluster that
+    /// stops naming an etcd is still looked at, and the pause is never left behind.
+    Announce(Hold),
+    /// Pause the control plane.
     Pause,
-    /// Lift our pause, and take our marker away.
+    /// Lift our pause.
     Unpause,
-    /// Take our marker away; the pause, if there is one, is the user's.
-    DropMarker,
-    /// Tell the etcd object that API servers may be using these endpoints, and no others.
-    TellEndpointsInUse(Vec<String>),
+    /// Record on the etcd object that API servers may be using these endpoints, and no others.
+    RecordEndpointsInUse {
+        /// The endpoints.
+        endpoints: Vec<String>,
+        /// Some that were in use are no longer: every machine has rolled.
+        retire: bool,
+    },
     /// Write these endpoints into the control plane.
-    WriteEndpoints(Vec<String>),
+    WriteEndpoints {
+        /// The endpoints.
+        endpoints: Vec<String>,
+        /// Who has overwritten them, if they were there before.
+        overwritten_by: Option<String>,
+    },
     /// Create the client Secret: from here on the control plane makes Machines.
     PublishClient(KeyPair),
     /// Bring the client Secret up to date.
     UpdateClient(KeyPair),
-    /// Delete a Machine that a MachineHealthCheck wants replaced and the control plane defers, because it cannot tell how an
-    /// etcd is that is not its own. We can.
-    Remediate(ControlPlaneMachine),
-    /// Note that a Machine is being replaced, as the control plane would: so that it goes on, and counts retries.
-    NoteRemediation(String),
+    /// Confirm that the etcd object may be deleted with its data: its Cluster goes.
+    ConfirmDeletion,
     /// Delete the etcd object.
     DeleteEtcd,
-    /// Take our condition away from the control plane of a Cluster that names no etcd any more.
-    RemoveHealth,
-    /// Take our condition away from a Cluster that names no etcd any more.
-    RemoveCondition,
+    /// Tell a control plane that is being deleted that etcd is gone, so that its controller looks again.
+    WakeControlPlane,
+    /// Remove our conditions from a Cluster that no longer names an etcd, and from its control plane.
+    RemoveConditions,
 }
 
-/// Nothing watches what another provider keeps in Secrets without our label.
-const UNWATCHED_SECRETS: Duration = crate::looked::GOOD_FOR;
+impl fmt::Display for Step {
+    /// Its name alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{self:?}");
+        f.write_str(text.split([' ', '(']).next().unwrap_or_default())
+    }
+}
+
+/// Between two looks at Secrets without our label, which nothing watches.
+const UNWATCHED_SECRETS: Duration = Duration::from_secs(10);
 /// Between two looks at the workers that are left.
 const WORKERS: Duration = Duration::from_secs(5);
 /// Between two looks at what only a person will change, and no watch of ours would tell.
 const PEOPLE: Duration = Duration::from_secs(60);
-/// Shortest and longest time between two look-ups of a kind that is not there.
+/// Shortest and longest time between two look-ups of a kind that does not exist.
 const KINDS: (Duration, Duration) = (Duration::from_secs(10), PEOPLE);
 
 /// Decides.
 pub fn plan(observation: &Observation) -> Plan {
     if observation.cluster.view.paused {
-        return wait(reasons::PAUSED, "the Cluster is paused: nothing is changed".to_owned(), None);
+        return wait(reasons::PAUSED, "the Cluster is paused: nothing is changed");
     }
     match &observation.etcd {
         Etcd::NotNamed => part(observation),
@@ -89,18 +90,16 @@ pub fn plan(observation: &Observation) -> Plan {
     }
 }
 
-/// The Cluster does not name an etcd any more: nothing of ours stays behind.
+/// The Cluster no longer names an etcd: nothing of ours stays behind. Our condition goes last.
 fn part(observation: &Observation) -> Plan {
     match observation.found_control_plane().map(|control_plane| control_plane.pause) {
         Some(Pause::Ours) => Plan::Do(Step::Unpause),
-        Some(Pause::UsersOverOurs | Pause::TakenAway) => Plan::Do(Step::DropMarker),
-        _ if crate::status::health::stands(observation) => Plan::Do(Step::RemoveHealth),
-        _ if observation.cluster.condition.is_some() => Plan::Do(Step::RemoveCondition),
+        _ if observation.cluster.condition.is_some() => Plan::Do(Step::RemoveConditions),
         _ => Plan::Steady,
     }
 }
 
-/// Seldomer the longer our condition has not been True.
+/// When to look a kind up again: the longer our condition has not been True, the later.
 fn look_again(observation: &Observation) -> Duration {
     let bad = observation.cluster.condition.as_ref().filter(|condition| condition.status != "True");
     let since = bad.map(|condition| condition.last_transition_time.0);
@@ -113,14 +112,6 @@ fn claimed_by_another(observation: &Observation) -> Option<&str> {
         Claim::Theirs(name) => Some(name),
         Claim::Ours | Claim::Free => None,
     }
-}
-
-fn wait(reason: &'static str, message: String, again: Option<Duration>) -> Plan {
-    Plan::Wait(Hold { reason, message, again })
-}
-
-fn block(reason: &'static str, message: String, again: Option<Duration>) -> Plan {
-    Plan::Block(Hold { reason, message, again })
 }
 
 #[cfg(test)]

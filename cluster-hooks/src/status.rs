@@ -3,13 +3,14 @@
 
 pub mod health;
 
-use crate::observation::{Etcd, Observation, Pause};
-use crate::plan::{Plan, retiring};
+use crate::observation::{ClusterState, Etcd, Observation, Pause};
+use crate::plan::{Plan, leaving};
 use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, reasons, settle};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use controller_support::Hold;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::time::Duration;
 
-/// Etcd's own message may change with every member: between two writes that change no more than that.
+/// Between two writes that change the message alone: etcd's own message may change with every member.
 const MESSAGES: Duration = Duration::from_secs(5);
 
 /// What is to be done about a condition.
@@ -28,11 +29,28 @@ pub enum Report {
 pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Duration>) -> Report {
     let Some(draft) = draft(observation, plan) else { return Report::Nothing };
     let cluster = &observation.cluster;
-    let before: Vec<Condition> = cluster.condition.iter().cloned().collect();
-    match settle(&before, vec![draft], cluster.generation, &observation.now).pop() {
-        Some(after) => compare(cluster.condition.as_ref(), after, since_write),
-        None => Report::Nothing,
+    compare(cluster.condition.as_ref(), of_cluster(cluster, draft, &observation.now), since_write)
+}
+
+/// The condition before anything else is written: see [`crate::plan::Step::Announce`].
+pub fn announcement(cluster: &ClusterState, hold: &Hold, now: &Time) -> Condition {
+    of_cluster(cluster, Draft::new(MANAGED_EXTERNAL_ETCD_READY, false, hold.reason, hold.message.clone()), now)
+}
+
+/// Something is refused, most likely to us, so that nothing is known for certain. A Cluster without our condition that names
+/// no etcd, or is paused, is left alone.
+pub fn failure(cluster: &ClusterState, message: String, now: &Time) -> Report {
+    if cluster.view.paused || (cluster.view.etcd.is_none() && cluster.condition.is_none()) {
+        return Report::Nothing;
     }
+    let draft = Draft::unknown(MANAGED_EXTERNAL_ETCD_READY, reasons::REFUSED, message);
+    compare(cluster.condition.as_ref(), of_cluster(cluster, draft, now), None)
+}
+
+fn of_cluster(cluster: &ClusterState, draft: Draft, now: &Time) -> Condition {
+    let before: Vec<Condition> = cluster.condition.iter().cloned().collect();
+    let mut settled = settle(&before, vec![draft], cluster.generation, now);
+    settled.swap_remove(0)
 }
 
 fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Duration>) -> Report {
@@ -48,7 +66,7 @@ fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Dur
 }
 
 fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
-    let (reason, message) = says(observation, plan)?;
+    let (reason, message) = summarize(observation, plan)?;
     if reason == reasons::WAITING_FOR_ETCD && serves(observation) {
         let message = format!("{message}; the control plane goes on with the endpoints that it has");
         return Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, true, reasons::AVAILABLE, message));
@@ -67,7 +85,7 @@ fn serves(observation: &Observation) -> bool {
 }
 
 /// Reason and message. None: there is nothing to be said yet, or it is not ours to say.
-fn says(observation: &Observation, plan: &Plan) -> Option<(&'static str, String)> {
+fn summarize(observation: &Observation, plan: &Plan) -> Option<(&'static str, String)> {
     if observation.etcd == Etcd::NotNamed {
         return None;
     }
@@ -93,8 +111,8 @@ fn says(observation: &Observation, plan: &Plan) -> Option<(&'static str, String)
 /// What the control plane is at while it is not done with earlier endpoints.
 fn rolling(observation: &Observation) -> Option<String> {
     let control_plane = observation.found_control_plane()?;
-    let retiring = retiring(observation);
-    if retiring.is_empty() || observation.cluster.view.deleting {
+    let leaving = leaving(observation);
+    if leaving.is_empty() || observation.cluster.view.deleting {
         return None;
     }
     Some(format!(
@@ -102,7 +120,7 @@ fn rolling(observation: &Observation) -> Option<String> {
         control_plane.reference.kind,
         control_plane.reference.name,
         control_plane.rollout.progress(),
-        retiring.join(", ")
+        leaving.join(", ")
     ))
 }
 

@@ -30,17 +30,20 @@ const SUCCESS_SENTINEL: &str = "/run/cluster-api/bootstrap-success.complete";
 /// Most that the values of a Secret may hold, in bytes. The API server refuses more.
 const SECRET_LIMIT: usize = 1024 * 1024;
 
-/// Everything that bootstrap data is made of.
+/// Everything that bootstrap data is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Bootstrap<'a> {
     /// Name of the member: that of its Machine.
     pub member: &'a str,
-    /// How it gets into the cluster.
+    /// How it becomes a member.
     pub role: &'a Role,
     /// etcd's CA, which goes onto the machine.
     pub authority: &'a CertificateAuthority,
-    /// What the user asks for.
+    /// What the user wants.
     pub spec: &'a EtcdadmConfigSpec,
+    /// Learners that the cluster may have at a time: the value of [`api::names::MAX_LEARNERS_ANNOTATION`], which every
+    /// EtcdadmConfig of an EtcdCluster carries. `None`: one.
+    pub max_learners: Option<&'a str>,
     /// Values of the Secrets that the spec refers to.
     pub secrets: &'a SecretValues,
 }
@@ -127,7 +130,7 @@ fn format_of(spec: &EtcdadmConfigSpec) -> &'static dyn Format {
     }
 }
 
-/// Refuses what no file name, command or argument on Linux can hold.
+/// Refuses a NUL, which no file name, command or argument on Linux can hold.
 fn without_nul(field: impl Fn() -> String, text: &str) -> Result<&str, InvalidField> {
     if text.contains('\0') { Err(InvalidField::new(field(), "must not contain a NUL character")) } else { Ok(text) }
 }

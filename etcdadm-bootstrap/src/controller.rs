@@ -1,63 +1,56 @@
-//! Watches, mappers and the reconcile.
+//! Watches and the reconcile.
 
-mod mappers;
-
-use crate::CONTROLLER;
-use crate::execute::Writer;
-use crate::observe::{Learned, Sources};
+use crate::context::{Context, Known};
+use crate::execute::{execute, report};
+use crate::observe::observe;
 use crate::plan::{Plan, plan};
-use crate::status::{differs, newly_blocked, status};
+use crate::status::status;
+use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
-use controller_support::{Cached, Error, Freshest, Result, Shared, drive};
+use controller_support::{Cached, Error, Result, Shared, run_controller};
 use futures::{Stream, StreamExt, stream};
+use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
-use kube::{Resource, ResourceExt};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait before Cluster API's kinds are looked up again: at first, and at most.
 const LOOK_UP_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-/// Steps of one reconcile. Lock, Secret and one lost race need three.
-const STEPS: usize = 5;
+/// Steps of one reconcile. The longest way takes eight: four reads, the lock, a lost race for it, the Secret, and a
+/// race for that.
+const STEPS: usize = 10;
 
-/// What a reconcile works with.
-struct Context {
-    sources: Sources,
-    writer: Writer,
-}
-
-/// Runs the controller until shutdown. If the API server is down or Cluster API is not installed yet, it waits.
+/// Runs the controller until shutdown. While the API server is down or Cluster API is not installed, it waits.
 ///
 /// # Errors
 /// None so far: what fails is tried again.
 pub async fn run(shared: Shared) -> Result<()> {
-    let Some(sources) = sources(&shared).await else { return Ok(()) };
+    let Some(context) = context(&shared).await else { return Ok(()) };
     let controller = Controller::new(Api::<EtcdadmConfig>::all(shared.client.clone()), watcher::Config::default());
     let configs = controller.store();
     let triggers: [(&Cached, mappers::Mapper); 4] = [
-        (&sources.machines, mappers::of_machine),
-        (&sources.clusters, mappers::of_cluster),
-        (&sources.secrets, mappers::of_secret),
-        (&sources.config_maps, mappers::of_lock),
+        (&context.machines, mappers::machine_to_configs),
+        (&context.clusters, mappers::cluster_to_configs),
+        (&context.secrets, mappers::secret_to_configs),
+        (&context.config_maps, mappers::lock_to_configs),
     ];
     let controller = triggers.into_iter().fold(controller, |controller, (cached, map)| {
         let configs = configs.clone();
         controller.reconcile_on(mapped(cached, move |object| map(&configs, object)))
     });
-    let writer = Writer { events: shared.events(CONTROLLER), fresh: Freshest::default() };
-    drive(CONTROLLER, controller, &shared, Arc::new(Context { sources, writer }), reconcile).await;
+    run_controller(CONTROLLER, controller, &shared, Arc::new(context), reconcile).await;
     Ok(())
 }
 
-/// The watches, as soon as they can be had. `None`: shutdown came first.
-async fn sources(shared: &Shared) -> Option<Sources> {
+/// The watches, once they can be started. `None`: shutdown came first.
+async fn context(shared: &Shared) -> Option<Context> {
     let mut delay = LOOK_UP_AGAIN.0;
     loop {
-        match Sources::new(shared).await {
-            Ok(sources) => return Some(sources),
+        match Context::new(shared).await {
+            Ok(context) => return Some(context),
             Err(error) => tracing::warn!(controller = CONTROLLER, %error, "not started yet, trying again"),
         }
         tokio::select! {
@@ -75,39 +68,23 @@ fn mapped(
 }
 
 async fn reconcile(config: Arc<EtcdadmConfig>, context: Arc<Context>) -> Result<Action> {
-    let Context { sources, writer } = context.as_ref();
-    let config = writer.fresh.pick(config);
+    let config = context.written.newest(config);
     if config.metadata.deletion_timestamp.is_some() {
         // The Secret is owned by the config and goes with it.
         return Ok(Action::await_change());
     }
-    let mut learned = Learned::default();
+    let mut known = Known::default();
     for _ in 0..STEPS {
-        let seen = sources.observe(config.clone(), &mut learned).await?;
-        let plan = plan(&seen);
+        let observation = observe(&context, config.clone(), &known).await?;
+        let plan = plan(&observation);
         if let Plan::Do(step) = &plan {
-            tracing::info!(%step, "doing");
-            writer.execute(sources, &seen, step, &mut learned).await?;
+            tracing::info!(%step, "next step");
+            execute(&context, &observation, step, &mut known).await?;
             continue;
         }
-        let before = config.status.as_ref();
-        let after = status(&seen, &plan);
-        if differs(before, &after) {
-            writer.write_status(sources, &config, &after).await?;
-        }
-        if let Some(note) = learned.created {
-            writer.events.normal(&config.object_ref(&()), "Bootstrap", "BootstrapDataCreated", note).await;
-        }
-        if let Some(blocked) = newly_blocked(before, &plan) {
-            let note = blocked.message.clone();
-            writer.events.warning(&config.object_ref(&()), "Bootstrap", blocked.reason, note).await;
-        }
-        return Ok(match plan {
-            Plan::Wait(waiting) | Plan::Block(waiting) => {
-                waiting.again.map_or_else(Action::await_change, Action::requeue)
-            }
-            Plan::Steady | Plan::Do(_) => Action::await_change(),
-        });
+        report(&context, &config, &status(&observation, &plan), &plan, &known).await?;
+        let again = plan.hold().and_then(|hold| hold.again);
+        return Ok(again.map_or_else(Action::await_change, Action::requeue));
     }
-    Err(Error::Internal(format!("{STEPS} steps have not led anywhere for {}", config.name_any())))
+    Err(Error::Internal(format!("{STEPS} steps came to no end for {}", config.name_any())))
 }

@@ -1,98 +1,105 @@
-//! All writes. Each can be repeated, and none overwrites what somebody else has written.
+//! All writes. Each can be repeated, and none overwrites what others have written.
 
 use crate::CONTROLLER;
-use crate::build::objects::LOCK_INFORMATION;
+use crate::context::{Context, Known, LockRecord};
 use crate::observation::{DataSecret, Observation};
-use crate::observe::{Learned, LockSeen, Sources};
-use crate::plan::Step;
+use crate::observe;
+use crate::plan::{Plan, Step};
+use crate::status::{differs, newly_blocked};
 use api::EtcdadmConfig;
 use api::etcdadm_config::EtcdadmConfigStatus;
-use controller_support::error::{is_conflict, is_invalid, is_not_found};
-use controller_support::{Error, Events, Freshest, Result, apply};
+use controller_support::error::answer;
+use controller_support::{Error, Result, apply};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
-/// What writes go through.
-pub(crate) struct Writer {
-    pub(crate) events: Events,
-    pub(crate) fresh: Freshest<EtcdadmConfig>,
-}
-
-impl Writer {
-    /// Does one step. What is known better afterwards goes into `learned`.
-    ///
-    /// # Errors
-    /// If the API server does not answer, or somebody else was quicker at taking over the lock.
-    pub(crate) async fn execute(
-        &self,
-        sources: &Sources,
-        seen: &Observation,
-        step: &Step,
-        learned: &mut Learned,
-    ) -> Result<()> {
-        match step {
-            Step::TakeLock(lock) => take_lock(sources, lock, learned).await,
-            Step::TakeOverLock { lock, from, resource_version } => {
-                take_over_lock(sources, lock, resource_version, learned).await?;
-                let note = format!("Machine {from}, which was to initialize the cluster, is gone: this one does");
-                self.events.normal(&seen.config.object_ref(&()), "Bootstrap", "InitLockTakenOver", note).await;
-                Ok(())
-            }
-            Step::CreateDataSecret { secret, init } => create_data_secret(sources, seen, secret, *init, learned).await,
+/// Does one step. What it has shown goes into `known`.
+///
+/// # Errors
+/// If the API server does not answer, or another Machine was quicker at taking over the lock.
+pub(crate) async fn execute(
+    context: &Context,
+    observation: &Observation,
+    step: &Step,
+    known: &mut Known,
+) -> Result<()> {
+    match step {
+        Step::Read(need) => observe::read(context, observation, *need, known).await,
+        Step::TakeLock(lock) => take_lock(context, lock, known).await,
+        Step::TakeOverLock { lock, from, resource_version } => {
+            take_over_lock(context, lock, resource_version, known).await?;
+            let note = format!("Machine {from}, which was to initialize etcd, no longer exists: this one does");
+            event(context, &observation.config, "InitLockTakenOver", &note).await;
+            Ok(())
         }
-    }
-
-    /// Writes the status. The config may be gone by now, which is as well.
-    ///
-    /// # Errors
-    /// Any other answer but success.
-    pub(crate) async fn write_status(
-        &self,
-        sources: &Sources,
-        config: &EtcdadmConfig,
-        status: &EtcdadmConfigStatus,
-    ) -> Result<()> {
-        let api: Api<EtcdadmConfig> = Api::namespaced(sources.client.clone(), &config.namespace().unwrap_or_default());
-        // With the UID: a later config of the same name must not get this status.
-        let object = json!({
-            "apiVersion": EtcdadmConfig::api_version(&()),
-            "kind": EtcdadmConfig::kind(&()),
-            "metadata": {"name": config.name_any(), "uid": config.uid()},
-            "status": status,
-        });
-        match apply::apply_status(&api, CONTROLLER, &config.name_any(), &object).await {
-            Ok(answer) => self.fresh.remember(answer),
-            Err(Error::Api { source, .. }) if is_not_found(&source) => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        Step::CreateDataSecret { secret, init } => create_data_secret(context, observation, secret, *init, known).await,
     }
 }
 
-/// Creates the lock. If there is one already, it is read: the watch did not know of it.
-async fn take_lock(sources: &Sources, lock: &ConfigMap, learned: &mut Learned) -> Result<()> {
-    let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
-    let api: Api<ConfigMap> = Api::namespaced(sources.client.clone(), &namespace);
-    match apply::create(&api, CONTROLLER, lock).await {
-        Ok(created) => learned.lock = Some(held(&created)),
-        Err(Error::Api { source, .. }) if is_conflict(&source) => {
-            learned.lock = sources.lock_live(&namespace, &name).await?;
-        }
+/// Writes what a reconcile came to: the status if it differs, then events, which nobody waits for.
+///
+/// # Errors
+/// If the API server does not accept the status.
+pub(crate) async fn report(
+    context: &Context,
+    config: &EtcdadmConfig,
+    status: &EtcdadmConfigStatus,
+    plan: &Plan,
+    known: &Known,
+) -> Result<()> {
+    let before = config.status.as_ref();
+    if differs(before, status) {
+        write_status(context, config, status).await?;
+    }
+    if let Some(note) = known.created {
+        event(context, config, "BootstrapDataCreated", note).await;
+    }
+    if let Some(blocked) = newly_blocked(before, plan) {
+        let about = config.object_ref(&());
+        context.events.warning(&about, "Bootstrap", blocked.reason, blocked.message.clone()).await;
+    }
+    Ok(())
+}
+
+async fn event(context: &Context, config: &EtcdadmConfig, reason: &str, note: &str) {
+    context.events.normal(&config.object_ref(&()), "Bootstrap", reason, note).await;
+}
+
+/// A config that no longer exists needs no status.
+async fn write_status(context: &Context, config: &EtcdadmConfig, status: &EtcdadmConfigStatus) -> Result<()> {
+    let api: Api<EtcdadmConfig> = Api::namespaced(context.client.clone(), &config.namespace().unwrap_or_default());
+    // With the UID: a later config of the same name must not get this status.
+    let object = json!({
+        "apiVersion": EtcdadmConfig::api_version(&()),
+        "kind": EtcdadmConfig::kind(&()),
+        "metadata": {"name": config.name_any(), "uid": config.uid()},
+        "status": status,
+    });
+    match apply::apply_status(&api, CONTROLLER, &config.name_any(), &object).await {
+        Ok(answer) => context.written.remember(answer),
+        Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Replaces holder, owner and labels of the lock, in the version that was seen and in no other.
-async fn take_over_lock(
-    sources: &Sources,
-    lock: &ConfigMap,
-    resource_version: &str,
-    learned: &mut Learned,
-) -> Result<()> {
-    let api: Api<ConfigMap> = Api::namespaced(sources.client.clone(), &lock.namespace().unwrap_or_default());
+/// Creates the lock. If it exists already, the watch did not show it yet, and it is read.
+async fn take_lock(context: &Context, lock: &ConfigMap, known: &mut Known) -> Result<()> {
+    let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
+    match apply::create(&api, CONTROLLER, lock).await {
+        Ok(created) => known.set_lock(Some(LockRecord::from(&created))),
+        Err(error) if error.is_conflict() => known.set_lock(observe::init_lock(context, &namespace, &name).await?),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Replaces holder, owner and labels of the lock, in the version that was read and in no other.
+async fn take_over_lock(context: &Context, lock: &ConfigMap, resource_version: &str, known: &mut Known) -> Result<()> {
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &lock.namespace().unwrap_or_default());
     let patch = json!({
         "metadata": {
             "resourceVersion": resource_version,
@@ -102,41 +109,31 @@ async fn take_over_lock(
         "data": lock.data,
     });
     let taken: ConfigMap = apply::merge(&api, CONTROLLER, &lock.name_any(), &patch).await?;
-    learned.lock = Some(held(&taken));
+    known.set_lock(Some(LockRecord::from(&taken)));
     Ok(())
 }
 
-fn held(lock: &ConfigMap) -> LockSeen {
-    LockSeen {
-        information: lock.data.as_ref().and_then(|data| data.get(LOCK_INFORMATION)).cloned().unwrap_or_default(),
-        resource_version: lock.resource_version().unwrap_or_default(),
-    }
-}
-
-/// Creates the bootstrap Secret. If there is one of that name already, it is found out whose.
+/// Creates the bootstrap Secret. If one of that name exists already, it is found out whose it is.
 async fn create_data_secret(
-    sources: &Sources,
-    seen: &Observation,
+    context: &Context,
+    observation: &Observation,
     secret: &Secret,
     init: bool,
-    learned: &mut Learned,
+    known: &mut Known,
 ) -> Result<()> {
-    let api: Api<Secret> = Api::namespaced(sources.client.clone(), &secret.namespace().unwrap_or_default());
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), &secret.namespace().unwrap_or_default());
     match apply::create(&api, CONTROLLER, secret).await {
         Ok(_) => {
-            learned.data_secret = Some(DataSecret::Ours);
-            // Told once the status is written: the Machine waits for that, and nobody for the event.
-            learned.created = Some(if init { "the Machine initializes etcd" } else { "the Machine joins etcd" });
-            Ok(())
+            known.data_secret = Some(DataSecret::Ours);
+            known.created = Some(if init { "the Machine initializes etcd" } else { "the Machine joins etcd" });
         }
-        Err(Error::Api { source, .. }) if is_conflict(&source) => {
-            learned.data_secret = Some(sources.data_secret_live(&seen.config).await?);
-            Ok(())
+        Err(error) if error.is_conflict() => {
+            known.data_secret = Some(observe::data_secret(context, &observation.config).await?);
         }
-        Err(Error::Api { source, .. }) if is_invalid(&source) => {
-            learned.refused = Some(source.to_string());
-            Ok(())
+        Err(Error::Api { source, .. }) if controller_support::error::is_invalid(&source) => {
+            known.refused = Some(answer(&source));
         }
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
     }
+    Ok(())
 }

@@ -1,9 +1,9 @@
-//! What the unit tests begin with: a config to which nothing is missing.
+//! What the unit tests begin with: a config that lacks nothing.
 
 use crate::build::{CertificateAuthority, SecretValues};
-use crate::observation::{DataSecret, Init, Live, Lock, Observation};
+use crate::observation::{DataSecret, Guard, Init, Lock, Observation};
 use api::EtcdadmConfig;
-use controller_support::loose::{ClusterView, MachineView};
+use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub(crate) fn cluster() -> DynamicObject {
     }))
 }
 
-/// The first Machine of a cluster, with the lock in its hands.
+/// The first Machine of a cluster, which holds the lock.
 pub(crate) fn ready_to_init() -> Observation {
     Observation {
         now: Timestamp::from_second(1_000_000).unwrap(),
@@ -66,8 +66,8 @@ pub(crate) fn ready_to_init() -> Observation {
         authority: Some(CertificateAuthority::from_pem(CERT.as_bytes(), KEY.as_bytes())),
         init: None,
         lock: Lock::Ours,
-        live: Some(Live::NotInitialized),
-        secrets: Ok(SecretValues::default()),
+        guard: Some(Guard::NotInitialized),
+        secret_values: Some(Ok(SecretValues::default())),
         refused: None,
     }
 }
@@ -77,12 +77,12 @@ pub(crate) fn ready_to_join() -> Observation {
     Observation {
         init: Some(init("https://10.0.0.1:2379, https://[fd00::2]:2379")),
         lock: Lock::Free,
-        live: None,
+        guard: None,
         ..ready_to_init()
     }
 }
 
-/// An init Secret that admits everybody.
+/// An init Secret that admits every Machine.
 pub(crate) fn init(client_urls: &str) -> Init {
     Init { client_urls: client_urls.to_owned(), admitted: None }
 }

@@ -1,13 +1,15 @@
 //! EtcdadmConfig to bootstrap data: makes the Secret from which a Machine becomes an etcd member.
 //!
-//! One Machine of a cluster initializes etcd, the others join it. Which one it is, is settled by a ConfigMap that only
-//! one of them can create; whether the cluster is initialized, by the Secret that an etcd provider makes then.
+//! One Machine of a cluster initializes etcd and the others join it. A ConfigMap that only one of them can create decides
+//! which one; a Secret that the etcd provider creates afterwards says that etcd is initialized.
 
 pub mod build;
+mod context;
 mod controller;
 mod execute;
 #[cfg(test)]
 mod fixtures;
+mod mappers;
 mod observation;
 mod observe;
 mod plan;
@@ -15,5 +17,5 @@ mod status;
 
 pub use controller::run;
 
-/// Name of the controller: its field manager, and what it is called in events, logs and metrics.
+/// Name of the controller in events, logs and metrics, and of its field manager.
 pub const CONTROLLER: &str = "etcdadm-bootstrap";

@@ -1,10 +1,12 @@
 //! What a reconcile knows: everything that the plan and the status are made from.
 
+use crate::build::objects::LockInformation;
 use crate::build::{CertificateAuthority, InvalidAuthority, SecretValues};
 use api::EtcdadmConfig;
+use api::admission::Admitted;
 use api::conditions::DATA_SECRET_AVAILABLE;
 use api::names;
-use controller_support::loose::{ClusterView, MachineView};
+use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ pub(crate) struct Observation {
     pub now: Timestamp,
     /// The config.
     pub config: Arc<EtcdadmConfig>,
-    /// The Machine that owns the config.
+    /// The Machine that owns the config or refers to it.
     pub machine: Option<MachineView>,
     /// The Cluster that Machine or config name.
     pub cluster: Option<ClusterView>,
@@ -29,10 +31,10 @@ pub(crate) struct Observation {
     pub init: Option<Init>,
     /// Who may initialize.
     pub lock: Lock,
-    /// Read live once the lock is ours: whether there is something that must not be initialized again.
-    pub live: Option<Live>,
-    /// Values of the Secrets that the spec refers to. Read once nothing else is missing.
-    pub secrets: Result<SecretValues, MissingValue>,
+    /// Whether there is something that must not be initialized again. `None`: not read yet.
+    pub guard: Option<Guard>,
+    /// Values of the Secrets that the spec refers to. `None`: not read yet.
+    pub secret_values: Option<Result<SecretValues, MissingValue>>,
     /// What the API server said when it refused the bootstrap Secret in this reconcile.
     pub refused: Option<String>,
 }
@@ -40,11 +42,13 @@ pub(crate) struct Observation {
 /// The Secret with the config's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DataSecret {
-    /// There is none, as far as is known.
+    /// The watch does not know of one.
     Absent,
+    /// The same, but the status names it: the watch may lag behind.
+    Promised,
     /// It is controlled by this config: the bootstrap data. It is never written again.
     Ours,
-    /// It belongs to somebody else, who is named.
+    /// It belongs to this other owner.
     Foreign(String),
 }
 
@@ -53,43 +57,43 @@ pub(crate) enum DataSecret {
 pub(crate) struct Init {
     /// Its `clientUrls`. Empty if it has no such key.
     pub client_urls: String,
-    /// UIDs of the Machines that may join. `None`: all.
-    pub admitted: Option<Vec<String>>,
+    /// The Machines that may join. `None`: all.
+    pub admitted: Option<Admitted>,
 }
 
 impl Init {
     /// Whether a Machine may join.
     pub(crate) fn admits(&self, machine: &MachineView) -> bool {
-        self.admitted.as_ref().is_none_or(|admitted| admitted.contains(&machine.uid))
+        self.admitted.as_ref().is_none_or(|admitted| admitted.contains_key(&machine.uid))
     }
 }
 
 /// Who may initialize the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
-    /// Nobody so far, as far as is known.
+    /// The watch does not know of a lock.
     Free,
     /// The config's Machine.
     Ours,
     /// Another Machine.
     Held {
-        /// Its name.
-        holder: String,
-        /// Whether that very Machine is still there.
-        present: bool,
+        /// The other Machine.
+        holder: LockInformation,
+        /// Whether that very Machine exists. `None`: the watch does not know of it, and the API server has not been asked.
+        exists: Option<bool>,
         /// Version of the lock, so that only this state of it is taken over.
         resource_version: String,
     },
-    /// A ConfigMap of that name that is no lock.
+    /// A ConfigMap of that name that is not a lock.
     Unreadable,
 }
 
-/// What a live read says just before initializing.
+/// What live reads say just before a Machine is made to initialize.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Live {
-    /// Nothing has been initialized, and nobody is about to do it.
+pub(crate) enum Guard {
+    /// Nothing has been initialized, and no other Machine is about to do it.
     NotInitialized,
-    /// A Machine of this name has been given what it needs to initialize the EtcdCluster, and may be doing so.
+    /// Another Machine, of this name, has bootstrap data: it may be initializing etcd, or may have done so.
     Begun(String),
     /// The EtcdCluster has been initialized, although its init Secret is not there.
     Initialized,
@@ -97,14 +101,14 @@ pub(crate) enum Live {
     OwnerGone,
 }
 
-/// A value that the spec refers to and that is not there.
+/// A value that the spec refers to and that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MissingValue {
     /// Path of the field.
     pub field: String,
     /// Name of the Secret.
     pub secret: String,
-    /// The key, if the Secret is there without it.
+    /// The key, if the Secret exists without it.
     pub key: Option<String>,
 }
 
@@ -115,13 +119,13 @@ impl Observation {
         self.machine.as_ref().map(|machine| machine.cluster.as_str()).filter(|name| !name.is_empty()).or(label)
     }
 
-    /// Whether Cluster or config are paused.
+    /// Whether the Cluster or the config is paused.
     pub(crate) fn paused(&self) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| cluster.paused)
             || self.config.annotations().contains_key(names::PAUSED_ANNOTATION)
     }
 
-    /// How long the data has been waited for.
+    /// How long the data has been waited for, by the condition.
     pub(crate) fn waiting_for(&self) -> Duration {
         let conditions = self.config.status.iter().flat_map(|status| &status.conditions);
         let since = conditions

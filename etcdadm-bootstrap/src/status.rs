@@ -1,46 +1,52 @@
 //! The status that follows from what was observed and planned. Pure.
 
 use crate::observation::Observation;
-use crate::plan::{Plan, Waiting};
+use crate::plan::Plan;
 use api::conditions::{self, DATA_SECRET_AVAILABLE, Draft, PAUSED, reasons};
 use api::etcdadm_config::{EtcdadmConfigStatus, Initialization};
+use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 
 /// The status after a reconcile.
-pub(crate) fn status(seen: &Observation, plan: &Plan) -> EtcdadmConfigStatus {
+pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigStatus {
     let available = *plan == Plan::Steady;
-    let before = seen.config.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let generation = seen.config.metadata.generation;
+    let before = observation.config.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let generation = observation.config.metadata.generation;
     EtcdadmConfigStatus {
         ready: available,
         initialization: Some(Initialization { data_secret_created: available }),
-        data_secret_name: available.then(|| seen.config.name_any()),
+        data_secret_name: available.then(|| observation.config.name_any()),
         observed_generation: generation,
-        conditions: conditions::settle(before, vec![data(plan), paused(seen)], generation, &Time(seen.now)),
+        conditions: conditions::settle(
+            before,
+            vec![data(plan), paused(observation)],
+            generation,
+            &Time(observation.now),
+        ),
     }
 }
 
 fn data(plan: &Plan) -> Draft {
     match plan {
         Plan::Steady => Draft::new(DATA_SECRET_AVAILABLE, true, reasons::DATA_SECRET_AVAILABLE, ""),
-        Plan::Wait(Waiting { reason, message, .. }) | Plan::Block(Waiting { reason, message, .. }) => {
-            Draft::new(DATA_SECRET_AVAILABLE, false, reason, message.clone())
+        Plan::Wait(hold) | Plan::Block(hold) => {
+            Draft::new(DATA_SECRET_AVAILABLE, false, hold.reason, hold.message.clone())
         }
-        // Only seen if a step did not lead on to one of the others.
+        // No status is written between two steps.
         Plan::Do(_) => Draft::new(DATA_SECRET_AVAILABLE, false, reasons::WAITING_FOR_INITIALIZATION, ""),
     }
 }
 
-fn paused(seen: &Observation) -> Draft {
-    if seen.paused() {
-        Draft::new(PAUSED, true, reasons::PAUSED, "nothing is changed")
+fn paused(observation: &Observation) -> Draft {
+    if observation.paused() {
+        Draft::new(PAUSED, true, reasons::PAUSED, "no bootstrap data is created while paused")
     } else {
         Draft::new(PAUSED, false, reasons::NOT_PAUSED, "")
     }
 }
 
-/// Whether a status has to be written. Conditions of others are none of our business.
+/// Whether a status has to be written. Ignores conditions owned by other controllers.
 pub(crate) fn differs(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus) -> bool {
     let Some(before) = before else { return true };
     let ours = |condition: &&Condition| after.conditions.iter().any(|own| own.type_ == condition.type_);
@@ -49,15 +55,13 @@ pub(crate) fn differs(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfi
     EtcdadmConfigStatus { conditions, ..before.clone() } != *after
 }
 
-/// A reason to do something that was not there before, with its message: worth a warning.
-pub(crate) fn newly_blocked<'a>(before: Option<&EtcdadmConfigStatus>, plan: &'a Plan) -> Option<&'a Waiting> {
-    let Plan::Block(waiting) = plan else { return None };
+/// Why the plan is blocked, if the status does not say so already: worth a warning event.
+pub(crate) fn newly_blocked<'a>(before: Option<&EtcdadmConfigStatus>, plan: &'a Plan) -> Option<&'a Hold> {
+    let Plan::Block(hold) = plan else { return None };
     let known = before.iter().flat_map(|status| &status.conditions).any(|condition| {
-        condition.type_ == DATA_SECRET_AVAILABLE
-            && condition.reason == waiting.reason
-            && condition.message == waiting.message
+        condition.type_ == DATA_SECRET_AVAILABLE && condition.reason == hold.reason && condition.message == hold.message
     });
-    (!known).then_some(waiting)
+    (!known).then_some(hold)
 }
 
 #[cfg(test)]

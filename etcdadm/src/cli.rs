@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use etcd_values::EtcdVersion;
 use tracing::level_filters::LevelFilter;
 
 use crate::endpoint::Endpoint;
 use crate::release::checksum::Sha256;
-use crate::version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 
 /// What was asked for.
 #[derive(Clone, Debug, Parser)]
@@ -74,9 +74,9 @@ pub struct MemberArgs {
     /// Name of the member [default: the host name].
     #[arg(long)]
     pub name: Option<String>,
-    /// Version of etcd to install and run.
-    #[arg(long, default_value = DEFAULT_ETCD_VERSION)]
-    pub version: EtcdVersion,
+    /// Version of etcd to install and run [default: the member's own, else 3.6.16].
+    #[arg(long, value_parser = values::version)]
+    pub version: Option<EtcdVersion>,
     /// Where releases are downloaded from: the URL above the `v<version>` folders.
     #[arg(long, default_value = crate::release::DEFAULT_RELEASE_URL)]
     pub release_url: String,
@@ -95,18 +95,25 @@ pub struct MemberArgs {
     /// More names and addresses for the server certificate, separated by commas.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub server_cert_extra_sans: Vec<String>,
-    /// Directory that etcd, etcdctl and etcdutl are installed into.
-    #[arg(long, default_value = "/opt/bin/")]
-    pub install_dir: PathBuf,
-    /// Directory of etcd's data.
-    #[arg(long, default_value = "/var/lib/etcd")]
-    pub data_dir: PathBuf,
+    /// Directory that etcd, etcdctl and etcdutl are installed into [default: the member's own, else /opt/bin/].
+    #[arg(long)]
+    pub install_dir: Option<PathBuf>,
+    /// Directory of etcd's data [default: that of /etc/etcd/etcd.env, else /var/lib/etcd].
+    #[arg(long)]
+    pub data_dir: Option<PathBuf>,
     /// What runs etcd; only systemd.
     #[arg(long, default_value = "systemd", value_parser = values::init_system)]
     pub init_system: values::InitSystemName,
     /// TLS 1.2 cipher suites that etcd may use, separated by commas [default: Go's].
-    #[arg(long, value_name = "SUITE,...", value_delimiter = ',', value_parser = values::cipher_suite)]
+    #[arg(long, value_name = "SUITE,...", value_delimiter = ',')]
     pub cipher_suites: Vec<String>,
+    /// A setting of etcd, by the name of its flag; may be repeated [default: those of the last run].
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::etcd_flag)]
+    pub etcd_flag: Vec<(String, String)>,
+    /// How many learners the cluster takes at once, the same on every member; needs etcd 3.6 [default: that of the last
+    /// run, else 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10))]
+    pub max_learners: Option<u32>,
     /// Give up after this time.
     #[arg(long, default_value = "10m", value_parser = values::duration)]
     pub timeout: Duration,

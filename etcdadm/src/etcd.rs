@@ -2,11 +2,9 @@
 
 mod client;
 mod failure;
-mod health;
 
 pub use client::Cluster;
 pub use failure::Failure;
-pub use health::HealthProbe;
 
 /// A member as the cluster lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -99,6 +99,32 @@ pub fn write(path: &Path, contents: &[u8], mode: u32) -> Result<bool> {
     Ok(true)
 }
 
+/// Renames a file if it is there, for good when it returns.
+///
+/// # Errors
+/// When it is there and cannot be renamed; the message names it.
+pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    let place = || format!("cannot rename {}", from.display());
+    if from.exists() {
+        fs::rename(from, to).with_context(place)?;
+        File::open(parent(to)).and_then(|directory| directory.sync_all()).with_context(place)?;
+    }
+    Ok(())
+}
+
+/// Removes `path` if it is there, for good when it returns.
+///
+/// # Errors
+/// When it is there and cannot be removed; the message names it.
+pub fn remove(path: &Path) -> Result<()> {
+    let place = || format!("cannot remove {}", path.display());
+    if path.exists() {
+        remove_if_there(path).with_context(place)?;
+        File::open(parent(path)).and_then(|directory| directory.sync_all()).with_context(place)?;
+    }
+    Ok(())
+}
+
 fn permissions(path: &Path) -> Result<u32> {
     let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(metadata.permissions().mode() & 0o7777)

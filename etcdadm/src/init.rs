@@ -1,9 +1,8 @@
 //! `etcdadm init`: a new cluster with this machine as its only member.
 
 use anyhow::{Context, Result, bail};
-use rand::Rng;
 
-use crate::config::env::Start;
+use crate::config::{self, env::Start};
 use crate::endpoint::same_url;
 use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
@@ -19,32 +18,38 @@ pub async fn init(node: &Node) -> Result<()> {
 }
 
 async fn steps(node: &Node) -> Result<()> {
+    let local = node.local().await?;
+    if let InitStep::Refuse(why) = plan::init(&local) {
+        bail!(why);
+    }
     let authority = match node.authority()? {
         Some(authority) => authority,
         None => node.new_authority()?,
     };
-    node.install().await?;
+    node.install(&local).await?;
     node.certificates(&authority)?;
-    let (mut cluster, health) = node.clients(&authority, vec![node.settings.client_endpoint()])?;
-    node.tell_differences(&node.local().await?)?;
+    let mut member = node.cluster(&authority, vec![node.settings.client_endpoint()])?;
+    node.tell_differences(&local)?;
     loop {
-        match plan::init(&node.local().await?) {
+        let local = node.local().await?;
+        match plan::init(&local) {
             InitStep::StartNew => {
-                node.start(&Start::New { token: format!("{:016x}", rand::rng().random::<u64>()) })?;
+                let token = config::token(&node.paths)?;
+                node.ensure_started(&local, &Start::New { token }).await?;
             }
-            InitStep::StartAgain => {
-                // etcd reads its cluster from its data; the variable must only be well-formed.
-                let initial_cluster = format!("{}={}", node.settings.name, node.settings.peer_endpoint());
-                node.start(&Start::Existing { initial_cluster })?;
+            InitStep::StartAgain => node.start(&Start::Again)?,
+            InitStep::AwaitHealth => {
+                // Before anybody is told of the cluster: from now on it never starts empty.
+                node.settle()?;
+                match member.check().await {
+                    Ok(()) => break,
+                    Err(why) => node.wait(POLL, format!("for this member to be healthy ({why})")).await,
+                }
             }
-            InitStep::AwaitHealth => match health.check().await {
-                Ok(()) => break,
-                Err(why) => node.wait(POLL, format!("for this member to be healthy ({why})")).await,
-            },
             InitStep::Refuse(why) => bail!(why),
         }
     }
-    let membership = cluster.list().await.context("the member is healthy, but does not list its cluster")?;
+    let membership = member.list().await.context("the member is healthy, but does not list its cluster")?;
     let peer_url = node.settings.peer_endpoint().to_string();
     let own = membership.members.iter().find(|m| m.peer_urls.iter().any(|url| same_url(url, &peer_url)));
     let own = own.with_context(|| {

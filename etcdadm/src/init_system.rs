@@ -31,6 +31,9 @@ pub trait InitSystem: Send + Sync {
     /// Has etcd started, now and at every boot. Completes when the init system calls it up, which may take as long as
     /// etcd needs to find the other members; fails when it says that etcd did not start.
     fn start(&self) -> Boxed<Result<()>>;
+
+    /// Has etcd stopped until somebody starts it. Completes when it has ended.
+    fn stop(&self) -> Boxed<Result<()>>;
 }
 
 /// systemd, or whatever else answers to `systemctl`.
@@ -63,19 +66,23 @@ impl InitSystem for Systemd {
 
     fn start(&self) -> Boxed<Result<()>> {
         Box::pin(async move {
-            // `enable` makes systemd read its units anew, so one call does it all. The messages go to standard error
-            // as they come, and not through a pipe of ours: systemctl may outlive this program.
-            let status = Command::new("systemctl")
-                .args(["enable", "--now", UNIT])
-                .stdin(Stdio::null())
-                .stdout(std::io::stderr())
-                .status()
-                .await
-                .context("cannot run systemctl; etcd is run by systemd, so this machine needs it")?;
-            ensure!(status.success(), "`systemctl enable --now {UNIT}` failed ({status}); see `journalctl -u {UNIT}`");
-            Ok(())
+            // `enable` makes systemd read its units anew, so one call does it all.
+            systemctl(&["enable", "--now", UNIT]).await
         })
     }
+
+    fn stop(&self) -> Boxed<Result<()>> {
+        Box::pin(systemctl(&["stop", UNIT]))
+    }
+}
+
+/// The messages go to standard error as they come, and not through a pipe of ours: systemctl may outlive this program.
+async fn systemctl(arguments: &'static [&'static str]) -> Result<()> {
+    let status =
+        Command::new("systemctl").args(arguments).stdin(Stdio::null()).stdout(std::io::stderr()).status().await;
+    let status = status.context("cannot run systemctl; etcd is run by systemd, so this machine needs it")?;
+    ensure!(status.success(), "`systemctl {}` failed ({status}); see `journalctl -u {UNIT}`", arguments.join(" "));
+    Ok(())
 }
 
 /// The meaning of a word of `systemctl is-active`.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
-use tokio::process::Command;
 
 use crate::files::{self, PendingFile};
 use crate::paths::Paths;
@@ -36,6 +37,15 @@ pub async fn ensure_installed(paths: &Paths, settings: &Settings, is_member: boo
     let record = files::read(&paths.install_record())?;
     let record: Option<InstallRecord> = record.and_then(|text| serde_json::from_slice(&text).ok());
     let version = settings.version.to_string();
+    // A member's program is never replaced, whoever put it there.
+    if is_member && let Some(there) = version_of(&paths.program("etcd")) {
+        ensure!(
+            there == version,
+            "this machine is a member with etcd {there}; init and join do not change it to {version}"
+        );
+        tracing::info!("this machine is a member with etcd {version}, which stays as it is");
+        return Ok(());
+    }
     if let Some(record) = &record {
         ensure!(
             !is_member || record.version == version,
@@ -47,7 +57,7 @@ pub async fn ensure_installed(paths: &Paths, settings: &Settings, is_member: boo
             tracing::info!("etcd {version} is installed");
             return Ok(());
         }
-    } else if settings.release_sha256.is_none() && baked_version(paths).await.as_deref() == Some(&version) {
+    } else if settings.release_sha256.is_none() && baked_version(paths).as_deref() == Some(&version) {
         tracing::info!("etcd {version} is installed (it came with the machine's image)");
         return Ok(());
     }
@@ -73,13 +83,22 @@ fn unchanged(paths: &Paths, record: &InstallRecord) -> Result<bool> {
 }
 
 /// Version of an etcd that somebody else put there, together with its etcdctl.
-async fn baked_version(paths: &Paths) -> Option<String> {
-    if !REQUIRED.iter().all(|name| paths.program(name).is_file()) {
-        return None;
-    }
-    let output = Command::new(paths.program("etcd")).arg("--version").output().await.ok()?;
+fn baked_version(paths: &Paths) -> Option<String> {
+    let complete = REQUIRED.iter().all(|name| paths.program(name).is_file());
+    if complete { version_of(&paths.program("etcd")) } else { None }
+}
+
+/// What an etcd program says its version is; `None` if it does not run.
+pub(crate) fn version_of(etcd: &Path) -> Option<String> {
+    let output = Command::new(etcd).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.lines().find_map(|line| line.strip_prefix("etcd Version: "))?.trim().to_owned())
+}
+
+/// The version that was installed last, by install.json.
+pub(crate) fn recorded_version(record: &Path) -> Option<String> {
+    let record: InstallRecord = serde_json::from_slice(&files::read(record).ok()??).ok()?;
+    Some(record.version)
 }
 
 /// Unpacks the programs; all of them take their places together, once every one is complete.

@@ -3,18 +3,23 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use etcd_values::EtcdVersion;
 use rand::Rng;
 
+use crate::compatibility;
 use crate::config::env::{Start, initial_cluster};
 use crate::endpoint::Endpoint;
-use crate::etcd::{Cluster, Failure, HealthProbe, Membership};
+use crate::etcd::{Cluster, Failure, Membership};
 use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
 use crate::pki::authority::AUTHORITY;
 use crate::plan::{self, JoinStep, Observation};
+use crate::preflight;
 
 /// Pause before the cluster is asked again to take a member while it cannot: each refusal is a warning in its log.
 const ADD_PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause between two looks at a learner that catches up; the first ones are short.
+const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -31,9 +36,12 @@ pub async fn join(node: &Node, endpoints: &[Endpoint], retry: bool) -> Result<()
 struct Join<'a> {
     node: &'a Node,
     cluster: Cluster,
-    health: HealthProbe,
+    /// The member on this machine.
+    member: Cluster,
     own_url: String,
     retry: bool,
+    /// Pause before the next look at a learner that catches up.
+    catch_up: Duration,
 }
 
 impl<'a> Join<'a> {
@@ -47,23 +55,23 @@ impl<'a> Join<'a> {
                 node.paths.certificate(AUTHORITY).parent().unwrap_or(&node.settings.certs_dir).display()
             )
         })?;
-        node.install().await?;
+        let local = node.local().await?;
+        node.install(&local).await?;
         node.certificates(&authority)?;
-        let (cluster, health) = node.clients(&authority, others)?;
+        let mut cluster = node.cluster(&authority, others)?;
+        let member = node.cluster(&authority, vec![own.clone()])?;
+        node.tell_differences(&local)?;
+        // On a machine that is a member already, the member itself can tell when nobody else does. Before, its address
+        // answers nothing.
+        if local.owner.is_some() {
+            cluster.also_through(own);
+        }
         let own_url = node.settings.peer_endpoint().to_string();
-        Self { node, cluster, health, own_url, retry }.run().await
+        Self { node, cluster, member, own_url, retry, catch_up: POLL }.run().await
     }
 
     async fn run(mut self) -> Result<()> {
-        // On a machine that is a member already, the member itself can tell when nobody else does. Before, its address
-        // answers nothing.
-        let local = self.node.local().await?;
-        self.node.tell_differences(&local)?;
-        if local.has_data {
-            self.cluster.also_through(self.node.settings.client_endpoint());
-        }
         loop {
-            let local = self.node.local().await?;
             let membership = match self.cluster.list().await {
                 Ok(membership) => membership,
                 Err(failure) => {
@@ -71,48 +79,72 @@ impl<'a> Join<'a> {
                     continue;
                 }
             };
-            let seen = Observation {
-                own_url: self.own_url.clone(),
-                local,
-                membership,
-                as_learner: self.node.settings.version.joins_as_learner(),
-            };
-            match plan::join(&seen) {
-                JoinStep::Add { learner } => self.add(learner).await?,
+            let observation = self.observation(membership).await?;
+            match plan::join(&observation) {
+                JoinStep::Add => self.add(&observation.membership).await?,
                 JoinStep::RemoveOwnLearner(id) => {
                     tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join anew");
+                    // The record first: with it, a machine that is not listed does not join.
+                    MemberRecord::forget(&self.node.paths)?;
                     if let Err(failure) = self.cluster.remove(id).await {
                         self.passing("the lost learner is not removed", failure, FAILURE_PAUSE).await?;
                     }
                 }
-                JoinStep::Start(id) => self.start(id, &seen)?,
+                JoinStep::Start(id) => self.start(id, &observation).await?,
                 JoinStep::AwaitStart(id) => {
+                    self.node.settle()?;
                     self.node.wait(POLL, format!("for member {id:x} to start and make itself known")).await;
                 }
-                JoinStep::Promote(id) => self.promote(id).await?,
-                JoinStep::AwaitHealth(id) => match self.health.check().await {
-                    Ok(()) => return self.done(id, &seen.membership),
-                    Err(why) => self.node.wait(POLL, format!("for member {id:x} to be healthy ({why})")).await,
-                },
+                JoinStep::Promote(id) => {
+                    // A voter's promises count: from here on it never starts without its data.
+                    self.node.settle()?;
+                    self.promote(id).await?;
+                }
+                JoinStep::AwaitHealth(id) => {
+                    self.node.settle()?;
+                    match self.member.check().await {
+                        Ok(()) => return self.done(id, &observation.membership),
+                        Err(why) => self.node.wait(POLL, format!("for member {id:x} to be healthy ({why})")).await,
+                    }
+                }
                 JoinStep::Refuse(why) => bail!(why),
             }
         }
     }
 
-    async fn add(&mut self, learner: bool) -> Result<()> {
+    async fn observation(&self, membership: Membership) -> Result<Observation> {
+        Ok(Observation { own_url: self.own_url.clone(), local: self.node.local().await?, membership })
+    }
+
+    /// Whether this machine may join as a learner, by the versions of the members that are there.
+    async fn joins_as_learner(&mut self, membership: &Membership) -> Result<bool> {
+        let (mut versions, mut floor) = (Vec::new(), None::<EtcdVersion>);
+        for member in membership.members.iter().filter(|member| member.has_started()) {
+            let mut version = None;
+            for endpoint in member.client_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
+                if let Ok((program, storage)) = self.cluster.versions(&endpoint).await {
+                    version = program.parse().ok();
+                    floor = storage.parse().ok().max(floor);
+                    break;
+                }
+            }
+            versions.push(version);
+        }
+        let learner = compatibility::joins_as_learner(&self.node.settings.version, &versions, floor.as_ref());
+        learner.map_err(|why| anyhow!(why))
+    }
+
+    async fn add(&mut self, membership: &Membership) -> Result<()> {
+        preflight::check(self.node.settings.address, self.node.paths.data_dir())?;
+        let learner = self.joins_as_learner(membership).await?;
         match self.cluster.add(&self.own_url, learner).await {
             Ok((id, membership)) => {
                 let role = if learner { "learner" } else { "voter" };
                 tracing::info!("added to cluster {:x} as {role} {id:x}", membership.cluster_id);
-                let observation = Observation {
-                    own_url: self.own_url.clone(),
-                    local: self.node.local().await?,
-                    membership,
-                    as_learner: learner,
-                };
                 // The answer holds what the next look would see: one request less on the way to a third member.
+                let observation = self.observation(membership).await?;
                 match plan::join(&observation) {
-                    JoinStep::Start(id) => self.start(id, &observation),
+                    JoinStep::Start(id) => self.start(id, &observation).await,
                     _ => Ok(()),
                 }
             }
@@ -129,11 +161,14 @@ impl<'a> Join<'a> {
         }
     }
 
-    fn start(&mut self, id: u64, seen: &Observation) -> Result<()> {
-        self.remember(id, &seen.membership)?;
-        let initial_cluster = initial_cluster(&seen.membership.members, id, &self.node.settings.name);
+    async fn start(&mut self, id: u64, observation: &Observation) -> Result<()> {
+        self.remember(id, &observation.membership)?;
+        if observation.local.owner.is_some() {
+            return self.node.start(&Start::Again);
+        }
+        let initial_cluster = initial_cluster(&observation.membership.members, id, &self.node.settings.name);
         let initial_cluster = initial_cluster.map_err(|why| anyhow!(why))?;
-        self.node.start(&Start::Existing { initial_cluster })
+        self.node.ensure_started(&observation.local, &Start::Existing { initial_cluster }).await
     }
 
     async fn promote(&mut self, id: u64) -> Result<()> {
@@ -143,7 +178,8 @@ impl<'a> Join<'a> {
                 Ok(())
             }
             Err(Failure::NotInSync) => {
-                self.node.wait(POLL, format!("for learner {id:x} to catch up with the leader")).await;
+                self.node.wait(self.catch_up, format!("for learner {id:x} to catch up with the leader")).await;
+                self.catch_up = (self.catch_up * 2).min(CATCH_UP_PAUSE);
                 Ok(())
             }
             Err(failure) => self.passing("the learner is not promoted", failure, FAILURE_PAUSE).await,
@@ -154,7 +190,7 @@ impl<'a> Join<'a> {
     async fn passing(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
         let is_final = matches!(failure, Failure::Refused(_));
         if let Failure::Untrusted(_) = failure {
-            bail!("{what}: {failure}; ca.crt and ca.key must be those that the cluster's members have");
+            bail!("{what}: {failure}");
         }
         if is_final || !self.retry {
             return Err(anyhow!(failure).context(what.to_owned()));

@@ -6,21 +6,26 @@
 
 mod address;
 pub mod cli;
+mod compatibility;
 mod config;
 pub mod endpoint;
 mod etcd;
 mod files;
+pub mod guard;
 pub mod init_system;
 mod install;
+pub mod kept;
 pub mod member;
 pub mod node;
 pub mod paths;
 pub mod pki;
 pub mod plan;
+mod preflight;
 pub mod progress;
 mod release;
 pub mod settings;
 pub mod version;
+pub mod wal;
 
 mod init;
 mod join;
@@ -36,6 +41,7 @@ use time::OffsetDateTime;
 use cli::{Command, MemberArgs, VersionArgs};
 use endpoint::Endpoint;
 use init_system::Systemd;
+use kept::Kept;
 use node::Node;
 use settings::Settings;
 
@@ -63,15 +69,16 @@ pub fn set_up_tls() {
 fn node(args: MemberArgs, towards: &[Endpoint]) -> Result<Node> {
     ensure!(rustix::process::geteuid().is_root(), "etcdadm writes below /etc and starts a service; run it as root");
     set_up_tls();
-    let settings = Settings::new(args, towards)?;
-    tracing::info!("this is member {} at {}, etcd {}", settings.name, settings.address, settings.version);
     let root = Path::new("/");
+    let settings = Settings::new(args, towards, &Kept::load(root)?)?;
+    tracing::info!("this is member {} at {}, etcd {}", settings.name, settings.address, settings.version);
     let init_system = Systemd::new(paths::Paths::new(root, &settings).unit());
     Ok(Node::new(root, settings, Box::new(init_system), OffsetDateTime::now_utc()))
 }
 
 fn show_version(args: VersionArgs) -> String {
-    use version::{DEFAULT_ETCD_VERSION, PROGRAM_VERSION};
+    use etcd_values::DEFAULT_ETCD_VERSION;
+    use version::PROGRAM_VERSION;
     let platform = format!("linux/{}", release::go_arch().unwrap_or(std::env::consts::ARCH));
     match (args.output, args.short) {
         (Some(cli::OutputFormat::Json), _) => {

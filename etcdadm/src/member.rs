@@ -35,6 +35,14 @@ impl MemberRecord {
         record.map(Some).with_context(|| format!("{} is damaged; correct it or remove it", path.display()))
     }
 
+    /// Forgets the member: its data is gone, and it is taken out of the cluster.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn forget(paths: &Paths) -> Result<()> {
+        files::remove(&paths.member_record())
+    }
+
     /// Writes the record if it differs from what is there.
     ///
     /// # Errors
@@ -57,6 +65,6 @@ mod hex {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         let text = String::deserialize(deserializer)?;
-        u64::from_str_radix(&text, 16).map_err(|_| D::Error::custom(format!("{text:?} is no hexadecimal ID")))
+        u64::from_str_radix(&text, 16).map_err(|_| D::Error::custom(format!("{text:?} is not a hexadecimal ID")))
     }
 }

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::etcd::{Cluster, HealthProbe};
+use crate::etcd::Cluster;
 use crate::init_system::{InitSystem, UnitState};
 use crate::member::MemberRecord;
 use crate::paths::Paths;
@@ -18,7 +18,7 @@ use crate::pki::authority::Authority;
 use crate::pki::{self, ETCDCTL};
 use crate::plan::Local;
 use crate::settings::Settings;
-use crate::{config, endpoint, files, install};
+use crate::{config, endpoint, files, guard, install, preflight, wal};
 
 /// Pause between two looks at something that is about to happen.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
@@ -96,9 +96,9 @@ impl Node {
     }
 
     /// Installs etcd.
-    pub(crate) async fn install(&self) -> Result<()> {
+    pub(crate) async fn install(&self, local: &Local) -> Result<()> {
         self.waiting_for.replace("installing etcd".to_owned());
-        install::ensure_installed(&self.paths, &self.settings, self.has_data()?).await
+        install::ensure_installed(&self.paths, &self.settings, local.owner.is_some()).await
     }
 
     /// Issues the leaves that are missing or no longer good.
@@ -112,35 +112,30 @@ impl Node {
         Ok(())
     }
 
-    /// Access to the member on this machine, and to the cluster through some endpoints.
-    pub(crate) fn clients(
-        &self,
-        authority: &Authority,
-        endpoints: Vec<endpoint::Endpoint>,
-    ) -> Result<(Cluster, HealthProbe)> {
+    /// Access to the members behind some endpoints.
+    pub(crate) fn cluster(&self, authority: &Authority, endpoints: Vec<endpoint::Endpoint>) -> Result<Cluster> {
         let text = |path: &Path| {
             let bytes = files::read(path)?.with_context(|| format!("{} is gone", path.display()))?;
-            String::from_utf8(bytes).with_context(|| format!("{} is no text", path.display()))
+            String::from_utf8(bytes).with_context(|| format!("{} is not text", path.display()))
         };
         let certificate = text(&self.paths.certificate(ETCDCTL))?;
         let key = text(&self.paths.key(ETCDCTL))?;
-        let ca = authority.bundle_pem.clone();
-        let probe = HealthProbe::new(&self.settings.client_endpoint(), &ca, &certificate, &key)?;
-        Ok((Cluster::new(endpoints, ca, certificate, key), probe))
+        Ok(Cluster::new(endpoints, authority.bundle_pem.clone(), certificate, key))
     }
 
     /// What is found on this machine.
     pub(crate) async fn local(&self) -> Result<Local> {
         Ok(Local {
-            has_data: self.has_data()?,
             unit: self.unit_state().await?,
+            data: guard::data(&self.paths)?,
+            owner: wal::owner(&self.paths)?,
             record: MemberRecord::load(&self.paths)?,
         })
     }
 
     /// Says so if the member runs with other settings than are asked for: a run never restarts a member.
     pub(crate) fn tell_differences(&self, local: &Local) -> Result<()> {
-        if local.has_data && local.unit == UnitState::Up {
+        if local.owner.is_some() && local.unit == UnitState::Up {
             let different = config::differences(&self.paths, &self.settings)?;
             if !different.is_empty() {
                 tracing::warn!(
@@ -151,15 +146,6 @@ impl Node {
             }
         }
         Ok(())
-    }
-
-    fn has_data(&self) -> Result<bool> {
-        let wal = self.paths.wal_dir();
-        match std::fs::read_dir(&wal) {
-            Ok(mut entries) => Ok(entries.any(|e| e.is_ok_and(|e| e.path().extension().is_some_and(|x| x == "wal")))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", wal.display())),
-        }
     }
 
     async fn unit_state(&self) -> Result<UnitState> {
@@ -199,6 +185,33 @@ impl Node {
 
     fn know(&self, state: UnitState) {
         self.service.borrow_mut().known = Some((state, Instant::now()));
+    }
+
+    /// Lets etcd's settings say that it has data, so that it never starts without. A running member does not notice.
+    pub(crate) fn settle(&self) -> Result<()> {
+        config::settle(&self.paths)
+    }
+
+    /// Sees that etcd is starting for the first time with exactly these settings: they may have changed since it was
+    /// started, and one that cannot start with them is started again and again.
+    pub(crate) async fn ensure_started(&self, local: &Local, start: &config::env::Start) -> Result<()> {
+        if local.unit == UnitState::Down {
+            preflight::check(self.settings.address, self.paths.data_dir())?;
+            if local.data == guard::Data::Lost {
+                // What is missed belonged to a member that is gone; this one is new.
+                guard::forget(&self.paths)?;
+            }
+            return self.start(start);
+        }
+        if config::is_current(&self.paths, &self.settings, start)? {
+            self.wait(POLL, "for etcd to begin its write-ahead log".to_owned()).await;
+            return Ok(());
+        }
+        tracing::info!("etcd.service is up without data and with other settings; stopping it to start it with these");
+        self.init_system.stop().await?;
+        // Whether it has made data until it stopped is looked at anew.
+        self.service.replace(Service::default());
+        Ok(())
     }
 
     /// Writes etcd's files and has it started, without waiting for it.

@@ -45,6 +45,26 @@ impl Paths {
         self.data_dir.join("member/wal")
     }
 
+    /// What etcd's unit runs: it checks the data and becomes etcd.
+    pub fn guard(&self) -> PathBuf {
+        self.program("etcd-guard.sh")
+    }
+
+    /// The epoch beside the write-ahead log; see [`crate::guard`].
+    pub fn inner_epoch(&self) -> PathBuf {
+        self.data_dir.join("member/etcdadm-epoch")
+    }
+
+    /// The epoch outside the data directory. Beside etcd.env: where one survives, so does the other.
+    pub fn outer_epoch(&self) -> PathBuf {
+        self.root.join("etc/etcd/epoch")
+    }
+
+    /// Why the last start of etcd was refused; absent after a start that was not.
+    pub fn refusal(&self) -> PathBuf {
+        self.root.join("var/lib/etcdadm/refusal")
+    }
+
     /// A certificate.
     pub fn certificate(&self, name: &str) -> PathBuf {
         self.certs_dir.join(format!("{name}.crt"))

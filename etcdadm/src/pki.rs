@@ -35,7 +35,7 @@ pub fn ensure_leaves(
     now: OffsetDateTime,
 ) -> Result<Vec<&'static str>> {
     let mut issued = Vec::new();
-    for (file, leaf) in leaves(settings) {
+    for (file, mut leaf) in leaves(settings) {
         let (certificate, key) = (paths.certificate(file), paths.key(file));
         let old = files::read(&certificate)?.zip(files::read(&key)?);
         let kept = match old {
@@ -43,6 +43,11 @@ pub fn ensure_leaves(
             Some((certificate, key)) => leaf.fits(&certificate, &key, authority, now),
         };
         let Err(reason) = kept else { continue };
+        if file == SERVER && settings.extra_sans.is_empty() {
+            // Extra names that an earlier run was given; this one does not take them away.
+            leaf.sans.extend(leaf::names(&files::read(&certificate)?.unwrap_or_default()));
+            dedup(&mut leaf.sans);
+        }
         tracing::debug!("issuing {file}: {reason}");
         let fresh = leaf.issue(authority, now).with_context(|| format!("cannot issue {}", certificate.display()))?;
         // The key first: a certificate is never there without the key that goes with it, unless this is interrupted

@@ -1,27 +1,55 @@
 //! What to do next, decided from what is there. Pure: no clock, no I/O, so that every way of being interrupted is a row
-//! in a test. Nothing is remembered between steps but what `member.json` says: after a crash at any point, the next run
-//! sees the same things and goes on.
+//! in a test. Nothing is remembered between steps but what `member.json` and the epochs say: after a crash at any point,
+//! the next run observes the same things and goes on.
 
 use crate::endpoint::same_url;
 use crate::etcd::{Member, Membership};
+use crate::guard::Data;
 use crate::init_system::UnitState;
 use crate::member::MemberRecord;
+use crate::wal::Owner;
 
 /// What is found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// Whether etcd has data here: it was a member once.
-    pub has_data: bool,
+    /// What the data directory holds, compared with what is remembered of it.
+    pub data: Data,
+    /// Whose write-ahead log it is, if there is one.
+    pub owner: Option<Owner>,
     /// Whether something keeps etcd running.
     pub unit: UnitState,
     /// What the machine remembers.
     pub record: Option<MemberRecord>,
 }
 
+impl Local {
+    /// Why the data that is there must not be run, whatever the cluster says.
+    fn unusable(&self) -> Option<String> {
+        if self.data == Data::Outdated {
+            return Some(
+                "the data of this machine is not what its member had when it last ran: it is an older copy, or \
+                 restored. Put the latest data back; or remove the member from the cluster, then the data directory, \
+                 /etc/etcd/epoch and member.json, to join as a new member. Only if this data is known to be the latest, \
+                 or the whole cluster was restored: remove /etc/etcd/epoch and member.json"
+                    .to_owned(),
+            );
+        }
+        let (owner, record) = (self.owner?, self.record.as_ref()?);
+        let same = (owner.cluster_id, owner.member_id) == (record.cluster_id, record.member_id);
+        (!same).then(|| {
+            format!(
+                "the data of this machine is that of member {:x} of cluster {:x}, but the machine is recorded as member \
+                 {:x} of cluster {:x} in member.json. Put the right data back, or remove member.json if the data is right",
+                owner.member_id, owner.cluster_id, record.member_id, record.cluster_id
+            )
+        })
+    }
+}
+
 /// Next step of `init`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitStep {
-    /// Write the files of a new cluster and start it.
+    /// See that etcd is starting as the first member of a new cluster.
     StartNew,
     /// Start the member that this machine already is.
     StartAgain,
@@ -33,15 +61,24 @@ pub enum InitStep {
 
 /// Decides the next step of `init`.
 pub fn init(local: &Local) -> InitStep {
-    match (local.has_data, local.unit, &local.record) {
-        (_, UnitState::Up, _) => InitStep::AwaitHealth,
-        (true, UnitState::Down, _) => InitStep::StartAgain,
-        (false, UnitState::Down, None) => InitStep::StartNew,
-        (false, UnitState::Down, Some(record)) => InitStep::Refuse(format!(
+    if let Some(why) = local.unusable() {
+        return InitStep::Refuse(why);
+    }
+    match (local.owner, local.unit, &local.record) {
+        (Some(_), UnitState::Up, _) => InitStep::AwaitHealth,
+        (Some(_), UnitState::Down, _) => InitStep::StartAgain,
+        (None, _, Some(record)) => InitStep::Refuse(format!(
             "this machine was member {:x} of cluster {:x}, and its data is gone; init would start another, empty \
-             cluster under the same address. Bring the data back, or remove member.json if the cluster is given up",
+             cluster under the same address. Bring the data back; or, if the cluster is given up, remove /etc/etcd/epoch \
+             and member.json",
             record.member_id, record.cluster_id
         )),
+        (None, _, None) if local.data == Data::Lost => InitStep::Refuse(
+            "etcd has run on this machine, and its data is gone; init would start another, empty cluster under the same \
+             address. Bring the data back; or, if the cluster is given up, remove /etc/etcd/epoch and /etc/etcd/etcd.env"
+                .to_owned(),
+        ),
+        (None, _, None) => InitStep::StartNew,
     }
 }
 
@@ -54,21 +91,16 @@ pub struct Observation {
     pub local: Local,
     /// What the cluster says, linearizably.
     pub membership: Membership,
-    /// Whether this version of etcd joins as a learner.
-    pub as_learner: bool,
 }
 
 /// Next step of `join`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinStep {
     /// Ask the cluster to take this machine.
-    Add {
-        /// As a learner, else as a voter.
-        learner: bool,
-    },
+    Add,
     /// This machine's learner ran before and its data is gone: take it out, so that it can be added anew.
     RemoveOwnLearner(u64),
-    /// Start etcd as this member.
+    /// See that etcd is starting as this member, with the cluster as it is now.
     Start(u64),
     /// Wait until it has made itself known.
     AwaitStart(u64),
@@ -81,27 +113,63 @@ pub enum JoinStep {
 }
 
 /// Decides the next step of `join`.
-pub fn join(seen: &Observation) -> JoinStep {
-    let local = &seen.local;
-    let cluster = seen.membership.cluster_id;
-    if let Some(record) = local.record.as_ref().filter(|record| local.has_data && record.cluster_id != cluster) {
-        return JoinStep::Refuse(format!(
-            "this machine is member {:x} of cluster {:x}, but the endpoints belong to cluster {cluster:x}; give \
-             endpoints of its own cluster, or remove its data and member.json to join the other one",
-            record.member_id, record.cluster_id
-        ));
+pub fn join(observation: &Observation) -> JoinStep {
+    let local = &observation.local;
+    if let Some(why) = local.unusable() {
+        return JoinStep::Refuse(why);
     }
-    let own = seen.membership.members.iter().find(|m| m.peer_urls.iter().any(|url| same_url(url, &seen.own_url)));
-    match own {
-        Some(own) if local.has_data => with_data(own, local.unit),
-        Some(own) => without_data(own, local.unit),
-        None if local.has_data => JoinStep::Refuse(not_listed(seen)),
-        None => JoinStep::Add { learner: seen.as_learner },
+    let members = &observation.membership.members;
+    let at_own_url = members.iter().find(|member| is_at(member, &observation.own_url));
+    match (local.owner, at_own_url) {
+        (Some(owner), _) => with_data(observation, owner),
+        (None, Some(own)) => without_data(own, local),
+        (None, None) => match &local.record {
+            // What is remembered of another cluster is only history.
+            Some(record) if record.cluster_id == observation.membership.cluster_id => JoinStep::Refuse(format!(
+                "this machine was member {:x} of cluster {:x}, which does not have it any longer: it was removed, and is \
+                 not added again by itself. To join as a new member, remove the data directory, /etc/etcd/epoch and \
+                 /var/lib/etcdadm/member.json",
+                record.member_id, record.cluster_id
+            )),
+            _ => JoinStep::Add,
+        },
     }
 }
 
-fn with_data(own: &Member, unit: UnitState) -> JoinStep {
-    match (unit, own.has_started(), own.learner) {
+fn is_at(member: &Member, url: &str) -> bool {
+    member.peer_urls.iter().any(|own| same_url(own, url))
+}
+
+/// A member is known by the ID in its data, never by its URL alone: a member that was removed and added again under one
+/// URL has another ID.
+fn with_data(observation: &Observation, owner: Owner) -> JoinStep {
+    let cluster = observation.membership.cluster_id;
+    if owner.cluster_id != cluster {
+        return JoinStep::Refuse(format!(
+            "this machine has the data of member {:x} of cluster {:x}, but the endpoints belong to cluster {cluster:x}; \
+             give endpoints of its own cluster, or remove the data directory, /etc/etcd/epoch and member.json to join \
+             the other one",
+            owner.member_id, owner.cluster_id
+        ));
+    }
+    let Some(own) = observation.membership.members.iter().find(|member| member.id == owner.member_id) else {
+        return JoinStep::Refuse(format!(
+            "this machine has the data of member {:x}, which cluster {cluster:x} does not have any longer: it was \
+             removed. To join as a new member, remove the data directory, /etc/etcd/epoch and \
+             /var/lib/etcdadm/member.json",
+            owner.member_id
+        ));
+    };
+    if !is_at(own, &observation.own_url) {
+        return JoinStep::Refuse(format!(
+            "this machine is member {:x} of cluster {cluster:x} under {}, but its address gives {}; give its old address \
+             with --bind-address, or change the member's peer URL with `etcdctl member update`",
+            own.id,
+            own.peer_urls.join(","),
+            observation.own_url
+        ));
+    }
+    match (observation.local.unit, own.has_started(), own.learner) {
         (UnitState::Down, _, _) => JoinStep::Start(own.id),
         (UnitState::Up, false, _) => JoinStep::AwaitStart(own.id),
         (UnitState::Up, true, true) => JoinStep::Promote(own.id),
@@ -109,38 +177,19 @@ fn with_data(own: &Member, unit: UnitState) -> JoinStep {
     }
 }
 
-fn without_data(own: &Member, unit: UnitState) -> JoinStep {
-    match (unit, own.learner) {
-        // etcd is about to make its data.
-        (UnitState::Up, _) => JoinStep::AwaitStart(own.id),
+/// Whether the unit is up says nothing here: one that cannot start is started again and again.
+fn without_data(own: &Member, local: &Local) -> JoinStep {
+    let is_recorded = local.record.as_ref().is_some_and(|record| record.member_id == own.id);
+    let lost = own.has_started() || local.data == Data::Lost && is_recorded;
+    match (lost, own.learner) {
+        (false, _) => JoinStep::Start(own.id),
         // The leader counts on what it had acknowledged, so it must not start as this member again.
-        (UnitState::Down, true) if own.has_started() => JoinStep::RemoveOwnLearner(own.id),
-        (UnitState::Down, true) => JoinStep::Start(own.id),
-        (UnitState::Down, false) if own.has_started() => JoinStep::Refuse(format!(
+        (true, true) => JoinStep::RemoveOwnLearner(own.id),
+        (true, false) => JoinStep::Refuse(format!(
             "the cluster has this machine as its voter {:x} ({}), but the data of that member is gone; it must be \
              removed from the cluster, while the others are healthy, before this machine can join anew",
             own.id, own.name
         )),
-        (UnitState::Down, false) => JoinStep::Start(own.id),
-    }
-}
-
-fn not_listed(seen: &Observation) -> String {
-    let cluster = seen.membership.cluster_id;
-    let recorded = seen.local.record.as_ref().map(|record| record.member_id);
-    match seen.membership.members.iter().find(|member| Some(member.id) == recorded) {
-        Some(moved) => format!(
-            "this machine is member {:x} of cluster {cluster:x} under {}, but its address gives {}; give its old \
-             address with --bind-address, or change the member's peer URL with `etcdctl member update`",
-            moved.id,
-            moved.peer_urls.join(","),
-            seen.own_url
-        ),
-        None => format!(
-            "this machine has etcd data, but cluster {cluster:x} has no member with the peer URL {}: the member was \
-             removed, or belongs to another cluster. Remove the data directory to join as a new member",
-            seen.own_url
-        ),
     }
 }
 

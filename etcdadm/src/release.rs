@@ -7,11 +7,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use etcd_values::EtcdVersion;
 
 use crate::files;
 use crate::paths::Paths;
 use crate::settings::Settings;
-use crate::version::EtcdVersion;
 use checksum::Sha256;
 
 /// Where upstream's releases are.
@@ -91,6 +91,18 @@ fn expected_of_cached(cache: &Path, name: &str, settings: &Settings) -> Result<O
         }
     }
     Ok(None)
+}
+
+/// A URL for messages: without a user's name and password.
+pub(crate) fn without_credentials(url: &str) -> String {
+    let Ok(mut parsed) = reqwest::Url::parse(url) else { return url.to_owned() };
+    if parsed.username().is_empty() && parsed.password().is_none() {
+        return url.to_owned();
+    }
+    // They fail only for URLs without a host, which have no credentials.
+    let _ = parsed.set_username("");
+    let _ = parsed.set_password(None);
+    parsed.to_string()
 }
 
 #[cfg(test)]

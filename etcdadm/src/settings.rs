@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use etcd_values::{EtcdVersion, check_cipher_suites, check_flags};
 
 use crate::cli::MemberArgs;
 use crate::endpoint::{CLIENT_PORT, Endpoint, PEER_PORT};
+use crate::kept::Kept;
 use crate::pki::leaf::San;
 use crate::release::checksum::Sha256;
-use crate::version::EtcdVersion;
 use crate::{address, pki};
 
 /// What `init` and `join` work from.
@@ -38,19 +39,24 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// TLS 1.2 cipher suites; Go's choice if empty.
     pub cipher_suites: Vec<String>,
+    /// More settings of etcd, by the names of its flags.
+    pub etcd_flags: Vec<(String, String)>,
+    /// How many learners the cluster takes at once; etcd's own limit if none is given.
+    pub max_learners: Option<u32>,
     /// Time after which to give up.
     pub timeout: Duration,
 }
 
 impl Settings {
-    /// Checks the arguments; `towards` are the endpoints of the cluster to join, if any.
+    /// Checks the arguments; `towards` are the endpoints of the cluster to join, if any. What is not given is as this
+    /// machine was set up before.
     ///
     /// # Errors
     /// Names the argument and what would be right.
-    pub fn new(args: MemberArgs, towards: &[Endpoint]) -> Result<Self> {
+    pub fn new(args: MemberArgs, towards: &[Endpoint], kept: &Kept) -> Result<Self> {
         let name = match args.name {
             Some(name) => name,
-            None => rustix::system::uname().nodename().to_str().context("the host name is no text")?.to_owned(),
+            None => rustix::system::uname().nodename().to_str().context("the host name is not text")?.to_owned(),
         };
         ensure!(
             is_member_name(&name),
@@ -58,17 +64,25 @@ impl Settings {
         );
         let extra_sans = args.server_cert_extra_sans.iter().map(String::as_str).filter(|san| !san.is_empty());
         let extra_sans = extra_sans.map(pki::parse_san).collect::<Result<_, _>>();
+        check_cipher_suites(&args.cipher_suites).map_err(|invalid| anyhow!("--cipher-suites: {}", invalid.why))?;
+        let etcd_flags = if args.etcd_flag.is_empty() { kept.etcd_flags.clone() } else { args.etcd_flag };
+        let pairs: Vec<_> = etcd_flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        check_flags(&pairs).map_err(|invalid| anyhow!("--etcd-flag {invalid}"))?;
+        let version = kept.version(args.version)?;
+        let max_learners = kept.max_learners(args.max_learners, &version)?;
         Ok(Self {
             name,
             address: address::member_address(args.bind_address, towards)?,
-            version: args.version,
+            version,
+            etcd_flags,
+            max_learners,
             release_url: release_url(&args.release_url)?,
             release_sha256: args.release_sha256,
             download_connect_timeout: args.download_connect_timeout,
             certs_dir: plain_path("--certs-dir", args.certs_dir)?,
             extra_sans: extra_sans.map_err(|why| anyhow!("--server-cert-extra-sans: {why}"))?,
-            install_dir: plain_path("--install-dir", args.install_dir)?,
-            data_dir: plain_path("--data-dir", args.data_dir)?,
+            install_dir: plain_path("--install-dir", kept.install_dir(args.install_dir))?,
+            data_dir: plain_path("--data-dir", kept.data_dir(args.data_dir)?)?,
             cipher_suites: args.cipher_suites,
             timeout: args.timeout,
         })
@@ -93,7 +107,11 @@ pub fn is_member_name(text: &str) -> bool {
 
 fn release_url(text: &str) -> Result<String> {
     let url = reqwest::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    ensure!(url.is_some(), "--release-url {text:?} is no URL; write it like {}", crate::release::DEFAULT_RELEASE_URL);
+    ensure!(
+        url.is_some(),
+        "--release-url {text:?} is not a URL; write it like {}",
+        crate::release::DEFAULT_RELEASE_URL
+    );
     Ok(text.trim_end_matches('/').to_owned())
 }
 
@@ -125,7 +143,7 @@ pub(crate) mod tests {
     fn settings(args: &[&str]) -> Result<Settings> {
         let line = ["etcdadm", "init", "--bind-address", "127.0.0.1"].iter().chain(args).map(Into::into);
         let Command::Init(init) = parse(line).unwrap().command else { unreachable!() };
-        Settings::new(init.member, &[])
+        Settings::new(init.member, &[], &Kept::default())
     }
 
     #[test]
@@ -159,6 +177,10 @@ pub(crate) mod tests {
     #[case(&["--server-cert-extra-sans", "etcd.example.com,not a name"], "--server-cert-extra-sans")]
     #[case(&["--release-url", "ftp://example.com"], "--release-url")]
     #[case(&["--release-url", "example.com/etcd"], "--release-url")]
+    #[case(&["--cipher-suites", "TLS_FOO"], "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")]
+    #[case(&["--cipher-suites", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"], "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")]
+    #[case(&["--etcd-flag", "max-learners=3"], "--max-learners")]
+    #[case(&["--etcd-flag", "snapshot-count=1"], "snapshot-count")]
     #[case(&["--bind-address", "192.0.2.9"], "--bind-address")]
     fn wrong_arguments_are_named(#[case] args: &[&str], #[case] named: &str) {
         let message = format!("{:#}", settings(args).unwrap_err());

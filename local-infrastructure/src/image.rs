@@ -117,8 +117,9 @@ fn fetch_systemctl(temporary: &Path) -> Result<()> {
 }
 
 /// The script waits in whole and half seconds, also for what it could be told at once; every service would take two
-/// seconds to start. Each text is replaced where it is found.
-const QUICKER: [(&str, &str); 3] = [
+/// seconds to start. It also forgets how a process ended that it reaped itself, which decides whether it is started again.
+/// Each text is replaced where it is found.
+const CHANGES: [(&str, &str); 4] = [
     ("\nMinimumYield = 0.5\n", "\nMinimumYield = 0.02\n"),
     (
         "if not attempt: # first one\n                time.sleep(1)",
@@ -128,12 +129,16 @@ const QUICKER: [(&str, &str); 3] = [
         "if not result: # timeout\n                time.sleep(1)",
         "if not result: # timeout\n                time.sleep(0)",
     ),
+    (
+        "run = subprocess_testpid(forkpid)\n",
+        "run = subprocess_testpid(forkpid)\n                self.write_status_from(conf, ExecMainStatus=run.returncode)\n",
+    ),
 ];
 
 fn install_systemctl(destination: &Path, script: &Path) -> Result<()> {
     let mut text = fs::read_to_string(script).map_err(on(script))?;
-    for (slow, quick) in QUICKER {
-        text = text.replace(slow, quick);
+    for (before, after) in CHANGES {
+        text = text.replace(before, after);
     }
     let source = destination.join("usr/lib/local-infrastructure/systemctl.py");
     write(&source, 0o644, &text)?;

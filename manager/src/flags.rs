@@ -13,7 +13,7 @@ pub struct Flags {
         long,
         env = "CONTROLLERS",
         value_delimiter = ',',
-        default_value = "etcd-cluster,etcdadm-bootstrap,cluster-hooks"
+        default_value = "etcd-cluster,etcdadm-bootstrap,cluster-hooks,control-plane-remediation"
     )]
     pub controllers: Vec<ControllerName>,
 
@@ -52,6 +52,8 @@ pub enum ControllerName {
     EtcdadmBootstrap,
     /// Cluster and control plane -> pause, endpoints, client certificate.
     ClusterHooks,
+    /// KubeadmControlPlane -> replacement of unhealthy Machines that it defers where etcd is external.
+    ControlPlaneRemediation,
 }
 
 /// Forms of the logs.

@@ -106,6 +106,7 @@ async fn run_controller(name: ControllerName, shared: &Shared) {
                 ControllerName::EtcdCluster => etcd_cluster_controller::run(shared.clone()).await,
                 ControllerName::EtcdadmBootstrap => etcdadm_bootstrap::run(shared.clone()).await,
                 ControllerName::ClusterHooks => cluster_hooks::run(shared.clone()).await,
+                ControllerName::ControlPlaneRemediation => cluster_hooks::remediation::run(shared.clone()).await,
             }
         };
         match run.await {

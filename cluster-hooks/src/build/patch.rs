@@ -1,9 +1,9 @@
 //! Merge patches on objects that others own. Each carries the resource version that it was made for, and is refused if
 //! the object has changed since: a manager that is behind cannot undo what another one, or a user, has done.
 
-use crate::observation::{ControlPlaneView, EtcdView, REMEDIATION_IN_PROGRESS};
+use crate::observation::{ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, REMEDIATION_IN_PROGRESS};
 use api::names;
-use controller_support::loose::ClusterView;
+use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
@@ -40,25 +40,27 @@ pub fn endpoints_in_use(etcd: &EtcdView, endpoints: &[String]) -> Value {
     }})
 }
 
-/// Pause and marker, in one write: no moment at which one is there without the other.
+/// The word that a begun etcd may be deleted: its own name.
+pub fn confirm_deletion(etcd: &EtcdView) -> Value {
+    json!({"metadata": {
+        "resourceVersion": etcd.resource_version,
+        "annotations": {names::CONFIRM_DELETION_ANNOTATION: etcd.reference.name},
+    }})
+}
+
+/// Our pause, known by its value.
 pub fn pause(control_plane: &ControlPlaneView) -> Value {
-    annotations(
-        control_plane,
-        &json!({
-            names::PAUSED_ANNOTATION: names::PAUSED_BY_HOOK_VALUE,
-            names::PAUSED_BY_HOOK_ANNOTATION: "true",
-        }),
-    )
+    annotations(control_plane, &json!({names::PAUSED_ANNOTATION: names::PAUSED_BY_HOOK_VALUE}))
 }
 
-/// Neither pause nor marker.
+/// No pause.
 pub fn unpause(control_plane: &ControlPlaneView) -> Value {
-    annotations(control_plane, &json!({names::PAUSED_ANNOTATION: null, names::PAUSED_BY_HOOK_ANNOTATION: null}))
+    annotations(control_plane, &json!({names::PAUSED_ANNOTATION: null}))
 }
 
-/// No marker; a pause stays.
-pub fn drop_marker(control_plane: &ControlPlaneView) -> Value {
-    annotations(control_plane, &json!({names::PAUSED_BY_HOOK_ANNOTATION: null}))
+/// A reason for the control plane's controller to look again.
+pub fn wake(control_plane: &ControlPlaneView) -> Value {
+    annotations(control_plane, &json!({ETCD_GONE_ANNOTATION: "true"}))
 }
 
 /// The endpoints, and nothing else.

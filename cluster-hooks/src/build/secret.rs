@@ -2,7 +2,7 @@
 
 use crate::observation::{EtcdView, KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published};
 use api::names;
-use controller_support::loose::ClusterView;
+use controller_support::external::ClusterView;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};

@@ -19,22 +19,24 @@ pub fn condition(cluster: &ClusterState, condition: Option<&Condition>) -> Value
     })
 }
 
-/// Merge patch of a control plane with our condition, or without it. The list is written whole, and refused if it has
-/// changed since: not every provider's schema says that conditions have a key, and without it one would replace all.
-/// None: it takes no such condition.
-pub fn health(control_plane: &ControlPlaneView, condition: Option<&Condition>) -> Option<Value> {
-    let type_ = control_plane.adapter.condition.as_ref()?;
-    let mut conditions = control_plane.conditions.clone();
-    let place = conditions.iter().position(|condition| condition["type"] == **type_);
-    match (place, condition) {
-        (Some(place), Some(condition)) => conditions[place] = json!(condition),
-        (None, Some(condition)) => conditions.push(json!(condition)),
-        (Some(place), None) => drop(conditions.remove(place)),
-        (None, None) => {}
-    }
-    let mut patch = nest(control_plane.conditions_path, json!(conditions));
+/// The control plane with our condition, to be applied.
+pub fn health(control_plane: &ControlPlaneView, namespace: &str, condition: &Condition) -> Value {
+    let status = nest(control_plane.conditions_path, json!([condition]));
+    json!({
+        "apiVersion": control_plane.api_version,
+        "kind": control_plane.reference.kind,
+        "metadata": {"name": control_plane.reference.name, "namespace": namespace},
+        "status": status["status"],
+    })
+}
+
+/// Merge patch of a control plane without the condition. Applying none instead would leave what its own controller has written
+/// into the same condition, and half a condition is refused.
+pub fn without_health(control_plane: &ControlPlaneView, type_: &str) -> Value {
+    let left: Vec<&Value> = control_plane.conditions.iter().filter(|condition| condition["type"] != type_).collect();
+    let mut patch = nest(control_plane.conditions_path, json!(left));
     patch["metadata"] = json!({"resourceVersion": control_plane.resource_version});
-    Some(patch)
+    patch
 }
 
 /// Merge patch of the fields of the proposal. None: the Cluster does not have them, or they are right.

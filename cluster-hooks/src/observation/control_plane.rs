@@ -6,7 +6,7 @@ use super::kubeadm::Kubeadm;
 use super::rollout::Rollout;
 use crate::adapter::Adapter;
 use api::names;
-use controller_support::loose::Reference;
+use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -30,26 +30,26 @@ pub enum ControlPlane {
     Unknown {
         /// What is wrong.
         message: String,
-        /// The kind is there, and says nothing of use about external etcd.
-        takes_none: bool,
+        /// The kind exists, and its CRD does not say how to give it an external etcd.
+        unsupported: bool,
     },
     /// It is there.
     Found(Box<ControlPlaneView>),
 }
 
+/// Annotation on a control plane that is being deleted: etcd is gone. Its only use is that the control plane's controller
+/// looks again at once: having failed to reach its API server, it may be in a back-off of many minutes.
+pub const ETCD_GONE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/etcd-gone";
+
 /// Who pauses a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Nobody, and our marker is not there.
+    /// Nobody.
     None,
-    /// We do: marker and value are ours.
+    /// We do: the value of the annotation is ours.
     Ours,
     /// The user does.
     Users,
-    /// The user does, over a pause of ours: the marker is still there.
-    UsersOverOurs,
-    /// Nobody: the user has taken our pause away and left the marker.
-    TakenAway,
 }
 
 /// What we need of a control plane.
@@ -73,10 +73,14 @@ pub struct ControlPlaneView {
     pub pause: Pause,
     /// How far its machines are with the present spec.
     pub rollout: Rollout,
-    /// Its conditions as they stand.
+    /// `apiVersion` that it is read and written in.
+    pub api_version: String,
+    /// Its conditions.
     pub conditions: Vec<Value>,
-    /// Where they stand, as a JSON pointer.
+    /// Where they are, as a JSON pointer.
     pub conditions_path: &'static str,
+    /// It carries [`ETCD_GONE_ANNOTATION`].
+    pub told_that_etcd_is_gone: bool,
     /// It notes that it is replacing a Machine.
     pub remediating: bool,
     /// What kubeadm asks of it. None: its machines are not made by kubeadm, or etcd is not external.
@@ -100,6 +104,8 @@ impl ControlPlaneView {
             endpoints: adapter.endpoints(data),
             pause: pause(object),
             rollout: Rollout::read(object),
+            api_version: api_version.to_owned(),
+            told_that_etcd_is_gone: object.annotations().contains_key(ETCD_GONE_ANNOTATION),
             conditions: data.pointer(conditions_path).and_then(Value::as_array).cloned().unwrap_or_default(),
             conditions_path,
             remediating: object.annotations().contains_key(REMEDIATION_IN_PROGRESS),
@@ -108,7 +114,7 @@ impl ControlPlaneView {
         }
     }
 
-    /// A condition as it stands, if it can be read.
+    /// One of its conditions, if it can be read.
     pub fn condition(&self, type_: &str) -> Option<Condition> {
         let condition = self.conditions.iter().find(|condition| condition["type"] == type_)?;
         serde_json::from_value(condition.clone()).ok()
@@ -130,14 +136,10 @@ impl ControlPlaneView {
 }
 
 fn pause(object: &DynamicObject) -> Pause {
-    let value = object.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str);
-    let marker = object.annotations().contains_key(names::PAUSED_BY_HOOK_ANNOTATION);
-    match (value, marker) {
-        (None, false) => Pause::None,
-        (None, true) => Pause::TakenAway,
-        (Some(names::PAUSED_BY_HOOK_VALUE), true) => Pause::Ours,
-        (Some(_), true) => Pause::UsersOverOurs,
-        (Some(_), false) => Pause::Users,
+    match object.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str) {
+        None => Pause::None,
+        Some(names::PAUSED_BY_HOOK_VALUE) => Pause::Ours,
+        Some(_) => Pause::Users,
     }
 }
 
@@ -147,17 +149,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_marker_and_value_together_make_a_pause_ours() {
+    fn the_value_alone_tells_whose_pause_it_is() {
         let read = |annotations: serde_json::Value| {
             let object = json!({"metadata": {"name": "cp", "annotations": annotations}});
             pause(&serde_json::from_value(object).unwrap())
         };
-        let (paused, marker, value) =
-            (names::PAUSED_ANNOTATION, names::PAUSED_BY_HOOK_ANNOTATION, names::PAUSED_BY_HOOK_VALUE);
         assert_eq!(read(json!({})), Pause::None);
-        assert_eq!(read(json!({paused: value, marker: "x"})), Pause::Ours);
-        assert_eq!(read(json!({paused: value})), Pause::Users);
-        assert_eq!(read(json!({paused: "", marker: "x"})), Pause::UsersOverOurs);
-        assert_eq!(read(json!({marker: "x"})), Pause::TakenAway);
+        assert_eq!(read(json!({names::PAUSED_ANNOTATION: names::PAUSED_BY_HOOK_VALUE})), Pause::Ours);
+        for users in ["", "true", "mine"] {
+            assert_eq!(read(json!({names::PAUSED_ANNOTATION: users})), Pause::Users);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! An etcd object of any provider, read through the etcd-provider contract.
 
 use api::names;
-use controller_support::loose::{ClusterView, Reference};
+use controller_support::external::{ClusterView, Reference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -10,14 +10,14 @@ use serde_json::Value;
 /// The etcd that a Cluster names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Etcd {
-    /// None (any more).
+    /// None, or no longer one.
     NotNamed,
-    /// It cannot be looked up.
+    /// It cannot be secret_cache up.
     Invalid {
         /// What is wrong.
         message: String,
         /// Whether something else than the Cluster may cure it: then it is worth looking again.
-        may_pass: bool,
+        retryable: bool,
     },
     /// No such object.
     Missing(Reference),
@@ -55,8 +55,10 @@ pub struct EtcdView {
     pub initialized: bool,
     /// `status.endpoints`, else `status.endpoint`: sorted, each once.
     pub endpoints: Vec<String>,
-    /// Endpoints that it has been told to be in use. None: it has not been told of any.
+    /// Endpoints that are recorded on it as in use. None: there is no record.
     pub in_use: Option<Vec<String>>,
+    /// It carries the annotation that confirms its deletion.
+    pub deletion_confirmed: bool,
     /// The condition `Available` is True: it can be written to at its endpoints, ready or not.
     pub available: bool,
     /// Reason and message of the condition `Ready`.
@@ -87,6 +89,7 @@ impl EtcdView {
             initialized: flag("initialized"),
             endpoints: endpoints(status),
             in_use: object.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(|text| list(text)),
+            deletion_confirmed: object.annotations().get(names::CONFIRM_DELETION_ANNOTATION) == Some(&reference.name),
             available: found(status, "Available").is_some_and(|condition| condition["status"] == "True"),
             condition: condition(status),
             owners: object.owner_references().to_vec(),

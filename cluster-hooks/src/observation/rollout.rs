@@ -5,7 +5,7 @@ use kube::api::DynamicObject;
 /// Counts of machines, and what they refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rollout {
-    /// Its controller has seen the present spec.
+    /// Its controller has observed the present spec.
     observed: bool,
     /// Machines that exist.
     replicas: Option<i64>,
@@ -25,10 +25,11 @@ impl Rollout {
         }
     }
 
-    /// Every machine that exists has been made from the present spec. A control plane that does not say so is not done:
-    /// v1beta1 leaves counts out when they are 0, and a provider may not count at all.
+    /// Every machine that exists has been made from the present spec, and there is one. A control plane that does not say
+    /// so is not done: v1beta1 leaves counts out when they are 0, one that has only begun to report counts 0 of 0, and a
+    /// provider may not count at all.
     pub fn complete(self) -> bool {
-        self.observed && self.replicas.is_some() && self.replicas == self.up_to_date
+        self.observed && self.replicas.is_some_and(|replicas| replicas > 0) && self.replicas == self.up_to_date
     }
 
     /// How far it is, for people.
@@ -55,7 +56,7 @@ mod tests {
         for (status, expected) in [
             // v1beta2.
             (json!({"observedGeneration": 4, "replicas": 3, "upToDateReplicas": 3}), true),
-            (json!({"observedGeneration": 4, "replicas": 0, "upToDateReplicas": 0}), true),
+            (json!({"observedGeneration": 4, "replicas": 0, "upToDateReplicas": 0}), false),
             (json!({"observedGeneration": 4, "replicas": 4, "upToDateReplicas": 1}), false),
             (json!({"observedGeneration": 4, "replicas": 4, "upToDateReplicas": 3}), false),
             (json!({"observedGeneration": 3, "replicas": 3, "upToDateReplicas": 3}), false),

@@ -1,7 +1,7 @@
 //! The Secrets between etcd and the control plane.
 
 use api::names;
-use controller_support::loose::secret_bytes;
+use controller_support::external::secret_bytes;
 use k8s_openapi::ByteString;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -37,7 +37,7 @@ impl KeyPair {
 /// The client Secret where the control plane looks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// The hook has made it. Otherwise it is the provider's or the user's, and left alone.
+    /// It carries [`PUBLISHED_BY_HOOK_ANNOTATION`]. Otherwise it is the provider's or the user's, and not changed.
     pub ours: bool,
     /// Its resource version.
     pub resource_version: String,
@@ -80,9 +80,6 @@ pub struct Secrets {
     pub staged: Option<Result<KeyPair, String>>,
     /// `{cluster}-apiserver-etcd-client`.
     pub published: Option<Published>,
-    /// Those of the certificates that control-plane machines share that are there. Read only right before the control
-    /// plane is let go.
-    pub shared: Vec<Shared>,
 }
 
 impl Secrets {
@@ -101,7 +98,6 @@ impl Secrets {
                 owners: secret.owner_references().iter().map(|owner| owner.uid.clone()).collect(),
                 pair: KeyPair::read(secret),
             }),
-            shared: Vec::new(),
         }
     }
 }

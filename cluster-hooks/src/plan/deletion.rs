@@ -2,49 +2,70 @@
 //! etcd's Machines are other Machines: they have to go after the workers, and before the control plane.
 
 use super::{Plan, Step, WORKERS, claimed_by_another, look_again, wait};
-use crate::observation::{Etcd, Observation, Pause};
+use crate::observation::{Etcd, Need, Observation, Pause};
 use api::conditions::reasons;
 use api::names;
-use controller_support::loose::Reference;
+use controller_support::external::Reference;
 
 pub(super) fn plan(observation: &Observation) -> Plan {
+    // Etcd of another Cluster is not touched, and without etcd there is nothing to do: the rest is Cluster API's.
+    let ours = claimed_by_another(observation).is_none()
+        && !matches!(observation.etcd, Etcd::Invalid { retryable: false, .. });
+    if let Some(reason) = observation.cluster.before_delete_hook.as_deref().filter(|_| ours) {
+        let so_far = if reason.is_empty() { String::new() } else { format!(" (its condition Deleting says {reason})") };
+        let message = format!(
+            "the runtime extensions that are asked before a Cluster is deleted have not let it go yet{so_far}; etcd and the \
+             control plane stay as they are until then"
+        );
+        return wait(reasons::WAITING_FOR_BEFORE_DELETE_HOOK, message);
+    }
+    let control_plane = observation.found_control_plane();
     // A paused control plane is never deleted.
-    if observation.found_control_plane().is_some_and(|control_plane| control_plane.pause == Pause::Ours) {
+    if control_plane.is_some_and(|control_plane| control_plane.pause == Pause::Ours) {
         return Plan::Do(Step::Unpause);
     }
     match &observation.etcd {
-        // Another Cluster's etcd is none of our business, and none at all needs nothing: the rest is Cluster API's.
-        _ if claimed_by_another(observation).is_some() => Plan::Steady,
-        Etcd::NotNamed | Etcd::Invalid { may_pass: false, .. } => Plan::Steady,
+        _ if !ours => Plan::Steady,
+        Etcd::NotNamed => Plan::Steady,
         Etcd::Missing(etcd) => without_etcd(observation, etcd),
         // Its Machines, if there are any, would keep the Cluster.
-        Etcd::Invalid { message, may_pass: true } => {
-            wait(reasons::ETCD_KIND_INVALID, message.clone(), Some(look_again(observation)))
+        Etcd::Invalid { message, .. } => {
+            wait(reasons::ETCD_KIND_INVALID, message.clone()).again(look_again(observation))
         }
         Etcd::Found(etcd) if etcd.deleting => {
             let message = format!("{} {} is being deleted", etcd.reference.kind, etcd.reference.name);
-            wait(reasons::WAITING_FOR_ETCD_DELETION, message, None)
+            wait(reasons::WAITING_FOR_ETCD_DELETION, message)
         }
-        Etcd::Found(_) if !observation.workers.is_empty() => {
-            let message = format!("etcd is deleted after the workers: {} still there", observation.workers.join(", "));
-            wait(reasons::WAITING_FOR_WORKERS_DELETION, message, Some(WORKERS))
-        }
-        Etcd::Found(_) => Plan::Do(Step::DeleteEtcd),
+        Etcd::Found(etcd) => match &observation.reads.workers {
+            None => Plan::Do(Step::Read(Need::Workers)),
+            Some(workers) if !workers.is_empty() => {
+                let message = format!("etcd is deleted after the workers; left are {}", workers.join(", "));
+                wait(reasons::WAITING_FOR_WORKERS_DELETION, message).again(WORKERS)
+            }
+            Some(_) if !etcd.deletion_confirmed => Plan::Do(Step::ConfirmDeletion),
+            Some(_) => Plan::Do(Step::DeleteEtcd),
+        },
     }
 }
 
 /// The rest is Cluster API's, unless a user has to allow it.
 fn without_etcd(observation: &Observation, etcd: &Reference) -> Plan {
     let gone = format!("{} {} is gone", etcd.kind, etcd.name);
-    let users = |pause: Pause| matches!(pause, Pause::Users | Pause::UsersOverOurs);
-    match observation.found_control_plane().filter(|control_plane| users(control_plane.pause)) {
-        Some(control_plane) => {
+    match observation.found_control_plane() {
+        Some(control_plane) if control_plane.pause == Pause::Users => {
             let (kind, name) = (&control_plane.reference.kind, &control_plane.reference.name);
             let annotation = names::PAUSED_ANNOTATION;
-            let message =
-                format!("{gone}; {kind} {name} is paused by its user: without annotation {annotation} it goes");
-            wait(reasons::CONTROL_PLANE_PAUSED, message, None)
+            let message = format!(
+                "{gone}; {kind} {name} is paused by its user, and is deleted once annotation {annotation} is removed"
+            );
+            wait(reasons::CONTROL_PLANE_PAUSED, message)
         }
-        None => wait(reasons::ETCD_DELETED, format!("{gone}; the control plane and the infrastructure follow"), None),
+        Some(control_plane) if control_plane.deleting && !control_plane.told_that_etcd_is_gone => {
+            Plan::Do(Step::WakeControlPlane)
+        }
+        _ => wait(
+            reasons::ETCD_DELETED,
+            format!("{gone}; Cluster API deletes the control plane and the infrastructure next"),
+        ),
     }
 }

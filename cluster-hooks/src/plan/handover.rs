@@ -1,20 +1,22 @@
 //! From a Cluster that names an etcd to a control plane that uses it, and what changes afterwards.
 //!
-//! The order is what makes it safe: endpoints, then the client Secret (the gate), then the pause is lifted. Each step
-//! is only planned once the effect of the one before has been observed.
+//! The order is what makes it safe: endpoints, then the client Secret (the gate), then the pause is lifted. Each step is only
+//! planned once the effect of the one before has been observed.
 
 use super::{
-    KINDS, PEOPLE, Plan, Step, UNWATCHED_SECRETS, block, claimed_by_another, in_use, look_again, preconditions,
-    remediation, wait,
+    Hold, KINDS, PEOPLE, Plan, Step, UNWATCHED_SECRETS, block, claimed_by_another, in_use, look_again, preconditions,
+    wait,
 };
-use crate::observation::{Claim, ControlPlane, ControlPlaneView, Etcd, EtcdView, Observation, Pause};
+use crate::observation::{
+    Claim, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, PUBLISHED_BY_HOOK_ANNOTATION, Pause,
+};
 use api::conditions::reasons;
 use api::names;
 
 pub(super) fn plan(observation: &Observation) -> Plan {
     if let Some(other) = claimed_by_another(observation) {
         let message = format!("etcd belongs to Cluster {other}: name another one, or none");
-        return block(reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, message, Some(PEOPLE));
+        return block(reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, message).again(PEOPLE);
     }
     if let Some(etcd) = observation.found_etcd()
         && etcd.claim == Claim::Free
@@ -33,25 +35,23 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     {
         return held;
     }
-    if let Some(tell) = in_use::plan(observation) {
-        return tell;
-    }
-    match (of_etcd(observation), remediation::plan(observation)) {
-        // What etcd asks for comes first.
-        (Plan::Do(step), _) | (_, Some(step)) => Plan::Do(step),
-        (rest, None) => rest,
-    }
+    in_use::plan(observation).unwrap_or_else(|| of_etcd(observation))
 }
 
 fn of_etcd(observation: &Observation) -> Plan {
     match &observation.etcd {
         Etcd::NotNamed => Plan::Steady,
-        Etcd::Invalid { message, may_pass } => {
-            block(reasons::ETCD_KIND_INVALID, message.clone(), may_pass.then(|| look_again(observation)))
+        Etcd::Invalid { message, retryable } => {
+            let invalid = block(reasons::ETCD_KIND_INVALID, message.clone());
+            if *retryable { invalid.again(look_again(observation)) } else { invalid }
         }
         Etcd::Missing(reference) => {
-            let message = format!("{}.{} {} does not exist", reference.kind, reference.group, reference.name);
-            wait(reasons::ETCD_NOT_FOUND, message, None)
+            let (cluster, namespace) = (&observation.cluster.view.name, &observation.cluster.view.namespace);
+            let message = format!(
+                "{}.{} {} does not exist in namespace {namespace}: create it, or correct the name in Cluster {cluster}",
+                reference.kind, reference.group, reference.name
+            );
+            wait(reasons::ETCD_NOT_FOUND, message)
         }
         Etcd::Found(etcd) => with_etcd(observation, etcd),
     }
@@ -59,10 +59,9 @@ fn of_etcd(observation: &Observation) -> Plan {
 
 fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
     match observation.found_control_plane().filter(|control_plane| !control_plane.deleting) {
-        Some(control_plane) if differs(etcd, control_plane) => {
-            preconditions::of_endpoints(etcd, control_plane).unwrap_or_else(|| write_endpoints(observation, etcd))
-        }
-        _ if !etcd.usable() => wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd), None),
+        Some(control_plane) if differs(etcd, control_plane) => preconditions::of_endpoints(etcd, control_plane)
+            .unwrap_or_else(|| write_endpoints(observation, etcd, control_plane)),
+        _ if !etcd.usable() => wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd)),
         Some(control_plane) => publish(observation, etcd, control_plane),
         None => wait_for_control_plane(observation),
     }
@@ -72,20 +71,20 @@ fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
 fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
     match &observation.control_plane {
         // Its CRD may be given the annotations.
-        ControlPlane::Unknown { message, takes_none: true } => {
-            Some(block(reasons::CONTROL_PLANE_INVALID, message.clone(), Some(look_again(observation))))
+        ControlPlane::Unknown { message, unsupported: true } => {
+            Some(block(reasons::CONTROL_PLANE_INVALID, message.clone()).again(look_again(observation)))
         }
         ControlPlane::Found(control_plane) if control_plane.endpoints.is_none() => {
             let message = format!(
-                "{} {} is made for local etcd: create it again with {}: {{endpoints: [{}]{}}} \
-                 (a change from local to external etcd is refused)",
+                "{} {} is made for local etcd, and a change from local to external etcd is refused: create it again with \
+                 {}: {{endpoints: [{}]{}}}",
                 control_plane.reference.kind,
                 control_plane.reference.name,
                 control_plane.adapter.field(),
                 names::PLACEHOLDER_ENDPOINT,
                 if control_plane.adapter.kubeadm { ", caFile, certFile, keyFile" } else { "" }
             );
-            Some(block(reasons::CONTROL_PLANE_INVALID, message, None))
+            Some(block(reasons::CONTROL_PLANE_INVALID, message))
         }
         _ => None,
     }
@@ -94,18 +93,36 @@ fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
 /// Keeps the pause as it should be in view of what has been handed over. None: it is so, or it is the user's.
 fn barrier(observation: &Observation) -> Option<Step> {
     let control_plane = observation.found_control_plane()?;
-    match (control_plane.pause, observation.released()) {
+    let (pause, deleting) = (control_plane.pause, control_plane.deleting);
+    match (pause, observation.released()) {
         // A paused control plane is never deleted.
-        (Pause::Ours, _) if control_plane.deleting => Some(Step::Unpause),
-        _ if control_plane.deleting => None,
-        (Pause::None, false) => Some(Step::Pause),
+        (Pause::Ours, _) if deleting => Some(Step::Unpause),
+        _ if deleting => None,
+        // Others have overwritten the endpoints, and it is not yet time to write them again: no machine is to be made of what
+        // they have written.
+        (Pause::None, true) if backs_off(observation).is_some() => Some(pause_step(observation)),
+        (Pause::None, false) if pauses(observation) => Some(pause_step(observation)),
         // Before the release our pause stays; after it the last writes come first, unless etcd is not there to ask.
-        (Pause::Ours, true) if !in_hand(observation) => Some(Step::Unpause),
-        (Pause::UsersOverOurs, _) => Some(Step::DropMarker),
-        // Whoever has taken our pause away wants it so: the marker stays as a reminder until the release.
-        (Pause::TakenAway, true) => Some(Step::DropMarker),
+        (Pause::Ours, true) if !in_hand(observation) && !rewrites(observation) => Some(Step::Unpause),
         _ => None,
     }
+}
+
+/// A field that other providers use too is no reason to pause for a kind that does not exist.
+fn pauses(observation: &Observation) -> bool {
+    observation.cluster.by_annotation || !matches!(observation.etcd, Etcd::Invalid { .. })
+}
+
+/// The condition first: see [`Step::Announce`].
+fn pause_step(observation: &Observation) -> Step {
+    if observation.cluster.condition.is_some() {
+        return Step::Pause;
+    }
+    // What will be said once it is paused, so that it need not be written twice.
+    Step::Announce(match of_etcd(observation) {
+        Plan::Wait(hold) | Plan::Block(hold) => hold,
+        Plan::Steady | Plan::Do(_) => Hold::new(reasons::WAITING_FOR_ETCD, "etcd is being handed over"),
+    })
 }
 
 /// Etcd is there to be handed over, and the handover itself lifts the pause at its end.
@@ -113,38 +130,84 @@ fn in_hand(observation: &Observation) -> bool {
     observation.found_etcd().is_some_and(EtcdView::usable)
 }
 
-/// Endpoints are written while etcd is Ready only: a member that is away for a minute must not roll the control plane.
-/// The one exception: somebody has put the placeholder back (by applying the manifest again) into a control plane that
-/// is running.
+/// The endpoints are written first, at once or later.
+fn rewrites(observation: &Observation) -> bool {
+    let found = observation.found_etcd().zip(observation.found_control_plane());
+    !observation.cluster.topology && found.is_some_and(|(etcd, control_plane)| wants_endpoints(etcd, control_plane))
+}
+
+/// The endpoints are about to be written.
 pub(super) fn wants_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
     differs(etcd, control_plane) && preconditions::of_endpoints(etcd, control_plane).is_none()
 }
 
+/// Endpoints are written while etcd is Ready only: a member that is away for a minute must not roll the control plane.
+/// The one exception: somebody has put the placeholder back (by applying the manifest again) into a control plane that
+/// is running.
 fn differs(etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
     let differs = control_plane.endpoints.as_ref() != Some(&etcd.endpoints);
     let lost = control_plane.initialized && !control_plane.has_endpoints();
     !etcd.endpoints.is_empty() && !etcd.deleting && differs && (etcd.ready || lost)
 }
 
-fn write_endpoints(observation: &Observation, etcd: &EtcdView) -> Plan {
+/// Why the endpoints that others have overwritten are not written again yet. Overwrites are corrected the less often the more
+/// often they come: each turn may begin to replace machines.
+fn backs_off(observation: &Observation) -> Option<Plan> {
+    let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
+    let written = observation.written.as_ref()?;
+    let overwritten = wants_endpoints(etcd, control_plane) && written.endpoints == etcd.endpoints;
+    if !overwritten || observation.cluster.topology || observation.now.0 >= written.due() {
+        return None;
+    }
+    let Some(by) = &observation.reads.field_manager else { return Some(Plan::Do(Step::Read(Need::FieldManager))) };
+    let found = control_plane.endpoints.as_deref().unwrap_or_default().join(",");
+    let message = format!(
+        "{by} overwrites {}.endpoints of {} {} with {found}; the control plane is paused, and the endpoints are written again \
+         at {}: leave this field out of what {by} applies, or let it apply {}",
+        control_plane.adapter.field(),
+        control_plane.reference.kind,
+        control_plane.reference.name,
+        written.due(),
+        etcd.endpoints.join(",")
+    );
+    let left = written.due().duration_since(observation.now.0).unsigned_abs();
+    Some(block(reasons::ENDPOINTS_REVERTED_BY_OTHERS, message).again(left))
+}
+
+fn write_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> Plan {
     if observation.cluster.topology {
         let message = format!(
-            "the ClusterClass writes this control plane and would revert the endpoints: have it write {}",
+            "a ClusterClass manages {} {}, and would revert what is written into it: define a variable of the class for \
+             {}.endpoints, and set it to {}",
+            control_plane.reference.kind,
+            control_plane.reference.name,
+            control_plane.adapter.field(),
             etcd.endpoints.join(",")
         );
-        return block(reasons::CONTROL_PLANE_INVALID, message, None);
+        return block(reasons::CONTROL_PLANE_INVALID, message);
     }
-    Plan::Do(Step::WriteEndpoints(etcd.endpoints.clone()))
+    if let Some(later) = backs_off(observation) {
+        return later;
+    }
+    let again = observation.written.as_ref().is_some_and(|written| written.endpoints == etcd.endpoints);
+    match &observation.reads.field_manager {
+        None if again => Plan::Do(Step::Read(Need::FieldManager)),
+        by => {
+            let overwritten_by = by.clone().filter(|_| again);
+            Plan::Do(Step::WriteEndpoints { endpoints: etcd.endpoints.clone(), overwritten_by })
+        }
+    }
 }
 
 /// The endpoints are in the control plane: now the client certificate, and then the pause.
 fn publish(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> Plan {
     let secrets = &observation.secrets;
     let cluster = &observation.cluster.view.name;
-    let waiting = |message| wait(reasons::WAITING_FOR_CLIENT_CERTIFICATE, message, Some(UNWATCHED_SECRETS));
+    let (staged, published) = (names::staged_apiserver_client_secret(cluster), names::apiserver_client_secret(cluster));
+    let waiting = |message| wait(reasons::WAITING_FOR_CLIENT_CERTIFICATE, message).again(UNWATCHED_SECRETS);
     if !secrets.ca {
         let name = names::control_plane_ca_secret(cluster);
-        return waiting(format!("Secret {name} with etcd's CA certificate is not there"));
+        return waiting(format!("etcd's provider has not made Secret {name} with etcd's CA certificate yet"));
     }
     if observation.about_to_release()
         && let Some(held) = preconditions::of_release(observation, control_plane)
@@ -154,35 +217,38 @@ fn publish(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPl
     match (&secrets.published, &secrets.staged) {
         (None, Some(Ok(pair))) => Plan::Do(Step::PublishClient(pair.clone())),
         (None, Some(Err(message))) => waiting(message.clone()),
-        (None, None) => waiting(format!(
-            "etcd's provider has made neither Secret {} nor Secret {}",
-            names::staged_apiserver_client_secret(cluster),
-            names::apiserver_client_secret(cluster)
-        )),
-        (Some(published), Some(Ok(pair)))
-            if published.ours && (published.pair.as_ref() != Some(pair) || !published.owners.contains(&etcd.uid)) =>
+        (None, None) => waiting(format!("etcd's provider has made neither Secret {staged} nor Secret {published} yet")),
+        (Some(found), Some(Ok(pair)))
+            if found.ours && (found.pair.as_ref() != Some(pair) || !found.owners.contains(&etcd.uid)) =>
         {
             Plan::Do(Step::UpdateClient(pair.clone()))
         }
-        (Some(_), _) => match control_plane.pause {
-            Pause::Ours => Plan::Do(Step::Unpause),
-            Pause::None | Pause::Users | Pause::UsersOverOurs | Pause::TakenAway => Plan::Steady,
-        },
+        // It may be of another CA, and nobody renews it.
+        (Some(found), Some(Ok(pair))) if !found.ours && found.pair.as_ref() != Some(pair) => {
+            let message = format!(
+                "Secret {published} was not made by this provider, and its certificate is not the one of Secret {staged}, \
+                 which etcd's provider made and renews: delete Secret {published} to have it replaced, or add annotation \
+                 {PUBLISHED_BY_HOOK_ANNOTATION}: \"true\" to have it brought up to date"
+            );
+            block(reasons::CLIENT_CERTIFICATE_DIFFERS, message).again(PEOPLE)
+        }
+        (Some(_), _) if control_plane.pause == Pause::Ours => Plan::Do(Step::Unpause),
+        (Some(_), _) => Plan::Steady,
     }
 }
 
 fn wait_for_control_plane(observation: &Observation) -> Plan {
-    let (message, again) = match &observation.control_plane {
-        ControlPlane::Missing(reference) => (format!("{} {} does not exist", reference.kind, reference.name), None),
-        ControlPlane::Unknown { message, .. } => (message.clone(), Some(KINDS.1)),
+    let waiting = |message| wait(reasons::WAITING_FOR_CONTROL_PLANE, message);
+    match &observation.control_plane {
+        ControlPlane::Missing(reference) => waiting(format!("{} {} does not exist", reference.kind, reference.name)),
+        ControlPlane::Unknown { message, .. } => waiting(message.clone()).again(KINDS.1),
         ControlPlane::Found(view) => {
-            (format!("{} {} is being deleted", view.reference.kind, view.reference.name), None)
+            waiting(format!("{} {} is being deleted", view.reference.kind, view.reference.name))
         }
         ControlPlane::Unset => {
-            ("the Cluster names no control plane: set spec.controlPlaneRef to a KubeadmControlPlane".to_owned(), None)
+            waiting("the Cluster has no control plane: set spec.controlPlaneRef to a KubeadmControlPlane".to_owned())
         }
-    };
-    wait(reasons::WAITING_FOR_CONTROL_PLANE, message, again)
+    }
 }
 
 /// What the provider says about itself, in its own words.
@@ -192,7 +258,9 @@ fn why_not_usable(etcd: &EtcdView) -> String {
         return format!("{name} is being deleted");
     }
     if etcd.ready {
-        return format!("{name} says that it is ready, and has no endpoints");
+        return format!(
+            "{name} says that it is ready, and has no endpoints in its status: its provider must publish them"
+        );
     }
     match &etcd.condition {
         Some((reason, message)) if message.is_empty() => format!("{name} is not ready: {reason}"),

@@ -1,52 +1,59 @@
-//! Which endpoints may some API server be using? The etcd object is told, so that its provider knows which members it may
-//! not retire yet. What it has been told stands on the etcd object itself: that is the memory, and it survives us.
+//! Which endpoints may some API server be using? It is recorded on the etcd object, so that its provider knows which members
+//! it may not retire yet. The record is the memory: it survives us.
 
 use super::handover::wants_endpoints;
 use super::{Plan, Step};
-use crate::observation::{Claim, ControlPlaneView, EtcdView, Observation};
+use crate::observation::{Claim, ControlPlaneView, EtcdView, Need, Observation, Used};
 use std::collections::BTreeSet;
 
-/// Endpoints that may be in use. They enter before the control plane is given them, and leave only once it is seen that
-/// every machine has been made from its present spec.
+/// Endpoints that may be in use. They enter before the control plane is given them, and leave only once it is known that
+/// every machine has been made without them.
 ///
-/// `told` has been told before, `control_plane` stands in the control plane, `next` is about to be written into it.
-fn in_use(told: &[String], control_plane: &[String], next: &[String], rolled: bool) -> Vec<String> {
-    let told = if rolled { &[] } else { told };
-    let all: BTreeSet<&String> = told.iter().chain(control_plane).chain(next).collect();
+/// `recorded` is on the etcd object, `control_plane` in the control plane, `next` is about to be written into it. `used` are
+/// those of its machines; None: they are still being replaced, or cannot be told.
+fn in_use(
+    recorded: &[String],
+    control_plane: &[String],
+    next: &[String],
+    used: Option<&BTreeSet<String>>,
+) -> Vec<String> {
+    let machines: BTreeSet<&String> = used.map_or_else(|| recorded.iter().collect(), |used| used.iter().collect());
+    let all: BTreeSet<&String> = machines.into_iter().chain(control_plane).chain(next).collect();
     all.into_iter().cloned().collect()
 }
 
-/// Tells the etcd object, if that is news to it.
+/// Records them, if the record differs.
 pub(super) fn plan(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let going = etcd.deleting || observation.cluster.view.deleting;
     if going || etcd.claim != Claim::Ours || control_plane.endpoints.is_none() {
         return None;
     }
-    let told = etcd.in_use.as_deref().unwrap_or_default();
-    let now = in_use(told, &control_plane.real_endpoints(), next(etcd, control_plane), rolled(control_plane));
-    (now != told).then_some(Plan::Do(Step::TellEndpointsInUse(now)))
+    let recorded = etcd.in_use.as_deref().unwrap_or_default();
+    let (present, next) = (control_plane.real_endpoints(), next(etcd, control_plane));
+    let none = BTreeSet::new();
+    let mut now = in_use(recorded, &present, next, None);
+    // One that is being deleted has machines until it is gone.
+    let rolled = control_plane.rollout.complete() && !control_plane.deleting;
+    if rolled && in_use(recorded, &present, next, Some(&none)) != now {
+        // Endpoints would leave: worth a look at the machines themselves. A watch may be behind, and counts may be old.
+        match &observation.reads.used {
+            None => return Some(Plan::Do(Step::Read(Need::Used))),
+            Some(Used::Unknown) => {}
+            Some(Used::OfSpec) => now = in_use(recorded, &present, next, Some(&none)),
+            Some(Used::These(used)) => now = in_use(recorded, &present, next, Some(used)),
+        }
+    }
+    let retire = recorded.iter().any(|url| !now.contains(url));
+    (now != recorded).then_some(Plan::Do(Step::RecordEndpointsInUse { endpoints: now, retire }))
 }
 
 fn next<'a>(etcd: &'a EtcdView, control_plane: &ControlPlaneView) -> &'a [String] {
     if !control_plane.deleting && wants_endpoints(etcd, control_plane) { &etcd.endpoints } else { &[] }
 }
 
-/// A control plane that is being deleted has machines until it is gone.
-fn rolled(control_plane: &ControlPlaneView) -> bool {
-    control_plane.rollout.complete() && !control_plane.deleting
-}
-
-/// Endpoints would leave: worth a look at the control plane itself, since a watch may be behind.
-pub fn retires(observation: &Observation) -> bool {
-    match (plan(observation), observation.found_etcd().and_then(|etcd| etcd.in_use.as_ref())) {
-        (Some(Plan::Do(Step::TellEndpointsInUse(now))), Some(told)) => told.iter().any(|url| !now.contains(url)),
-        _ => false,
-    }
-}
-
-/// Endpoints that are in use and do not stand in the control plane any more.
-pub fn retiring(observation: &Observation) -> Vec<String> {
+/// Endpoints that are recorded as in use and are no longer in the control plane.
+pub fn leaving(observation: &Observation) -> Vec<String> {
     let (Some(etcd), Some(control_plane)) = (observation.found_etcd(), observation.found_control_plane()) else {
         return Vec::new();
     };
@@ -64,37 +71,42 @@ mod tests {
 
     #[test]
     fn endpoints_enter_at_once_and_leave_with_the_last_machine() {
-        for (told, control_plane, next, rolled, expected) in [
+        // "-": machines are still being replaced.
+        for (recorded, control_plane, next, used, expected) in [
             // The handover.
-            ("", "", "", false, ""),
-            ("", "", "a b c", false, "a b c"),
-            ("a b c", "", "a b c", false, "a b c"),
-            ("a b c", "a b c", "", false, "a b c"),
-            ("a b c", "a b c", "", true, "a b c"),
+            ("", "", "", "-", ""),
+            ("", "", "a b c", "-", "a b c"),
+            ("a b c", "", "a b c", "-", "a b c"),
+            ("a b c", "a b c", "", "-", "a b c"),
+            ("a b c", "a b c", "", "a b c", "a b c"),
             // They change.
-            ("a b c", "a b c", "d e f", true, "a b c d e f"),
-            ("a b c d e f", "a b c", "d e f", true, "a b c d e f"),
-            ("a b c d e f", "d e f", "", false, "a b c d e f"),
-            ("a b c d e f", "d e f", "", true, "d e f"),
+            ("a b c", "a b c", "d e f", "a b c", "a b c d e f"),
+            ("a b c d e f", "d e f", "", "-", "a b c d e f"),
+            ("a b c d e f", "d e f", "", "d e f", "d e f"),
+            ("a b c d e f", "d e f", "", "a b c d e f", "a b c d e f"),
+            // Counts say that all have rolled, and one has not.
+            ("a b c d", "c d", "", "c b", "b c d"),
             // Again, before all have rolled.
-            ("a b", "b", "c", false, "a b c"),
-            ("a b c", "c", "", true, "c"),
+            ("a b", "b", "c", "-", "a b c"),
+            ("a b c", "c", "", "", "c"),
             // What was to be written never was.
-            ("a b", "a", "c", true, "a c"),
-            ("a b", "a", "", true, "a"),
+            ("a b", "a", "c", "a", "a c"),
+            ("a b", "a", "", "", "a"),
             // Somebody else has written them.
-            ("a", "x", "", false, "a x"),
-            ("a", "x", "", true, "x"),
-            // The placeholder is none.
-            ("a", "", "", false, "a"),
-            ("a", "", "", true, ""),
+            ("a", "x", "", "-", "a x"),
+            ("a", "x", "", "x", "x"),
+            ("a", "a", "", "a x", "a x"),
+            // The placeholder does not count.
+            ("a", "", "", "-", "a"),
+            ("a", "", "", "", ""),
             // Sorted, each once.
-            ("c a", "b a a", "d", false, "a b c d"),
+            ("c a", "b a a", "d", "-", "a b c d"),
         ] {
-            let (told, control_plane, next) = (urls(told), urls(control_plane), urls(next));
-            let now = in_use(&told, &control_plane, &next, rolled);
-            assert_eq!(now, urls(expected), "{told:?} {control_plane:?} {next:?} {rolled}");
-            assert_eq!(in_use(&now, &control_plane, &next, rolled), now, "telling it again changes nothing");
+            let used: Option<BTreeSet<String>> = (used != "-").then(|| urls(used).into_iter().collect());
+            let (recorded, control_plane, next) = (urls(recorded), urls(control_plane), urls(next));
+            let now = in_use(&recorded, &control_plane, &next, used.as_ref());
+            assert_eq!(now, urls(expected), "{recorded:?} {control_plane:?} {next:?} {used:?}");
+            assert_eq!(in_use(&now, &control_plane, &next, used.as_ref()), now, "recording it again changes nothing");
         }
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! All of it is KubeadmControlPlane's own behaviour, and nothing is asked of other kinds of control planes.
 
-use super::{Plan, UNWATCHED_SECRETS, block, wait};
-use crate::observation::{ControlPlaneView, EtcdView, Kubeadm, Observation};
+use super::{Plan, Step, UNWATCHED_SECRETS, block, wait};
+use crate::observation::{ControlPlaneView, EtcdView, Kubeadm, Need, Observation, Secrets, Shared};
 use api::conditions::reasons;
 use api::names;
 
@@ -23,13 +23,13 @@ pub(super) fn of_user(observation: &Observation) -> Option<Plan> {
             control_plane.reference.name,
             control_plane.adapter.field()
         );
-        return Some(block(reasons::CONTROL_PLANE_INVALID, message, None));
+        return Some(block(reasons::CONTROL_PLANE_INVALID, message));
     }
     let cluster = &observation.cluster;
     (cluster.view.infrastructure_ready && !cluster.endpoint).then(|| {
-        let message = "the Cluster has no spec.controlPlaneEndpoint, and its infrastructure, which is provisioned, has \
-                       given it none: set host and port of the load balancer (or virtual address) of the API servers there";
-        block(reasons::WAITING_FOR_CONTROL_PLANE_ENDPOINT, message.to_owned(), None)
+        let message = "the Cluster has no spec.controlPlaneEndpoint, and its infrastructure is provisioned without having set \
+                       one: set host and port of the API servers' load balancer or virtual address there";
+        block(reasons::WAITING_FOR_CONTROL_PLANE_ENDPOINT, message)
     })
 }
 
@@ -72,7 +72,7 @@ pub(super) fn of_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) ->
          https://<address>:<port>",
         etcd.reference.kind, etcd.reference.name
     );
-    Some(block(reasons::ETCD_ENDPOINTS_INVALID, message, None))
+    Some(block(reasons::ETCD_ENDPOINTS_INVALID, message))
 }
 
 fn is_https(url: &str) -> bool {
@@ -83,37 +83,33 @@ fn is_https(url: &str) -> bool {
 
 /// What can only be said right before the control plane is let go.
 pub(super) fn of_release(observation: &Observation, control_plane: &ControlPlaneView) -> Option<Plan> {
-    let kubeadm = control_plane.kubeadm.as_ref()?;
+    control_plane.kubeadm.as_ref()?;
     if !observation.cluster.endpoint {
-        let message = "the Cluster has no spec.controlPlaneEndpoint yet: its infrastructure, which is not provisioned \
-                       yet, may give it one";
-        return Some(wait(reasons::WAITING_FOR_CONTROL_PLANE_ENDPOINT, message.to_owned(), None));
+        let message = "the Cluster has no spec.controlPlaneEndpoint yet; its infrastructure, which is not provisioned yet, may \
+                       set one";
+        return Some(wait(reasons::WAITING_FOR_CONTROL_PLANE_ENDPOINT, message));
     }
-    let message = certificate_problem(observation, kubeadm)?;
-    Some(block(reasons::SHARED_CERTIFICATES_INVALID, message, Some(UNWATCHED_SECRETS)))
+    let Some(shared) = &observation.reads.shared else { return Some(Plan::Do(Step::Read(Need::SharedCertificates))) };
+    let message = certificate_problem(&observation.cluster.view.name, &observation.secrets, shared)?;
+    Some(block(reasons::SHARED_CERTIFICATES_INVALID, message).again(UNWATCHED_SECRETS))
 }
 
-fn certificate_problem(observation: &Observation, kubeadm: &Kubeadm) -> Option<String> {
-    let secrets = &observation.secrets;
+fn certificate_problem(cluster: &str, secrets: &Secrets, shared: &[Shared]) -> Option<String> {
     if secrets.ca_key {
-        let name = names::control_plane_ca_secret(&observation.cluster.view.name);
+        let name = names::control_plane_ca_secret(cluster);
         return Some(format!(
-            "Secret {name} has a tls.key, for which control-plane machines have no place: etcd's provider has to take it out"
+            "Secret {name} has a tls.key, for which control-plane machines have no place: etcd's provider must remove it"
         ));
     }
-    secrets.shared.iter().find_map(|secret| {
-        let name = &secret.name;
-        if !secret.certificate {
-            return Some(format!(
-                "Secret {name} has no tls.crt: complete it, or delete it to have Cluster API make one"
-            ));
+    shared.iter().find_map(|Shared { name, certificate, key }| {
+        if !certificate {
+            return Some(format!("Secret {name} has no tls.crt: add it, or delete the Secret to have Cluster API make one"));
         }
-        // Every machine but the first joins, and needs all keys.
-        (!secret.key && kubeadm.replicas > 1).then(|| {
+        // Every machine but the first joins, and needs all keys: of several, and of the one that replaces a single one.
+        (!key).then(|| {
             format!(
-                "Secret {name} has no tls.key, without which only the first of {} control-plane machines can be made: \
-                 complete it, or delete it to have Cluster API make one",
-                kubeadm.replicas
+                "Secret {name} has no tls.key: only the first control-plane machine can be made without it, and any change of \
+                 etcd's endpoints makes another one; add it, or delete the Secret to have Cluster API make one"
             )
         })
     })

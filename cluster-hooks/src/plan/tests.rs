@@ -9,12 +9,13 @@ mod deletion;
 mod handover;
 mod preconditions;
 mod properties;
-mod remediation;
+
 mod rollout;
 
 /// The steps of an undisturbed handover, by name.
-const HANDOVER: [&str; 6] = ["ClaimEtcd", "Pause", "TellEndpointsInUse", "WriteEndpoints", "PublishClient", "Unpause"];
+const HANDOVER: [&str; 7] =
+    ["ClaimEtcd", "Announce", "Pause", "RecordEndpointsInUse", "WriteEndpoints", "PublishClient", "Unpause"];
 
 fn name(step: &Step) -> String {
-    format!("{step:?}").split('(').next().unwrap_or_default().to_owned()
+    step.to_string()
 }

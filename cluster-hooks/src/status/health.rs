@@ -2,8 +2,8 @@
 //!
 //! KubeadmControlPlane leaves `EtcdClusterHealthy` to whoever manages an external etcd, but not always: before it is
 //! initialized and while it cannot reach its API servers it says Unknown there in every reconcile. What it says then it
-//! says of its own components too, in the same words; so it can be known, and is left alone: two writers of one condition
-//! would wake each other for ever.
+//! says of its own components too, in the same words, so it can be recognized. It is left alone then: two writers of one
+//! condition would wake each other for ever.
 
 use super::{Report, compare};
 use crate::observation::{ControlPlaneView, Etcd, EtcdView, Observation, Pause};
@@ -12,32 +12,16 @@ use api::conditions::{Draft, ETCD_CLUSTER_HEALTHY, reasons, settle};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use std::time::Duration;
 
-/// Between two writes if somebody else has written it since: whoever that is, it cannot become a quarrel.
-const TAKEN_OVER: Duration = Duration::from_secs(10);
+/// Overwrites by others are corrected at most once in this time.
+const OVERWRITTEN: Duration = Duration::from_secs(10);
 
-/// Reasons that only we give.
-const OURS: [&str; 13] = [
-    reasons::READY,
-    reasons::AVAILABLE,
-    reasons::CONTROL_PLANE_ROLLING_OUT,
-    reasons::WAITING_FOR_ETCD,
-    reasons::ETCD_NOT_FOUND,
-    reasons::ETCD_KIND_INVALID,
-    reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER,
-    reasons::ETCD_ENDPOINTS_INVALID,
-    reasons::CONTROL_PLANE_INVALID,
-    reasons::WAITING_FOR_CONTROL_PLANE_ENDPOINT,
-    reasons::WAITING_FOR_CLIENT_CERTIFICATE,
-    reasons::SHARED_CERTIFICATES_INVALID,
-    reasons::WAITING_FOR_CONTROL_PLANE,
-];
-
-/// Compares the condition of the control plane with what the plan says. `since_write` as in [`super::report`].
-pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Duration>) -> Report {
+/// Compares the condition of the control plane with what the plan says. `last`: what this process has written last, and how
+/// long ago.
+pub fn report(observation: &Observation, plan: &Plan, last: Option<(Duration, Condition)>) -> Report {
     let Some(control_plane) = observation.found_control_plane() else { return Report::Nothing };
     let Some(type_) = &control_plane.adapter.condition else { return Report::Nothing };
     let alone = observation.cluster.view.deleting || control_plane.deleting || control_plane.endpoints.is_none();
-    if alone || speaks_itself(control_plane) {
+    if alone || kcp_reports_itself(control_plane) {
         return Report::Nothing;
     }
     let Some(draft) = draft(observation, plan) else { return Report::Nothing };
@@ -48,24 +32,20 @@ pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Durati
     // Without a generation: it does not depend on the control plane's spec.
     let Some(after) = settle(&known, vec![draft], None, &observation.now).pop() else { return Report::Nothing };
     let after = Condition { type_: type_.clone(), ..after };
-    match (&before, since_write) {
-        (Some(before), Some(elapsed)) if !is_ours(before) && elapsed < TAKEN_OVER => {
-            Report::Later(TAKEN_OVER.saturating_sub(elapsed))
+    match (&before, &last) {
+        (Some(before), Some((elapsed, written))) if before != written && before != &after && *elapsed < OVERWRITTEN => {
+            Report::Later(OVERWRITTEN.saturating_sub(*elapsed))
         }
-        _ => compare(before.as_ref(), after, since_write),
+        _ => compare(before.as_ref(), after, last.map(|(elapsed, _)| elapsed)),
     }
 }
 
-/// There is such a condition, and it is ours.
-pub fn stands(observation: &Observation) -> bool {
-    observation.found_control_plane().is_some_and(|control_plane| {
-        let type_ = control_plane.adapter.condition.as_ref();
-        type_.and_then(|type_| control_plane.condition(type_)).is_some_and(|condition| is_ours(&condition))
-    })
-}
-
-fn is_ours(condition: &Condition) -> bool {
-    OURS.contains(&condition.reason.as_str())
+/// The condition of a control plane whose Cluster no longer names an etcd, unless it is the control plane's own word.
+pub fn removable(observation: &Observation) -> Option<(&ControlPlaneView, &str)> {
+    let control_plane = observation.found_control_plane()?;
+    let type_ = control_plane.adapter.condition.as_deref()?;
+    let ours = control_plane.condition(type_).is_some() && !kcp_reports_itself(control_plane);
+    ours.then_some((control_plane, type_))
 }
 
 fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
@@ -84,14 +64,14 @@ fn healthy(etcd: &EtcdView) -> bool {
 }
 
 /// KubeadmControlPlane says it itself at the moment.
-fn speaks_itself(control_plane: &ControlPlaneView) -> bool {
+fn kcp_reports_itself(control_plane: &ControlPlaneView) -> bool {
     if !control_plane.adapter.kubeadm {
         return false;
     }
     let status = |type_: &str| control_plane.condition(type_).map(|condition| condition.status);
     let is_true = |type_: &str| status(type_).as_deref() == Some("True");
-    // A paused one says nothing, once it has seen that it is.
-    if !matches!(control_plane.pause, Pause::None | Pause::TakenAway) && is_true("Paused") {
+    // A paused one says nothing, once it has observation that it is.
+    if control_plane.pause != Pause::None && is_true("Paused") {
         return false;
     }
     let words = |type_: &str| {
@@ -106,7 +86,6 @@ fn speaks_itself(control_plane: &ControlPlaneView) -> bool {
 mod tests {
     use super::*;
     use crate::model::World;
-    use crate::plan::plan;
     use serde_json::{Value, json};
 
     const KCP_WAITS: &str = "Waiting for Cluster control plane to be initialized";
@@ -122,9 +101,13 @@ mod tests {
         world
     }
 
-    fn reported(world: &World, since: Option<u64>) -> Report {
-        let seen = world.observe();
-        report(&seen, &plan(&seen), since.map(Duration::from_secs))
+    fn reported(world: &World, last: Option<(u64, &str)>) -> Report {
+        let (observation, plan) = world.plan();
+        let last = last.map(|(seconds, reason)| {
+            let written = condition("EtcdClusterHealthy", "True", reason, "");
+            (Duration::from_secs(seconds), serde_json::from_value(written).unwrap())
+        });
+        report(&observation, &plan, last)
     }
 
     fn written(world: &World) -> String {
@@ -153,7 +136,7 @@ mod tests {
         let initialized = condition("Initialized", "True", "Initialized", "");
         let kcp = |type_: &str, reason: &str, message: &str| condition(type_, "Unknown", reason, message);
         let paused = condition("Paused", "True", "Paused", "");
-        // Paused by us, seen and not yet seen.
+        // Paused by us, observation and not yet observation.
         assert_eq!(written(&with(&waiting(), &[])), silent);
         let message = "False WaitingForEtcd EtcdCluster demo-etcd is not ready";
         assert_eq!(written(&with(&waiting(), std::slice::from_ref(&paused))), message);
@@ -167,7 +150,7 @@ mod tests {
             assert_eq!(written(&with(&running(), &both)), silent, "it says the same of its components");
             let back = condition("ControlPlaneComponentsHealthy", "True", "Healthy", "");
             assert_eq!(written(&with(&running(), &[initialized.clone(), own.clone(), back])), "True Ready ");
-            // Its components cannot be looked at because etcd is down: that is when we have something to say.
+            // Its components cannot be secret_cache at because etcd is down: that is when we have something to say.
             let other = kcp("ControlPlaneComponentsHealthy", "InspectionFailed", "Failed to get Nodes");
             assert_eq!(written(&with(&running(), &[initialized.clone(), own, other])), "True Ready ");
         }
@@ -190,27 +173,32 @@ mod tests {
         world.set_ready(true, &given);
         world.stage("renewed");
         world.secrets.remove("demo-etcd");
-        let waits = "True Ready Secret demo-etcd with etcd's CA certificate is not there";
+        let waits = "True Ready etcd's provider has not made Secret demo-etcd with etcd's CA certificate yet";
         assert_eq!(written(&world), waits, "what else is waited for is not etcd's fault");
         world.etcd = None;
         assert!(written(&world).starts_with("Unknown EtcdNotFound EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd"));
         world.etcd_kind = false;
         assert_eq!(written(&world), "Unknown EtcdKindInvalid no such kind");
-        // Nobody else's word is answered at once more than now and then.
+        // Overwrites by others are corrected at most once per 10 s.
         let theirs = condition("EtcdClusterHealthy", "False", "Somebody", "else");
         let world = with(&running(), &[initialized, theirs]);
-        assert_eq!(reported(&world, Some(4)), Report::Later(Duration::from_secs(6)));
-        assert!(matches!(reported(&world, Some(10)), Report::Write(_)));
+        assert_eq!(reported(&world, Some((4, "Ready"))), Report::Later(Duration::from_secs(6)));
+        assert!(matches!(reported(&world, Some((10, "Ready"))), Report::Write(_)));
+        assert!(matches!(reported(&world, None), Report::Write(_)), "by a new process at once");
     }
 
     #[test]
     fn it_goes_with_the_name_of_the_etcd() {
         let initialized = condition("Initialized", "True", "Initialized", "");
         let ours = condition("EtcdClusterHealthy", "True", "Ready", "");
-        let mut world = with(&running(), &[initialized.clone(), ours]);
+        let removes = |world: &World| removable(&world.observe()).is_some();
+        let mut world = with(&running(), &[initialized.clone(), ours.clone()]);
         world.cluster["metadata"]["annotations"] = json!({});
-        assert!(stands(&world.observe()));
-        let theirs = condition("EtcdClusterHealthy", "Unknown", "ConnectionDown", "");
-        assert!(!stands(&with(&world, &[initialized, theirs]).observe()));
+        assert!(removes(&world));
+        assert!(
+            !removes(&with(&world, std::slice::from_ref(&ours))),
+            "it is the control plane's before it is initialized"
+        );
+        assert!(!removes(&with(&world, &[initialized])), "there is none");
     }
 }

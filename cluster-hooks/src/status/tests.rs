@@ -1,12 +1,11 @@
 use super::*;
 use crate::model::World;
-use crate::plan::plan;
 use serde_json::json;
 
 fn reported(world: &mut World, since_write: Option<Duration>) -> Report {
     world.settle();
-    let seen = world.observe();
-    report(&seen, &plan(&seen), since_write)
+    let (observation, plan) = world.plan();
+    report(&observation, &plan, since_write)
 }
 
 fn write(world: &mut World, report: &Report) -> Condition {
@@ -19,10 +18,10 @@ fn write(world: &mut World, report: &Report) -> Condition {
 #[test]
 fn the_condition_follows_and_is_written_only_when_it_differs() {
     let mut world = World::applied();
-    let first = reported(&mut world, None);
-    let condition = write(&mut world, &first);
+    world.settle();
+    let condition = world.observe().cluster.condition.expect("it is announced before the pause");
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", reasons::WAITING_FOR_ETCD));
-    assert_eq!(reported(&mut world, None), Report::Nothing);
+    assert_eq!(reported(&mut world, None), Report::Nothing, "and need not be written twice");
 
     let mut world = world.etcd_ready();
     let second = reported(&mut world, Some(Duration::ZERO));
@@ -34,8 +33,7 @@ fn the_condition_follows_and_is_written_only_when_it_differs() {
 #[test]
 fn a_new_message_alone_can_wait() {
     let mut world = World::applied();
-    let first = reported(&mut world, None);
-    write(&mut world, &first);
+    world.settle();
     world.set_ready(false, "");
     assert_eq!(reported(&mut world, Some(Duration::from_secs(2))), Report::Later(Duration::from_secs(3)));
     assert!(matches!(reported(&mut world, Some(MESSAGES)), Report::Write(_)));
@@ -61,9 +59,12 @@ fn etcd_that_grows_is_no_alarm_as_long_as_it_serves() {
     assert!(condition.message.starts_with("EtcdCluster demo-etcd is not ready: ScalingUp"), "{}", condition.message);
     assert!(!world.paused() && world.endpoints() == given, "and nothing is done");
 
-    let reason = |world: &mut World| match reported(world, None) {
-        Report::Write(condition) => format!("{} {}", condition.status, condition.reason),
-        other => panic!("{other:?}"),
+    let reason = |world: &mut World| {
+        let said = match reported(world, None) {
+            Report::Write(condition) => Some(condition),
+            _ => world.observe().cluster.condition,
+        };
+        said.map(|condition| format!("{} {}", condition.status, condition.reason)).unwrap_or_default()
     };
     serving(&mut world, "https://10.0.0.9:2379");
     assert_eq!(reason(&mut world), "False WaitingForEtcd", "nobody answers at the endpoints that it has");
@@ -119,4 +120,24 @@ fn a_rollout_is_told_until_it_is_done_whatever_else_is_waited_for() {
     world.set_ready(true, "https://10.0.0.1:2379");
     world.report_machines(world.generation(), 3, 3);
     assert_eq!(says(&mut world), "True Ready ");
+}
+
+#[test]
+fn what_is_refused_to_us_is_unknown_and_nobodys_fault() {
+    let mut world = World::applied().etcd_ready();
+    let handed_over = reported(&mut world, None);
+    write(&mut world, &handed_over);
+    let refused = "creating demo-apiserver-etcd-client: secrets is forbidden".to_owned();
+    let now = world.observe().now;
+    let Report::Write(condition) = failure(&world.observe().cluster, refused.clone(), &now) else {
+        panic!("it stays True")
+    };
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("Unknown", reasons::REFUSED));
+    write(&mut world, &Report::Write(condition));
+    assert_eq!(failure(&world.observe().cluster, refused.clone(), &now), Report::Nothing, "it is said once");
+    world.cluster["spec"]["paused"] = json!(true);
+    assert_eq!(failure(&world.observe().cluster, "else".to_owned(), &now), Report::Nothing);
+    let mut stranger = World::applied();
+    stranger.cluster["metadata"]["annotations"] = json!({});
+    assert_eq!(failure(&stranger.observe().cluster, refused, &now), Report::Nothing);
 }

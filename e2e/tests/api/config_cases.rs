@@ -220,8 +220,13 @@ pub(crate) fn cases() -> Vec<Case> {
             "cipherSuites",
             "must be cipher suites as etcd names them, separated by commas",
             json!({"cipherSuites": bad}),
-            json!({"cipherSuites": "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}),
+            json!({"cipherSuites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}),
         );
+    }
+    let http2 = "must have TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
+    for bad in ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256X"] {
+        let good = "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
+        case("cipherSuites", http2, json!({"cipherSuites": bad}), json!({"cipherSuites": good}));
     }
     let commands = |count: usize| json!({"preEtcdadmCommands": vec!["true"; count]});
     case("preEtcdadmCommands", "128", commands(129), commands(128));
@@ -231,5 +236,170 @@ pub(crate) fn cases() -> Vec<Case> {
         json!({"preEtcdadmCommands": [["a", "b"]]}),
         json!({"preEtcdadmCommands": ["a b"]}),
     );
+    cases.extend(etcd_cases());
+    cases
+}
+
+fn etcd(settings: Value) -> Value {
+    json!({"etcd": settings})
+}
+
+fn flag(name: &str, value: &str) -> Value {
+    etcd(json!({"extraFlags": [{"name": name, "value": value}]}))
+}
+
+/// Settings of etcd.
+fn etcd_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut case = |at: &'static str, says: &'static str, wrong: Value, right: Value| {
+        cases.push(Case::new(at, says, wrong, right));
+    };
+    for (at, field, limits) in [
+        ("etcd.quotaBackendBytes", "quotaBackendBytes", [16_777_215_i64, 16_777_216, 107_374_182_400, 107_374_182_401]),
+        ("etcd.snapshotCount", "snapshotCount", [99, 100, 1_000_000, 1_000_001]),
+    ] {
+        let [below, least, most, above] = limits.map(|limit| etcd(json!({field: limit})));
+        case(at, "should be greater than or equal to", below, least);
+        case(at, "should be less than or equal to", above, most);
+        case(at, "must be of type integer", etcd(json!({field: "8Gi"})), etcd(json!({field: limits[1]})));
+    }
+    let timing = |heartbeat: Option<i64>, election: Option<i64>| {
+        let mut settings = json!({});
+        for (field, value) in [("heartbeatIntervalMilliseconds", heartbeat), ("electionTimeoutMilliseconds", election)]
+        {
+            if let Some(value) = value {
+                settings[field] = json!(value);
+            }
+        }
+        etcd(settings)
+    };
+    let heartbeat = "etcd.heartbeatIntervalMilliseconds";
+    case(heartbeat, "greater than or equal to 1", timing(Some(0), None), timing(Some(1), None));
+    case(
+        heartbeat,
+        "less than or equal to 10000",
+        timing(Some(10_001), Some(50_000)),
+        timing(Some(10_000), Some(50_000)),
+    );
+    let election = "etcd.electionTimeoutMilliseconds";
+    case(election, "less than or equal to 50000", timing(None, Some(50_001)), timing(None, Some(50_000)));
+    for (wrong, right) in [
+        (timing(Some(300), Some(1499)), timing(Some(300), Some(1500))),
+        (timing(Some(201), None), timing(Some(200), None)),
+        (timing(None, Some(499)), timing(None, Some(500))),
+    ] {
+        case("etcd", "must be at least five times heartbeatIntervalMilliseconds", wrong, right);
+    }
+
+    let compaction = |mode: Option<&str>, retention: Option<&str>| {
+        let mut settings = json!({});
+        for (field, value) in [("autoCompactionMode", mode), ("autoCompactionRetention", retention)] {
+            if let Some(value) = value {
+                settings[field] = json!(value);
+            }
+        }
+        etcd(settings)
+    };
+    let (periodic, revision) = (Some("periodic"), Some("revision"));
+    case(
+        "etcd.autoCompactionMode",
+        "supported values: \"periodic\", \"revision\"",
+        compaction(Some("hourly"), Some("8")),
+        compaction(periodic, Some("8")),
+    );
+    case("etcd", "no effect without autoCompactionRetention", compaction(revision, None), compaction(None, Some("8h")));
+    for (wrong, right) in [
+        (compaction(revision, Some("1h")), compaction(revision, Some("1000"))),
+        (compaction(periodic, Some("1d")), compaction(periodic, Some("1h30m"))),
+        (compaction(None, Some("-1h")), compaction(None, Some("0.5h"))),
+    ] {
+        case("etcd", "must be a number of hours or a duration such as 30m", wrong, right);
+    }
+
+    for bad in [
+        "0.0.0.0:2381",
+        "http://0.0.0.0",
+        "http://etcd.example:2381",
+        "http://0.0.0.0:2379",
+        "https://[::]:2380",
+        "http://::1:2381",
+    ] {
+        case(
+            "etcd.listenMetricsURLs",
+            "such as http://0.0.0.0:2381",
+            etcd(json!({"listenMetricsURLs": ["http://127.0.0.1:2381", bad]})),
+            etcd(json!({"listenMetricsURLs": ["http://127.0.0.1:2381", "https://[::]:2382", "http://localhost:2383"]})),
+        );
+    }
+
+    let name = "etcd.extraFlags[0].name";
+    for refused in [
+        "max-learners",
+        "experimental-max-learners",
+        "strict-reconfig-check",
+        "initial-cluster",
+        "initial-cluster-state",
+        "initial-cluster-token",
+        "initial-advertise-peer-urls",
+        "force-new-cluster",
+        "unsafe-no-fsync",
+        "experimental-unsafe-no-fsync",
+        "name",
+        "data-dir",
+        "wal-dir",
+        "config-file",
+        "discovery",
+        "discovery-srv",
+        "listen-peer-urls",
+        "listen-client-urls",
+        "listen-client-http-urls",
+        "advertise-client-urls",
+        "cert-file",
+        "key-file",
+        "trusted-ca-file",
+        "client-cert-auth",
+        "client-crl-file",
+        "auto-tls",
+        "peer-cert-file",
+        "peer-auto-tls",
+        "experimental-peer-skip-client-san-verification",
+        "cipher-suites",
+        "tls-min-version",
+        "auth-token",
+        "proxy",
+        "enable-v2",
+        "feature-gates",
+        "--metrics",
+        "Metrics",
+        "log-experimental-level",
+    ] {
+        case(name, "etcdadm sets what decides membership", flag(refused, "x"), flag("metrics", "extensive"));
+    }
+    for typed in [
+        "quota-backend-bytes",
+        "heartbeat-interval",
+        "election-timeout",
+        "snapshot-count",
+        "auto-compaction-mode",
+        "auto-compaction-retention",
+        "listen-metrics-urls",
+    ] {
+        let free = flag("experimental-compaction-batch-limit", "100");
+        case(name, "this flag has a field of its own in etcd", flag(typed, "1000"), free);
+    }
+    for bad in ["a b", "a\nb", "$HOME", "`id`", "'", "\"", "\\", "#", "\u{e9}"] {
+        case(
+            "etcd.extraFlags[0].value",
+            "must be visible ASCII",
+            flag("log-level", bad),
+            flag("log-outputs", "stderr,/a_b"),
+        );
+    }
+    case("etcd.extraFlags[0].value", "at least 1 chars", flag("log-level", ""), flag("log-level", "warn"));
+    let twice = |second: &str| {
+        let flags = json!([{"name": "metrics", "value": "basic"}, {"name": second, "value": "x"}]);
+        etcd(json!({"extraFlags": flags}))
+    };
+    case("etcd.extraFlags[1]", "Duplicate value", twice("metrics"), twice("log-level"));
     cases
 }

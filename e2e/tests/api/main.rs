@@ -1,6 +1,7 @@
 //! What the API server accepts, refuses, adds and shows of our kinds: schemas and CEL rules as they are installed,
 //! against a real one. And that cloud-init accepts what is made of what the API server accepts.
 
+mod admission;
 mod cloud_init;
 mod config_cases;
 mod etcd_cases;
@@ -112,5 +113,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(updates::of_replicas),
         test!(updates::of_configs_with_bootstrap_data),
         test!(updates::that_are_refused_change_nothing),
+        test!(admission::real_endpoints_are_kept_against_the_placeholder),
+        test!(admission::a_begun_etcd_is_not_deleted_without_a_word),
     ]
 }

@@ -39,7 +39,7 @@ pub(crate) async fn of_configs_with_bootstrap_data(server: &Server) -> Result<()
         [version("3.6.15"), json!({"spec": {"files": null}}), json!({"spec": {"preEtcdadmCommands": ["true"]}})]
     {
         let refusal = server.patch(&config, "", &change).await?.err().with_context(|| format!("accepted: {change}"))?;
-        ensure!(refusal.contains("spec cannot change any more"), "{refusal}");
+        ensure!(refusal.contains("spec can no longer change"), "{refusal}");
         ensure!(refusal.contains("status.dataSecretName") && refusal.contains("EtcdCluster"), "{refusal}");
     }
     let after = server.get(&config, "").await?;

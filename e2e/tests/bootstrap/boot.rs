@@ -28,6 +28,7 @@ pub(crate) async fn every_field(world: World) -> Result<()> {
         role: &Role::Init,
         authority: &authority,
         spec: &spec,
+        max_learners: Some("3"),
         secrets: &SecretValues::default(),
     };
     let data = render(&bootstrap)?.value;
@@ -87,6 +88,10 @@ fn spec() -> Result<EtcdadmConfigSpec> {
         "cloudInitConfig": {"installDir": "/opt/etcd/"},
         "cipherSuites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
         "version": "v3.6.16",
+        "etcd": {
+            "quotaBackendBytes": 4_294_967_296_i64, "listenMetricsURLs": ["http://127.0.0.1:2381"],
+            "extraFlags": [{"name": "max-request-bytes", "value": "3145728"}],
+        },
         "etcdadmArgs": {"data-dir": "/srv/etcd", "server-cert-extra-sans": "etcd.example"},
     }))?)
 }

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
             trial(&here, "bootstrap_takes_the_lock_over_from_a_machine_that_is_gone", scenarios::takes_over),
             trial(&here, "bootstrap_never_initializes_twice", scenarios::never_twice),
             trial(&here, "bootstrap_never_initializes_twice_when_the_lock_is_lost", scenarios::lock_lost_in_between),
+            trial(&here, "bootstrap_never_initializes_twice_without_an_etcd_cluster", scenarios::free_standing),
             trial(&here, "bootstrap_goes_on_where_it_was_killed", scenarios::goes_on),
             trial(&here, "bootstrap_leaves_a_foreign_secret_alone", scenarios::leaves_foreign_alone),
             trial(&here, "bootstrap_waits_for_secrets_of_files", scenarios::waits_for_files),

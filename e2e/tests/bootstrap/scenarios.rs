@@ -152,13 +152,56 @@ pub(crate) async fn lock_lost_in_between(world: World) -> Result<()> {
     until("the second Machine has the lock and says why it does nothing with it", SOON, async || {
         ensure!(lock(&stage).await?.contains("demo-etcd-1"), "the lock is not its");
         let message = stage.until_reason("demo-etcd-1", "WaitingForInitialization").await?;
-        ensure!(message.contains("Machine demo-etcd-0 has data to initialize the cluster"), "{message}");
+        ensure!(message.contains("Machine demo-etcd-0 has bootstrap data already"), "{message}");
         Ok(Some(()))
     })
     .await?;
     ensure!(stage.secrets().get_opt("demo-etcd-1").await?.is_none(), "two Machines initialize");
     stage.initialized("https://10.0.0.1:2379").await?;
     ensure!(stage.until_data("demo-etcd-1").await?.contains("etcdadm join https://10.0.0.1:2379 "));
+    stage.stop().await
+}
+
+/// Without an EtcdCluster nobody remembers: first the Machine that initializes is lost, then the lock.
+pub(crate) async fn free_standing(world: World) -> Result<()> {
+    let mut stage = Stage::new(&world).await?;
+    stage.certificates().await?;
+    stage.run().await?;
+    stage.free_standing_machine("demo-etcd-0").await?;
+    ensure!(stage.until_data("demo-etcd-0").await?.contains("etcdadm init "));
+    stage.free_standing_machine("demo-etcd-1").await?;
+    stage.until_reason("demo-etcd-1", "WaitingForInitialization").await?;
+
+    let machine =
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "demo-etcd-0"}});
+    let (machines, name) = e2e::apply::api_for(&stage.client, &machine).await?;
+    machines.delete(&name, &DeleteParams::default()).await?;
+    until("the second Machine says that a person has to decide", SOON, async || {
+        let message = stage.until_reason("demo-etcd-1", "WaitingForInitialization").await?;
+        ensure!(message.contains("Machine demo-etcd-0 was to initialize etcd and no longer exists"), "{message}");
+        Ok(Some(()))
+    })
+    .await?;
+    tokio::time::sleep(A_WHILE).await;
+    ensure!(stage.secrets().get_opt("demo-etcd-1").await?.is_none(), "etcd is initialized a second time");
+
+    let locks: Api<ConfigMap> = Api::default_namespaced(stage.client.clone());
+    locks.delete("demo-etcd-lock", &DeleteParams::default()).await?;
+    ensure!(stage.until_data("demo-etcd-1").await?.contains("etcdadm init "), "a person has decided");
+
+    stage.free_standing_machine("demo-etcd-2").await?;
+    stage.until_reason("demo-etcd-2", "WaitingForInitialization").await?;
+    locks.delete("demo-etcd-lock", &DeleteParams::default()).await?;
+    until("the third Machine has the lock and does nothing with it", SOON, async || {
+        ensure!(lock(&stage).await?.contains("demo-etcd-2"), "the lock is not its");
+        let message = stage.until_reason("demo-etcd-2", "WaitingForInitialization").await?;
+        ensure!(message.contains("Machine demo-etcd-1 has bootstrap data already"), "{message}");
+        Ok(Some(()))
+    })
+    .await?;
+    ensure!(stage.secrets().get_opt("demo-etcd-2").await?.is_none(), "two Machines initialize");
+    stage.initialized("https://10.0.0.1:2379").await?;
+    ensure!(stage.until_data("demo-etcd-2").await?.contains("etcdadm join https://10.0.0.1:2379 "));
     stage.stop().await
 }
 
@@ -202,7 +245,7 @@ pub(crate) async fn waits_for_files(world: World) -> Result<()> {
     let spec = json!({"files": [{"path": "/etc/motd", "contentFrom": source}]});
     stage.machine("demo-etcd-0", &spec).await?;
     let message = stage.until_reason("demo-etcd-0", "WaitingForFileSecret").await?;
-    ensure!(message == "spec.files[0].contentFrom.secret: there is no Secret files", "{message}");
+    ensure!(message == "spec.files[0].contentFrom.secret: Secret files does not exist", "{message}");
     ensure!(lock(&stage).await.is_err(), "it holds the lock while it waits");
     let files = |values: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "files"}, "stringData": values});
     stage.apply(&files(json!({"other": "x"}))).await?;

@@ -107,12 +107,22 @@ impl Stage {
     /// A Machine of the EtcdCluster with its config, as the etcd provider and Cluster API make them.
     pub(crate) async fn machine(&self, name: &str, spec: &Value) -> Result<()> {
         let etcd = self.apply(&etcd_cluster()).await?;
+        let owner = json!({
+            "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster", "name": "demo-etcd",
+            "uid": etcd.uid(), "controller": true
+        });
+        self.machine_of(&[owner], name, spec).await
+    }
+
+    /// A Machine with its config that belongs to no EtcdCluster.
+    pub(crate) async fn free_standing_machine(&self, name: &str) -> Result<()> {
+        self.machine_of(&[], name, &json!({})).await
+    }
+
+    async fn machine_of(&self, owners: &[Value], name: &str, spec: &Value) -> Result<()> {
         let machine = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
-            "metadata": {"name": name, "labels": labels(), "ownerReferences": [{
-                "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster", "name": "demo-etcd",
-                "uid": etcd.uid(), "controller": true
-            }]},
+            "metadata": {"name": name, "labels": labels(), "ownerReferences": owners},
             "spec": {
                 "clusterName": "demo",
                 "bootstrap": {"configRef": {

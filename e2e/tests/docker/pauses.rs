@@ -156,15 +156,8 @@ impl Way {
             Way::Spec | Way::Annotation => {
                 look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
             }
-            // Our own pause beneath it is forgotten, so that it is the user's alone.
-            Way::ControlPlane => {
-                until("our marker is gone", PATIENCE, async || {
-                    let control_plane = look.control_plane().await?;
-                    let marked = control_plane.annotations().contains_key(names::PAUSED_BY_HOOK_ANNOTATION);
-                    Ok((!marked).then_some(()))
-                })
-                .await?;
-            }
+            // Its value makes it the user's from the moment of the write.
+            Way::ControlPlane => {}
         }
         Ok(bed.plane.mark())
     }

@@ -31,7 +31,7 @@ pub(crate) async fn workers_first(world: World) -> Result<()> {
 
     stage.delete("Cluster", "demo").await?;
     stage
-        .until_says("demo", "False WaitingForWorkersDeletion etcd is deleted after the workers: Machine demo-worker-0")
+        .until_says("demo", "False WaitingForWorkersDeletion etcd is deleted after the workers; left are Machine demo-worker-0")
         .await?;
     ensure!(!is_deleting(&stage, "OtherEtcd", "demo-etcd").await?, "etcd goes before the workers");
     let_go(&stage, "demo-worker-0").await?;
@@ -81,7 +81,7 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.delete("Cluster", "unknown").await?;
     stage.until_gone("unknown").await?;
 
-    // One that it names no more: nobody else would delete it, and its Machine keeps the Cluster.
+    // One that it no longer names: nobody else would delete it, and its Machine keeps the Cluster.
     stage.apply_cluster("parted", |_| ()).await?;
     left_behind(&stage, "parted").await?;
     stage.delete("Cluster", "parted").await?;

@@ -110,7 +110,7 @@ pub(crate) async fn publishes_itself(world: World) -> Result<()> {
     stage.make_secret("demo", "apiserver-etcd-client", false, "theirs").await?;
     stage.until_control_plane("demo", true, &[PLACEHOLDER]).await?;
     stage.report("demo", true, ONE, "").await?;
-    stage.until_says("demo", "False WaitingForClientCertificate Secret demo-etcd").await?;
+    stage.until_says("demo", "False WaitingForClientCertificate etcd's provider has not made Secret demo-etcd").await?;
     stage.until_control_plane("demo", true, &[ONE]).await?;
     stage.make_secret("demo", "etcd", false, "ca").await?;
     stage.until_says("demo", "True Ready").await?;

@@ -78,7 +78,7 @@ async fn certificates(stage: &Stage) -> Result<()> {
     stage
         .until_says(
             "certificates",
-            "False SharedCertificatesInvalid Secret certificates-sa has no tls.key, without which",
+            "False SharedCertificatesInvalid Secret certificates-sa has no tls.key: only the first",
         )
         .await?;
     closed(stage, "certificates").await?;

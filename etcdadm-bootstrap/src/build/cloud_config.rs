@@ -5,7 +5,7 @@ use super::yaml::Yaml;
 use super::{Bootstrap, Format, InvalidField, commands, etcdadm, files, proxy, without_nul};
 use api::etcdadm_config::{Ntp, User};
 
-/// cloud-init takes the document as a Jinja template: this is how commands get at instance data.
+/// cloud-init takes the document as a Jinja template: this is how commands read instance data.
 const HEADER: &str = "## template: jinja\n#cloud-config\n\n";
 
 /// A day on which every account has expired. (The first of January is taken for "never" by some tools.)
@@ -52,7 +52,7 @@ pub(super) fn write_files(yaml: &mut Yaml, files: &[WriteFile]) {
 
 /// cloud-init makes one script of all commands, so the first line holds for all of them.
 fn run_commands(yaml: &mut Yaml, bootstrap: &Bootstrap<'_>) -> Result<(), InvalidField> {
-    let (before, after) = commands::of_user(bootstrap)?;
+    let (before, after) = commands::user_commands(bootstrap)?;
     yaml.section(0, "runcmd");
     yaml.item(0, &commands::text("set -e"));
     if let Some(export) = proxy::export(bootstrap)? {
@@ -76,7 +76,7 @@ fn time_servers(yaml: &mut Yaml, ntp: &Ntp) -> Result<(), InvalidField> {
     yaml.boolean(2, "enabled", ntp.enabled.unwrap_or(true));
     let mut servers: Vec<&String> = Vec::new();
     for (index, server) in ntp.servers.iter().enumerate() {
-        // It becomes a word of the time service's configuration.
+        // It becomes a word in the time service's configuration.
         if server.is_empty() || !server.chars().all(|c| c.is_ascii_alphanumeric() || ".:-_".contains(c)) {
             let problem = "must be a host name or an IP address";
             return Err(InvalidField::new(format!("spec.ntp.servers[{index}]"), problem));

@@ -1,4 +1,4 @@
-//! The commands that the machine runs, and how a user's command is kept from running into the next one.
+//! The commands that the machine runs, and what keeps a user's command from swallowing the next one.
 
 use super::template::{self, Segment};
 use super::{Bootstrap, InvalidField, without_nul};
@@ -7,14 +7,14 @@ use super::{Bootstrap, InvalidField, without_nul};
 const RESTART_CONTAINERD: &str = "if systemctl cat containerd.service >/dev/null 2>&1; then systemctl daemon-reload && \
                                   systemctl restart containerd.service; fi";
 
-/// A command of the user's, and the field that it stands in.
+/// A user's command and the path of its field.
 pub(super) struct UserCommand<'a> {
     pub field: String,
     pub text: &'a str,
 }
 
 /// The user's commands, in order: those before etcdadm, and those after it.
-pub(super) fn of_user<'a>(
+pub(super) fn user_commands<'a>(
     bootstrap: &Bootstrap<'a>,
 ) -> Result<(Vec<UserCommand<'a>>, Vec<UserCommand<'a>>), InvalidField> {
     let spec = bootstrap.spec;
@@ -32,7 +32,7 @@ fn named<'a>(field: &str, commands: &'a [String]) -> Result<Vec<UserCommand<'a>>
     each.collect()
 }
 
-/// The restart of containerd, if there is something new for it.
+/// The restart of containerd, if its settings have changed.
 pub(super) fn restart_containerd(bootstrap: &Bootstrap<'_>) -> Option<&'static str> {
     (bootstrap.spec.proxy.is_some() || bootstrap.spec.registry_mirror.is_some()).then_some(RESTART_CONTAINERD)
 }

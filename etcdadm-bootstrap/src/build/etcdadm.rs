@@ -1,7 +1,8 @@
 //! The line that runs etcdadm.
 
 use super::{Bootstrap, InvalidField, Role, SUCCESS_SENTINEL, shell, without_nul};
-use api::version::{DEFAULT_ETCD_VERSION, EtcdVersion};
+use api::etcdadm_config::EtcdSettings;
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, check_cipher_suites, check_flags};
 
 /// The command that makes the machine a member and then says so. It fails if etcdadm does: `set -e` alone would not
 /// see to that, because etcdadm is not the last command of an and-list.
@@ -19,7 +20,11 @@ fn arguments(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, InvalidField> {
     let mut flag = |name: &str, value: &str| arguments.extend([format!("--{name}"), value.to_owned()]);
     flag("init-system", "systemd");
     flag("name", bootstrap.member);
-    flag("version", &version(bootstrap)?);
+    let version = version(bootstrap)?;
+    flag("version", &version.to_string());
+    if let Some(limit) = max_learners(bootstrap, &version)? {
+        flag("max-learners", &limit.to_string());
+    }
     if let Some(cloud_init) = &spec.cloud_init_config {
         let prefix = "spec.cloudInitConfig";
         if let Some(url) = &cloud_init.etcd_release_url {
@@ -30,7 +35,12 @@ fn arguments(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, InvalidField> {
         }
     }
     if let Some(suites) = &spec.cipher_suites {
-        flag("cipher-suites", without_nul(|| "spec.cipherSuites".to_owned(), suites)?);
+        let list: Vec<&str> = suites.split(',').collect();
+        check_cipher_suites(&list).map_err(|invalid| InvalidField::new("spec.cipherSuites", invalid.why))?;
+        flag("cipher-suites", suites);
+    }
+    for setting in spec.etcd.iter().map(etcd_flags).collect::<Result<Vec<_>, _>>()?.concat() {
+        flag("etcd-flag", &setting);
     }
     for (name, value) in &spec.etcdadm_args {
         let value = without_nul(|| format!("spec.etcdadmArgs[{name}]"), value)?;
@@ -40,9 +50,41 @@ fn arguments(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, InvalidField> {
     Ok(arguments)
 }
 
-fn version(bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
-    let Some(asked) = bootstrap.spec.etcd_version() else { return Ok(DEFAULT_ETCD_VERSION.to_owned()) };
+fn version(bootstrap: &Bootstrap<'_>) -> Result<EtcdVersion, InvalidField> {
     let field = if bootstrap.spec.version.is_some() { "spec.version" } else { "spec.cloudInitConfig.version" };
-    let version: EtcdVersion = asked.parse().map_err(|error| InvalidField::new(field, format!("{error}")))?;
-    Ok(version.to_string())
+    let wanted = bootstrap.spec.etcd_version().unwrap_or(DEFAULT_ETCD_VERSION);
+    wanted.parse().map_err(|invalid: etcd_values::Invalid| InvalidField::new(field, invalid.why))
+}
+
+/// The learner limit, if it is not etcd's default of one. etcdadm has to be told, because members with different limits
+/// drop each other's learners and then panic.
+fn max_learners(bootstrap: &Bootstrap<'_>, version: &EtcdVersion) -> Result<Option<u32>, InvalidField> {
+    let Some(text) = bootstrap.max_learners else { return Ok(None) };
+    let invalid = |problem: String| {
+        InvalidField::new(format!("metadata.annotations[{}]", api::names::MAX_LEARNERS_ANNOTATION), problem)
+    };
+    match text.parse::<u32>() {
+        Ok(1) => Ok(None),
+        Ok(limit @ 2..) if version.has_max_learners() => Ok(Some(limit)),
+        Ok(limit @ 2..) => Err(invalid(format!(
+            "etcd {version} allows one learner at a time and the limit of this cluster is {limit}, which never \
+             changes; use etcd 3.6 or later"
+        ))),
+        _ => Err(invalid(format!(
+            "{text:?} is not a limit of learners; it must be a number from 1 on, the same for all members of the \
+             cluster"
+        ))),
+    }
+}
+
+/// The settings of etcd as `name=value`.
+fn etcd_flags(settings: &EtcdSettings) -> Result<Vec<String>, InvalidField> {
+    let flags = settings.flags();
+    let pairs: Vec<(&str, &str)> = flags.iter().map(|(_, name, value)| (*name, value.as_str())).collect();
+    check_flags(&pairs).map_err(|invalid| {
+        // Of two with one name, the second one is too many.
+        let field = flags.iter().rfind(|(_, name, _)| *name == invalid.name).map_or("", |(field, ..)| field);
+        InvalidField::new(format!("spec.etcd.{field}"), invalid.to_string())
+    })?;
+    Ok(pairs.iter().map(|(name, value)| format!("{name}={value}")).collect())
 }

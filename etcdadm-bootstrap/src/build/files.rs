@@ -14,7 +14,7 @@ const RESERVED_DIRS: [&str; 2] = ["/etc/etcd", STATE_DIR];
 /// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WriteFile {
-    /// Path of the field that asks for it, for messages. Empty for files of the bootstrap itself.
+    /// Path of the field that the file comes from, for messages. Empty for files of the bootstrap itself.
     pub field: String,
     /// Absolute, without `.`, `..` and doubled slashes.
     pub path: String,
@@ -26,7 +26,7 @@ pub(super) struct WriteFile {
     pub content: Vec<u8>,
     /// Whether the content is to be decompressed on the machine.
     pub gzip: bool,
-    /// Whether to append to what is there.
+    /// Whether to append to an existing file.
     pub append: bool,
     /// Whether the owner is one of the spec's users, who exists only after most files have been written.
     pub after_users: bool,
@@ -61,7 +61,7 @@ pub(super) fn authority(bootstrap: &Bootstrap<'_>) -> Vec<WriteFile> {
     ]
 }
 
-/// The CA's certificate and key in one file, for where each file costs time; and the commands that take it apart.
+/// The CA's certificate and key in one file, where each file costs time, and the commands that split it.
 pub(super) fn authority_in_one(bootstrap: &Bootstrap<'_>) -> (WriteFile, String) {
     let (path, length) = (format!("{STATE_DIR}/etcd-ca.pem"), bootstrap.authority.cert().len());
     let content = [bootstrap.authority.cert(), bootstrap.authority.key()].concat();
@@ -74,7 +74,7 @@ pub(super) fn authority_in_one(bootstrap: &Bootstrap<'_>) -> (WriteFile, String)
     (WriteFile::ours(&path, "0600", content), apart)
 }
 
-/// Every file, ours first: cloud-init gives up on the first one that it cannot write.
+/// Every file, ours first: cloud-init stops at the first one that it cannot write.
 pub(super) fn all(bootstrap: &Bootstrap<'_>, ours: Vec<WriteFile>) -> Result<Vec<WriteFile>, InvalidField> {
     let mut files = ours;
     files.extend(proxy::file(bootstrap.spec)?);
@@ -135,7 +135,7 @@ fn content(bootstrap: &Bootstrap<'_>, field: &str, file: &File) -> Result<(Vec<u
     let decoded = match file.encoding {
         None | Some(Encoding::Gzip) => given.into_owned(),
         Some(Encoding::Base64 | Encoding::GzipBase64) => {
-            // As tools print it: in lines.
+            // Tools print Base64 in lines.
             let joined: Vec<u8> = given.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
             base64::engine::general_purpose::STANDARD
                 .decode(joined)
@@ -160,7 +160,7 @@ fn without_value(error: &base64::DecodeError) -> String {
     }
 }
 
-/// Whether user or group of `owner` come into being only with the spec's users.
+/// Whether the user or group of `owner` is created with the spec's users.
 fn is_ours_to_create(spec: &EtcdadmConfigSpec, owner: &str) -> bool {
     owner.split(':').any(|name| {
         spec.users.iter().any(|user| {

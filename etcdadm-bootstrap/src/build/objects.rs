@@ -2,7 +2,7 @@
 
 use super::Rendered;
 use api::{EtcdCluster, EtcdadmConfig, names};
-use controller_support::loose::{ClusterView, MachineView};
+use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -23,6 +23,14 @@ pub struct LockInformation {
     /// Its UID: a later Machine may have the same name. Locks of EKS Anywhere do not have it.
     #[serde(default, rename = "machineUID")]
     pub machine_uid: Option<String>,
+}
+
+impl LockInformation {
+    /// Whether this Machine holds the lock. Without a UID in the lock, the name decides.
+    #[must_use]
+    pub fn is(&self, name: &str, uid: &str) -> bool {
+        self.machine_name == name && self.machine_uid.as_deref().is_none_or(|holder| holder == uid)
+    }
 }
 
 /// The Secret with the bootstrap data, by Cluster API's bootstrap contract.
@@ -82,7 +90,7 @@ fn lock_owner(cluster: &ClusterView, machine: &MachineView) -> OwnerReference {
     }
 }
 
-/// Both labels, always: by the second one, whatever its value, these objects are watched.
+/// Both labels, always: the second one, whatever its value, is what the watches select by.
 fn labels(cluster: &ClusterView, machine: &MachineView) -> BTreeMap<String, String> {
     let etcd = machine.labels.get(names::ETCD_CLUSTER_LABEL).cloned().unwrap_or_default();
     [(names::CLUSTER_NAME_LABEL, cluster.name.clone()), (names::ETCD_CLUSTER_LABEL, etcd)]

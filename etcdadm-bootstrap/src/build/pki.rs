@@ -1,4 +1,4 @@
-//! etcd's CA as it stands in its Secret.
+//! etcd's CA as its Secret holds it.
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,7 +12,7 @@ pub struct CertificateAuthority {
     key: Vec<u8>,
 }
 
-/// Why a Secret's content is no CA. Holds nothing of the content.
+/// Why a Secret's content is not a CA. Holds nothing of the content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAuthority {
     /// No certificate.
@@ -42,7 +42,7 @@ impl CertificateAuthority {
         }
         let private = PrivateKeyDer::from_pem_slice(key).map_err(|_| InvalidAuthority::Key)?;
         let signing = rustls::crypto::ring::sign::any_supported_type(&private).map_err(|_| InvalidAuthority::Key)?;
-        // Every kind of key that ring supports knows its public half.
+        // Every kind of key that ring supports gives its public key.
         let public = signing.public_key().ok_or(InvalidAuthority::Key)?;
         if public.as_ref() != parsed.public_key().raw {
             return Err(InvalidAuthority::NotAPair);
@@ -82,7 +82,7 @@ mod tests {
         params.self_signed(key).unwrap().pem()
     }
 
-    /// A key as OpenSSL writes it for older tools.
+    /// The PKCS#1 form of an RSA key, which older tools write.
     const RSA_PKCS1: &str = include_str!("testdata/rsa-ca.key");
     const RSA_CERT: &str = include_str!("testdata/rsa-ca.crt");
 

@@ -16,11 +16,11 @@ pub(super) fn file(spec: &EtcdadmConfigSpec) -> Result<Option<WriteFile>, Invali
         .map(|(name, value)| format!("Environment={}\n", systemd_word(&format!("{name}={value}"))))
         .collect();
     let path = "/etc/systemd/system/containerd.service.d/http-proxy.conf";
-    // Not for every user's eyes: the URL of a proxy may hold a password.
+    // Readable by root only: the URL of a proxy may hold a password.
     Ok(Some(WriteFile::ours(path, "0600", format!("[Service]\n{lines}"))))
 }
 
-/// Command that gives the proxy to those that come after it in the same shell.
+/// Command that sets the proxy for the commands after it in the same shell.
 pub(super) fn export(bootstrap: &Bootstrap<'_>) -> Result<Option<String>, InvalidField> {
     let Some(proxy) = &bootstrap.spec.proxy else { return Ok(None) };
     let members: Vec<&str> = match bootstrap.role {
@@ -29,7 +29,7 @@ pub(super) fn export(bootstrap: &Bootstrap<'_>) -> Result<Option<String>, Invali
     };
     let words: Vec<String> = variables(proxy, &members)?
         .into_iter()
-        // Programs disagree about the case of these names.
+        // Programs differ in the case of these names.
         .flat_map(|(name, value)| [(name.to_owned(), value.clone()), (name.to_lowercase(), value)])
         .map(|(name, value)| shell::word(&format!("{name}={value}")))
         .collect();

@@ -1,4 +1,4 @@
-//! The mirror of container registries, in the form that containerd reads for every registry without one of its own.
+//! The mirror of container registries, in the form that containerd reads for every registry that has no file of its own.
 
 use super::files::WriteFile;
 use api::EtcdadmConfigSpec;
@@ -13,7 +13,7 @@ pub(super) fn files(spec: &EtcdadmConfigSpec) -> Vec<WriteFile> {
         toml_string(&format!("https://{}", mirror.endpoint))
     );
     if mirror.endpoint.contains('/') {
-        // The path is whole: containerd is not to add its `/v2`.
+        // The path is complete: containerd must not add `/v2`.
         hosts.push_str("  override_path = true\n");
     }
     let mut files = Vec::new();

@@ -1,7 +1,7 @@
 //! Instance data in commands: `{{ ds.meta_data.local_hostname }}`, as users of cloud-init write it.
 //!
-//! The whole document is a template to cloud-init, so it is decided here what may be one: a path into `ds` or `v1`,
-//! followed by filters of a short list. Everything else that looks like a template is text, and stays what it is.
+//! cloud-init takes the whole document as a template, so this module decides what may be one: a path into `ds` or `v1`,
+//! followed by filters of a short list. Everything else that looks like a template stays text.
 
 /// A part of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

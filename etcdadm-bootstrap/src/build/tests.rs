@@ -1,7 +1,10 @@
 //! The rendered documents: snapshots, and what must hold for every input.
 
 use super::*;
-use api::etcdadm_config::{CloudInitConfig, Encoding, File, Ntp, Proxy, RegistryMirror, SecretKey, SecretSource, User};
+use api::etcdadm_config::{
+    AutoCompactionMode, CloudInitConfig, Encoding, EtcdFlag, EtcdSettings, File, Ntp, Proxy, RegistryMirror, SecretKey,
+    SecretSource, User,
+};
 use base64::Engine as _;
 use proptest::prelude::*;
 use rstest::rstest;
@@ -15,8 +18,17 @@ fn authority() -> CertificateAuthority {
 }
 
 fn render_as(role: &Role, spec: &EtcdadmConfigSpec, secrets: &SecretValues) -> Result<String, InvalidField> {
+    render_with(role, spec, secrets, None)
+}
+
+fn render_with(
+    role: &Role,
+    spec: &EtcdadmConfigSpec,
+    secrets: &SecretValues,
+    max_learners: Option<&str>,
+) -> Result<String, InvalidField> {
     let authority = authority();
-    let bootstrap = Bootstrap { member: "demo-etcd-0", role, authority: &authority, spec, secrets };
+    let bootstrap = Bootstrap { member: "demo-etcd-0", role, authority: &authority, spec, max_learners, secrets };
     render(&bootstrap).map(|rendered| rendered.value)
 }
 
@@ -42,6 +54,10 @@ fn file(path: &str, content: &str) -> File {
         append: None,
         content_from: None,
     }
+}
+
+fn flag(name: &str, value: &str) -> EtcdFlag {
+    EtcdFlag { name: name.to_owned(), value: value.to_owned() }
 }
 
 fn docker(spec: EtcdadmConfigSpec) -> EtcdadmConfigSpec {
@@ -92,6 +108,16 @@ fn everything() -> (EtcdadmConfigSpec, SecretValues) {
             ..CloudInitConfig::default()
         }),
         version: Some("v3.6.16".to_owned()),
+        etcd: Some(EtcdSettings {
+            quota_backend_bytes: Some(8 * 1024 * 1024 * 1024),
+            heartbeat_interval_milliseconds: Some(200),
+            election_timeout_milliseconds: Some(2000),
+            snapshot_count: Some(20_000),
+            auto_compaction_mode: Some(AutoCompactionMode::Revision),
+            auto_compaction_retention: Some("1000".to_owned()),
+            listen_metrics_urls: strings(&["http://0.0.0.0:2381", "http://[::1]:2382"]),
+            extra_flags: vec![flag("max-request-bytes", "3145728"), flag("experimental-corrupt-check-time", "12h")],
+        }),
         etcdadm_args: [("data-dir", "/var/lib/etcd"), ("server-cert-extra-sans", "etcd.example,it's")]
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -142,7 +168,7 @@ fn minimal_join() {
 #[test]
 fn every_field() {
     let (spec, secrets) = everything_for_cloud_init();
-    insta::assert_snapshot!(render_as(&join(), &spec, &secrets).unwrap());
+    insta::assert_snapshot!(render_with(&join(), &spec, &secrets, Some("3")).unwrap());
 }
 
 #[test]
@@ -156,7 +182,14 @@ fn nothing_secret_is_in_debug_output() {
     let (spec, secrets) = everything_for_cloud_init();
     let authority = authority();
     let role = Role::Init;
-    let bootstrap = Bootstrap { member: "m", role: &role, authority: &authority, spec: &spec, secrets: &secrets };
+    let bootstrap = Bootstrap {
+        member: "m",
+        role: &role,
+        authority: &authority,
+        spec: &spec,
+        max_learners: None,
+        secrets: &secrets,
+    };
     let shown = format!("{bootstrap:?} {:?}", render(&bootstrap).unwrap());
     assert!(!shown.contains("PRIVATE") && !shown.contains("$6$") && !shown.contains("[109, "), "{shown}");
 }
@@ -272,9 +305,60 @@ fn errors_name_the_field_and_not_the_value() {
     let user = User { name: "a".to_owned(), passwd: Some("a:b\nroot:x".to_owned()), ..User::default() };
     let spec = EtcdadmConfigSpec { users: vec![user], ..Default::default() };
     assert_eq!(render_init(&spec).unwrap_err().field, "spec.users[0].passwd");
+    let suites = Some("TLS_AES_256_GCM_SHA384".to_owned());
+    let spec = EtcdadmConfigSpec { cipher_suites: suites, ..Default::default() };
+    assert_eq!(render_init(&spec).unwrap_err().field, "spec.cipherSuites");
     let proxy = Proxy { http_proxy: Some("http://p".to_owned()), https_proxy: None, no_proxy: strings(&["a\"\nb"]) };
     let spec = EtcdadmConfigSpec { proxy: Some(proxy), ..Default::default() };
     assert_eq!(render_init(&spec).unwrap_err().field, "spec.proxy.noProxy[0]");
+}
+
+fn invalid_setting(settings: EtcdSettings) -> String {
+    render_init(&EtcdadmConfigSpec { etcd: Some(settings), ..Default::default() }).unwrap_err().to_string()
+}
+
+fn with_flags(flags: &[(&str, &str)]) -> EtcdSettings {
+    EtcdSettings { extra_flags: flags.iter().map(|(name, value)| flag(name, value)).collect(), ..Default::default() }
+}
+
+/// A config from before its rules were installed, or past them, is refused once more.
+#[rstest]
+#[case(with_flags(&[("metrics", "basic"), ("max-learners", "5")]), "spec.etcd.extraFlags[1]: max-learners: it cannot be set here")]
+#[case(with_flags(&[("experimental-max-learners", "5")]), "spec.etcd.extraFlags[0]: experimental-max-learners: ")]
+#[case(with_flags(&[("strict-reconfig-check", "false")]), "spec.etcd.extraFlags[0]: strict-reconfig-check: ")]
+#[case(with_flags(&[("initial-cluster-state", "new")]), "spec.etcd.extraFlags[0]: initial-cluster-state: ")]
+#[case(with_flags(&[("force-new-cluster", "true")]), "spec.etcd.extraFlags[0]: force-new-cluster: ")]
+#[case(with_flags(&[("unsafe-no-fsync", "true")]), "spec.etcd.extraFlags[0]: unsafe-no-fsync: ")]
+#[case(with_flags(&[("name", "x")]), "spec.etcd.extraFlags[0]: name: ")]
+#[case(with_flags(&[("metrics", "basic\nETCD_NAME=x")]), "spec.etcd.extraFlags[0]: metrics: ")]
+#[case(EtcdSettings { snapshot_count: Some(200), ..with_flags(&[("snapshot-count", "300")]) }, "spec.etcd.extraFlags[0]: snapshot-count: it is given twice")]
+#[case(EtcdSettings { quota_backend_bytes: Some(-1), ..Default::default() }, "spec.etcd.quotaBackendBytes: quota-backend-bytes: ")]
+#[case(EtcdSettings { heartbeat_interval_milliseconds: Some(500), ..Default::default() }, "spec.etcd.heartbeatIntervalMilliseconds: ")]
+#[case(EtcdSettings { election_timeout_milliseconds: Some(400), ..Default::default() }, "spec.etcd.electionTimeoutMilliseconds: ")]
+fn settings_that_etcd_or_the_cluster_would_not_survive_are_refused(
+    #[case] settings: EtcdSettings,
+    #[case] message: &str,
+) {
+    let refusal = invalid_setting(settings);
+    assert!(refusal.starts_with(message), "{refusal}");
+}
+
+#[test]
+fn a_learner_limit_above_one_reaches_the_machine() {
+    let with = |limit: Option<&str>, version: &str| {
+        let spec = EtcdadmConfigSpec { version: Some(version.to_owned()), ..Default::default() };
+        render_with(&join(), &spec, &SecretValues::default(), limit)
+    };
+    for limit in [None, Some("1")] {
+        assert!(!with(limit, "3.5.21").unwrap().contains("max-learners"), "{limit:?}");
+    }
+    assert!(with(Some("3"), "3.6.16").unwrap().contains(" --max-learners 3 "));
+    let error = with(Some("3"), "3.5.32").unwrap_err().to_string();
+    assert!(error.contains("etcd 3.5.32 allows one learner at a time"), "{error}");
+    for bad in ["", "0", "-1", "three", "3.5"] {
+        let error = with(Some(bad), "3.6.16").unwrap_err();
+        assert_eq!(error.field, "metadata.annotations[etcdcluster.cluster.x-k8s.io/max-learners]", "{bad}");
+    }
 }
 
 #[test]

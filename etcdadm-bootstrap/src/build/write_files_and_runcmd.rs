@@ -1,7 +1,7 @@
 //! cloud-config for Cluster API's docker provider, whose interpreter knows two modules and no templates, and runs every
 //! command in a shell of its own.
 
-use super::commands::{in_braces, of_user, restart_containerd, text};
+use super::commands::{in_braces, restart_containerd, text, user_commands};
 use super::yaml::Yaml;
 use super::{Bootstrap, Format, InvalidField, STATE_DIR, SUCCESS_SENTINEL, cloud_config, etcdadm, files, proxy};
 
@@ -42,7 +42,7 @@ impl Format for WriteFilesAndRunCmd {
 }
 
 fn run_commands(yaml: &mut Yaml, bootstrap: &Bootstrap<'_>, first: &str) -> Result<(), InvalidField> {
-    let (before, after) = of_user(bootstrap)?;
+    let (before, after) = user_commands(bootstrap)?;
     let export = proxy::export(bootstrap)?;
     let with_proxy = |command: &str| match &export {
         Some(export) => format!("{export}\n{command}"),

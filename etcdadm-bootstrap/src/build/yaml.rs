@@ -1,7 +1,7 @@
 //! The small part of YAML that bootstrap data needs, written so that no text can end up anywhere but in its own scalar.
 //!
 //! Every string is a double-quoted scalar of printable ASCII: it means the same to every YAML parser, in YAML 1.1 and
-//! 1.2, and a line never begins with anything of a user's.
+//! 1.2, and a line never begins with a user's text.
 
 use super::template::Segment;
 use base64::Engine as _;

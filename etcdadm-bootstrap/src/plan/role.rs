@@ -1,16 +1,21 @@
 //! Init or join, by what is observed.
 
-use super::{Plan, Ready, block, wait};
+use super::prerequisites::Ready;
+use super::{Plan, block, wait};
 use crate::build::Role;
 use crate::observation::Observation;
 use api::conditions::reasons;
 use api::names;
 
-/// The role of the Machine. `Err`: the init Secret is there and cannot be used, or another Machine comes first.
-pub(super) fn role(seen: &Observation, ready: &Ready<'_>) -> Result<Role, Plan> {
-    let Some(init) = &seen.init else { return Ok(Role::Init) };
+/// The role of the Machine. `Err`: the init Secret exists and cannot be used, or another Machine comes first.
+pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role, Plan> {
+    let Some(init) = &observation.init else { return Ok(Role::Init) };
+    let secret = names::init_secret(&ready.cluster.name);
     if !init.admits(ready.machine) {
-        let message = format!("Machine {} is not admitted yet: another member comes first", ready.machine.name);
+        let message = format!(
+            "Machine {} may not join yet: members join one at a time, and Secret {secret} does not admit it",
+            ready.machine.name
+        );
         return Err(wait(reasons::WAITING_FOR_ADMISSION, message));
     }
     let client_urls: Vec<String> =
@@ -19,8 +24,8 @@ pub(super) fn role(seen: &Observation, ready: &Ready<'_>) -> Result<Role, Plan> 
         return Ok(Role::Join { client_urls });
     }
     let message = format!(
-        "Secret {}: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated by commas",
-        names::init_secret(&ready.cluster.name)
+        "Secret {secret}: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated \
+         by commas"
     );
     Err(block(reasons::SECRET_INVALID, message))
 }

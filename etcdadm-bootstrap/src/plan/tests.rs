@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::build::InvalidAuthority;
+use crate::build::objects::LockInformation;
 use crate::fixtures::{init, ready_to_init, ready_to_join};
-use crate::observation::MissingValue;
+use crate::observation::{DataSecret, Guard, Lock, MissingValue};
 use api::etcdadm_config::File;
 use api::names::PAUSED_ANNOTATION;
 use k8s_openapi::jiff::Timestamp;
@@ -11,15 +12,26 @@ use kube::Resource;
 use rstest::rstest;
 use std::sync::Arc;
 
-type Seen = Observation;
+type O = Observation;
 
-fn changed(mut seen: Observation, change: impl FnOnce(&mut Observation)) -> Observation {
-    change(&mut seen);
-    seen
+fn changed(mut observation: Observation, change: impl FnOnce(&mut Observation)) -> Observation {
+    change(&mut observation);
+    observation
 }
 
-fn held(present: bool) -> Lock {
-    Lock::Held { holder: "demo-etcd-7".to_owned(), present, resource_version: "42".to_owned() }
+fn held(exists: Option<bool>) -> Lock {
+    let holder = LockInformation { machine_name: "demo-etcd-7".to_owned(), machine_uid: Some("seventh".to_owned()) };
+    Lock::Held { holder, exists, resource_version: "42".to_owned() }
+}
+
+/// A Machine without an EtcdCluster.
+fn free_standing(observation: &mut Observation) {
+    observation.machine.as_mut().unwrap().controller = None;
+}
+
+fn annotated(observation: &mut Observation, value: &str) {
+    let annotations = [(names::MAX_LEARNERS_ANNOTATION.to_owned(), value.to_owned())].into();
+    Arc::make_mut(&mut observation.config).meta_mut().annotations = Some(annotations);
 }
 
 fn missing(key: Option<&str>) -> MissingValue {
@@ -30,7 +42,7 @@ fn missing(key: Option<&str>) -> MissingValue {
     }
 }
 
-fn bad_file(seen: &mut Observation) {
+fn bad_file(observation: &mut Observation) {
     let file = File {
         path: "/etc/../x".to_owned(),
         owner: None,
@@ -40,13 +52,17 @@ fn bad_file(seen: &mut Observation) {
         content: Some(String::new()),
         content_from: None,
     };
-    Arc::make_mut(&mut seen.config).spec.files.push(file);
+    Arc::make_mut(&mut observation.config).spec.files.push(file);
 }
 
 const BAD_URLS: &str = "block SecretInvalid: Secret demo-etcd-init: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated by commas";
 
+fn admitted(uids: &[&str]) -> api::admission::Admitted {
+    uids.iter().map(|uid| ((*uid).to_owned(), Timestamp::UNIX_EPOCH)).collect()
+}
+
 /// The plan in one line.
-fn told(plan: &Plan) -> String {
+fn summary(plan: &Plan) -> String {
     match plan {
         Plan::Steady => "steady".to_owned(),
         Plan::Wait(w) => format!("wait {}: {}", w.reason, w.message),
@@ -56,99 +72,108 @@ fn told(plan: &Plan) -> String {
 }
 
 #[rstest]
-#[case::first(|_: &mut Seen| (), "do create bootstrap Secret demo-etcd-0 to init")]
-#[case::there(|s: &mut Seen| s.data_secret = DataSecret::Ours, "steady")]
-#[case::there_and_nothing_else(|s: &mut Seen| { s.data_secret = DataSecret::Ours; s.machine = None; s.cluster = None; s.authority = None }, "steady")]
-#[case::there_and_paused(|s: &mut Seen| { s.data_secret = DataSecret::Ours; s.cluster.as_mut().unwrap().paused = true }, "steady")]
-#[case::paused(|s: &mut Seen| s.cluster.as_mut().unwrap().paused = true, "wait Paused: the Cluster or the config is paused")]
+#[case::first(|_: &mut O| (), "do create bootstrap Secret demo-etcd-0 to init")]
+#[case::there(|s: &mut O| s.data_secret = DataSecret::Ours, "steady")]
+#[case::promised_and_not_in_the_watch(|s: &mut O| s.data_secret = DataSecret::Promised, "do read DataSecret")]
+#[case::there_and_nothing_else(|s: &mut O| { s.data_secret = DataSecret::Ours; s.machine = None; s.cluster = None; s.authority = None }, "steady")]
+#[case::there_and_paused(|s: &mut O| { s.data_secret = DataSecret::Ours; s.cluster.as_mut().unwrap().paused = true }, "steady")]
+#[case::paused(|s: &mut O| s.cluster.as_mut().unwrap().paused = true, "wait Paused: the Cluster or the EtcdadmConfig is paused")]
 #[case::paused_itself(
-    |s: &mut Seen| { Arc::make_mut(&mut s.config).meta_mut().annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into()) },
-    "wait Paused: the Cluster or the config is paused"
+    |s: &mut O| { Arc::make_mut(&mut s.config).meta_mut().annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into()) },
+    "wait Paused: the Cluster or the EtcdadmConfig is paused"
 )]
 #[case::foreign(
-    |s: &mut Seen| s.data_secret = DataSecret::Foreign("Deployment web".to_owned()),
-    "block NameTaken: Secret demo-etcd-0 belongs to Deployment web: the bootstrap data cannot have this name. Remove it, or rename the Machine"
+    |s: &mut O| s.data_secret = DataSecret::Foreign("Deployment web".to_owned()),
+    "block NameTaken: the bootstrap data needs the name of Secret demo-etcd-0, which belongs to Deployment web; delete that Secret, or recreate the Machine under another name"
 )]
-#[case::refused(|s: &mut Seen| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the bootstrap Secret was refused: quota")]
-#[case::no_machine(|s: &mut Seen| s.machine = None, "wait WaitingForMachine: no Machine owns this config yet")]
-#[case::machine_going(|s: &mut Seen| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
-#[case::no_cluster(|s: &mut Seen| s.cluster = None, "wait WaitingForCluster: there is no Cluster demo")]
-#[case::cluster_going(|s: &mut Seen| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
+#[case::refused(|s: &mut O| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the API server refused the bootstrap Secret: quota")]
+#[case::no_machine(|s: &mut O| s.machine = None, "wait WaitingForMachine: no Machine refers to this EtcdadmConfig yet")]
+#[case::machine_going(|s: &mut O| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
+#[case::no_cluster(|s: &mut O| s.cluster = None, "wait WaitingForCluster: Cluster demo does not exist yet")]
+#[case::cluster_going(|s: &mut O| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
 #[case::no_ca(
-    |s: &mut Seen| s.authority = None,
-    "wait WaitingForCertificates: there is no Secret demo-managed-etcd with the label cluster.x-k8s.io/etcd-cluster and etcd's CA (tls.crt, tls.key)"
+    |s: &mut O| s.authority = None,
+    "wait WaitingForCertificates: Secret demo-managed-etcd with etcd's CA (tls.crt, tls.key) and the label cluster.x-k8s.io/etcd-cluster does not exist yet"
 )]
 #[case::bad_ca(
-    |s: &mut Seen| s.authority = Some(Err(InvalidAuthority::NotAPair)),
+    |s: &mut O| s.authority = Some(Err(InvalidAuthority::NotAPair)),
     "block SecretInvalid: Secret demo-managed-etcd: tls.key does not belong to tls.crt"
 )]
 #[case::no_file_secret(
-    |s: &mut Seen| s.secrets = Err(missing(None)),
-    "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: there is no Secret files"
+    |s: &mut O| s.secret_values = Some(Err(missing(None))),
+    "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: Secret files does not exist"
 )]
 #[case::no_file_key(
-    |s: &mut Seen| s.secrets = Err(missing(Some("motd"))),
+    |s: &mut O| s.secret_values = Some(Err(missing(Some("motd")))),
     "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: Secret files has no key motd"
 )]
-#[case::lock_free(|s: &mut Seen| { s.lock = Lock::Free; s.live = None }, "do create init lock demo-etcd-lock")]
+#[case::lock_free(|s: &mut O| { s.lock = Lock::Free; s.guard = None }, "do create init lock demo-etcd-lock")]
 #[case::lock_lost(
-    |s: &mut Seen| { s.lock = held(true); s.live = None },
-    "wait WaitingForInitialization: Machine demo-etcd-7 initializes the cluster; this one joins when that is done"
+    |s: &mut O| { s.lock = held(Some(true)); s.guard = None },
+    "wait WaitingForInitialization: Machine demo-etcd-0 joins when Machine demo-etcd-7 has initialized etcd: it waits for Secret demo-etcd-init"
 )]
-#[case::holder_gone(|s: &mut Seen| { s.lock = held(false); s.live = None }, "do take init lock demo-etcd-lock over from demo-etcd-7")]
+#[case::holder_gone(|s: &mut O| { s.lock = held(Some(false)); s.guard = None }, "do take init lock demo-etcd-lock over from demo-etcd-7")]
 #[case::no_lock_at_all(
-    |s: &mut Seen| { s.lock = Lock::Unreadable; s.live = None },
-    "block NameTaken: ConfigMap demo-etcd-lock is no init lock: its key lock-information does not name a Machine. Remove it"
+    |s: &mut O| { s.lock = Lock::Unreadable; s.guard = None },
+    "block NameTaken: ConfigMap demo-etcd-lock is not an init lock: its key lock-information does not name a Machine. Delete it"
 )]
 #[case::initialized_long_ago(
-    |s: &mut Seen| s.live = Some(Live::Initialized),
-    "wait WaitingForInitialization: the cluster is initialized, and Secret demo-etcd-init, which says where it is, is not there"
+    |s: &mut O| s.guard = Some(Guard::Initialized),
+    "wait WaitingForInitialization: etcd is initialized, but Secret demo-etcd-init with the client URLs of its members does not exist"
 )]
 #[case::begun_by_one_that_lost_the_lock(
-    |s: &mut Seen| s.live = Some(Live::Begun("demo-etcd-7".to_owned())),
-    "wait WaitingForInitialization: Machine demo-etcd-7 has data to initialize the cluster; this one joins when that is done, or takes its place when Machine demo-etcd-7 is deleted"
+    |s: &mut O| s.guard = Some(Guard::Begun("demo-etcd-7".to_owned())),
+    "wait WaitingForInitialization: Machine demo-etcd-7 has bootstrap data already; Machine demo-etcd-0 joins when etcd is initialized, or initializes it when Machine demo-etcd-7 is deleted"
 )]
-#[case::not_looked_live(
-    |s: &mut Seen| s.live = None,
-    "wait WaitingForInitialization: the cluster is initialized, and Secret demo-etcd-init, which says where it is, is not there"
+#[case::not_read_live(|s: &mut O| s.guard = None, "do read Guard")]
+#[case::values_not_read(|s: &mut O| { s.secret_values = None; s.lock = Lock::Free; s.guard = None }, "do read SecretValues")]
+#[case::holder_not_read(|s: &mut O| { s.lock = held(None); s.guard = None }, "do read LockHolder")]
+#[case::holder_gone_and_nobody_remembers(
+    |s: &mut O| { free_standing(s); s.lock = held(Some(false)); s.guard = None },
+    "block WaitingForInitialization: Machine demo-etcd-7 was to initialize etcd and no longer exists; whether it did is not known. If etcd has members, create Secret demo-etcd-init with their client URLs (key clientUrls) and this Machine joins. If there is no data to keep, delete ConfigMap demo-etcd-lock: a new, empty etcd is initialized then"
 )]
-#[case::etcd_going(|s: &mut Seen| s.live = Some(Live::OwnerGone), "wait Deleting: the EtcdCluster of Machine demo-etcd-0 is being deleted")]
+#[case::free_standing_reads_live_too(|s: &mut O| { free_standing(s); s.guard = None }, "do read Guard")]
+#[case::learner_limit_unreadable(
+    |s: &mut O| annotated(s, "many"),
+    "block InvalidSpec: metadata.annotations[etcdcluster.cluster.x-k8s.io/max-learners]: \"many\" is not a limit of learners; it must be a number from 1 on, the same for all members of the cluster"
+)]
+#[case::etcd_going(|s: &mut O| s.guard = Some(Guard::OwnerGone), "wait Deleting: the EtcdCluster of Machine demo-etcd-0 is being deleted")]
 #[case::unrenderable(
     bad_file,
     "block InvalidSpec: spec.files[0].path: must be an absolute path of a file, without `.`, `..` and doubled slashes"
 )]
 #[case::unrenderable_takes_no_lock(
-    |s: &mut Seen| { bad_file(s); s.lock = Lock::Free; s.live = None },
+    |s: &mut O| { bad_file(s); s.lock = Lock::Free; s.guard = None },
     "block InvalidSpec: spec.files[0].path: must be an absolute path of a file, without `.`, `..` and doubled slashes"
 )]
-fn the_first_machine(#[case] change: fn(&mut Seen), #[case] expected: &str) {
-    assert_eq!(told(&plan(&changed(ready_to_init(), change))), expected);
+fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
+    assert_eq!(summary(&plan(&changed(ready_to_init(), change))), expected);
 }
 
 #[rstest]
-#[case::joins(|_: &mut Seen| (), "do create bootstrap Secret demo-etcd-0 to join")]
-#[case::even_with_the_lock(|s: &mut Seen| { s.lock = Lock::Ours; s.live = Some(Live::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
+#[case::joins(|_: &mut O| (), "do create bootstrap Secret demo-etcd-0 to join")]
+#[case::even_with_the_lock(|s: &mut O| { s.lock = Lock::Ours; s.guard = Some(Guard::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
 #[case::held_back(
-    |s: &mut Seen| s.init.as_mut().unwrap().admitted = Some(vec!["another".to_owned()]),
-    "wait WaitingForAdmission: Machine demo-etcd-0 is not admitted yet: another member comes first"
+    |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another"])),
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join one at a time, and Secret demo-etcd-init does not admit it"
 )]
 #[case::held_back_before_anything_else_is_asked_for(
-    |s: &mut Seen| { s.init.as_mut().unwrap().admitted = Some(vec![]); s.secrets = Err(missing(None)) },
-    "wait WaitingForAdmission: Machine demo-etcd-0 is not admitted yet: another member comes first"
+    |s: &mut O| { s.init.as_mut().unwrap().admitted = Some(admitted(&[])); s.secret_values = Some(Err(missing(None))) },
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join one at a time, and Secret demo-etcd-init does not admit it"
 )]
 #[case::admitted(
-    |s: &mut Seen| s.init.as_mut().unwrap().admitted = Some(vec!["another".to_owned(), "machine-uid".to_owned()]),
+    |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another", "machine-uid"])),
     "do create bootstrap Secret demo-etcd-0 to join"
 )]
-#[case::empty(|s: &mut Seen| s.init = Some(init(" , ")), BAD_URLS)]
-#[case::no_url(|s: &mut Seen| s.init = Some(init("--evil")), BAD_URLS)]
-#[case::more_than_a_url(|s: &mut Seen| s.init = Some(init("https://a:1 $(id)")), BAD_URLS)]
-fn a_further_machine(#[case] change: fn(&mut Seen), #[case] expected: &str) {
-    assert_eq!(told(&plan(&changed(ready_to_join(), change))), expected);
+#[case::empty(|s: &mut O| s.init = Some(init(" , ")), BAD_URLS)]
+#[case::no_url(|s: &mut O| s.init = Some(init("--evil")), BAD_URLS)]
+#[case::more_than_a_url(|s: &mut O| s.init = Some(init("https://a:1 $(id)")), BAD_URLS)]
+fn a_further_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
+    assert_eq!(summary(&plan(&changed(ready_to_join(), change))), expected);
 }
 
-fn created(seen: &Observation) -> (Secret, String) {
-    let Plan::Do(Step::CreateDataSecret { secret, .. }) = plan(seen) else { panic!("{:?}", plan(seen)) };
+fn created(observation: &Observation) -> (Secret, String) {
+    let Plan::Do(Step::CreateDataSecret { secret, .. }) = plan(observation) else { panic!("{:?}", plan(observation)) };
     let value = String::from_utf8(secret.data.as_ref().unwrap()["value"].0.clone()).unwrap();
     (*secret, value)
 }
@@ -172,12 +197,12 @@ fn the_secret_satisfies_the_bootstrap_contract() {
 
 #[test]
 fn the_lock_goes_with_the_etcd_cluster_or_else_with_the_cluster() {
-    let lock = |seen: &Observation| match plan(seen) {
+    let lock = |observation: &Observation| match plan(observation) {
         Plan::Do(Step::TakeLock(lock)) => *lock,
         other => panic!("{other:?}"),
     };
-    let seen = changed(ready_to_init(), |s| s.lock = Lock::Free);
-    let taken = lock(&seen);
+    let observation = changed(ready_to_init(), |s| s.lock = Lock::Free);
+    let taken = lock(&observation);
     assert_eq!(
         taken.data.as_ref().unwrap()["lock-information"],
         r#"{"machineName":"demo-etcd-0","machineUID":"machine-uid"}"#
@@ -186,7 +211,7 @@ fn the_lock_goes_with_the_etcd_cluster_or_else_with_the_cluster() {
         (taken.owner_references()[0].kind.as_str(), taken.owner_references()[0].uid.as_str()),
         ("EtcdCluster", "etcd-uid")
     );
-    let taken = lock(&changed(seen, |s| s.machine.as_mut().unwrap().controller = None));
+    let taken = lock(&changed(observation, |s| s.machine.as_mut().unwrap().controller = None));
     let owner = &taken.owner_references()[0];
     assert_eq!(
         (owner.api_version.as_str(), owner.kind.as_str(), owner.uid.as_str()),
@@ -197,18 +222,18 @@ fn the_lock_goes_with_the_etcd_cluster_or_else_with_the_cluster() {
 #[test]
 fn what_is_not_watched_is_looked_at_less_and_less_often() {
     let again = |waited: i64| {
-        let seen = changed(ready_to_init(), |s| {
-            s.secrets = Err(missing(None));
+        let observation = changed(ready_to_init(), |s| {
+            s.secret_values = Some(Err(missing(None)));
             let plan = plan(s);
             Arc::make_mut(&mut s.config).status = Some(crate::status::status(s, &plan));
             s.now = Timestamp::from_second(s.now.as_second() + waited).unwrap();
         });
-        match plan(&seen) {
+        match plan(&observation) {
             Plan::Wait(waiting) => waiting.again.unwrap().as_secs(),
             other => panic!("{other:?}"),
         }
     };
     assert_eq!([0, 40, 100_000].map(again), [2, 10, 60]);
-    // A clock that was set back is no reason to stop looking.
+    // A clock that was set back does not end the looking.
     assert_eq!(again(-50), 2);
 }

@@ -1,12 +1,9 @@
 use super::*;
 use crate::fixtures::ready_to_init;
 use api::conditions::is_true;
+use controller_support::plan::{block, wait};
 use k8s_openapi::jiff::Timestamp;
 use std::sync::Arc;
-
-fn waiting(reason: &'static str, message: &str) -> Waiting {
-    Waiting { reason, message: message.to_owned(), again: None }
-}
 
 #[test]
 fn both_contracts_say_that_the_data_is_there() {
@@ -19,9 +16,9 @@ fn both_contracts_say_that_the_data_is_there() {
 
 #[test]
 fn what_is_waited_for_stands_in_the_condition() {
-    let mut seen = ready_to_init();
-    seen.cluster.as_mut().unwrap().paused = true;
-    let after = status(&seen, &Plan::Wait(waiting(reasons::PAUSED, "why")));
+    let mut observation = ready_to_init();
+    observation.cluster.as_mut().unwrap().paused = true;
+    let after = status(&observation, &wait(reasons::PAUSED, "why"));
     assert!(!after.ready && after.data_secret_name.is_none());
     assert!(is_true(&after.conditions, PAUSED));
     let data = after.conditions.iter().find(|c| c.type_ == DATA_SECRET_AVAILABLE).unwrap();
@@ -30,28 +27,28 @@ fn what_is_waited_for_stands_in_the_condition() {
 
 #[test]
 fn it_is_written_only_when_it_differs() {
-    let mut seen = ready_to_init();
-    let first = status(&seen, &Plan::Steady);
+    let mut observation = ready_to_init();
+    let first = status(&observation, &Plan::Steady);
     assert!(differs(None, &first));
     let mut stored = first.clone();
     stored.conditions.reverse();
     stored.conditions.push(Condition { type_: "Other".to_owned(), ..first.conditions[0].clone() });
-    Arc::make_mut(&mut seen.config).status = Some(stored.clone());
-    seen.now = Timestamp::from_second(seen.now.as_second() + 60).unwrap();
-    let same = status(&seen, &Plan::Steady);
+    Arc::make_mut(&mut observation.config).status = Some(stored.clone());
+    observation.now = Timestamp::from_second(observation.now.as_second() + 60).unwrap();
+    let same = status(&observation, &Plan::Steady);
     assert!(!differs(Some(&stored), &same));
-    assert!(differs(Some(&stored), &status(&seen, &Plan::Wait(waiting(reasons::PAUSED, "")))));
+    assert!(differs(Some(&stored), &status(&observation, &wait(reasons::PAUSED, ""))));
 }
 
 #[test]
 fn a_block_is_told_once() {
-    let mut seen = ready_to_init();
-    let blocked = |message: &str| Plan::Block(waiting(reasons::INVALID_SPEC, message));
+    let mut observation = ready_to_init();
+    let blocked = |message: &str| block(reasons::INVALID_SPEC, message);
     let plan = blocked("a");
     assert!(newly_blocked(None, &plan).is_some());
-    Arc::make_mut(&mut seen.config).status = Some(status(&seen, &plan));
-    let before = seen.config.status.as_ref();
+    Arc::make_mut(&mut observation.config).status = Some(status(&observation, &plan));
+    let before = observation.config.status.as_ref();
     assert!(newly_blocked(before, &plan).is_none());
     assert!(newly_blocked(before, &blocked("b")).is_some());
-    assert!(newly_blocked(before, &Plan::Wait(waiting(reasons::PAUSED, ""))).is_none());
+    assert!(newly_blocked(before, &wait(reasons::PAUSED, "")).is_none());
 }

@@ -39,7 +39,7 @@ fn the_line_that_cloud_init_runs_is_understood() {
         "--cipher-suites",
         "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
     ]);
-    assert_eq!(args.version.to_string(), "3.6.16");
+    assert_eq!(args.version.unwrap().to_string(), "3.6.16");
     assert_eq!(args.cipher_suites.len(), 2);
     assert_eq!(args.timeout, Duration::from_secs(600));
 }
@@ -55,6 +55,15 @@ fn flags_may_stand_anywhere_and_the_last_one_counts(#[case] args: &[&str]) {
     assert_eq!(shown, ["https://10.0.0.1:2379", "https://[fd00::1]:2379"]);
     assert_eq!(join.member.name.as_deref(), Some("a"));
     assert!(join.retry);
+}
+
+#[test]
+fn settings_of_etcd_may_be_repeated() {
+    let args =
+        init(&["init", "--etcd-flag", "snapshot-count=10000", "--etcd-flag=log-level=debug", "--max-learners=3"]);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(args.etcd_flag, [pair("snapshot-count", "10000"), pair("log-level", "debug")]);
+    assert_eq!(args.max_learners, Some(3));
 }
 
 #[rstest]
@@ -99,7 +108,10 @@ fn log_levels_may_stand_behind_the_command(#[case] text: &str, #[case] level: Le
 #[case(&["join", "https://a", "--retry=maybe"], "true or false")]
 #[case(&["init", "--version", "latest"], "3.6.16")]
 #[case(&["init", "--bind-address", "node-1"], "--bind-address")]
-#[case(&["init", "--cipher-suites", "TLS_FOO"], "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")]
+#[case(&["init", "--version", "3.3.27"], "3.6.16")]
+#[case(&["init", "--version", "4.0.0"], "3.6.16")]
+#[case(&["init", "--etcd-flag", "snapshot-count"], "snapshot-count=10000")]
+#[case(&["init", "--max-learners", "0"], "1..=10")]
 #[case(&["init", "--release-sha256", "abc"], "64 hexadecimal digits")]
 #[case(&["init", "--init-system", "kubelet"], "use systemd")]
 #[case(&["init", "-l", "loud"], "debug")]

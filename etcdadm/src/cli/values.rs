@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion};
 use tracing::level_filters::LevelFilter;
 
 /// The init systems of `--init-system` that are implemented.
@@ -68,30 +69,18 @@ pub(super) fn init_system(text: &str) -> Result<InitSystemName, String> {
     }
 }
 
-/// A cipher suite that etcd knows: one that it does not know would keep it from starting.
-pub(super) fn cipher_suite(text: &str) -> Result<String, String> {
-    if CIPHER_SUITES.contains(&text) {
-        Ok(text.to_owned())
+/// A version of etcd that this program can run.
+pub(super) fn version(text: &str) -> Result<EtcdVersion, String> {
+    let version: EtcdVersion = text.parse().map_err(|invalid: etcd_values::Invalid| invalid.why)?;
+    if version.is_supported() {
+        Ok(version)
     } else {
-        Err(format!("etcd knows no such cipher suite; it knows {}", CIPHER_SUITES.join(", ")))
+        Err(format!("etcd {text} is not supported; use 3.4 or a later 3.x, for example {DEFAULT_ETCD_VERSION}"))
     }
 }
 
-/// Go's names, secure suites only.
-const CIPHER_SUITES: [&str; 15] = [
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
-];
+/// A setting of etcd, `name=value`.
+pub(super) fn etcd_flag(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write it like snapshot-count=10000")?;
+    Ok((name.to_owned(), value.to_owned()))
+}

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
+use etcd_values::{cipher_suites_with_ecdsa, environment_name};
+
 use crate::endpoint::{CLIENT_PORT, Endpoint};
 use crate::etcd::Member;
 use crate::paths::Paths;
@@ -24,6 +26,31 @@ pub enum Start {
         /// `ETCD_INITIAL_CLUSTER`, from [`initial_cluster`].
         initial_cluster: String,
     },
+    /// As the member that its data says. What stands here is ignored, and keeps it from starting without data.
+    Again,
+}
+
+/// Settings of the first start, which etcd ignores where it has data.
+const FIRST_START: &str = "ETCD_INITIAL_CLUSTER";
+const EXISTING: &str = "ETCD_INITIAL_CLUSTER_STATE=existing";
+
+/// Whether these are the settings of a member that has data: with itself as the only member of an existing cluster, no
+/// version of etcd starts without a write-ahead log.
+pub fn is_settled(text: &str) -> bool {
+    let members = text.lines().find_map(|line| line.strip_prefix("ETCD_INITIAL_CLUSTER="));
+    text.lines().any(|line| line == EXISTING) && !members.is_some_and(|members| members.contains(','))
+}
+
+/// The same settings for a member that has data. Only what its first start read is changed.
+pub fn settled(text: &str) -> String {
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let own = value("ETCD_NAME").zip(value("ETCD_INITIAL_ADVERTISE_PEER_URLS"));
+    let mut settled: String =
+        text.lines().filter(|line| !line.starts_with(FIRST_START)).flat_map(|l| [l, "\n"]).collect();
+    if let Some((name, url)) = own {
+        let _ = writeln!(settled, "{FIRST_START}={name}={url}");
+    }
+    settled + EXISTING + "\n"
 }
 
 /// The content of etcd.env. The settings are the same for every supported version.
@@ -39,6 +66,7 @@ pub fn render(paths: &Paths, settings: &Settings, start: &Start) -> String {
     let (initial_cluster, state, token) = match start {
         Start::New { token } => (format!("{}={peer}", settings.name), "new", Some(token)),
         Start::Existing { initial_cluster } => (initial_cluster.clone(), "existing", None),
+        Start::Again => (format!("{}={peer}", settings.name), "existing", None),
     };
     let certificate = |name| paths.certificate(name).display().to_string();
     let key = |name| paths.key(name).display().to_string();
@@ -66,12 +94,21 @@ pub fn render(paths: &Paths, settings: &Settings, start: &Start) -> String {
         ("PEER_KEY_FILE", key(PEER)),
     ]);
     if !settings.cipher_suites.is_empty() {
-        lines.push(("CIPHER_SUITES", settings.cipher_suites.join(",")));
+        lines.push(("CIPHER_SUITES", cipher_suites_with_ecdsa(&settings.cipher_suites).join(",")));
     }
-    lines.into_iter().fold("# Written by etcdadm.\n".to_owned(), |mut text, (name, value)| {
+    if let Some(learners) =
+        settings.max_learners.filter(|learners| *learners > 1 && settings.version.has_max_learners())
+    {
+        lines.push(("MAX_LEARNERS", learners.to_string()));
+    }
+    let mut text = "# Written by etcdadm.\n".to_owned();
+    for (name, value) in lines {
         let _ = writeln!(text, "ETCD_{name}={value}");
-        text
-    })
+    }
+    for (flag, value) in &settings.etcd_flags {
+        let _ = writeln!(text, "{}={value}", environment_name(flag));
+    }
+    text
 }
 
 /// `ETCD_INITIAL_CLUSTER` of a member that joins as `own_name` with the ID `own`.

@@ -4,11 +4,16 @@ use crate::paths::Paths;
 
 /// The content of etcd.service.
 ///
-/// - A member that cannot reach the others yet must be tried again and again: there is no limit on restarts. A start
-///   still ends after five minutes, so that one that hangs is noticed and done anew.
-/// - etcd needs its data directory and nothing else of the machine to be writable.
+/// - The guard runs in place of etcd and becomes it. It is the main process, since systemd only looks at that one's exit
+///   status to leave a service down; see [`crate::guard`].
+/// - A member that cannot reach the others yet must be tried again and again: there is no limit on restarts.
+/// - A member is ready only when it has received the leader's snapshot: 8 GiB may take most of an hour. A start that hangs
+///   still ends at some time, so that it is noticed and done anew.
+/// - etcd needs its data directory to be writable, the guard also the directory of etcd.env.
 pub fn render(paths: &Paths) -> String {
-    let (etcd, env, data) = (paths.program("etcd"), paths.etcd_env(), paths.data_dir());
+    let (guard, env, data) = (paths.guard(), paths.etcd_env(), paths.data_dir());
+    let config = env.parent().unwrap_or(data);
+    let refused = crate::guard::REFUSED;
     format!(
         "\
 # Written by etcdadm.
@@ -23,10 +28,12 @@ StartLimitIntervalSec=0
 [Service]
 Type=notify
 EnvironmentFile={env}
-ExecStart={etcd}
+ExecStart={guard} start
+ExecStopPost=-{guard} stopped
 Restart=always
+RestartPreventExitStatus={refused}
 RestartSec=2s
-TimeoutStartSec=5min
+TimeoutStartSec=1h
 TimeoutStopSec=30s
 LimitNOFILE=65536
 MemoryLow=200M
@@ -35,7 +42,7 @@ UMask=0077
 NoNewPrivileges=true
 ProtectSystem=full
 ProtectHome=read-only
-ReadWritePaths={data}
+ReadWritePaths={data} {config}
 PrivateTmp=true
 PrivateDevices=true
 ProtectKernelTunables=true
@@ -48,7 +55,8 @@ LockPersonality=true
 [Install]
 WantedBy=multi-user.target
 ",
-        etcd = etcd.display(),
+        guard = guard.display(),
+        config = config.display(),
         env = env.display(),
         data = data.display(),
     )

@@ -16,6 +16,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// Reading needs a leader, and no more; the next endpoint may know one.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// One member is asked about itself.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The cluster behind some endpoints. Each request goes to one endpoint, so that it is known who carried it out.
 pub struct Cluster {
     ca: String,
@@ -31,6 +34,29 @@ impl Cluster {
     /// Nothing is connected yet. The certificates are PEM; the client's one must be good for etcd's clients.
     pub fn new(endpoints: Vec<Endpoint>, ca: String, certificate: String, key: String) -> Self {
         Self { ca, certificate, key, endpoints, clients: HashMap::new() }
+    }
+
+    /// Whether a linearizable read through the first endpoint succeeds. Unlike `/health` it does not ask for alarms: a
+    /// cluster that is out of space still takes members.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn check(&mut self) -> Result<(), Failure> {
+        let endpoint = self.first()?;
+        self.request(&endpoint, CHECK_TIMEOUT, async |client| client.get("etcdadm", None).await.map(|_| ())).await
+    }
+
+    /// Versions of the member that answers at `endpoint`: its program's, and that of the cluster's storage, which no
+    /// member is older than. The latter is empty before etcd 3.6.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn versions(&mut self, endpoint: &Endpoint) -> Result<(String, String), Failure> {
+        self.request(endpoint, CHECK_TIMEOUT, async |client| {
+            let status = client.status().await?;
+            Ok((status.version().to_owned(), status.storage_version().to_owned()))
+        })
+        .await
     }
 
     /// Adds an endpoint to try after the others.
@@ -112,13 +138,15 @@ impl Cluster {
         self.at_voter(async |client| client.member_remove(id).await.map(|_| ())).await
     }
 
+    fn first(&self) -> Result<Endpoint, Failure> {
+        self.endpoints.first().cloned().ok_or_else(|| Failure::Refused("there is no endpoint".to_owned()))
+    }
+
     async fn at_voter<T>(
         &mut self,
         call: impl AsyncFnOnce(&mut Client) -> Result<T, etcd_client::Error>,
     ) -> Result<T, Failure> {
-        let Some(endpoint) = self.endpoints.first().cloned() else {
-            return Err(Failure::Refused("there is no endpoint".to_owned()));
-        };
+        let endpoint = self.first()?;
         self.request(&endpoint, REQUEST_TIMEOUT, call).await
     }
 

@@ -72,7 +72,17 @@ impl fmt::Display for Failure {
             Self::TooManyLearners => f.write_str("another member is a learner still"),
             Self::NotInSync => f.write_str("it has not caught up with the leader"),
             Self::Unhealthy(why) => write!(f, "its voters have not all been connected for five seconds ({why})"),
-            Self::Untrusted(why) => write!(f, "no trust between this machine and the cluster ({why})"),
+            Self::Untrusted(why) if ["Expired", "NotValidYet"].iter().any(|word| why.contains(word)) => {
+                write!(
+                    f,
+                    "a certificate is not valid at this time ({why}); compare the clocks of this machine and the members"
+                )
+            }
+            Self::Untrusted(why) => write!(
+                f,
+                "no trust between this machine and the cluster ({why}); ca.crt and ca.key must be those that the \
+                 cluster's members have, and the clocks must agree"
+            ),
             Self::Refused(why) | Self::Passing(why) => f.write_str(why),
         }
     }

@@ -1,5 +1,4 @@
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -97,6 +96,22 @@ async fn a_members_version_is_not_changed() {
     f.cache_good("3.7.3");
     let message = ensure_installed(&f.paths, &other, true).await.unwrap_err().to_string();
     assert!(message.contains("a member with etcd 3.6.16"), "{message}");
+}
+
+/// Machines of another tool, and baked images, have no install.json.
+#[tokio::test]
+async fn a_members_program_is_never_replaced_whoever_put_it_there() {
+    let f = Fixture::new();
+    f.cache_good("3.6.16");
+    let program = b"#!/bin/sh\necho 'etcd Version: 3.5.21'\n";
+    files::write(&f.program("etcd"), program, 0o755).unwrap();
+    let message = ensure_installed(&f.paths, &f.settings, true).await.unwrap_err().to_string();
+    assert!(message.contains("a member with etcd 3.5.21"), "{message}");
+    let mut same = f.settings.clone();
+    same.version = "3.5.21".parse().unwrap();
+    ensure_installed(&f.paths, &same, true).await.unwrap();
+    assert_eq!(std::fs::read(f.program("etcd")).unwrap(), program);
+    assert!(!f.paths.install_record().exists());
 }
 
 #[tokio::test]

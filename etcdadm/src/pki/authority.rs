@@ -1,6 +1,6 @@
 //! The certificate authority of the cluster.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -16,7 +16,7 @@ use crate::paths::Paths;
 /// How long an authority made by `init` is good.
 const LIFETIME: Duration = Duration::days(3650);
 /// How far machines' clocks may be behind the one that issued a certificate.
-pub(super) const CLOCK_SKEW: Duration = Duration::hours(1);
+pub(super) const CLOCK_SKEW: Duration = Duration::hours(24);
 
 /// File name of the authority.
 pub const AUTHORITY: &str = "ca";
@@ -28,6 +28,8 @@ pub struct Authority {
     pub bundle_pem: String,
     /// DER of the certificate that the key belongs to.
     pub(super) certificate: Vec<u8>,
+    /// No leaf is good before this.
+    pub(super) not_before: OffsetDateTime,
     /// No leaf is good beyond this.
     pub(super) not_after: OffsetDateTime,
     pub(super) issuer: Issuer<'static, KeyPair>,
@@ -40,6 +42,10 @@ impl Authority {
     /// When only one is there, they do not belong together, or they cannot sign leaves now.
     pub fn load(paths: &Paths, now: OffsetDateTime) -> Result<Option<Self>> {
         let (certificate, key) = (paths.certificate(AUTHORITY), paths.key(AUTHORITY));
+        if certificate.exists() && !key.exists() {
+            // `create` was interrupted before its last step.
+            files::rename(&pending(&key), &key)?;
+        }
         match (files::read(&certificate)?, files::read(&key)?) {
             (None, None) => Ok(None),
             (Some(certificate_pem), Some(key_pem)) => {
@@ -55,7 +61,7 @@ impl Authority {
         let key = key::parse(key_pem).map_err(|why| anyhow!("{}: {why}", key_at.display()))?;
         let mut certificates = Vec::new();
         for block in Pem::iter_from_buffer(bundle) {
-            let block = block.context("it is no PEM file").with_context(at)?;
+            let block = block.context("it is not a PEM file").with_context(at)?;
             if block.label == "CERTIFICATE" {
                 certificates.push(block.contents);
             }
@@ -65,17 +71,17 @@ impl Authority {
         for der in certificates {
             let (_, parsed) = X509Certificate::from_der(&der).context("a certificate is damaged").with_context(at)?;
             if parsed.public_key().subject_public_key.data.as_ref() == key.public_key_raw() {
-                let not_after = check(&parsed, now).with_context(at)?;
-                own = Some((der, not_after));
+                let validity = check(&parsed, now).with_context(at)?;
+                own = Some((der, validity));
                 break;
             }
         }
-        let Some((certificate, not_after)) = own else {
+        let Some((certificate, (not_before, not_after))) = own else {
             bail!("{} is the key of none of the certificates in {}", key_at.display(), bundle_at.display());
         };
         let issuer = Issuer::from_ca_cert_der(&certificate.as_slice().into(), key).with_context(at)?;
         let bundle_pem = String::from_utf8(bundle.to_vec()).context("it is not text").with_context(at)?;
-        Ok(Self { bundle_pem, certificate, not_after, issuer })
+        Ok(Self { bundle_pem, certificate, not_before, not_after, issuer })
     }
 
     /// Makes an authority of its own for a new cluster, and writes ca.crt and ca.key.
@@ -92,16 +98,23 @@ impl Authority {
         params.not_before = now - CLOCK_SKEW;
         params.not_after = now + LIFETIME;
         let certificate = params.self_signed(&key)?.pem();
-        // The certificate last: a key alone is an error that says so, and no member trusts a certificate yet.
+        // Interrupted before the certificate is there, a further run makes another authority; after that, it goes on with
+        // this one.
         let (certificate_at, key_at) = (paths.certificate(AUTHORITY), paths.key(AUTHORITY));
-        files::write(&key_at, key.serialize_pem().as_bytes(), 0o600)?;
+        files::write(&pending(&key_at), key.serialize_pem().as_bytes(), 0o600)?;
         files::write(&certificate_at, certificate.as_bytes(), 0o644)?;
+        files::rename(&pending(&key_at), &key_at)?;
         Self::from_pem(certificate.as_bytes(), key.serialize_pem().as_bytes(), now, &certificate_at, &key_at)
     }
 }
 
-/// Checks that a certificate can sign leaves now. Answers until when.
-fn check(certificate: &X509Certificate<'_>, now: OffsetDateTime) -> Result<OffsetDateTime> {
+/// Where the key of a new authority waits until the certificate is there.
+fn pending(key: &Path) -> PathBuf {
+    key.with_extension("key.new")
+}
+
+/// Checks that a certificate can sign leaves now. Answers from when and until when.
+fn check(certificate: &X509Certificate<'_>, now: OffsetDateTime) -> Result<(OffsetDateTime, OffsetDateTime)> {
     ensure!(certificate.is_ca(), "its certificate is not one of a certificate authority (CA:TRUE is missing)");
     if let Ok(Some(usage)) = certificate.key_usage() {
         ensure!(usage.value.key_cert_sign(), "its certificate may not sign others (keyCertSign is missing)");
@@ -110,5 +123,5 @@ fn check(certificate: &X509Certificate<'_>, now: OffsetDateTime) -> Result<Offse
     let (from, until) = (validity.not_before.to_datetime(), validity.not_after.to_datetime());
     ensure!(from <= now, "it is good only from {from} on, and this machine's clock says {now}");
     ensure!(now < until, "it expired at {until}, and this machine's clock says {now}");
-    Ok(until)
+    Ok((from, until))
 }

@@ -68,7 +68,7 @@ impl Leaf {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = self.usages();
         params.use_authority_key_identifier_extension = true;
-        params.not_before = now - CLOCK_SKEW;
+        params.not_before = authority.not_before.max(now - CLOCK_SKEW);
         params.not_after = authority.not_after.min(now + LIFETIME);
         let certificate = params.signed_by(&key, &authority.issuer)?;
         Ok(Issued { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
@@ -117,6 +117,23 @@ impl Leaf {
         }
         Ok(())
     }
+}
+
+/// The names in a certificate; none if it is damaged.
+pub(super) fn names(certificate_pem: &[u8]) -> Vec<San> {
+    let Some(Ok(block)) = Pem::iter_from_buffer(certificate_pem).next() else { return Vec::new() };
+    let Ok((_, leaf)) = X509Certificate::from_der(&block.contents) else { return Vec::new() };
+    let names = leaf.subject_alternative_name().ok().flatten();
+    let names = names.iter().flat_map(|extension| &extension.value.general_names);
+    let san = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some(San::Dns((*name).to_owned())),
+        GeneralName::IPAddress(octets) => match octets.len() {
+            4 => <[u8; 4]>::try_from(*octets).ok().map(|octets| San::Ip(octets.into())),
+            _ => <[u8; 16]>::try_from(*octets).ok().map(|octets| San::Ip(octets.into())),
+        },
+        _ => None,
+    };
+    names.filter_map(san).collect()
 }
 
 fn same_name(san: &San, name: &GeneralName<'_>) -> bool {

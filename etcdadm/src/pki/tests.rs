@@ -182,7 +182,7 @@ fn an_authority_out_of_its_time_is_refused_and_none_is_none() {
     assert!(Authority::load(&f.paths, f.now).unwrap().is_none());
     Authority::create(&f.paths, f.now).unwrap();
     for (when, named) in
-        [(f.now + time::Duration::days(3651), "expired"), (f.now - time::Duration::days(1), "only from")]
+        [(f.now + time::Duration::days(3651), "expired"), (f.now - time::Duration::days(2), "only from")]
     {
         let message = format!("{:#}", Authority::load(&f.paths, when).unwrap_err());
         assert!(message.contains(named), "{message}");
@@ -198,4 +198,49 @@ fn a_leaf_is_no_authority() {
     fs::copy(f.paths.key(SERVER), f.paths.key("ca")).unwrap();
     let message = format!("{:#}", Authority::load(&f.paths, f.now).unwrap_err());
     assert!(message.contains("CA:TRUE"), "{message}");
+}
+
+#[test]
+fn a_leaf_that_is_issued_again_keeps_the_extra_names() {
+    let mut f = fixture();
+    let authority = Authority::create(&f.paths, f.now).unwrap();
+    ensure_leaves(&f.paths, &f.settings, &authority, f.now).unwrap();
+    f.settings.extra_sans.clear();
+    let later = f.now + time::Duration::days(366);
+    assert_eq!(ensure_leaves(&f.paths, &f.settings, &authority, later).unwrap().len(), 4);
+    let names = leaf::names(&fs::read(f.paths.certificate(SERVER)).unwrap());
+    assert!(names.contains(&San::Dns("etcd.example.com".to_owned())), "{names:?}");
+}
+
+#[test]
+fn leaves_hold_for_clocks_a_day_behind_but_not_before_their_authority() {
+    let f = fixture();
+    let authority = Authority::create(&f.paths, f.now).unwrap();
+    let not_before = |now: OffsetDateTime| {
+        fs::remove_file(f.paths.certificate(PEER)).unwrap_or_default();
+        ensure_leaves(&f.paths, &f.settings, &authority, now).unwrap();
+        let der = der(&f.paths.certificate(PEER));
+        X509Certificate::from_der(&der).unwrap().1.validity().not_before.to_datetime()
+    };
+    assert_eq!(not_before(f.now), f.now - time::Duration::days(1));
+    let later = f.now + time::Duration::hours(30);
+    assert_eq!(not_before(later), later - time::Duration::days(1));
+    assert_eq!(not_before(f.now - time::Duration::hours(12)), f.now - time::Duration::days(1));
+}
+
+#[test]
+fn an_authority_that_was_not_finished_is_finished_or_made_anew() {
+    let f = fixture();
+    let authority = Authority::create(&f.paths, f.now).unwrap();
+    // Killed before the key took its place.
+    let pending = f.paths.key("ca").with_extension("key.new");
+    fs::rename(f.paths.key("ca"), &pending).unwrap();
+    let again = Authority::load(&f.paths, f.now).unwrap().unwrap();
+    assert_eq!(again.bundle_pem, authority.bundle_pem);
+    // Killed before the certificate was there.
+    fs::rename(f.paths.key("ca"), &pending).unwrap();
+    fs::remove_file(f.paths.certificate("ca")).unwrap();
+    assert!(Authority::load(&f.paths, f.now).unwrap().is_none());
+    Authority::create(&f.paths, f.now).unwrap();
+    assert!(!pending.exists());
 }

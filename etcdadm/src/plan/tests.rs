@@ -22,7 +22,16 @@ fn record(cluster_id: u64, member_id: u64) -> MemberRecord {
     MemberRecord { cluster_id, member_id, name: "own".into(), peer_url: OWN_URL.into() }
 }
 
-fn observation(own: Own, has_data: bool, unit: UnitState, record: Option<MemberRecord>) -> Observation {
+fn owner(cluster_id: u64, member_id: u64) -> Owner {
+    Owner { cluster_id, member_id }
+}
+
+fn local(data: Data, unit: UnitState, record: Option<MemberRecord>) -> Local {
+    let owner = matches!(data, Data::Present | Data::Outdated).then(|| owner(CLUSTER, OWN));
+    Local { data, owner, unit, record }
+}
+
+fn observation(own: Own, data: Data, unit: UnitState, record: Option<MemberRecord>) -> Observation {
     let mut members = vec![member(0x11, "first", "https://10.0.0.1:2380", false)];
     match own {
         Own::Absent => {}
@@ -31,92 +40,137 @@ fn observation(own: Own, has_data: bool, unit: UnitState, record: Option<MemberR
     }
     Observation {
         own_url: OWN_URL.to_owned(),
-        local: Local { has_data, unit, record },
+        local: local(data, unit, record),
         membership: Membership { cluster_id: CLUSTER, members },
-        as_learner: true,
     }
 }
 
 const LEARNER: bool = true;
 const VOTER: bool = false;
-const DATA: bool = true;
-const NO_DATA: bool = false;
+const DATA: Data = Data::Present;
+const NO_DATA: Data = Data::Blank;
+const LOST: Data = Data::Lost;
+const UP: UnitState = UnitState::Up;
+const DOWN: UnitState = UnitState::Down;
 
 /// Every point at which a join can have been interrupted, and what a further run does.
 #[rstest]
-#[case::nothing_done(Own::Absent, NO_DATA, UnitState::Down, JoinStep::Add { learner: true })]
-#[case::added(Own::Unstarted { learner: LEARNER }, NO_DATA, UnitState::Down, JoinStep::Start(OWN))]
-#[case::start_ordered(Own::Unstarted { learner: LEARNER }, NO_DATA, UnitState::Up, JoinStep::AwaitStart(OWN))]
-#[case::running(Own::Unstarted { learner: LEARNER }, DATA, UnitState::Up, JoinStep::AwaitStart(OWN))]
-#[case::stopped_early(Own::Unstarted { learner: LEARNER }, DATA, UnitState::Down, JoinStep::Start(OWN))]
-#[case::published(Own::Started { learner: LEARNER }, DATA, UnitState::Up, JoinStep::Promote(OWN))]
-#[case::stopped(Own::Started { learner: LEARNER }, DATA, UnitState::Down, JoinStep::Start(OWN))]
-#[case::promoted(Own::Started { learner: VOTER }, DATA, UnitState::Up, JoinStep::AwaitHealth(OWN))]
-#[case::voter_stopped(Own::Started { learner: VOTER }, DATA, UnitState::Down, JoinStep::Start(OWN))]
-#[case::voter_added(Own::Unstarted { learner: VOTER }, NO_DATA, UnitState::Down, JoinStep::Start(OWN))]
-#[case::voter_running(Own::Unstarted { learner: VOTER }, DATA, UnitState::Up, JoinStep::AwaitStart(OWN))]
-#[case::learner_lost_data(Own::Started { learner: LEARNER }, NO_DATA, UnitState::Down, JoinStep::RemoveOwnLearner(OWN))]
-fn an_interrupted_join_goes_on(#[case] own: Own, #[case] data: bool, #[case] unit: UnitState, #[case] step: JoinStep) {
+#[case::nothing_done(Own::Absent, NO_DATA, DOWN, JoinStep::Add)]
+#[case::added(Own::Unstarted { learner: LEARNER }, NO_DATA, DOWN, JoinStep::Start(OWN))]
+#[case::start_ordered(Own::Unstarted { learner: LEARNER }, NO_DATA, UP, JoinStep::Start(OWN))]
+#[case::running(Own::Unstarted { learner: LEARNER }, DATA, UP, JoinStep::AwaitStart(OWN))]
+#[case::stopped_early(Own::Unstarted { learner: LEARNER }, DATA, DOWN, JoinStep::Start(OWN))]
+#[case::published(Own::Started { learner: LEARNER }, DATA, UP, JoinStep::Promote(OWN))]
+#[case::stopped(Own::Started { learner: LEARNER }, DATA, DOWN, JoinStep::Start(OWN))]
+#[case::promoted(Own::Started { learner: VOTER }, DATA, UP, JoinStep::AwaitHealth(OWN))]
+#[case::voter_stopped(Own::Started { learner: VOTER }, DATA, DOWN, JoinStep::Start(OWN))]
+#[case::voter_added(Own::Unstarted { learner: VOTER }, NO_DATA, DOWN, JoinStep::Start(OWN))]
+#[case::voter_running(Own::Unstarted { learner: VOTER }, DATA, UP, JoinStep::AwaitStart(OWN))]
+#[case::learner_lost_data(Own::Started { learner: LEARNER }, NO_DATA, DOWN, JoinStep::RemoveOwnLearner(OWN))]
+#[case::learner_lost_data_in_a_crash_loop(Own::Started { learner: LEARNER }, LOST, UP, JoinStep::RemoveOwnLearner(OWN))]
+#[case::added_anew_after_a_loss(Own::Unstarted { learner: LEARNER }, LOST, DOWN, JoinStep::Start(OWN))]
+fn an_interrupted_join_goes_on(#[case] own: Own, #[case] data: Data, #[case] unit: UnitState, #[case] step: JoinStep) {
     assert_eq!(join(&observation(own, data, unit, None)), step);
 }
 
-#[test]
-fn old_versions_join_as_voters() {
-    let mut seen = observation(Own::Absent, NO_DATA, UnitState::Down, None);
-    seen.as_learner = false;
-    assert_eq!(join(&seen), JoinStep::Add { learner: false });
-}
-
-fn refusal(seen: &Observation) -> String {
-    match join(seen) {
+fn refusal(observation: &Observation) -> String {
+    match join(observation) {
         JoinStep::Refuse(why) => why,
         other => panic!("{other:?}"),
     }
 }
 
+#[rstest]
+#[case(NO_DATA, DOWN)]
+#[case(NO_DATA, UP)]
+#[case(LOST, DOWN)]
+#[case::in_a_crash_loop(LOST, UP)]
+fn a_voter_that_lost_its_data_is_left_to_be_repaired(#[case] data: Data, #[case] unit: UnitState) {
+    let observation = observation(Own::Started { learner: VOTER }, data, unit, None);
+    assert!(refusal(&observation).contains("must be removed from the cluster"), "{}", refusal(&observation));
+}
+
+/// It may have acknowledged entries before it could publish its name.
 #[test]
-fn a_voter_that_lost_its_data_is_left_to_be_repaired() {
-    let seen = observation(Own::Started { learner: VOTER }, NO_DATA, UnitState::Down, None);
-    assert!(refusal(&seen).contains("must be removed from the cluster"), "{}", refusal(&seen));
+fn a_voter_that_lost_its_data_before_it_was_known_is_not_started_again() {
+    let own = Own::Unstarted { learner: VOTER };
+    let lost = observation(own, LOST, DOWN, Some(record(CLUSTER, OWN)));
+    assert!(refusal(&lost).contains("must be removed from the cluster"), "{}", refusal(&lost));
+    let learner = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, Some(record(CLUSTER, OWN)));
+    assert_eq!(join(&learner), JoinStep::RemoveOwnLearner(OWN));
+    let killed_before_its_log = observation(own, NO_DATA, DOWN, Some(record(CLUSTER, OWN)));
+    assert_eq!(join(&killed_before_its_log), JoinStep::Start(OWN));
 }
 
 #[test]
 fn data_of_another_cluster_is_never_touched() {
-    let seen = observation(Own::Absent, DATA, UnitState::Up, Some(record(0xdead, OWN)));
-    assert!(refusal(&seen).contains("member 33 of cluster dead"), "{}", refusal(&seen));
+    let mut other = observation(Own::Absent, DATA, UP, Some(record(0xdead, OWN)));
+    other.local.owner = Some(owner(0xdead, OWN));
+    assert!(refusal(&other).contains("member 33 of cluster dead"), "{}", refusal(&other));
     // Without data, what is remembered of another cluster is only history.
-    let seen = observation(Own::Absent, NO_DATA, UnitState::Down, Some(record(0xdead, OWN)));
-    assert_eq!(join(&seen), JoinStep::Add { learner: true });
+    let other = observation(Own::Absent, NO_DATA, DOWN, Some(record(0xdead, OWN)));
+    assert_eq!(join(&other), JoinStep::Add);
+}
+
+#[rstest]
+#[case(DATA)]
+#[case(NO_DATA)]
+#[case(LOST)]
+fn a_member_that_was_removed_never_adds_itself_again(#[case] data: Data) {
+    let removed = observation(Own::Absent, data, DOWN, Some(record(CLUSTER, OWN)));
+    assert!(refusal(&removed).contains("removed"), "{}", refusal(&removed));
+    assert!(refusal(&removed).contains("member.json"), "it says how to join anew: {}", refusal(&removed));
 }
 
 #[test]
-fn data_of_a_removed_member_is_never_touched() {
-    let seen = observation(Own::Absent, DATA, UnitState::Down, Some(record(CLUSTER, OWN)));
-    assert!(refusal(&seen).contains("the member was removed"), "{}", refusal(&seen));
+fn a_member_added_again_under_its_url_does_not_start_with_its_old_data() {
+    let mut again = observation(Own::Unstarted { learner: LEARNER }, DATA, DOWN, None);
+    again.local.owner = Some(owner(CLUSTER, 0x99));
+    assert!(refusal(&again).contains("member 99"), "{}", refusal(&again));
+}
+
+#[rstest]
+#[case(Some(owner(CLUSTER, 0x99)))]
+#[case(Some(owner(0xdead, OWN)))]
+fn data_that_is_not_the_recorded_members_is_refused(#[case] owner: Option<Owner>) {
+    let mut swapped = observation(Own::Started { learner: VOTER }, DATA, DOWN, Some(record(CLUSTER, OWN)));
+    swapped.local.owner = owner;
+    assert!(refusal(&swapped).contains("member.json"), "{}", refusal(&swapped));
+    assert!(matches!(init(&swapped.local), InitStep::Refuse(_)));
+}
+
+#[test]
+fn an_older_copy_is_refused() {
+    let older = observation(Own::Started { learner: VOTER }, Data::Outdated, DOWN, Some(record(CLUSTER, OWN)));
+    assert!(refusal(&older).contains("older copy"), "{}", refusal(&older));
+    assert!(matches!(init(&older.local), InitStep::Refuse(why) if why.contains("older copy")));
 }
 
 #[test]
 fn a_member_whose_address_changed_is_told_so() {
-    let mut seen = observation(Own::Absent, DATA, UnitState::Up, Some(record(CLUSTER, OWN)));
-    seen.membership.members.push(member(OWN, "own", "https://10.0.0.99:2380", false));
-    assert!(refusal(&seen).contains("https://10.0.0.99:2380"), "{}", refusal(&seen));
+    let mut moved = observation(Own::Absent, DATA, UP, Some(record(CLUSTER, OWN)));
+    moved.membership.members.push(member(OWN, "own", "https://10.0.0.99:2380", false));
+    assert!(refusal(&moved).contains("https://10.0.0.99:2380"), "{}", refusal(&moved));
 }
 
 #[rstest]
-#[case(NO_DATA, UnitState::Down, false, Some(InitStep::StartNew))]
-#[case(NO_DATA, UnitState::Up, false, Some(InitStep::AwaitHealth))]
-#[case(DATA, UnitState::Down, false, Some(InitStep::StartAgain))]
-#[case(DATA, UnitState::Down, true, Some(InitStep::StartAgain))]
-#[case(DATA, UnitState::Up, true, Some(InitStep::AwaitHealth))]
-#[case::would_fork_the_cluster(NO_DATA, UnitState::Down, true, None)]
+#[case(NO_DATA, DOWN, false, Some(InitStep::StartNew))]
+#[case::a_corrected_run_is_heard(NO_DATA, UP, false, Some(InitStep::StartNew))]
+#[case(DATA, DOWN, false, Some(InitStep::StartAgain))]
+#[case(DATA, DOWN, true, Some(InitStep::StartAgain))]
+#[case(DATA, UP, true, Some(InitStep::AwaitHealth))]
+#[case::would_fork_the_cluster(NO_DATA, DOWN, true, None)]
+#[case::would_fork_the_cluster_in_a_crash_loop(NO_DATA, UP, true, None)]
+#[case::lost_before_the_record(LOST, DOWN, false, None)]
+#[case::lost_before_the_record_in_a_crash_loop(LOST, UP, false, None)]
 fn an_interrupted_init_goes_on(
-    #[case] has_data: bool,
+    #[case] data: Data,
     #[case] unit: UnitState,
     #[case] recorded: bool,
     #[case] step: Option<InitStep>,
 ) {
     let record = recorded.then(|| record(CLUSTER, OWN));
-    let decided = init(&Local { has_data, unit, record });
+    let decided = init(&local(data, unit, record));
     match step {
         Some(step) => assert_eq!(decided, step),
         None => assert!(matches!(decided, InitStep::Refuse(_)), "{decided:?}"),
@@ -132,29 +186,38 @@ fn any_own() -> impl Strategy<Value = Own> {
 }
 
 fn any_observation() -> impl Strategy<Value = (Own, Observation)> {
-    let unit = prop_oneof![Just(UnitState::Up), Just(UnitState::Down)];
-    let recorded = proptest::option::of((prop_oneof![Just(CLUSTER), Just(0xdead)], prop_oneof![Just(OWN), Just(0x99)]));
-    (any_own(), any::<bool>(), unit, recorded, any::<bool>()).prop_map(|(own, data, unit, recorded, as_learner)| {
-        let record = recorded.map(|(cluster_id, member_id)| record(cluster_id, member_id));
-        let mut seen = observation(own, data, unit, record);
-        seen.as_learner = as_learner;
-        (own, seen)
-    })
+    let unit = prop_oneof![Just(UP), Just(DOWN)];
+    let data = prop_oneof![Just(Data::Blank), Just(DATA), Just(LOST), Just(Data::Outdated)];
+    let identity = || (prop_oneof![Just(CLUSTER), Just(0xdead)], prop_oneof![Just(OWN), Just(0x99)]);
+    (any_own(), data, unit, proptest::option::of(identity()), identity()).prop_map(
+        |(own, data, unit, recorded, log)| {
+            let record = recorded.map(|(cluster_id, member_id)| record(cluster_id, member_id));
+            let mut observation = observation(own, data, unit, record);
+            observation.local.owner = observation.local.owner.map(|_| owner(log.0, log.1));
+            (own, observation)
+        },
+    )
 }
 
 proptest! {
     /// A member is added only by a machine that is none and has no data, and only a lost learner is removed.
     #[test]
-    fn membership_changes_only_where_it_is_safe((own, seen) in any_observation()) {
-        match join(&seen) {
-            JoinStep::Add { .. } => prop_assert!(own == Own::Absent && !seen.local.has_data),
+    fn membership_changes_only_where_it_is_safe((own, observation) in any_observation()) {
+        let local = &observation.local;
+        match join(&observation) {
+            JoinStep::Add => {
+                prop_assert!(own == Own::Absent && local.owner.is_none());
+                prop_assert!(local.record.as_ref().is_none_or(|record| record.cluster_id != CLUSTER));
+            }
             JoinStep::RemoveOwnLearner(id) => {
                 prop_assert_eq!(id, OWN);
-                prop_assert!(!seen.local.has_data && seen.local.unit == UnitState::Down);
-                prop_assert_eq!(own, Own::Started { learner: true });
+                prop_assert!(local.owner.is_none());
+                let learner = matches!(own, Own::Started { learner: true } | Own::Unstarted { learner: true });
+                prop_assert!(learner);
             }
             JoinStep::Promote(id) => {
                 prop_assert_eq!(id, OWN);
+                prop_assert_eq!(local.owner, Some(owner(CLUSTER, OWN)));
                 prop_assert_eq!(own, Own::Started { learner: true });
             }
             JoinStep::AwaitHealth(id) => {
@@ -165,32 +228,50 @@ proptest! {
         }
     }
 
+    /// Nothing starts that had data and has it no longer, or that has other data than it should.
+    #[test]
+    fn nothing_starts_without_its_own_latest_data((own, observation) in any_observation()) {
+        let local = &observation.local;
+        if let JoinStep::Start(_) | JoinStep::AwaitStart(_) = join(&observation) {
+            prop_assert!(local.data != Data::Outdated);
+            match local.owner {
+                Some(log) => prop_assert_eq!(log, owner(CLUSTER, OWN)),
+                None => {
+                    let unstarted = matches!(own, Own::Unstarted { .. });
+                    prop_assert!(unstarted);
+                }
+            }
+        }
+        match init(local) {
+            InitStep::StartNew => prop_assert!(local.data == Data::Blank && local.record.is_none()),
+            InitStep::StartAgain | InitStep::AwaitHealth => prop_assert_eq!(&local.data, &Data::Present),
+            InitStep::Refuse(_) => {}
+        }
+    }
+
     /// Carried out on a cluster and machine that do as they are told, the steps end with a started voter that runs,
     /// from whatever state they begin, unless the first one is refused.
     #[test]
     fn every_path_ends((_, start) in any_observation()) {
-        let mut seen = start;
+        let mut now = start;
         for taken in 0..8 {
-            let own = seen.membership.members.iter().position(|m| m.id == OWN);
-            let step = join(&seen);
+            let own = now.membership.members.iter().position(|m| m.id == OWN);
+            let step = join(&now);
             match step {
-                JoinStep::Add { learner } => {
-                    seen.membership.members.push(member(OWN, "", OWN_URL, learner));
+                JoinStep::Add => {
+                    now.membership.members.push(member(OWN, "", OWN_URL, true));
                     // A cluster never gives an ID twice.
-                    seen.local.record = None;
+                    now.local.record = None;
                 }
-                JoinStep::RemoveOwnLearner(_) => drop(seen.membership.members.remove(own.unwrap())),
+                JoinStep::RemoveOwnLearner(_) => {
+                    now.membership.members.remove(own.unwrap());
+                    now.local.record = None;
+                }
                 JoinStep::Start(_) => {
-                    seen.local.unit = UnitState::Up;
-                    seen.local.record = Some(record(CLUSTER, OWN));
+                    now.local = local(DATA, UP, Some(record(CLUSTER, OWN)));
                 }
-                JoinStep::AwaitStart(_) => {
-                    seen.local.has_data = true;
-                    seen.membership.members[own.unwrap()].name = "own".to_owned();
-                    // A record of another cluster with data at hand is refused, but none is left by a start of ours.
-                    seen.local.record = Some(record(CLUSTER, OWN));
-                }
-                JoinStep::Promote(_) => seen.membership.members[own.unwrap()].learner = false,
+                JoinStep::AwaitStart(_) => now.membership.members[own.unwrap()].name = "own".to_owned(),
+                JoinStep::Promote(_) => now.membership.members[own.unwrap()].learner = false,
                 JoinStep::AwaitHealth(_) => return Ok(()),
                 JoinStep::Refuse(_) => {
                     prop_assert_eq!(taken, 0);
@@ -198,6 +279,6 @@ proptest! {
                 }
             }
         }
-        prop_assert!(false, "no end: {:?}", seen);
+        prop_assert!(false, "no end: {:?}", now);
     }
 }

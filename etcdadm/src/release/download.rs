@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use reqwest::{Client, Response};
 
-use super::SUMS;
 use super::checksum::{Hasher, Sha256};
+use super::{SUMS, without_credentials};
 use crate::files::{self, PendingFile};
 use crate::settings::Settings;
 
@@ -29,6 +29,7 @@ pub(super) async fn download(directory_url: &str, name: &str, target: &Path, set
         .build()
         .context("cannot set up downloads")?;
     let url = format!("{directory_url}/{name}");
+    let shown = without_credentials(&url);
     let mut pause = FIRST_PAUSE;
     for attempt in 1.. {
         match once(&client, directory_url, name, &url, target, settings.release_sha256).await {
@@ -36,13 +37,13 @@ pub(super) async fn download(directory_url: &str, name: &str, target: &Path, set
             Err(Failure::Final(error)) => return Err(error),
             Err(Failure::Passing(error)) if attempt == ATTEMPTS => {
                 return Err(error.context(format!(
-                    "cannot download {url} in {ATTEMPTS} attempts; check --release-url and the proxy variables, or put \
+                    "cannot download {shown} in {ATTEMPTS} attempts; check --release-url and the proxy variables, or put \
                      the archive at {}",
                     target.display()
                 )));
             }
             Err(Failure::Passing(error)) => {
-                tracing::warn!("download of {url} failed: {error:#}; trying again in {pause:?}");
+                tracing::warn!("download of {shown} failed: {error:#}; trying again in {pause:?}");
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
@@ -70,19 +71,23 @@ async fn once(
         Some(given) => given,
         None => {
             let sums_url = format!("{directory_url}/{SUMS}");
-            let sums =
-                get(client, &sums_url).await.map_err(|failure| match failure {
-                    Failure::Final(error) => Failure::Final(error.context(format!(
-                        "no checksum for {name}: give one with --release-sha256, or serve {sums_url}"
-                    ))),
-                    passing @ Failure::Passing(_) => passing,
-                })?;
-            let text = sums.text().await.map_err(|error| Failure::Passing(error.into()))?;
-            Sha256::in_sums(&text, name)
-                .ok_or_else(|| Failure::Final(anyhow!("{sums_url} has no SHA-256 for {name}; give --release-sha256")))?
+            let sums = get(client, &sums_url).await.map_err(|failure| match failure {
+                Failure::Final(error) => Failure::Final(error.context(format!(
+                    "no checksum for {name}: give one with --release-sha256, or serve {}",
+                    without_credentials(&sums_url)
+                ))),
+                passing @ Failure::Passing(_) => passing,
+            })?;
+            let text = sums.text().await.map_err(|error| Failure::Passing(error.without_url().into()))?;
+            Sha256::in_sums(&text, name).ok_or_else(|| {
+                Failure::Final(anyhow!(
+                    "{} has no SHA-256 for {name}; give --release-sha256",
+                    without_credentials(&sums_url)
+                ))
+            })?
         }
     };
-    tracing::info!("downloading {url}");
+    tracing::info!("downloading {}", without_credentials(url));
     let response = get(client, url).await?;
     let written = write(response, target, expected, url).await?;
     let sums = format!("{written}  {name}\n");
@@ -93,12 +98,12 @@ async fn once(
 
 /// A response with a body worth reading.
 async fn get(client: &Client, url: &str) -> Result<Response, Failure> {
-    let response = client.get(url).send().await.map_err(|error| Failure::Passing(error.into()))?;
+    let response = client.get(url).send().await.map_err(|error| Failure::Passing(error.without_url().into()))?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
-    let error = anyhow!("{url} answers {status}");
+    let error = anyhow!("{} answers {status}", without_credentials(url));
     // 408 and 429 ask to come back; any other 4xx stays as it is.
     let stays = status.is_client_error() && !matches!(status.as_u16(), 408 | 429);
     Err(if stays { Failure::Final(error) } else { Failure::Passing(error) })
@@ -110,7 +115,7 @@ async fn write(mut response: Response, target: &Path, expected: Sha256, url: &st
     };
     let mut file = PendingFile::create(target, 0o644).map_err(place)?;
     let mut hasher = Hasher::default();
-    while let Some(chunk) = response.chunk().await.map_err(|error| Failure::Passing(error.into()))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| Failure::Passing(error.without_url().into()))? {
         hasher.update(&chunk);
         file.write_all(&chunk).map_err(place)?;
     }
@@ -121,6 +126,10 @@ async fn write(mut response: Response, target: &Path, expected: Sha256, url: &st
 }
 
 fn check(sha256: Sha256, expected: Sha256, url: &str) -> Result<()> {
-    ensure!(sha256 == expected, "{url} has SHA-256 {sha256}, but {expected} is expected; nothing was installed");
+    ensure!(
+        sha256 == expected,
+        "{} has SHA-256 {sha256}, but {expected} is expected; nothing was installed",
+        without_credentials(url)
+    );
     Ok(())
 }

@@ -40,7 +40,19 @@ pub(super) async fn watch(children: &Children) {
                 continue;
             }
             let policy = Policy::of(&unit);
-            if !wanted(policy.restart, children.how_ended(pid)) {
+            let inherited = children.how_ended(pid);
+            if inherited.is_some() {
+                // What ended while `systemctl start` was at work, that one has cleaned up after.
+                stop_post(children, &unit, &policy).await;
+            }
+            let status =
+                inherited.and_then(WaitStatus::exit_status).or_else(|| seen_by_systemctl(Path::new(RUN), &unit));
+            if status.is_some_and(|status| policy.final_statuses.contains(&status)) {
+                println!("{unit}: its process {pid} ended with status {status:?}, left down.");
+                left_down.insert((unit, pid));
+                continue;
+            }
+            if !wanted(policy.restart, inherited) {
                 left_down.insert((unit, pid));
                 continue;
             }
@@ -62,6 +74,22 @@ pub(super) async fn watch(children: &Children) {
         // Whatever ends first: it is only a matter of looking again.
         let _ = timeout(LOOK_AGAIN, deaths.changed()).await;
     }
+}
+
+/// Runs what the unit wants to be run after its end.
+async fn stop_post(children: &Children, unit: &str, policy: &Policy) {
+    for command in &policy.stop_post {
+        let Some((program, arguments)) = command.split_first() else { continue };
+        if let Err(error) = children.run(Command::new(program).args(arguments)).await {
+            println!("{unit}: {program} cannot be run after its end: {error}");
+        }
+    }
+}
+
+/// Exit status of a process that ended before `systemctl start` did, as that one noted it; see `image.rs`.
+fn seen_by_systemctl(run: &Path, unit: &str) -> Option<i32> {
+    let status = fs::read_to_string(run.join(format!("{unit}.status"))).ok()?;
+    value(&status, "ExecMainStatus")?.parse().ok()
 }
 
 /// Whether one more start is allowed now, which then counts.
@@ -115,13 +143,14 @@ fn lock(path: &PathBuf) -> Option<Option<File>> {
 
 /// The main process of a service that should be running, by its status file.
 fn main_process(status: &str) -> Option<i32> {
-    let value = |wanted: &str| {
-        status.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == wanted).map(|(_, value)| value)
-    };
-    if value("ActiveState") == Some("inactive") {
+    if value(status, "ActiveState") == Some("inactive") {
         return None;
     }
-    value("MainPID")?.parse().ok().filter(|pid| *pid > 0)
+    value(status, "MainPID")?.parse().ok().filter(|pid| *pid > 0)
+}
+
+fn value<'a>(status: &'a str, wanted: &str) -> Option<&'a str> {
+    status.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == wanted).map(|(_, value)| value)
 }
 
 fn is_alive(pid: i32) -> bool {
@@ -148,6 +177,8 @@ mod tests {
     fn too_many_starts_in_too_short_a_time_are_refused() {
         let policy = Policy {
             restart: Restart::Always,
+            final_statuses: Vec::new(),
+            stop_post: Vec::new(),
             delay: Duration::ZERO,
             limit_interval: Duration::from_secs(10),
             limit_burst: 2,
@@ -170,6 +201,14 @@ mod tests {
     #[case(Restart::Never, false)]
     fn an_end_that_nobody_saw_is_a_failure(#[case] restart: Restart, #[case] again: bool) {
         assert_eq!(wanted(restart, None), again);
+    }
+
+    #[test]
+    fn the_status_that_systemctl_noted_is_read() {
+        let run = tempfile::tempdir().expect("a directory");
+        assert_eq!(seen_by_systemctl(run.path(), "x.service"), None);
+        fs::write(run.path().join("x.service.status"), "ExecMainStatus=78\nMainPID=17\n").expect("written");
+        assert_eq!(seen_by_systemctl(run.path(), "x.service"), Some(78));
     }
 
     #[test]

@@ -45,9 +45,13 @@ pub(super) enum Restart {
 }
 
 /// What a unit's file says about restarts; systemd's defaults where it says nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) restart: Restart,
+    /// Exit statuses after which it is never started again.
+    pub(super) final_statuses: Vec<i32>,
+    /// What is run after the service ended, each a program with its arguments.
+    pub(super) stop_post: Vec<Vec<String>>,
     /// From the end of the process to its new start.
     pub(super) delay: Duration,
     /// Not more than `limit_burst` starts in this time. Zero: no limit.
@@ -78,6 +82,8 @@ impl Policy {
     fn parse(text: &str) -> Self {
         let mut policy = Self {
             restart: Restart::Never,
+            final_statuses: Vec::new(),
+            stop_post: Vec::new(),
             delay: Duration::from_millis(100),
             limit_interval: Duration::from_secs(10),
             limit_burst: 5,
@@ -93,6 +99,16 @@ impl Policy {
                         "on-abnormal" | "on-abort" => Restart::OnAbnormal,
                         _ => Restart::Never,
                     }
+                }
+                // Lists: each line adds to them, an empty one begins anew.
+                "RestartPreventExitStatus" if value.is_empty() => policy.final_statuses.clear(),
+                "RestartPreventExitStatus" => {
+                    policy.final_statuses.extend(value.split_whitespace().filter_map(|word| word.parse::<i32>().ok()));
+                }
+                "ExecStopPost" if value.is_empty() => policy.stop_post.clear(),
+                "ExecStopPost" => {
+                    let command = value.trim_start_matches(['-', '@', ':', '+', '!']);
+                    policy.stop_post.push(command.split_whitespace().map(str::to_owned).collect());
                 }
                 "RestartSec" => policy.delay = time_span(value).unwrap_or(policy.delay),
                 "StartLimitIntervalSec" | "StartLimitInterval" => {
@@ -160,6 +176,16 @@ mod tests {
         assert_eq!(policy.delay, Duration::from_secs(5));
         assert_eq!(policy.limit_interval, Duration::ZERO);
         assert_eq!(Policy::parse("").restart, Restart::Never);
+    }
+
+    #[test]
+    fn lists_add_up_and_begin_anew_after_an_empty_line() {
+        let policy = Policy::parse(
+            "[Service]\nRestartPreventExitStatus=1 SIGKILL\nRestartPreventExitStatus=\nRestartPreventExitStatus=78\n\
+             ExecStopPost=-/opt/bin/etcd-guard.sh stopped\n",
+        );
+        assert_eq!(policy.final_statuses, [78]);
+        assert_eq!(policy.stop_post, [["/opt/bin/etcd-guard.sh", "stopped"]]);
     }
 
     #[test]

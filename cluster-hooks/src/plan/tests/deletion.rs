@@ -8,16 +8,17 @@ fn workers_first_then_etcd() {
     world.workers = vec!["Machine demo-worker-1".to_owned(), "Machine demo-worker-2".to_owned()];
     insta::assert_snapshot!(world.story(), @r"
     Unpause
-    wait: WaitingForWorkersDeletion | etcd is deleted after the workers: Machine demo-worker-1, Machine demo-worker-2 still there | Some(5s)
+    wait: WaitingForWorkersDeletion | etcd is deleted after the workers; left are Machine demo-worker-1, Machine demo-worker-2 | Some(5s)
     ");
     assert!(!world.paused(), "a paused control plane is never deleted");
     world.workers.clear();
     insta::assert_snapshot!(world.story(), @r"
+    ConfirmDeletion
     DeleteEtcd
     wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted | None
     ");
     world.etcd = None;
-    insta::assert_snapshot!(world.story(), @"wait: EtcdDeleted | EtcdCluster demo-etcd is gone; the control plane and the infrastructure follow | None");
+    insta::assert_snapshot!(world.story(), @"wait: EtcdDeleted | EtcdCluster demo-etcd is gone; Cluster API deletes the control plane and the infrastructure next | None");
 }
 
 #[test]
@@ -40,8 +41,7 @@ fn it_comes_to_an_end_in_every_state() {
         world.delete_cluster();
         let (_, end) = world.settle();
         assert!(matches!(&end, Plan::Steady | Plan::Wait(_)), "{end:?}");
-        let ours = world.annotations().contains_key(names::PAUSED_BY_HOOK_ANNOTATION);
-        assert!(!ours, "our pause would keep the control plane");
+        assert!(!world.paused(), "our pause would keep the control plane");
         let etcd_goes = world.etcd.as_ref().is_none_or(|etcd| etcd["metadata"]["deletionTimestamp"].is_string());
         assert!(etcd_goes || !world.etcd_kind);
     }
@@ -52,10 +52,10 @@ fn a_users_pause_stays_in_a_deletion_too() {
     let mut world = World::applied();
     world.user_pause();
     world.delete_cluster();
-    assert_eq!(world.settle().0, [Step::DeleteEtcd]);
+    assert_eq!(world.settle().0, [Step::ConfirmDeletion, Step::DeleteEtcd]);
     assert!(world.paused());
     world.etcd = None;
-    insta::assert_snapshot!(world.story(), @"wait: ControlPlanePaused | EtcdCluster demo-etcd is gone; KubeadmControlPlane demo-cp is paused by its user: without annotation cluster.x-k8s.io/paused it goes | None");
+    insta::assert_snapshot!(world.story(), @"wait: ControlPlanePaused | EtcdCluster demo-etcd is gone; KubeadmControlPlane demo-cp is paused by its user, and is deleted once annotation cluster.x-k8s.io/paused is removed | None");
     assert!(world.paused());
 }
 
@@ -66,4 +66,30 @@ fn etcd_of_another_cluster_is_not_deleted() {
         json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "other", "uid": "cluster-2"}]);
     world.delete_cluster();
     assert_eq!(world.settle(), (vec![], Plan::Steady));
+}
+
+#[test]
+fn etcd_stays_until_the_hooks_of_the_cluster_have_let_it_go() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.cluster["spec"]["topology"] = json!({"classRef": {"name": "class"}});
+    world.delete_cluster();
+    let (steps, end) = world.settle();
+    assert_eq!(steps, []);
+    assert!(matches!(end, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_BEFORE_DELETE_HOOK));
+    world.cluster["metadata"]["annotations"]["runtime.cluster.x-k8s.io/ok-to-delete"] = json!("");
+    assert_eq!(world.settle().0, [Step::ConfirmDeletion, Step::DeleteEtcd]);
+}
+
+#[test]
+fn a_control_plane_that_is_being_deleted_is_woken_once_when_etcd_is_gone() {
+    let mut world = World::applied();
+    world.settle();
+    world.delete_cluster();
+    world.settle();
+    world.etcd = None;
+    assert_eq!(world.settle().0, [], "its deletion will wake it");
+    world.control_plane.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(world.settle().0, [Step::WakeControlPlane]);
+    assert_eq!(world.settle().0, []);
 }

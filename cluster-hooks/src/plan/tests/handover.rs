@@ -5,13 +5,14 @@ fn etcd_becomes_ready_and_is_handed_over() {
     let mut world = World::applied();
     insta::assert_snapshot!(world.story(), @r"
     ClaimEtcd
+    Announce
     Pause
     wait: WaitingForEtcd | EtcdCluster demo-etcd is not ready | None
     ");
     assert!(world.paused());
     let mut world = world.etcd_ready();
     insta::assert_snapshot!(world.story(), @r#"
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     PublishClient(KeyPair(..))
     Unpause
@@ -27,16 +28,17 @@ fn etcd_becomes_ready_and_is_handed_over() {
 fn the_order_in_which_things_appear_does_not_matter() {
     let ready = World::applied().etcd_ready();
     let mut world = World { etcd: None, control_plane: None, ..ready.clone() };
-    insta::assert_snapshot!(world.story(), @"wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist | None");
+    insta::assert_snapshot!(world.story(), @"wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist in namespace default: create it, or correct the name in Cluster demo | None");
     world.control_plane.clone_from(&ready.control_plane);
     insta::assert_snapshot!(world.story(), @r"
+    Announce
     Pause
-    wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist | None
+    wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist in namespace default: create it, or correct the name in Cluster demo | None
     ");
     world.etcd.clone_from(&ready.etcd);
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     PublishClient(KeyPair(..))
     Unpause
@@ -56,7 +58,7 @@ fn the_order_in_which_things_appear_does_not_matter() {
     world.cluster["spec"] = json!({});
     insta::assert_snapshot!(world.story(), @r"
     ClaimEtcd
-    wait: WaitingForControlPlane | the Cluster names no control plane: set spec.controlPlaneRef to a KubeadmControlPlane | None
+    wait: WaitingForControlPlane | the Cluster has no control plane: set spec.controlPlaneRef to a KubeadmControlPlane | None
     ");
 }
 
@@ -70,9 +72,8 @@ fn a_hook_that_dies_at_any_point_is_carried_on() {
                 if step == etcd_comes {
                     world = world.etcd_ready();
                 }
-                let seen = world.observe();
-                let Plan::Do(step) = plan(&seen) else { break };
-                assert!(world.act(&seen, &step));
+                let (observation, Plan::Do(step)) = world.plan() else { break };
+                assert!(world.act(&observation, &step));
                 taken.push(name(&step));
             }
             // A new process knows nothing but what it observes.
@@ -90,14 +91,14 @@ fn a_manager_that_is_behind_writes_nothing() {
     let mut world = World::applied().etcd_ready();
     let mut behind = Vec::new();
     loop {
-        let seen = world.observe();
-        let Plan::Do(step) = plan(&seen) else { break };
-        assert!(world.act(&seen, &step));
-        behind.push((seen, step));
+        let (observation, Plan::Do(step)) = world.plan() else { break };
+        assert!(world.act(&observation, &step));
+        behind.push((observation, step));
     }
     let after = (world.endpoints(), world.published().cloned(), world.annotations());
-    for (seen, step) in behind {
-        assert!(!world.act(&seen, &step), "{step:?} was taken twice");
+    // A condition is applied, whoever comes last.
+    for (observation, step) in behind.into_iter().filter(|(_, step)| !matches!(step, Step::Announce(_))) {
+        assert!(!world.act(&observation, &step), "{step:?} was taken twice");
     }
     assert_eq!((world.endpoints(), world.published().cloned(), world.annotations()), after);
 }
@@ -111,17 +112,16 @@ fn etcd_that_becomes_unready_later_takes_nothing_away() {
     assert!(!world.paused());
     assert_eq!(world.endpoints(), ENDPOINTS);
     world.etcd = None;
-    insta::assert_snapshot!(world.story(), @"wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist | None");
+    insta::assert_snapshot!(world.story(), @"wait: EtcdNotFound | EtcdCluster.etcdcluster.cluster.x-k8s.io demo-etcd does not exist in namespace default: create it, or correct the name in Cluster demo | None");
     assert!(!world.paused());
 }
 
 #[test]
 fn our_pause_stays_until_etcd_is_ready_in_the_moment_of_the_release_too() {
     let mut world = World::applied().etcd_ready();
-    for _ in 0..5 {
-        let seen = world.observe();
-        let Plan::Do(step) = plan(&seen) else { panic!("more steps") };
-        world.act(&seen, &step);
+    for _ in 0..6 {
+        let (observation, Plan::Do(step)) = world.plan() else { panic!("more steps") };
+        world.act(&observation, &step);
     }
     assert!(world.paused() && world.published().is_some());
     world.set_ready(false, ENDPOINTS);
@@ -141,10 +141,11 @@ fn a_client_secret_that_is_there_already_does_not_lift_the_pause() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(world.story(), @r#"
             ClaimEtcd
+            Announce
             Pause
-            TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+            RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
             WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
-            wait: WaitingForClientCertificate | Secret demo-etcd with etcd's CA certificate is not there | Some(10s)
+            wait: WaitingForClientCertificate | etcd's provider has not made Secret demo-etcd with etcd's CA certificate yet | Some(10s)
             "#);
         }
         if etcd_is_gone {
@@ -174,7 +175,7 @@ fn later_changes_follow() {
     world.settle();
     world.set_ready(true, "https://10.0.0.9:2379, https://10.0.0.2:2379,https://10.0.0.9:2379");
     insta::assert_snapshot!(world.story(), @r#"
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379", "https://10.0.0.9:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379", "https://10.0.0.9:2379"])
     WriteEndpoints(["https://10.0.0.2:2379", "https://10.0.0.9:2379"])
     Steady
     "#);
@@ -194,10 +195,10 @@ fn the_placeholder_put_back_into_a_running_control_plane_is_replaced_even_while_
     world.control_plane.as_mut().unwrap()["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
     world.set_ready(false, ENDPOINTS);
     world.user_restores_placeholder();
-    insta::assert_snapshot!(world.story(), @r#"
-    WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    insta::assert_snapshot!(world.story(), @r"
+    WriteEndpoints, overwritten by field manager argocd
     wait: WaitingForEtcd | EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3 | None
-    "#);
+    ");
     assert_eq!(world.endpoints(), ENDPOINTS);
 }
 
@@ -231,26 +232,86 @@ fn a_users_pause_stays_and_is_no_obstacle() {
 }
 
 #[test]
-fn a_users_pause_over_ours_loses_the_marker_only() {
+fn a_users_pause_over_ours_is_the_users() {
     let mut world = World::applied();
     world.settle();
     world.user_pause();
-    assert_eq!(world.settle().0, [Step::DropMarker]);
+    assert_eq!(world.settle().0, []);
     let mut world = world.etcd_ready();
     assert_eq!(world.settle().1, Plan::Steady);
     assert!(world.paused());
 }
 
 #[test]
-fn a_pause_that_the_user_takes_away_is_not_set_again() {
+fn a_pause_that_the_user_takes_away_comes_back_until_the_release() {
     let mut world = World::applied();
     world.settle();
     world.user_unpause();
-    assert_eq!(world.settle().0, []);
-    assert!(!world.paused() && world.published().is_none(), "the gate still holds");
+    assert_eq!(world.settle().0, [Step::Pause]);
     let mut world = world.etcd_ready();
     assert_eq!(world.settle().1, Plan::Steady);
     assert_eq!(world.annotations(), Default::default());
+}
+
+#[test]
+fn a_fight_over_the_endpoints_calms_down_and_makes_no_machine_meanwhile() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.control_plane.as_mut().unwrap()["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
+    let (start, mut corrections) = (world.generation(), 0);
+    // Five times a second: 200 restorations.
+    for round in 0..200 {
+        if world.endpoints() == ENDPOINTS {
+            world.user_restores_placeholder();
+        }
+        let (steps, end) = world.settle();
+        corrections += steps.iter().filter(|step| matches!(step, Step::WriteEndpoints { .. })).count();
+        if let Plan::Block(hold) = end {
+            assert_eq!(hold.reason, reasons::ENDPOINTS_REVERTED_BY_OTHERS);
+            assert!(
+                hold.message.starts_with("field manager argocd overwrites spec.kubeadmConfigSpec"),
+                "{}",
+                hold.message
+            );
+            assert!(world.paused(), "no machine is made of the placeholder");
+        }
+        world.now += i64::from(round % 5 == 4);
+    }
+    // At once, after 10 s, and after 20 s more.
+    assert_eq!(corrections, 3);
+    assert!(world.generation() - start <= 8, "each is a restoration and a correction");
+    world.now += 300;
+    assert_eq!(world.settle().1, Plan::Steady);
+    assert!(!world.paused() && world.endpoints() == ENDPOINTS);
+}
+
+#[test]
+fn a_pause_over_a_fight_stays_until_the_endpoints_are_back_whatever_etcd_is() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.control_plane.as_mut().unwrap()["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
+    for _ in 0..2 {
+        world.user_restores_placeholder();
+        world.settle();
+    }
+    assert!(world.paused());
+    world.set_ready(false, ENDPOINTS);
+    assert_eq!(world.settle().0, []);
+    world.now += 10;
+    let (steps, _) = world.settle();
+    assert_eq!(steps.iter().map(name).collect::<Vec<_>>(), ["WriteEndpoints", "Unpause"]);
+}
+
+#[test]
+fn a_kind_that_another_provider_uses_the_field_for_is_no_reason_to_pause() {
+    let mut world = World { etcd_kind: false, ..World::applied() };
+    world.cluster["metadata"]["annotations"] = json!({});
+    world.cluster["spec"]["managedExternalEtcdRef"] =
+        json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdadmCluster", "name": "demo-etcd"});
+    let (steps, end) = world.settle();
+    assert_eq!(steps, []);
+    assert!(matches!(end, Plan::Block(hold) if hold.reason == reasons::ETCD_KIND_INVALID));
+    assert!(!world.paused());
 }
 
 #[test]
@@ -269,14 +330,15 @@ fn secrets_that_are_missing_or_broken_are_waited_for() {
     world.secrets.clear();
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
+    Announce
     Pause
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
-    wait: WaitingForClientCertificate | Secret demo-etcd with etcd's CA certificate is not there | Some(10s)
+    wait: WaitingForClientCertificate | etcd's provider has not made Secret demo-etcd with etcd's CA certificate yet | Some(10s)
     "#);
     assert!(world.paused());
     world.secrets.insert("demo-etcd".to_owned(), full.secrets["demo-etcd"].clone());
-    insta::assert_snapshot!(world.story(), @"wait: WaitingForClientCertificate | etcd's provider has made neither Secret demo-managed-etcd-apiserver-client nor Secret demo-apiserver-etcd-client | Some(10s)");
+    insta::assert_snapshot!(world.story(), @"wait: WaitingForClientCertificate | etcd's provider has made neither Secret demo-managed-etcd-apiserver-client nor Secret demo-apiserver-etcd-client yet | Some(10s)");
     let mut half = full.secrets["demo-managed-etcd-apiserver-client"].clone();
     half["data"]["tls.key"] = json!("");
     world.secrets.insert("demo-managed-etcd-apiserver-client".to_owned(), half);
@@ -284,17 +346,35 @@ fn secrets_that_are_missing_or_broken_are_waited_for() {
 }
 
 #[test]
-fn a_client_secret_of_somebody_else_is_used_and_left_alone() {
-    let mut world = World::applied().etcd_ready();
-    let theirs = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-apiserver-etcd-client"}});
-    world.secrets.insert("demo-apiserver-etcd-client".to_owned(), theirs.clone());
+fn a_client_secret_of_somebody_else_is_used_if_it_is_the_one_that_etcd_gave() {
+    let ready = World::applied().etcd_ready();
+    let published = |data: &serde_json::Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-apiserver-etcd-client"}, "data": data});
+    let staged = ready.secrets["demo-managed-etcd-apiserver-client"]["data"].clone();
+    let mut world = ready;
+    world.secrets.insert("demo-apiserver-etcd-client".to_owned(), published(&staged));
     let (steps, end) = world.settle();
     assert_eq!(
         steps.iter().map(name).collect::<Vec<_>>(),
-        ["ClaimEtcd", "Pause", "TellEndpointsInUse", "WriteEndpoints", "Unpause"]
+        ["ClaimEtcd", "Announce", "Pause", "RecordEndpointsInUse", "WriteEndpoints", "Unpause"]
     );
     assert_eq!(end, Plan::Steady);
-    assert_eq!(world.published(), Some(&theirs));
+    // A renewal does not reach it.
+    world.stage("2");
+    let Plan::Block(hold) = world.settle().1 else { panic!("it expires under a True condition") };
+    assert_eq!(hold.reason, reasons::CLIENT_CERTIFICATE_DIFFERS);
+    assert!(hold.message.contains("delete Secret demo-apiserver-etcd-client"), "{}", hold.message);
+    assert_eq!(world.published(), Some(&published(&staged)), "it is not ours to change");
+}
+
+#[test]
+fn a_client_secret_of_another_ca_keeps_the_control_plane_back() {
+    let mut world = World::applied().etcd_ready();
+    let theirs = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-apiserver-etcd-client"}});
+    world.secrets.insert("demo-apiserver-etcd-client".to_owned(), theirs);
+    assert!(matches!(world.settle().1, Plan::Block(hold) if hold.reason == reasons::CLIENT_CERTIFICATE_DIFFERS));
+    assert!(world.paused());
+    world.secrets.remove("demo-managed-etcd-apiserver-client");
+    assert_eq!(world.settle().0, [Step::Unpause], "a provider that publishes it itself is trusted");
 }
 
 #[test]
@@ -330,7 +410,7 @@ fn a_control_plane_that_cannot_take_etcd_is_reported_and_not_touched() {
     let before = world.control_plane.clone();
     insta::assert_snapshot!(world.story(), @r"
     ClaimEtcd
-    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile} (a change from local to external etcd is refused) | None
+    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd, and a change from local to external etcd is refused: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile} | None
     ");
     assert_eq!(before, world.control_plane);
 
@@ -345,9 +425,10 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
     world.cluster["spec"]["topology"] = json!({"classRef": {"name": "class"}});
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
+    Announce
     Pause
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
-    block: ControlPlaneInvalid | the ClusterClass writes this control plane and would revert the endpoints: have it write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 | None
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what is written into it: define a variable of the class for spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and set it to https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 | None
     "#);
 }
 
@@ -355,6 +436,7 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
 fn a_kind_that_is_not_there_is_looked_for_less_and_less_often() {
     let mut world = World { etcd_kind: false, ..World::applied() };
     insta::assert_snapshot!(world.story(), @r"
+    Announce
     Pause
     block: EtcdKindInvalid | no such kind | Some(10s)
     ");
@@ -382,7 +464,7 @@ fn a_cluster_that_names_no_etcd_any_more_is_left_clean() {
     world.cluster["metadata"]["annotations"] = json!({});
     world.cluster["status"] = json!({"conditions": [{"type": "ManagedExternalEtcdReady", "status": "False",
         "reason": "x", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
-    assert_eq!(world.settle(), (vec![Step::Unpause, Step::RemoveCondition], Plan::Steady));
+    assert_eq!(world.settle(), (vec![Step::Unpause, Step::RemoveConditions], Plan::Steady));
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn a_path_that_cannot_work_is_told_before_etcd_is_ready_and_forgotten_when_corre
     external(&mut world)["certFile"] = json!("client.crt");
     insta::assert_snapshot!(world.story(), @r"
     ClaimEtcd
+    Announce
     Pause
     block: ControlPlaneInvalid | KubeadmControlPlane demo-cp: spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.certFile must be an absolute path; usual are /etc/kubernetes/pki/etcd/ca.crt, /etc/kubernetes/pki/apiserver-etcd-client.crt and /etc/kubernetes/pki/apiserver-etcd-client.key | None
     ");
@@ -43,7 +44,7 @@ fn no_endpoint_is_waited_for_as_long_as_the_infrastructure_may_give_one() {
     world.cluster["spec"]["controlPlaneEndpoint"] = json!({"host": "", "port": 0});
     let (reason, message) = held(&mut world);
     assert_eq!(reason, reasons::WAITING_FOR_CONTROL_PLANE_ENDPOINT);
-    assert!(message.contains("may give it one"), "{message}");
+    assert!(message.contains("may set one"), "{message}");
     assert!(world.paused() && world.published().is_none());
     world.cluster["status"] = json!({"initialization": {"infrastructureProvisioned": true}});
     let (_, message) = held(&mut world);
@@ -88,11 +89,11 @@ fn shared_certificates_that_users_bring_have_to_be_complete() {
 
         world.secrets.insert(name.to_owned(), secret(name, &certificate));
         let (_, message) = held(&mut world);
-        assert!(message.contains("tls.key") && message.contains("first of 3"), "{message}");
-        // A single machine never joins: a CA whose key is elsewhere is enough.
+        assert!(message.contains("tls.key") && message.contains("only the first"), "{message}");
+        // A single machine is replaced by one that joins, as soon as etcd's endpoints change.
         let mut single = world.clone();
         single.control_plane.as_mut().unwrap()["spec"]["replicas"] = json!(1);
-        assert_eq!(single.settle().1, Plan::Steady);
+        assert_eq!(held(&mut single).0, reasons::SHARED_CERTIFICATES_INVALID);
 
         world.secrets.insert(name.to_owned(), secret(name, &json!({"tls.crt": "YQ==", "tls.key": "YQ=="})));
         assert_eq!(world.settle().1, Plan::Steady);
@@ -112,6 +113,7 @@ fn etcds_ca_comes_without_its_key() {
 fn a_provider_that_publishes_itself_is_held_by_the_pause_alone() {
     let mut world = World::applied().etcd_ready();
     let pair = json!({"tls.crt": "YQ==", "tls.key": "YQ=="});
+    world.secrets.remove("demo-managed-etcd-apiserver-client");
     world.secrets.insert("demo-apiserver-etcd-client".to_owned(), secret("demo-apiserver-etcd-client", &pair));
     world.secrets.insert("demo-ca".to_owned(), secret("demo-ca", &json!({})));
     assert_eq!(held(&mut world).0, reasons::SHARED_CERTIFICATES_INVALID);

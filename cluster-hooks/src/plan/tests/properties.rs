@@ -48,22 +48,20 @@ proptest! {
         for happening in happenings {
             match happening {
                 Happening::Look(manager) => {
-                    let seen = world.observe();
-                    minds[manager] = match plan(&seen) {
-                        Plan::Do(step) => Some((seen, step)),
+                    minds[manager] = match world.plan() {
+                        (observation, Plan::Do(step)) => Some((observation, step)),
                         _ => None,
                     };
                 }
                 Happening::Act(manager) => {
-                    if let Some((seen, step)) = minds[manager].take() {
-                        world.act(&seen, &step);
+                    if let Some((observation, step)) = minds[manager].take() {
+                        world.act(&observation, &step);
                     }
                 }
                 Happening::Restart(manager) => {
                     minds[manager] = None;
-                    let seen = world.observe();
-                    if let Plan::Do(step) = plan(&seen) {
-                        prop_assert!(world.act(&seen, &step));
+                    if let (observation, Plan::Do(step)) = world.plan() {
+                        prop_assert!(world.act(&observation, &step));
                     }
                 }
                 Happening::UserPauses => world.user_pause(),
@@ -87,13 +85,14 @@ proptest! {
         }
         world.stage("last");
         world.set_ready(true, &endpoints);
+        world.now += 3600;
         let (_, end) = world.settle();
         prop_assert_eq!(end, Plan::Steady);
         prop_assert_eq!(world.endpoints(), endpoints);
         let published = world.published().unwrap();
         prop_assert_eq!(&published["data"], &world.secrets["demo-managed-etcd-apiserver-client"]["data"]);
-        let marker = world.annotations().contains_key(names::PAUSED_BY_HOOK_ANNOTATION);
-        prop_assert!(!marker, "nothing of ours is left on the control plane");
+        let paused = world.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str) == Some(names::PAUSED_BY_HOOK_VALUE);
+        prop_assert!(!paused, "nothing of ours is left on the control plane");
     }
 
     /// Deleted at any point, it ends with etcd deleted and nothing of ours in the way.
@@ -101,9 +100,8 @@ proptest! {
     fn a_deletion_at_any_point_comes_to_an_end(steps in 0..6_usize, ready in any::<bool>(), users in any::<bool>()) {
         let mut world = if ready { World::applied().etcd_ready() } else { World::applied() };
         for _ in 0..steps {
-            let seen = world.observe();
-            if let Plan::Do(step) = plan(&seen) {
-                world.act(&seen, &step);
+            if let (observation, Plan::Do(step)) = world.plan() {
+                world.act(&observation, &step);
             }
         }
         if users {

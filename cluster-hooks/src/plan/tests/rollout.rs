@@ -1,6 +1,7 @@
 //! Endpoints that change, and control planes that roll.
 
 use super::*;
+use crate::observation::Used;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -24,7 +25,7 @@ fn old_endpoints_stay_in_use_until_the_last_machine_has_rolled() {
     assert_eq!(world.in_use(), Some(ONE));
     world.set_ready(true, TWO);
     insta::assert_snapshot!(world.story(), @r#"
-    TellEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
     WriteEndpoints(["https://10.0.0.2:2379"])
     Steady
     "#);
@@ -40,7 +41,7 @@ fn old_endpoints_stay_in_use_until_the_last_machine_has_rolled() {
     }
     world.report_machines(generation, 3, 3);
     insta::assert_snapshot!(world.story(), @r#"
-    TellEndpointsInUse(["https://10.0.0.2:2379"])
+    RecordEndpointsInUse(["https://10.0.0.2:2379"])
     Steady
     "#);
 }
@@ -52,7 +53,7 @@ fn a_rollout_is_seen_while_etcd_is_not_ready() {
     world.settle();
     world.set_ready(false, TWO);
     world.report_machines(world.generation(), 3, 3);
-    assert_eq!(world.settle().0, [Step::TellEndpointsInUse(vec![TWO.to_owned()])]);
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { endpoints: vec![TWO.to_owned()], retire: true }]);
 }
 
 #[test]
@@ -75,7 +76,24 @@ fn a_control_plane_that_says_nothing_keeps_all_in_use() {
 fn what_an_earlier_hook_has_handed_over_is_told() {
     let mut world = running(ONE);
     world.etcd.as_mut().unwrap()["metadata"]["annotations"] = json!({});
-    assert_eq!(world.settle().0, [Step::TellEndpointsInUse(vec![ONE.to_owned()])]);
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { endpoints: vec![ONE.to_owned()], retire: false }]);
+}
+
+#[test]
+fn counts_that_are_not_true_retire_nothing() {
+    let mut world = running(ONE);
+    world.set_ready(true, TWO);
+    world.settle();
+    world.report_machines(world.generation(), 0, 0);
+    assert_eq!(world.settle().0, [], "0 of 0: it has only begun to report");
+    world.report_machines(world.generation(), 3, 3);
+    world.used = Used::These([ONE.to_owned(), TWO.to_owned()].into());
+    assert_eq!(world.settle().0, [], "a machine was made with the old endpoint");
+    world.used = Used::Unknown;
+    assert_eq!(world.settle().0, [], "what a machine was made with is not known");
+    assert_eq!(world.in_use(), Some(BOTH));
+    world.used = Used::These([TWO.to_owned()].into());
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { endpoints: vec![TWO.to_owned()], retire: true }]);
 }
 
 /// Machines, each with the endpoints that it was started with, and the controller that replaces them.
@@ -131,9 +149,8 @@ proptest! {
         for happening in happenings {
             match happening {
                 Happening::Hook => {
-                    let seen = world.observe();
-                    if let Plan::Do(step) = plan(&seen) {
-                        world.act(&seen, &step);
+                    if let (observation, Plan::Do(step)) = world.plan() {
+                        world.act(&observation, &step);
                     }
                 }
                 Happening::Machines => machines.reconcile(&mut world),

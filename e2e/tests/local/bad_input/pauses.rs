@@ -52,7 +52,6 @@ pub(super) async fn of_the_control_plane(bed: &Bed) -> Result<()> {
     let control_plane = case.look.control_plane().await?;
     let annotations = control_plane.annotations();
     ensure!(annotations.get(PAUSED_ANNOTATION).is_some_and(|value| value == "by me"), "{annotations:?}");
-    ensure!(!annotations.contains_key(api::names::PAUSED_BY_HOOK_ANNOTATION), "{annotations:?}");
     ensure!(case.look.control_plane_endpoints().await?.join(",") == status.endpoints);
     ensure!(case.look.control_plane_machines().await?.is_empty(), "a paused control plane makes Machines");
     let unpaused = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});

@@ -38,17 +38,17 @@ fn named(kind: &str, name: &str) -> DynamicObject {
 
 #[test]
 fn a_machine_concerns_its_config_and_those_that_wait() {
-    assert_eq!(names_of(of_machine(&configs(), &machine())), ["a", "d", "demo-etcd-0"]);
+    assert_eq!(names_of(machine_to_configs(&configs(), &machine())), ["a", "d", "demo-etcd-0"]);
 }
 
 #[test]
 fn a_cluster_concerns_all_of_its_configs() {
-    assert_eq!(names_of(of_cluster(&configs(), &cluster())), ["a", "b", "d"]);
+    assert_eq!(names_of(cluster_to_configs(&configs(), &cluster())), ["a", "b", "d"]);
 }
 
 #[test]
 fn a_secret_concerns_its_owner_or_those_that_wait_for_it() {
-    let of = |secret: &DynamicObject| names_of(of_secret(&configs(), secret));
+    let of = |secret: &DynamicObject| names_of(secret_to_configs(&configs(), secret));
     assert_eq!(of(&named("Secret", "demo-managed-etcd")), ["a", "d"]);
     assert_eq!(of(&named("Secret", "demo-etcd-init")), ["a", "d"]);
     assert!(of(&named("Secret", "demo-apiserver-etcd-client")).is_empty());
@@ -61,6 +61,6 @@ fn a_secret_concerns_its_owner_or_those_that_wait_for_it() {
 
 #[test]
 fn a_lock_concerns_those_that_wait() {
-    assert_eq!(names_of(of_lock(&configs(), &named("ConfigMap", "demo-etcd-lock"))), ["a", "d"]);
-    assert!(of_lock(&configs(), &named("ConfigMap", "kube-root-ca.crt")).is_empty());
+    assert_eq!(names_of(lock_to_configs(&configs(), &named("ConfigMap", "demo-etcd-lock"))), ["a", "d"]);
+    assert!(lock_to_configs(&configs(), &named("ConfigMap", "kube-root-ca.crt")).is_empty());
 }

@@ -1,9 +1,9 @@
 //! What reconciles a Cluster besides its own changes: those of its etcd, its control plane and the Secrets between
-//! them. Watches are followed from the first moment on that somebody reads them.
+//! them. A watch is followed once somebody reads it.
 
 use crate::observation::names_of;
-use api::names::{CLUSTER_GROUP, CLUSTER_NAME_LABEL, ETCD_CLUSTER_GROUP};
-use controller_support::loose::{ClusterView, Reference};
+use api::names::CLUSTER_NAME_LABEL;
+use controller_support::external::{ClusterView, Reference};
 use controller_support::{Cached, Shutdown};
 use futures::StreamExt;
 use kube::ResourceExt;
@@ -15,14 +15,14 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Turns changes of other objects into reconciles of Clusters.
-pub struct Triggers {
+pub struct Mappers {
     clusters: Cached,
     followed: Mutex<HashSet<(ApiResource, Option<String>)>>,
     sender: UnboundedSender<ObjectRef<DynamicObject>>,
     shutdown: Shutdown,
 }
 
-impl Triggers {
+impl Mappers {
     /// Reconciles go to `sender`.
     pub fn new(clusters: Cached, sender: UnboundedSender<ObjectRef<DynamicObject>>, shutdown: Shutdown) -> Self {
         Self { clusters, followed: Mutex::default(), sender, shutdown }
@@ -57,15 +57,12 @@ impl Triggers {
 /// Whether a change of an object may change what is planned for a Cluster of the same namespace. `of` is the Cluster's name
 /// in the object's labels.
 fn concerns(cluster: &ClusterView, changed: &Reference, of: Option<&String>) -> bool {
-    let kind = (changed.group.as_str(), changed.kind.as_str());
-    let labelled = [(CLUSTER_GROUP, "Machine"), (ETCD_CLUSTER_GROUP, "EtcdCluster")].contains(&kind);
+    let is_secret = changed.kind == "Secret" && changed.group.is_empty();
     cluster.control_plane.as_ref() == Some(changed)
-        || (labelled && of == Some(&cluster.name))
+        // Machines, and an etcd of whatever kind that the Cluster no longer names.
+        || (!is_secret && of == Some(&cluster.name))
         || cluster.etcd.as_ref().is_some_and(|etcd| {
-            etcd.as_ref() == Ok(changed)
-                || (changed.kind == "Secret"
-                    && changed.group.is_empty()
-                    && names_of(&cluster.name).contains(&changed.name))
+            etcd.as_ref() == Ok(changed) || (is_secret && names_of(&cluster.name).contains(&changed.name))
         })
 }
 
@@ -91,8 +88,8 @@ mod tests {
         }
         assert!(!concerned("", "Secret", "other-etcd"));
         assert!(!concerned("example.org", "Another", "demo-etcd"));
-        // An etcd that it names no more is among them.
-        for (group, kind) in [(CLUSTER_GROUP, "Machine"), (ETCD_CLUSTER_GROUP, "EtcdCluster")] {
+        // An etcd of any provider that the Cluster no longer names is among them.
+        for (group, kind) in [("cluster.x-k8s.io", "Machine"), ("example.org", "OtherEtcd")] {
             let changed = Reference { group: group.to_owned(), kind: kind.to_owned(), name: "demo-1".to_owned() };
             assert!(concerns(&cluster, &changed, Some(&"demo".to_owned())));
             assert!(!concerns(&cluster, &changed, Some(&"other".to_owned())));

@@ -1,6 +1,6 @@
 //! The Machines of a control plane, as far as their remediation goes.
 
-use super::conditions_path;
+use crate::observation::conditions_path;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -31,7 +31,7 @@ pub struct ControlPlaneMachine {
     /// A MachineHealthCheck calls it unhealthy.
     pub unhealthy: bool,
     /// It is unhealthy, the control plane wants it gone, and says that it could not find out how its own etcd is: see
-    /// [`crate::plan::Step::Remediate`].
+    /// [`super::plan::Step::Delete`].
     pub deferred: bool,
     /// The remediation that it was made in.
     pub made_in: Option<Remediation>,

@@ -1,34 +1,49 @@
-//! Control-plane nodes that a MachineHealthCheck wants replaced.
-//!
-//! A KubeadmControlPlane does that itself. That of Cluster API 1.14.0 looks at its own etcd first, also where etcd is
-//! external and there is nothing to look at, and defers the remediation for ever. What it has checked by then holds. What
-//! it would have checked afterwards is ours to check: how etcd is, and that another API server is left.
+//! Which Machine goes, and what is noted of it. Pure.
 
-use super::Step;
-use crate::observation::{ControlPlaneMachine, ControlPlaneView, Observation, Pause};
+use super::Observation;
+use super::machine::ControlPlaneMachine;
+use crate::observation::{ControlPlaneView, Pause};
 use serde_json::json;
+
+/// A write.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    /// Delete a Machine that a MachineHealthCheck wants replaced and the control plane defers.
+    Delete(ControlPlaneMachine),
+    /// Note on the control plane that a Machine is being replaced, as it would itself: so that it goes on, and counts retries.
+    Note(String),
+}
 
 /// Deletes the Machine as the KubeadmControlPlane would, while etcd is Ready; and notes it, as long as it is on its way.
 pub(super) fn plan(observation: &Observation) -> Option<Step> {
-    let control_plane = observation.found_control_plane()?;
-    let at_rest = control_plane.pause == Pause::None && !control_plane.deleting && control_plane.initialized;
+    let Observation { cluster, etcd, control_plane, machines } = observation;
+    let left_alone = cluster.view.paused || cluster.view.deleting || control_plane.deleting;
+    let at_rest = control_plane.pause == Pause::None && control_plane.initialized && control_plane.kubeadm.is_some();
     // It replaces one at a time, and says so on itself from the deletion of the old one to the creation of the new one.
-    if !at_rest || control_plane.remediating {
+    if left_alone || !at_rest || control_plane.remediating {
         return None;
     }
-    if let Some(note) = note(control_plane, &observation.machines) {
-        return Some(Step::NoteRemediation(note));
+    if let Some(note) = note(control_plane, machines) {
+        return Some(Step::Note(note));
     }
-    if !observation.found_etcd().is_some_and(|etcd| etcd.ready && !etcd.deleting) {
+    if !etcd.ready || etcd.deleting {
         return None;
     }
-    candidate(&observation.machines, &control_plane.uid).cloned().map(Step::Remediate)
+    candidate(machines, &control_plane.uid).cloned().map(Step::Delete)
 }
 
 /// What the control plane would note of the Machine that is being deleted in place of it. The time is that of the deletion:
 /// the control plane drops a note that is older than its newest Machine, so one that comes too late does no harm.
+///
+/// Only while there are too few Machines: the control plane removes the note when it makes another one, and in the middle of a
+/// rollout, when there is one more than wanted, it makes none.
 fn note(control_plane: &ControlPlaneView, machines: &[ControlPlaneMachine]) -> Option<String> {
     let kubeadm = control_plane.kubeadm.as_ref()?;
+    let ours = |machine: &&ControlPlaneMachine| machine.controller.as_deref() == Some(&*control_plane.uid);
+    let left = machines.iter().filter(ours).filter(|machine| machine.deleting.is_none()).count();
+    if i64::try_from(left).is_ok_and(|left| left >= kubeadm.replicas) {
+        return None;
+    }
     let (machine, since) = deferred(machines, &control_plane.uid).find_map(|m| m.deleting.map(|since| (m, since)))?;
     let healthy_for = |timestamp| since.duration_since(timestamp).as_secs();
     let retried = machine.made_in.as_ref().filter(|m| healthy_for(m.timestamp) < kubeadm.min_healthy_seconds);

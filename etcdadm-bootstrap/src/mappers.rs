@@ -1,17 +1,17 @@
-//! Which configs a change concerns. A reconcile that finds nothing to do costs no request, so these may be generous.
+//! Which configs a change concerns. A reconcile that finds nothing to do costs no request, so a config too many is cheap.
 
 use api::{EtcdadmConfig, names};
-use controller_support::loose::MachineView;
+use controller_support::external::MachineView;
 use kube::api::DynamicObject;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
-pub(super) type Configs = Store<EtcdadmConfig>;
+pub(crate) type Configs = Store<EtcdadmConfig>;
 type Refs = Vec<ObjectRef<EtcdadmConfig>>;
-pub(super) type Mapper = fn(&Configs, &DynamicObject) -> Refs;
+pub(crate) type Mapper = fn(&Configs, &DynamicObject) -> Refs;
 
-/// The Machine's own config; and those that wait, because the Machine may have been the one to initialize.
-pub(super) fn of_machine(configs: &Configs, machine: &DynamicObject) -> Refs {
+/// The Machine's own config; and those that wait, because the Machine may have held the init lock.
+pub(crate) fn machine_to_configs(configs: &Configs, machine: &DynamicObject) -> Refs {
     let view = MachineView::read(machine);
     let own = view
         .bootstrap_config
@@ -21,13 +21,13 @@ pub(super) fn of_machine(configs: &Configs, machine: &DynamicObject) -> Refs {
 }
 
 /// Every config of the Cluster: it may have been paused.
-pub(super) fn of_cluster(configs: &Configs, cluster: &DynamicObject) -> Refs {
+pub(crate) fn cluster_to_configs(configs: &Configs, cluster: &DynamicObject) -> Refs {
     let name = cluster.name_any();
     select(configs, cluster, |config| may_be_of(config, &name))
 }
 
 /// The config of a bootstrap Secret; and those that wait for the cluster's CA or its initialization.
-pub(super) fn of_secret(configs: &Configs, secret: &DynamicObject) -> Refs {
+pub(crate) fn secret_to_configs(configs: &Configs, secret: &DynamicObject) -> Refs {
     let name = secret.name_any();
     let own = secret.owner_references().iter().filter(|owner| owner.kind == EtcdadmConfig::kind(&()));
     let own = own.map(|owner| ObjectRef::new(&owner.name).within(&secret.namespace().unwrap_or_default()));
@@ -38,7 +38,7 @@ pub(super) fn of_secret(configs: &Configs, secret: &DynamicObject) -> Refs {
 }
 
 /// The configs that wait for the cluster's initialization.
-pub(super) fn of_lock(configs: &Configs, lock: &DynamicObject) -> Refs {
+pub(crate) fn lock_to_configs(configs: &Configs, lock: &DynamicObject) -> Refs {
     let name = lock.name_any();
     let cluster = name.strip_suffix(names::init_lock("").as_str());
     cluster.map(|cluster| waiting(configs, lock, cluster)).unwrap_or_default()

@@ -1,0 +1,103 @@
+//! What a reconcile works with.
+
+use crate::adapter::Adapters;
+use crate::mappers::Mappers;
+use crate::observation::WrittenEndpoints;
+use controller_support::external::Reference;
+use controller_support::kinds::Contracts;
+use controller_support::{Cached, Events, Result, Shared, TtlCache, WriteCache, apply};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Api;
+use kube::api::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::runtime::reflector::ObjectRef;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// For how long it matters when a condition was written last; see [`crate::status::report`].
+const REPORTED: Duration = Duration::from_secs(60);
+/// For how long it matters which endpoints were written last: longer than they are forgotten by themselves.
+const WRITTEN: Duration = Duration::from_secs(2 * 3600);
+/// For how long the kinds of etcd providers are taken as they were listed.
+const PROVIDERS: Duration = Duration::from_secs(60);
+
+/// What reconciles share.
+pub struct Context {
+    /// What all controllers share.
+    pub shared: Shared,
+    /// Name of the controller: in logs, metrics and events, and as field manager.
+    pub name: &'static str,
+    /// All Clusters.
+    pub clusters: Cached,
+    /// What reconciles Clusters besides themselves.
+    pub mappers: Mappers,
+    /// Answers to our writes that the watches may not have yet.
+    pub written: WriteCache<DynamicObject>,
+    /// How control planes are told about etcd.
+    pub adapters: Adapters,
+    /// Our events.
+    pub events: Events,
+    /// The condition that was written last into a Cluster or control plane, by its UID.
+    pub reported: TtlCache<String, Condition>,
+    /// The endpoints that were written last into a control plane, by its UID.
+    pub endpoints: TtlCache<String, WrittenEndpoints>,
+    /// Kinds of etcd providers, as (group, kind).
+    pub providers: TtlCache<(), Vec<(String, String)>>,
+}
+
+impl Context {
+    /// The context of one controller, and what reconciles Clusters besides themselves.
+    pub fn new(
+        shared: &Shared,
+        name: &'static str,
+        clusters: &ApiResource,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<ObjectRef<DynamicObject>>) {
+        let clusters = shared.caches.watch(clusters, None);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let context = Self {
+            name,
+            mappers: Mappers::new(clusters.clone(), sender, shared.shutdown.clone()),
+            clusters,
+            written: WriteCache::default(),
+            adapters: Adapters::default(),
+            events: shared.events(name),
+            reported: TtlCache::new(REPORTED),
+            endpoints: TtlCache::new(WRITTEN),
+            providers: TtlCache::new(PROVIDERS),
+            shared: shared.clone(),
+        };
+        (Arc::new(context), receiver)
+    }
+
+    /// The API of a kind of another provider, in one namespace. A kind that is known costs no request.
+    ///
+    /// # Errors
+    /// The kind is not served.
+    pub async fn api(
+        &self,
+        reference: &Reference,
+        contracts: Contracts,
+        namespace: &str,
+    ) -> Result<Api<DynamicObject>> {
+        let resource = self.shared.kinds.find(&reference.group, &reference.kind, contracts).await?;
+        Ok(apply::dynamic(&self.shared.client, &resource, namespace))
+    }
+
+    /// The Secrets of a namespace.
+    pub fn secrets(&self, namespace: &str) -> Api<DynamicObject> {
+        apply::dynamic(&self.shared.client, &ApiResource::erase::<Secret>(&()), namespace)
+    }
+
+    /// A shared watch whose changes reconcile the Clusters that they concern.
+    ///
+    /// # Errors
+    /// There is no first list: the API server does not answer, or refuses it.
+    pub async fn watch(&self, resource: &ApiResource, selector: Option<&str>) -> Result<Cached> {
+        let watch = self.shared.caches.watch(resource, selector);
+        self.mappers.follow(&watch, selector);
+        watch.ensure_ready().await?;
+        Ok(watch)
+    }
+}

@@ -1,0 +1,70 @@
+//! Which endpoints the machines of a control plane were started with.
+
+use super::etcd::list;
+use api::names;
+use controller_support::external::Reference;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Endpoints that the machines of a control plane were started with, as the API server has it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Used {
+    /// It cannot be told: everything stays in use.
+    Unknown,
+    /// Those of the present spec: the control plane counts every machine as up to date, and there is no other record.
+    OfSpec,
+    /// These, by the configurations of its machines.
+    These(BTreeSet<String>),
+}
+
+/// Reads the KubeadmConfigs that the machines of a KubeadmControlPlane were made from. Every one of them names the
+/// endpoints, those of joining machines too. A machine whose configuration is missing may use anything.
+pub fn configured(machines: &[DynamicObject], configs: &[DynamicObject]) -> Used {
+    let of = |machine: &DynamicObject| {
+        let reference = Reference::read(machine.data.pointer("/spec/bootstrap/configRef"))?;
+        let config = configs.iter().find(|config| config.name_any() == reference.name)?;
+        let endpoints = config.data.pointer("/spec/clusterConfiguration/etcd/external/endpoints")?.as_array()?;
+        let texts: Option<Vec<&str>> = endpoints.iter().map(Value::as_str).collect();
+        Some(list(&texts?.join(",")))
+    };
+    let all: Option<Vec<Vec<String>>> = machines.iter().map(of).collect();
+    match all {
+        Some(all) if !all.is_empty() => {
+            Used::These(all.into_iter().flatten().filter(|url| url != names::PLACEHOLDER_ENDPOINT).collect())
+        }
+        _ => Used::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_machine_counts_and_one_that_is_not_known_makes_all_unknown() {
+        let object = |value: Value| serde_json::from_value::<DynamicObject>(value).unwrap();
+        let machine = |name: &str, config: &str| {
+            let reference = json!({"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": config});
+            object(json!({"metadata": {"name": name}, "spec": {"bootstrap": {"configRef": reference}}}))
+        };
+        let config = |name: &str, endpoints: Value| {
+            let external = json!({"etcd": {"external": {"endpoints": endpoints}}});
+            object(json!({"metadata": {"name": name}, "spec": {"clusterConfiguration": external}}))
+        };
+        let configs = [
+            config("a", json!(["https://10.0.0.1:2379"])),
+            config("b", json!(["https://10.0.0.2:2379,https://10.0.0.3:2379", names::PLACEHOLDER_ENDPOINT])),
+            object(json!({"metadata": {"name": "c"}, "spec": {}})),
+        ];
+        let used = |machines: &[DynamicObject]| configured(machines, &configs);
+        let urls = |hosts: &[u8]| Used::These(hosts.iter().map(|host| format!("https://10.0.0.{host}:2379")).collect());
+        assert_eq!(used(&[machine("m", "a")]), urls(&[1]));
+        assert_eq!(used(&[machine("m", "a"), machine("n", "b")]), urls(&[1, 2, 3]));
+        assert_eq!(used(&[machine("m", "a"), machine("n", "missing")]), Used::Unknown);
+        assert_eq!(used(&[machine("m", "a"), machine("n", "c")]), Used::Unknown);
+        assert_eq!(used(&[]), Used::Unknown, "a control plane without machines has nothing to say");
+    }
+}

@@ -1,0 +1,94 @@
+//! What is remembered of our own writes of endpoints, to know those that others overwrite.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// Between two corrections of what others overwrite: the shortest time, and the longest. Each time is twice the one before.
+const BETWEEN: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(10), SignedDuration::from_mins(5));
+/// Corrections are forgotten after so long without one.
+const QUIET: SignedDuration = SignedDuration::from_hours(1);
+
+/// A write of endpoints into a control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenEndpoints {
+    /// What was written.
+    pub endpoints: Vec<String>,
+    /// When.
+    at: Timestamp,
+    /// How often the same had to be written again of late, because somebody else had overwritten it.
+    corrections: u32,
+}
+
+impl WrittenEndpoints {
+    /// What is remembered after `endpoints` have been written, beside what was remembered `before`.
+    pub fn after(before: Option<&Self>, endpoints: &[String], now: &Time) -> Self {
+        let recent = before.filter(|before| now.0.duration_since(before.at) < QUIET);
+        let corrections = recent.map_or(0, |before| before.corrections + u32::from(before.endpoints == endpoints));
+        Self { endpoints: endpoints.to_vec(), at: now.0, corrections }
+    }
+
+    /// When the same may be written again. The first correction is due at once.
+    pub fn due(&self) -> Timestamp {
+        let Some(doublings) = self.corrections.checked_sub(1) else { return self.at };
+        let delay = BETWEEN.0.checked_mul(2_i32.saturating_pow(doublings)).unwrap_or(BETWEEN.1).min(BETWEEN.1);
+        self.at.checked_add(delay).unwrap_or(self.at)
+    }
+}
+
+/// Who has written a field last, apart from us. The path begins at the object's top.
+pub fn field_manager(entries: &[ManagedFieldsEntry], path: &[String], us: &str) -> Option<String> {
+    let has = |entry: &ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        path.iter().fold(fields, |value, key| value?.get(format!("f:{key}"))).is_some()
+    };
+    let others = entries.iter().filter(|entry| entry.manager.as_deref() != Some(us) && has(entry));
+    others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    #[test]
+    fn the_first_correction_is_due_at_once_and_later_ones_less_and_less_often() {
+        let endpoints = ["https://10.0.0.1:2379".to_owned()];
+        let mut written = WrittenEndpoints::after(None, &endpoints, &at(0));
+        let mut now = 0;
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            let due = written.due().as_second().max(now);
+            waits.push(due - now);
+            now = due;
+            written = WrittenEndpoints::after(Some(&written), &endpoints, &at(now));
+        }
+        assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
+        let other = WrittenEndpoints::after(Some(&written), &["https://10.0.0.2:2379".to_owned()], &at(now));
+        assert_eq!(other.corrections, 8, "endpoints that change meanwhile do not start the fight anew");
+        let quiet = WrittenEndpoints::after(Some(&written), &endpoints, &at(now + 3600));
+        assert_eq!(quiet.due(), at(now + 3600).0, "after a quiet time it does");
+    }
+
+    #[test]
+    fn the_last_manager_of_the_field_is_named() {
+        let path = ["spec", "etcd", "endpoints"].map(str::to_owned);
+        let entry = |manager: &str, time: i64, fields: serde_json::Value| -> ManagedFieldsEntry {
+            let time = Timestamp::from_second(time).unwrap().to_string();
+            serde_json::from_value(json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields}))
+                .unwrap()
+        };
+        let endpoints = json!({"f:spec": {"f:etcd": {"f:endpoints": {}}}});
+        let entries = [
+            entry("kubectl", 5, endpoints.clone()),
+            entry("argocd", 9, endpoints.clone()),
+            entry("us", 10, endpoints),
+            entry("manager", 11, json!({"f:spec": {"f:replicas": {}}})),
+        ];
+        assert_eq!(field_manager(&entries, &path, "us").as_deref(), Some("argocd"));
+        assert_eq!(field_manager(&entries[2..], &path, "us"), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! A GitOps loop that restores the placeholder, with and without the admission rule that keeps the real endpoints.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::apply::apply;
+use e2e::until::until;
+use e2e::world::World;
+use serde_json::{Value, json};
+
+use crate::stage::{PLACEHOLDER, SOON, Stage};
+
+const RULE: &str = include_str!("../../../config/admission/etcd-endpoints.yaml");
+const ONE: &str = "https://10.0.0.1:2379";
+const KCP: &str = "KubeadmControlPlane";
+
+pub(crate) async fn restores(world: World) -> Result<()> {
+    let stage = Stage::start(&world).await?;
+    without_the_rule(&stage).await?;
+    with_the_rule(&stage).await?;
+    stage.plane.stop().await
+}
+
+async fn with_the_rule(stage: &Stage) -> Result<()> {
+    apply(&stage.plane.client(), RULE).await?;
+    stage.apply_cluster("kept", |_| ()).await?;
+    stage.provide_etcd("kept", ONE).await?;
+    stage.until_says("kept", "True Ready").await?;
+    until("the rule is in force", SOON, async || {
+        restore(stage, "kept").await?;
+        ensure!(stage.control_plane("kept").await?.endpoints == [ONE], "the placeholder is back");
+        Ok(Some(()))
+    })
+    .await?;
+    stage.until_says("kept", "True Ready").await?;
+    let before = generation(stage, "kept").await?;
+    for _ in 0..200 {
+        restore(stage, "kept").await?;
+        ensure!(stage.control_plane("kept").await?.endpoints == [ONE], "the placeholder is back");
+    }
+    let after = generation(stage, "kept").await?;
+    ensure!(after - before <= 1, "the generation went from {before} to {after}");
+    // Cluster API's own webhook judges what the rule lets pass.
+    let removed = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": null}}}}});
+    ensure!(stage.change(KCP, "kept-cp", removed).await.is_err(), "external etcd became local");
+    Ok(())
+}
+
+async fn without_the_rule(stage: &Stage) -> Result<()> {
+    stage.apply_cluster("fought", |_| ()).await?;
+    stage.provide_etcd("fought", ONE).await?;
+    stage.until_says("fought", "True Ready").await?;
+    let before = generation(stage, "fought").await?;
+    for _ in 0..200 {
+        restore(stage, "fought").await?;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stage.until_says("fought", "False EndpointsRevertedByOthers").await?;
+    ensure!(stage.control_plane("fought").await?.paused, "a machine could be made of the placeholder");
+    let after = generation(stage, "fought").await?;
+    ensure!(after - before <= 6, "the generation went from {before} to {after}");
+    // The last one to write is the hook, once the loop is over.
+    stage.until_says("fought", "True Ready").await?;
+    stage.until_control_plane("fought", false, &[ONE]).await
+}
+
+/// What `kubectl apply` of the same manifest comes to.
+async fn restore(stage: &Stage, cluster: &str) -> Result<()> {
+    let external: Value = json!({"endpoints": [PLACEHOLDER]});
+    let body = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": external}}}}});
+    stage.change(KCP, &format!("{cluster}-cp"), body).await
+}
+
+async fn generation(stage: &Stage, cluster: &str) -> Result<i64> {
+    Ok(stage.api(KCP).get(&format!("{cluster}-cp")).await?.metadata.generation.unwrap_or_default())
+}

@@ -1,0 +1,235 @@
+//! etcd's settings that a user may give, by the names of etcd's flags without the leading dashes.
+
+use crate::Invalid;
+use crate::url::check_listen_url;
+use std::ops::RangeInclusive;
+
+/// Milliseconds between heartbeats, where none are given.
+pub const DEFAULT_HEARTBEAT_INTERVAL: u64 = 100;
+/// Milliseconds without a heartbeat until an election, where none are given.
+pub const DEFAULT_ELECTION_TIMEOUT: u64 = 1000;
+const MIB: u64 = 1024 * 1024;
+
+/// Bytes that quota-backend-bytes can be. etcd suggests at most 8 GiB, which is not a limit; with zero or less it would
+/// use a default or no quota at all.
+pub const QUOTA_BACKEND_BYTES: RangeInclusive<u64> = 16 * MIB..=100 * 1024 * MIB;
+/// Milliseconds that heartbeat-interval can be.
+pub const HEARTBEAT_INTERVAL: RangeInclusive<u64> = 1..=10_000;
+/// Milliseconds that election-timeout can be: etcd refuses more than 50 s.
+pub const ELECTION_TIMEOUT: RangeInclusive<u64> = 5..=50_000;
+/// Entries that snapshot-count can be.
+pub const SNAPSHOT_COUNT: RangeInclusive<u64> = 100..=1_000_000;
+
+/// Settings with rules of their own here.
+pub const TUNING_FLAGS: [&str; 7] = [
+    "quota-backend-bytes",
+    "heartbeat-interval",
+    "election-timeout",
+    "snapshot-count",
+    "auto-compaction-mode",
+    "auto-compaction-retention",
+    "listen-metrics-urls",
+];
+
+/// Settings that change how fast, how much or how loudly, and nothing that a cluster's life depends on. etcd itself
+/// checks their values.
+pub const FREE_FLAGS: [&str; 43] = [
+    "backend-batch-interval",
+    "backend-batch-limit",
+    "backend-bbolt-freelist-type",
+    "bootstrap-defrag-threshold-megabytes",
+    "compact-hash-check-enabled",
+    "compact-hash-check-time",
+    "compaction-batch-limit",
+    "compaction-sleep-interval",
+    "corrupt-check-time",
+    "distributed-tracing-address",
+    "distributed-tracing-instance-id",
+    "distributed-tracing-sampling-rate",
+    "distributed-tracing-service-name",
+    "downgrade-check-time",
+    "enable-distributed-tracing",
+    "enable-grpc-gateway",
+    "enable-lease-checkpoint",
+    "enable-lease-checkpoint-persist",
+    "enable-log-rotation",
+    "enable-pprof",
+    "grpc-keepalive-interval",
+    "grpc-keepalive-min-time",
+    "grpc-keepalive-timeout",
+    "initial-corrupt-check",
+    "log-format",
+    "log-level",
+    "log-outputs",
+    "log-rotation-config-json",
+    "max-concurrent-streams",
+    "max-request-bytes",
+    "max-snapshots",
+    "max-txn-ops",
+    "max-wals",
+    "metrics",
+    "pre-vote",
+    "raft-read-timeout",
+    "raft-write-timeout",
+    "snapshot-catchup-entries",
+    "stop-grpc-service-on-defrag",
+    "txn-mode-write-with-shared-buffer",
+    "warning-apply-duration",
+    "warning-unary-request-duration",
+    "watch-progress-notify-interval",
+];
+
+/// Settings that are refused, by the start of the name, and why.
+const REFUSED: [(&str, &str); 32] = [
+    ("max-learners", "it is set with --max-learners, the same on every member, and never changes"),
+    ("strict-reconfig-check", "it is always on: it keeps membership changes from losing quorum"),
+    ("initial-", "etcdadm decides how a member starts"),
+    ("force-new-cluster", "it makes a cluster forget its other members"),
+    ("unsafe-", "it trades away durability"),
+    ("name", "etcdadm sets it; use --name"),
+    ("data-dir", "etcdadm sets it; use --data-dir"),
+    ("wal-dir", "etcdadm looks for the write-ahead log in the data directory"),
+    ("config-file", "etcd ignores all other settings beside it"),
+    ("discovery", "etcdadm decides how a member starts"),
+    ("proxy", "a member is not a proxy"),
+    ("gateway", "a member is not a gateway"),
+    ("listen-", "etcdadm decides what etcd listens on"),
+    ("advertise-", "etcdadm sets it; use --bind-address"),
+    ("socket-", "etcdadm decides what etcd listens on"),
+    ("host-whitelist", "etcdadm decides who may connect"),
+    ("cors", "etcdadm decides who may connect"),
+    ("client-", "etcdadm sets everything about TLS"),
+    ("peer-", "etcdadm sets everything about TLS"),
+    ("cert-", "etcdadm sets everything about TLS"),
+    ("key-file", "etcdadm sets everything about TLS"),
+    ("ca-file", "etcdadm sets everything about TLS"),
+    ("trusted-ca-file", "etcdadm sets everything about TLS"),
+    ("auto-tls", "etcdadm sets everything about TLS"),
+    ("self-signed-", "etcdadm sets everything about TLS"),
+    ("tls-", "etcdadm sets everything about TLS"),
+    ("cipher-suites", "use --cipher-suites"),
+    ("auth-token", "members with different values do not accept each other's users"),
+    ("bcrypt-cost", "members with different values do not accept each other's users"),
+    ("enable-v2", "the v2 API is gone in etcd 3.6"),
+    ("v2-", "the v2 API is gone in etcd 3.6"),
+    ("feature-gates", "it switches what is not stable yet"),
+];
+
+/// The environment variable that etcd reads for a flag: `ETCD_SNAPSHOT_COUNT` for `snapshot-count`.
+pub fn environment_name(flag: &str) -> String {
+    format!("ETCD_{}", flag.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// Whether a user may give this setting at all.
+pub fn is_user_flag(name: &str) -> bool {
+    check_name(name).is_ok()
+}
+
+/// Checks settings that a user gives for etcd, each alone and all together.
+///
+/// Names are those of etcd's flags, without leading dashes. A name with `experimental-` before it, as etcd before 3.6
+/// spells some, follows the same rules.
+///
+/// # Errors
+/// The first setting that is unknown, given twice, decided by etcdadm, or out of range.
+pub fn check_flags(flags: &[(&str, &str)]) -> Result<(), Invalid> {
+    for (index, (name, value)) in flags.iter().enumerate() {
+        check_name(name)?;
+        if flags[..index].iter().any(|(earlier, _)| earlier == name) {
+            return Err(Invalid::new(*name, "it is given twice"));
+        }
+        check_value(name, value).map_err(|why| Invalid::new(*name, why))?;
+    }
+    check_together(flags)
+}
+
+fn check_name(name: &str) -> Result<(), Invalid> {
+    let stable = name.strip_prefix("experimental-").unwrap_or(name);
+    if TUNING_FLAGS.contains(&name) || FREE_FLAGS.contains(&stable) {
+        return Ok(());
+    }
+    let refused = REFUSED.iter().find(|(start, _)| match start.ends_with('-') {
+        true => stable.starts_with(start),
+        false => stable == *start || stable.strip_prefix(start).is_some_and(|rest| rest.starts_with('-')),
+    });
+    let why = match refused {
+        Some((_, why)) => format!("it cannot be set here: {why}"),
+        None if name.starts_with('-') => "write it without leading dashes".to_owned(),
+        None if stable != name => {
+            "only these are known with experimental- before them: ".to_owned() + &FREE_FLAGS.join(", ")
+        }
+        None => format!("it is not known here; known are {}, {}", TUNING_FLAGS.join(", "), FREE_FLAGS.join(", ")),
+    };
+    Err(Invalid::new(name, why))
+}
+
+fn check_value(name: &str, value: &str) -> Result<(), String> {
+    // It becomes a line of an environment file, where other characters would need quoting.
+    if value.is_empty() || !value.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\$#`".contains(&b)) {
+        return Err(format!("{value:?} cannot be used; give a value without spaces, quotes, \\, $, # and `"));
+    }
+    let within = |unit: &str, range: RangeInclusive<u64>| match number(value) {
+        Some(number) if range.contains(&number) => Ok(()),
+        _ => Err(format!("{value:?} is not a number of {unit} from {} to {}", range.start(), range.end())),
+    };
+    match name {
+        "quota-backend-bytes" => within("bytes", QUOTA_BACKEND_BYTES),
+        "heartbeat-interval" => within("milliseconds", HEARTBEAT_INTERVAL),
+        "election-timeout" => within("milliseconds", ELECTION_TIMEOUT),
+        "snapshot-count" => within("entries", SNAPSHOT_COUNT),
+        "auto-compaction-mode" if !matches!(value, "periodic" | "revision") => {
+            Err(format!("{value:?} is not a mode; write periodic or revision"))
+        }
+        "listen-metrics-urls" => value.split(',').try_for_each(check_listen_url),
+        _ => Ok(()),
+    }
+}
+
+/// Rules between settings; what is not given has etcd's default.
+fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
+    let value = |wanted: &str| flags.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+    let milliseconds = |name, default| value(name).and_then(number).unwrap_or(default);
+    let heartbeat = milliseconds("heartbeat-interval", DEFAULT_HEARTBEAT_INTERVAL);
+    let election = milliseconds("election-timeout", DEFAULT_ELECTION_TIMEOUT);
+    if election < 5 * heartbeat {
+        let name = if value("election-timeout").is_some() { "election-timeout" } else { "heartbeat-interval" };
+        let why = format!(
+            "election-timeout ({election} ms) must be at least five times heartbeat-interval ({heartbeat} ms), or etcd \
+             does not start; ten times is usual"
+        );
+        return Err(Invalid::new(name, why));
+    }
+    if let Some(retention) = value("auto-compaction-retention") {
+        let by_revision = value("auto-compaction-mode") == Some("revision");
+        if !(number(retention).is_some() || !by_revision && is_duration(retention)) {
+            let form = if by_revision { "a number of revisions" } else { "hours, or a duration like 30m or 1h30m" };
+            let why = format!("{retention:?} is not right for this auto-compaction-mode; give {form}");
+            return Err(Invalid::new("auto-compaction-retention", why));
+        }
+    }
+    Ok(())
+}
+
+/// A number without a sign, which `u64::from_str` would accept.
+fn number(text: &str) -> Option<u64> {
+    if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+/// Whether Go's `time.ParseDuration` reads it, without sign.
+fn is_duration(text: &str) -> bool {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let Some(end) = rest.find(|c: char| !c.is_ascii_digit() && c != '.') else { return false };
+        let (number, after) = rest.split_at(end);
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        if number.parse::<f64>().is_err() || !matches!(unit, "ns" | "us" | "ms" | "s" | "m" | "h") {
+            return false;
+        }
+        rest = after;
+    }
+    !text.is_empty()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use super::*;
+use rstest::rstest;
+
+#[rstest]
+#[case(&[])]
+#[case(&[("quota-backend-bytes", "8589934592")])]
+#[case(&[("heartbeat-interval", "200"), ("election-timeout", "2000")])]
+#[case(&[("heartbeat-interval", "200")])]
+#[case(&[("snapshot-count", "10000"), ("log-level", "debug"), ("experimental-compaction-batch-limit", "100")])]
+#[case(&[("auto-compaction-mode", "revision"), ("auto-compaction-retention", "1000")])]
+#[case(&[("auto-compaction-retention", "8")])]
+#[case(&[("auto-compaction-mode", "periodic"), ("auto-compaction-retention", "1h30m")])]
+#[case(&[("listen-metrics-urls", "http://0.0.0.0:2381,https://[::1]:2382,http://localhost:2383")])]
+#[case(&[("initial-corrupt-check", "true"), ("experimental-corrupt-check-time", "12h")])]
+fn what_may_be_set(#[case] flags: &[(&str, &str)]) {
+    assert_eq!(check_flags(flags), Ok(()));
+}
+
+#[rstest]
+#[case("max-learners")]
+#[case("experimental-max-learners")]
+#[case("strict-reconfig-check")]
+#[case("initial-cluster")]
+#[case("initial-cluster-state")]
+#[case("initial-cluster-token")]
+#[case("initial-advertise-peer-urls")]
+#[case("initial-election-tick-advance")]
+#[case("force-new-cluster")]
+#[case("unsafe-no-fsync")]
+#[case("experimental-unsafe-no-fsync")]
+#[case("name")]
+#[case("data-dir")]
+#[case("wal-dir")]
+#[case("config-file")]
+#[case("discovery")]
+#[case("discovery-srv")]
+#[case("listen-client-urls")]
+#[case("listen-peer-urls")]
+#[case("listen-client-http-urls")]
+#[case("advertise-client-urls")]
+#[case("client-cert-auth")]
+#[case("client-crl-file")]
+#[case("peer-cert-file")]
+#[case("peer-skip-client-san-verification")]
+#[case("experimental-peer-skip-client-san-verification")]
+#[case("cert-file")]
+#[case("key-file")]
+#[case("trusted-ca-file")]
+#[case("auto-tls")]
+#[case("tls-min-version")]
+#[case("cipher-suites")]
+#[case("auth-token")]
+#[case("socket-reuse-port")]
+#[case("feature-gates")]
+#[case("enable-v2")]
+fn what_decides_membership_identity_durability_or_trust_is_refused(#[case] name: &str) {
+    let invalid = check_flags(&[(name, "1")]).unwrap_err();
+    assert_eq!(invalid.name, name);
+    assert!(invalid.why.starts_with("it cannot be set here: "), "{invalid}");
+}
+
+#[rstest]
+#[case(&[("snapshot-counts", "10000")], "snapshot-counts", "snapshot-count,")]
+#[case(&[("--snapshot-count", "10000")], "--snapshot-count", "leading dashes")]
+#[case(&[("experimental-quota-backend-bytes", "99999999")], "experimental-quota-backend-bytes", "experimental-")]
+#[case(&[("snapshot-count", "1000"), ("snapshot-count", "1000")], "snapshot-count", "twice")]
+#[case(&[("quota-backend-bytes", "-1")], "quota-backend-bytes", "bytes from 16777216")]
+#[case(&[("quota-backend-bytes", "0")], "quota-backend-bytes", "bytes from")]
+#[case(&[("quota-backend-bytes", "8Gi")], "quota-backend-bytes", "bytes from")]
+#[case(&[("snapshot-count", "0")], "snapshot-count", "entries from 100")]
+#[case(&[("heartbeat-interval", "+100")], "heartbeat-interval", "milliseconds")]
+#[case(&[("heartbeat-interval", "300")], "heartbeat-interval", "five times")]
+#[case(&[("election-timeout", "400")], "election-timeout", "five times")]
+#[case(&[("election-timeout", "50001")], "election-timeout", "to 50000")]
+#[case(&[("auto-compaction-mode", "hourly")], "auto-compaction-mode", "periodic or revision")]
+#[case(&[("auto-compaction-mode", "revision"), ("auto-compaction-retention", "1h")], "auto-compaction-retention", "revisions")]
+#[case(&[("auto-compaction-retention", "1d")], "auto-compaction-retention", "1h30m")]
+#[case(&[("auto-compaction-retention", "-1h")], "auto-compaction-retention", "1h30m")]
+#[case(&[("listen-metrics-urls", "http://0.0.0.0:2379")], "listen-metrics-urls", "taken")]
+#[case(&[("listen-metrics-urls", "http://etcd.example.com:2381")], "listen-metrics-urls", "address to listen on")]
+#[case(&[("listen-metrics-urls", "0.0.0.0:2381")], "listen-metrics-urls", "http://0.0.0.0:2381")]
+#[case(&[("listen-metrics-urls", "http://0.0.0.0:2381,")], "listen-metrics-urls", "http or https")]
+#[case(&[("listen-metrics-urls", "http://::1:2381")], "listen-metrics-urls", "address to listen on")]
+#[case(&[("listen-metrics-urls", "http://[::1]:0")], "listen-metrics-urls", "not a port")]
+#[case(&[("log-level", "de bug")], "log-level", "without spaces")]
+#[case(&[("log-level", "debug\nETCD_NAME=x")], "log-level", "without spaces")]
+#[case(&[("log-level", "")], "log-level", "cannot be used")]
+#[case(&[("log-level", "$HOME")], "log-level", "cannot be used")]
+fn what_is_wrong_is_named(#[case] flags: &[(&str, &str)], #[case] name: &str, #[case] why: &str) {
+    let invalid = check_flags(flags).unwrap_err();
+    assert_eq!(invalid.name, name);
+    assert!(invalid.why.contains(why), "{invalid}");
+}
+
+#[test]
+fn flags_become_environment_variables() {
+    assert_eq!(environment_name("quota-backend-bytes"), "ETCD_QUOTA_BACKEND_BYTES");
+}
+
+#[test]
+fn nothing_is_both_allowed_and_a_refused_name() {
+    for name in TUNING_FLAGS.iter().chain(&FREE_FLAGS) {
+        assert!(REFUSED.iter().all(|(start, _)| start != name), "{name}");
+    }
+}

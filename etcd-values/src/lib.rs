@@ -1,0 +1,32 @@
+//! Versions and settings of etcd, and the rules they keep.
+//!
+//! The node program and the controllers that check a user's wishes share these rules, so that whatever passes admission
+//! also starts on the machine.
+
+mod cipher_suites;
+mod flags;
+mod url;
+mod version;
+
+pub use cipher_suites::{HTTP2_CIPHER_SUITES, check_cipher_suites, cipher_suites_with_ecdsa};
+pub use flags::{
+    DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, FREE_FLAGS, HEARTBEAT_INTERVAL,
+    QUOTA_BACKEND_BYTES, SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, environment_name, is_user_flag,
+};
+pub use version::{DEFAULT_ETCD_VERSION, EtcdVersion};
+
+/// A setting that etcd or this project cannot work with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: {why}")]
+pub struct Invalid {
+    /// The setting, as the user wrote its name.
+    pub name: String,
+    /// What is wrong, and what would be right.
+    pub why: String,
+}
+
+impl Invalid {
+    fn new(name: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { name: name.into(), why: why.into() }
+    }
+}

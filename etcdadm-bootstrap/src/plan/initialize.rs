@@ -1,0 +1,80 @@
+//! One Machine initializes etcd, and only once.
+//!
+//! Expected flow: take the lock, read live that nothing has been initialized, create the bootstrap Secret.
+//!
+//! Guarantees: of all Machines of a Cluster one at a time holds the lock; none gets data to initialize while another one
+//! has bootstrap data, or once the EtcdCluster remembers that etcd was initialized.
+//!
+//! Assumptions: a Machine that no longer exists has taken its bootstrap data with it. For the Machines of an EtcdCluster
+//! the EtcdCluster then knows whether etcd was initialized. Without an EtcdCluster nobody knows, so a person decides.
+
+use super::prerequisites::Ready;
+use super::{Need, Plan, Step, block_unwatched, wait, wait_unwatched};
+use crate::build::objects::{self, LOCK_INFORMATION, etcd_cluster_of};
+use crate::observation::{Guard, Lock, Observation};
+use api::conditions::reasons;
+use api::names;
+
+/// `Ok`: the Machine may initialize. `Err`: what has to happen first.
+pub(super) fn initialize(observation: &Observation, ready: &Ready<'_>) -> Result<(), Plan> {
+    let take = || Box::new(objects::lock(ready.cluster, ready.machine));
+    let (lock, init) = (names::init_lock(&ready.cluster.name), names::init_secret(&ready.cluster.name));
+    match &observation.lock {
+        Lock::Ours => guard(observation, ready),
+        Lock::Free => Err(Plan::Do(Step::TakeLock(take()))),
+        Lock::Unreadable => {
+            let message = format!(
+                "ConfigMap {lock} is not an init lock: its key {LOCK_INFORMATION} does not name a Machine. Delete it"
+            );
+            Err(block_unwatched(observation, reasons::NAME_TAKEN, message))
+        }
+        Lock::Held { exists: None, .. } => Err(Plan::Do(Step::Read(Need::LockHolder))),
+        Lock::Held { holder, exists: Some(true), .. } => {
+            let message = format!(
+                "Machine {} joins when Machine {} has initialized etcd: it waits for Secret {init}",
+                ready.machine.name, holder.machine_name
+            );
+            Err(wait(reasons::WAITING_FOR_INITIALIZATION, message))
+        }
+        Lock::Held { holder, exists: Some(false), .. } if etcd_cluster_of(ready.machine).is_none() => {
+            let message = format!(
+                "Machine {} was to initialize etcd and no longer exists; whether it did is not known. If etcd has members, \
+                 create Secret {init} with their client URLs (key clientUrls) and this Machine joins. If there is no data to \
+                 keep, delete ConfigMap {lock}: a new, empty etcd is initialized then",
+                holder.machine_name
+            );
+            Err(block_unwatched(observation, reasons::WAITING_FOR_INITIALIZATION, message))
+        }
+        Lock::Held { holder, resource_version, .. } => Err(Plan::Do(Step::TakeOverLock {
+            lock: take(),
+            from: holder.machine_name.clone(),
+            resource_version: resource_version.clone(),
+        })),
+    }
+}
+
+fn guard(observation: &Observation, ready: &Ready<'_>) -> Result<(), Plan> {
+    let machine = &ready.machine.name;
+    match &observation.guard {
+        None => Err(Plan::Do(Step::Read(Need::Guard))),
+        Some(Guard::NotInitialized) => Ok(()),
+        Some(Guard::Begun(other)) => {
+            let message = format!(
+                "Machine {other} has bootstrap data already; Machine {machine} joins when etcd is initialized, or \
+                 initializes it when Machine {other} is deleted"
+            );
+            Err(wait_unwatched(observation, reasons::WAITING_FOR_INITIALIZATION, message))
+        }
+        Some(Guard::OwnerGone) => {
+            let message = format!("the EtcdCluster of Machine {machine} is being deleted");
+            Err(wait(reasons::DELETING, message))
+        }
+        Some(Guard::Initialized) => {
+            let message = format!(
+                "etcd is initialized, but Secret {} with the client URLs of its members does not exist",
+                names::init_secret(&ready.cluster.name)
+            );
+            Err(wait(reasons::WAITING_FOR_INITIALIZATION, message))
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What every bootstrap needs and no request is needed for.
+
+use super::{Need, Plan, Step, block, block_unwatched, wait};
+use crate::build::CertificateAuthority;
+use crate::observation::{DataSecret, Observation};
+use api::conditions::reasons;
+use api::names;
+use controller_support::external::{ClusterView, MachineView};
+use kube::ResourceExt;
+
+/// What every bootstrap is made from.
+pub(super) struct Ready<'a> {
+    pub machine: &'a MachineView,
+    pub cluster: &'a ClusterView,
+    pub authority: &'a CertificateAuthority,
+}
+
+/// `Err`: the data exists already, or something is missing.
+pub(super) fn prerequisites(observation: &Observation) -> Result<Ready<'_>, Plan> {
+    data_secret(observation)?;
+    let machine = machine(observation)?;
+    let cluster = cluster(observation)?;
+    // The data of an etcd member does not depend on the Cluster's infrastructure, so it does not wait for it: the
+    // Machine's own infrastructure does.
+    let secret = names::ca_secret(&cluster.name);
+    match &observation.authority {
+        None => {
+            let message = format!(
+                "Secret {secret} with etcd's CA (tls.crt, tls.key) and the label {} does not exist yet",
+                names::ETCD_CLUSTER_LABEL
+            );
+            Err(wait(reasons::WAITING_FOR_CERTIFICATES, message))
+        }
+        Some(Err(invalid)) => Err(block(reasons::SECRET_INVALID, format!("Secret {secret}: {invalid}"))),
+        Some(Ok(authority)) => Ok(Ready { machine, cluster, authority }),
+    }
+}
+
+fn data_secret(observation: &Observation) -> Result<(), Plan> {
+    match &observation.data_secret {
+        DataSecret::Ours => return Err(Plan::Steady),
+        DataSecret::Promised => return Err(Plan::Do(Step::Read(Need::DataSecret))),
+        _ if observation.paused() => {
+            return Err(wait(reasons::PAUSED, "the Cluster or the EtcdadmConfig is paused"));
+        }
+        DataSecret::Foreign(owner) => {
+            let message = format!(
+                "the bootstrap data needs the name of Secret {}, which belongs to {owner}; delete that Secret, or \
+                 recreate the Machine under another name",
+                observation.config.name_any()
+            );
+            return Err(block_unwatched(observation, reasons::NAME_TAKEN, message));
+        }
+        DataSecret::Absent => {}
+    }
+    let Some(answer) = &observation.refused else { return Ok(()) };
+    let message = format!("the API server refused the bootstrap Secret: {answer}");
+    Err(block_unwatched(observation, reasons::REFUSED, message))
+}
+
+fn machine(observation: &Observation) -> Result<&MachineView, Plan> {
+    match &observation.machine {
+        None => Err(wait(reasons::WAITING_FOR_MACHINE, "no Machine refers to this EtcdadmConfig yet")),
+        Some(machine) if machine.deleting => {
+            Err(wait(reasons::DELETING, format!("Machine {} is being deleted", machine.name)))
+        }
+        Some(machine) => Ok(machine),
+    }
+}
+
+fn cluster(observation: &Observation) -> Result<&ClusterView, Plan> {
+    match &observation.cluster {
+        None => {
+            let name = observation.cluster_name().unwrap_or_default();
+            Err(wait(reasons::WAITING_FOR_CLUSTER, format!("Cluster {name} does not exist yet")))
+        }
+        Some(cluster) if cluster.deleting => {
+            Err(wait(reasons::DELETING, format!("Cluster {} is being deleted", cluster.name)))
+        }
+        Some(cluster) => Ok(cluster),
+    }
+}

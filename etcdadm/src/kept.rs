@@ -1,0 +1,133 @@
+//! How this machine was set up before: a run keeps what it is not told to change.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, environment_name, is_user_flag};
+
+use crate::{files, install};
+
+const DATA_DIR: &str = "/var/lib/etcd";
+const INSTALL_DIR: &str = "/opt/bin/";
+/// What the unit may run, of this program and of the one it replaces.
+const STARTED: [&str; 2] = ["etcd-guard.sh", "etcd"];
+
+/// What an earlier run, or the program that this one replaces, left.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// More settings of etcd, by the names of its flags.
+    pub(crate) etcd_flags: Vec<(String, String)>,
+    max_learners: Option<u32>,
+    data_dir: Option<PathBuf>,
+    /// Of a machine that is a member: it has a write-ahead log.
+    member: Option<Member>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Member {
+    install_dir: Option<PathBuf>,
+    version: Option<EtcdVersion>,
+}
+
+impl Kept {
+    /// Reads etcd.env and the unit below `root`.
+    ///
+    /// # Errors
+    /// When one is there and cannot be read.
+    pub fn load(root: &Path) -> Result<Self> {
+        let Some(env) = files::read(&root.join("etc/etcd/etcd.env"))? else { return Ok(Self::default()) };
+        let env = String::from_utf8_lossy(&env);
+        let settings = || env.lines().filter_map(|line| line.split_once('='));
+        let value = |wanted: &str| settings().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        let flags = settings().filter_map(|(name, value)| {
+            let flag = name.strip_prefix("ETCD_")?.to_ascii_lowercase().replace('_', "-");
+            (is_user_flag(&flag) && environment_name(&flag) == name).then(|| (flag, value.to_owned()))
+        });
+        let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        // The paths of a test lie below its root already.
+        let data_dir = value("ETCD_DATA_DIR").map(PathBuf::from);
+        let data_dir =
+            data_dir.map(|path| path.strip_prefix(root).map_or(path.clone(), |path| Path::new("/").join(path)));
+        let has_log = below(data_dir.as_deref().unwrap_or(Path::new(DATA_DIR))).join("member/wal").is_dir();
+        Ok(Self {
+            etcd_flags: flags.collect(),
+            max_learners: value("ETCD_MAX_LEARNERS").and_then(|number| number.parse().ok()),
+            data_dir,
+            member: if has_log { Some(Member::load(root)?) } else { None },
+        })
+    }
+
+    /// The data directory that is asked for, or that of the last run.
+    pub(crate) fn data_dir(&self, asked: Option<PathBuf>) -> Result<PathBuf> {
+        let there = self.data_dir.clone().unwrap_or_else(|| DATA_DIR.into());
+        match asked {
+            Some(asked) if self.member.is_some() && !asked.components().eq(there.components()) => bail!(
+                "--data-dir {}: this machine is a member with its data in {}; leave the flag out, or remove the member first",
+                asked.display(),
+                there.display()
+            ),
+            asked => Ok(asked.unwrap_or(there)),
+        }
+    }
+
+    /// The install directory that is asked for, or that of the member.
+    pub(crate) fn install_dir(&self, asked: Option<PathBuf>) -> PathBuf {
+        let there = self.member.as_ref().and_then(|member| member.install_dir.clone());
+        asked.or(there).unwrap_or_else(|| INSTALL_DIR.into())
+    }
+
+    /// The version that is asked for. A member keeps its own.
+    pub(crate) fn version(&self, asked: Option<EtcdVersion>) -> Result<EtcdVersion> {
+        match (&self.member, asked) {
+            (Some(Member { version: Some(there), .. }), asked) => {
+                let asked = asked.unwrap_or_else(|| there.clone());
+                ensure!(
+                    *there == asked,
+                    "this machine is a member with etcd {there}; init and join do not change it to {asked}"
+                );
+                Ok(asked)
+            }
+            (_, Some(asked)) => Ok(asked),
+            (Some(_), None) => {
+                bail!("this machine is a member, but its etcd does not tell its version; give --version")
+            }
+            (None, None) => Ok(DEFAULT_ETCD_VERSION.parse()?),
+        }
+    }
+
+    /// The learner limit that is asked for. A member that has started keeps its own: members with different limits drop
+    /// each other's learners.
+    pub(crate) fn max_learners(&self, asked: Option<u32>, version: &EtcdVersion) -> Result<Option<u32>> {
+        let there = self.max_learners.unwrap_or(1);
+        if let Some(asked) = asked
+            && self.member.is_some()
+            && version.has_max_learners()
+        {
+            ensure!(
+                asked == there,
+                "--max-learners {asked}: this member has started with {there}, and the limit is the same on every member \
+                 and never changes"
+            );
+        }
+        Ok(asked.or(self.max_learners))
+    }
+}
+
+impl Member {
+    fn load(root: &Path) -> Result<Self> {
+        let unit = files::read(&root.join("etc/systemd/system").join(crate::init_system::UNIT))?.unwrap_or_default();
+        let unit = String::from_utf8(unit).context("the unit of etcd is not text")?;
+        let started = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")?.split(' ').next()).map(Path::new);
+        let started = started.filter(|path| STARTED.iter().any(|name| path.ends_with(name)));
+        let directory = started.and_then(Path::parent);
+        let programs = directory.map_or_else(|| root.join(INSTALL_DIR.trim_start_matches('/')), Path::to_owned);
+        let record = root.join("var/lib/etcdadm/install.json");
+        let version = install::version_of(&programs.join("etcd")).or_else(|| install::recorded_version(&record));
+        let install_dir =
+            directory.map(|path| path.strip_prefix(root).map_or(path.into(), |path| Path::new("/").join(path)));
+        Ok(Self { install_dir, version: version.and_then(|version| version.parse().ok()) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

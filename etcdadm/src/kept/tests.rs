@@ -1,0 +1,72 @@
+use super::*;
+
+/// A machine with `env` in etcd.env; with data if it is a member.
+fn machine(env: &str, member: bool) -> (tempfile::TempDir, Kept) {
+    let root = tempfile::tempdir().unwrap();
+    let at = |path: &str| root.path().join(path);
+    files::write(&at("etc/etcd/etcd.env"), env.as_bytes(), 0o600).unwrap();
+    if member {
+        std::fs::create_dir_all(at("mnt/etcd/member/wal")).unwrap();
+        files::write(&at("srv/bin/etcd"), b"#!/bin/sh\necho etcd Version: 3.5.21\n", 0o755).unwrap();
+        let unit = format!("[Service]\nExecStart={}\n", at("srv/bin/etcd").display());
+        files::write(&at("etc/systemd/system/etcd.service"), unit.as_bytes(), 0o644).unwrap();
+    }
+    let kept = Kept::load(root.path()).unwrap();
+    (root, kept)
+}
+
+const ENV: &str = "ETCD_NAME=a\nETCD_DATA_DIR=/mnt/etcd\nETCD_STRICT_RECONFIG_CHECK=true\nETCD_MAX_LEARNERS=3\n\
+    ETCD_SNAPSHOT_COUNT=10000\nGOMAXPROCS=2\nETCD_EXPERIMENTAL_COMPACTION_BATCH_LIMIT=100\nETCD_UNSAFE_NO_FSYNC=true\n";
+
+#[test]
+fn without_an_earlier_run_there_are_defaults() {
+    let root = tempfile::tempdir().unwrap();
+    let kept = Kept::load(root.path()).unwrap();
+    assert_eq!(kept.data_dir(None).unwrap(), Path::new("/var/lib/etcd"));
+    assert_eq!(kept.install_dir(None), Path::new("/opt/bin"));
+    assert_eq!(kept.version(None).unwrap().to_string(), DEFAULT_ETCD_VERSION);
+    assert_eq!(kept.max_learners(Some(3), &EtcdVersion::new(3, 6, 16)).unwrap(), Some(3));
+}
+
+#[test]
+fn what_is_not_given_is_kept() {
+    let (_root, kept) = machine(ENV, true);
+    assert_eq!(kept.data_dir(None).unwrap(), Path::new("/mnt/etcd"));
+    assert_eq!(kept.install_dir(None), Path::new("/srv/bin"));
+    assert_eq!(kept.version(None).unwrap().to_string(), "3.5.21");
+    assert_eq!(kept.max_learners(None, &EtcdVersion::new(3, 6, 16)).unwrap(), Some(3));
+    let flags: Vec<_> = kept.etcd_flags.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(flags, ["snapshot-count=10000", "experimental-compaction-batch-limit=100"]);
+}
+
+#[test]
+fn a_member_keeps_its_data_version_and_learner_limit() {
+    let (_root, kept) = machine(ENV, true);
+    let message = kept.data_dir(Some("/var/lib/etcd".into())).unwrap_err().to_string();
+    assert!(message.contains("/mnt/etcd"), "{message}");
+    kept.data_dir(Some("/mnt/etcd/".into())).unwrap();
+    let message = kept.version(Some(EtcdVersion::new(3, 6, 16))).unwrap_err().to_string();
+    assert!(message.contains("a member with etcd 3.5.21"), "{message}");
+    let new = EtcdVersion::new(3, 6, 16);
+    let message = kept.max_learners(Some(1), &new).unwrap_err().to_string();
+    assert!(message.contains("has started with 3"), "{message}");
+    kept.max_learners(Some(3), &new).unwrap();
+    kept.max_learners(Some(1), &EtcdVersion::new(3, 5, 21)).unwrap();
+}
+
+#[test]
+fn a_machine_that_has_not_started_yet_can_be_told_otherwise() {
+    let (_root, kept) = machine(ENV, false);
+    assert_eq!(kept.data_dir(Some("/data".into())).unwrap(), Path::new("/data"));
+    assert_eq!(kept.version(Some(EtcdVersion::new(3, 7, 3))).unwrap(), EtcdVersion::new(3, 7, 3));
+    assert_eq!(kept.max_learners(Some(2), &EtcdVersion::new(3, 7, 3)).unwrap(), Some(2));
+}
+
+#[test]
+fn a_member_whose_program_is_gone_needs_a_version() {
+    let (root, _) = machine(ENV, true);
+    std::fs::remove_file(root.path().join("srv/bin/etcd")).unwrap();
+    let kept = Kept::load(root.path()).unwrap();
+    assert!(kept.version(None).unwrap_err().to_string().contains("--version"));
+    kept.version(Some(EtcdVersion::new(3, 5, 21))).unwrap();
+}

@@ -1,0 +1,401 @@
+//! Machines side by side on loopback addresses, each below a directory of its own, with real etcd processes and an init
+//! system that does with the unit what systemd would.
+
+#![expect(clippy::disallowed_methods, reason = "the init system has threads of its own, which sleep")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use etcdadm::cli::{self, Command as Subcommand, MemberArgs};
+use etcdadm::init_system::{Boxed, InitSystem, UnitState};
+use etcdadm::kept::Kept;
+use etcdadm::node::Node;
+use etcdadm::paths::Paths;
+use etcdadm::settings::Settings;
+
+/// A version of etcd on this computer.
+#[derive(Clone, Debug)]
+pub struct Release {
+    pub version: String,
+    programs: PathBuf,
+}
+
+/// Every etcd that the project's cache has, and that of `ETCDADM_TEST_ETCD`: a directory with etcd and etcdctl.
+///
+/// Without any, tests that need one are left out, but never in CI.
+pub fn releases() -> Vec<Release> {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|set| !set.is_empty()).map_or_else(home, PathBuf::from);
+    let tools = fs::read_dir(cache.join("cluster-api-provider-etcdadm/tools"));
+    let cached = tools.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found: Vec<Release> = cached
+        .chain(std::env::var_os("ETCDADM_TEST_ETCD").map(PathBuf::from))
+        .filter(|path| ["etcd", "etcdctl"].iter().all(|name| path.join(name).is_file()))
+        .filter_map(|programs| {
+            let output = Command::new(programs.join("etcd")).arg("--version").output().ok()?;
+            let text = String::from_utf8(output.stdout).ok()?;
+            let version = text.lines().find_map(|line| line.strip_prefix("etcd Version: "))?.to_owned();
+            Some(Release { version, programs })
+        })
+        .collect();
+    found.sort_by(|a, b| a.version.cmp(&b.version));
+    found.dedup_by(|a, b| a.version == b.version);
+    if found.is_empty() {
+        let hint = "there is no etcd to test with: run `cargo run -p e2e -- tools build`, or name a directory with etcd \
+                    and etcdctl in ETCDADM_TEST_ETCD";
+        assert!(std::env::var_os("CI").is_none(), "{hint}");
+        eprintln!("LEFT OUT: {hint}");
+    }
+    found
+}
+
+/// Machines of one test.
+pub struct Network {
+    all: tempfile::TempDir,
+    release: Release,
+    /// Second and third number of the machines' addresses: apart from those of other tests.
+    prefix: String,
+}
+
+impl Network {
+    pub fn new(release: &Release) -> Self {
+        static TAKEN: AtomicU8 = AtomicU8::new(0);
+        let number = TAKEN.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("127.{}.{}", 64 + number, std::process::id() % 250);
+        Self { all: tempfile::tempdir().unwrap(), release: release.clone(), prefix }
+    }
+
+    /// A machine whose address ends with `number`.
+    pub fn machine(&self, number: u32) -> Machine {
+        let root = self.all.path().join(format!("m{number}"));
+        fs::create_dir_all(root.join("opt/bin")).unwrap();
+        for program in ["etcd", "etcdctl"] {
+            symlink(self.release.programs.join(program), root.join("opt/bin").join(program)).unwrap();
+        }
+        let mut machine = Machine {
+            name: format!("m{number}"),
+            address: format!("{}.{number}", self.prefix),
+            flags: vec!["--version".to_owned(), self.release.version.clone()],
+            service: Service { unit: root.join("etc/systemd/system/etcd.service"), state: Arc::default() },
+            paths: None,
+            root,
+        };
+        machine.paths = Some(Paths::new(&machine.root, &machine.settings()));
+        machine
+    }
+}
+
+/// What the init system knows of etcd's service.
+#[derive(Default)]
+struct State {
+    /// Whether it is to run.
+    wanted: bool,
+    /// Whether somebody looks after it.
+    supervised: bool,
+    main: Option<u32>,
+    /// How the main process ended last.
+    last_exit: Option<i32>,
+    starts: u32,
+}
+
+/// Runs etcd.service as systemd does: `ExecStart` with `EnvironmentFile`, `ExecStopPost` after every end, and another
+/// start unless it was stopped or `RestartPreventExitStatus` says no.
+#[derive(Clone)]
+pub struct Service {
+    unit: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+impl Service {
+    fn value(&self, key: &str) -> String {
+        let unit = fs::read_to_string(&self.unit).unwrap();
+        let line = unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=').map(str::to_owned));
+        line.unwrap_or_else(|| panic!("the unit has no {key}"))
+    }
+
+    fn command(&self, key: &str) -> Command {
+        let line = self.value(key);
+        let mut words = line.trim_start_matches('-').split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+        command
+    }
+
+    fn spawn(&self) -> Child {
+        let env = fs::read_to_string(self.value("EnvironmentFile")).unwrap();
+        let settings = env.lines().filter_map(|line| line.split_once('='));
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.unit.with_extension("log")).unwrap();
+        self.command("ExecStart").envs(settings).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+    }
+
+    fn supervise(&self) {
+        while self.state.lock().unwrap().wanted {
+            let mut main = self.spawn();
+            {
+                let mut state = self.state.lock().unwrap();
+                state.main = Some(main.id());
+                state.starts += 1;
+            }
+            let status = main.wait().unwrap();
+            let mut state = self.state.lock().unwrap();
+            state.main = None;
+            state.last_exit = status.code();
+            drop(state);
+            assert!(self.command("ExecStopPost").status().unwrap().success());
+            let final_exit = self.value("RestartPreventExitStatus").parse().ok();
+            if status.code().is_some() && status.code() == final_exit {
+                self.state.lock().unwrap().wanted = false;
+            } else {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        self.state.lock().unwrap().supervised = false;
+    }
+
+    fn start_now(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.wanted = true;
+        if !std::mem::replace(&mut state.supervised, true) {
+            let service = self.clone();
+            std::thread::spawn(move || service.supervise());
+        }
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let main = self.state.lock().unwrap().main;
+        if let Some(pid) = main.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).unwrap())) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    fn stop_now(&self, signal: rustix::process::Signal) {
+        self.state.lock().unwrap().wanted = false;
+        let begin = Instant::now();
+        while self.state.lock().unwrap().supervised {
+            self.signal(signal);
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(begin.elapsed() < Duration::from_secs(30), "etcd does not end");
+        }
+    }
+}
+
+impl InitSystem for Service {
+    fn state(&self) -> Boxed<anyhow::Result<UnitState>> {
+        let up = self.state.lock().unwrap().supervised;
+        Box::pin(async move { Ok(if up { UnitState::Up } else { UnitState::Down }) })
+    }
+
+    fn start(&self) -> Boxed<anyhow::Result<()>> {
+        self.start_now();
+        Box::pin(async { Ok(()) })
+    }
+
+    fn stop(&self) -> Boxed<anyhow::Result<()>> {
+        self.stop_now(rustix::process::Signal::TERM);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+pub struct Machine {
+    pub root: PathBuf,
+    pub address: String,
+    name: String,
+    /// What the command line has beside name and address.
+    pub flags: Vec<String>,
+    pub service: Service,
+    paths: Option<Paths>,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.service.stop_now(rustix::process::Signal::KILL);
+    }
+}
+
+impl Machine {
+    pub fn with(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(ToString::to_string));
+        self
+    }
+
+    pub fn with_authority_of(self, other: &Self) -> Self {
+        fs::create_dir_all(self.root.join("etc/etcd/pki")).unwrap();
+        for file in ["etc/etcd/pki/ca.crt", "etc/etcd/pki/ca.key"] {
+            fs::copy(other.root.join(file), self.root.join(file)).unwrap();
+        }
+        self
+    }
+
+    fn settings(&self) -> Settings {
+        let own = ["etcdadm", "init", "--bind-address", &self.address, "--name", &self.name, "--timeout", "60s"];
+        let line = own.into_iter().chain(self.flags.iter().map(String::as_str)).map(Into::into);
+        let Subcommand::Init(init) = cli::parse(line).unwrap().command else { unreachable!() };
+        let member: MemberArgs = init.member;
+        Settings::new(member, &[], &Kept::load(&self.root).unwrap()).unwrap()
+    }
+
+    pub fn paths(&self) -> &Paths {
+        self.paths.as_ref().unwrap()
+    }
+
+    /// What a run of the program starts from.
+    pub fn node(&self) -> Node {
+        etcdadm::set_up_tls();
+        let now = time::OffsetDateTime::now_utc();
+        Node::new(&self.root, self.settings(), Box::new(self.service.clone()), now)
+    }
+
+    pub async fn init(&self) -> anyhow::Result<()> {
+        etcdadm::init(&self.node()).await
+    }
+
+    pub async fn join(&self, through: &[&Self]) -> anyhow::Result<()> {
+        let endpoints: Vec<_> = through.iter().map(|m| format!("https://{}", m.address).parse().unwrap()).collect();
+        etcdadm::join(&self.node(), &endpoints, true).await
+    }
+
+    /// As `systemctl start`.
+    pub fn start(&self) {
+        self.service.start_now();
+    }
+
+    /// As `systemctl stop`.
+    pub fn stop(&self) {
+        self.service.stop_now(rustix::process::Signal::TERM);
+    }
+
+    /// Kills etcd with SIGKILL; it is started again.
+    pub fn kill_etcd(&self) {
+        self.service.signal(rustix::process::Signal::KILL);
+    }
+
+    /// Loses everything in the data directory while the machine is off, which nobody told etcd of.
+    pub fn lose_disk(&self) {
+        self.power_off();
+        fs::remove_dir_all(self.paths().data_dir()).unwrap();
+        fs::create_dir(self.paths().data_dir()).unwrap();
+    }
+
+    /// Ends all without a word, `ExecStopPost` included.
+    pub fn power_off(&self) {
+        let stopped = self.paths().guard().with_extension("off");
+        fs::rename(self.paths().guard(), &stopped).unwrap();
+        fs::write(self.paths().guard(), "#!/bin/sh\nexit 0\n").unwrap();
+        fs::set_permissions(self.paths().guard(), fs::metadata(&stopped).unwrap().permissions()).unwrap();
+        self.service.stop_now(rustix::process::Signal::KILL);
+        fs::rename(stopped, self.paths().guard()).unwrap();
+    }
+
+    /// Waits until a start was refused, and answers what is told of it.
+    pub fn refusal(&self) -> String {
+        let begin = Instant::now();
+        while self.service.state.lock().unwrap().supervised {
+            assert!(begin.elapsed() < Duration::from_secs(20), "etcd was not refused: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let state = self.service.state.lock().unwrap();
+        assert_eq!(state.last_exit, Some(78), "{}", self.log());
+        fs::read_to_string(self.paths().refusal()).unwrap()
+    }
+
+    pub fn starts(&self) -> u32 {
+        self.service.state.lock().unwrap().starts
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.service.unit.with_extension("log")).unwrap_or_default()
+    }
+
+    pub fn etcdctl(&self, args: &[&str]) -> Output {
+        let endpoint = format!("--endpoints=https://{}:2379", self.address);
+        Command::new(self.paths().etcdctl_wrapper()).arg(endpoint).args(args).output().unwrap()
+    }
+
+    /// Whether etcd takes a value of one MiB.
+    pub fn puts_a_megabyte(&self, key: &str) -> bool {
+        let value = self.root.join("value");
+        fs::write(&value, vec![b'x'; 1024 * 1024]).unwrap();
+        let endpoint = format!("--endpoints=https://{}:2379", self.address);
+        let mut etcdctl = Command::new(self.paths().etcdctl_wrapper());
+        let etcdctl = etcdctl.args([&endpoint, "put", key]).stdin(fs::File::open(value).unwrap());
+        etcdctl.output().unwrap().status.success()
+    }
+
+    /// What etcdctl prints; it must succeed, at the latest after some seconds.
+    pub fn asks(&self, args: &[&str]) -> String {
+        let begin = Instant::now();
+        loop {
+            let output = self.etcdctl(args);
+            if output.status.success() {
+                return String::from_utf8(output.stdout).unwrap();
+            }
+            assert!(begin.elapsed() < Duration::from_secs(20), "{}", String::from_utf8_lossy(&output.stderr));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Name of every member, with `(learner)` where it is one, sorted.
+    pub fn members(&self) -> Vec<String> {
+        let document: serde_json::Value = serde_json::from_str(&self.asks(&["member", "list", "-w", "json"])).unwrap();
+        let mut members: Vec<String> = document["members"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|m| {
+                let learner = if m["isLearner"].as_bool().unwrap_or(false) { " (learner)" } else { "" };
+                format!("{}{learner}", m["name"].as_str().unwrap_or_default())
+            })
+            .collect();
+        members.sort();
+        members
+    }
+
+    /// The member's ID in hexadecimal, as recorded.
+    pub fn id(&self) -> String {
+        let record: serde_json::Value =
+            serde_json::from_slice(&fs::read(self.paths().member_record()).unwrap()).unwrap();
+        record["memberID"].as_str().unwrap().to_owned()
+    }
+
+    /// Forgets the member as the messages say, to join as a new one.
+    pub fn forget(&self) {
+        for path in [self.paths().outer_epoch(), self.paths().member_record()] {
+            fs::remove_file(path).unwrap();
+        }
+        let _ = fs::remove_dir_all(self.paths().data_dir());
+    }
+
+    pub fn copy_data(&self, to: &Path) {
+        assert!(Command::new("cp").arg("-a").args([self.paths().data_dir(), to]).status().unwrap().success());
+    }
+
+    pub fn put_data(&self, from: &Path) {
+        fs::remove_dir_all(self.paths().data_dir()).unwrap();
+        assert!(Command::new("cp").arg("-a").args([from, self.paths().data_dir()]).status().unwrap().success());
+    }
+
+    /// Runs etcd with its settings and without the guard, until it ends by itself.
+    pub fn etcd_without_guard(&self) -> Option<i32> {
+        let env = fs::read_to_string(self.paths().etcd_env()).unwrap();
+        let settings = env.lines().filter_map(|line| line.split_once('='));
+        let mut etcd = Command::new(self.paths().program("etcd"));
+        let mut etcd = etcd.env_clear().envs(settings).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = etcd.try_wait().unwrap() {
+                return status.code();
+            }
+            if begin.elapsed() > Duration::from_secs(15) {
+                etcd.kill().unwrap();
+                etcd.wait().unwrap();
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

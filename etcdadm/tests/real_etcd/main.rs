@@ -1,0 +1,219 @@
+//! `init` and `join` with real etcd processes on loopback addresses of this computer, for every version of etcd that the
+//! project's cache has.
+
+mod machine;
+
+use std::fs;
+use std::time::Duration;
+
+use machine::{Network, releases};
+
+fn names(count: u32) -> Vec<String> {
+    (1..=count).map(|number| format!("m{number}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_come_join_are_interrupted_and_come_back() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+
+        // Given up at more and more points.
+        for step in 0..8 {
+            let _ = tokio::time::timeout(Duration::from_millis(step * 40), first.init()).await;
+        }
+        first.init().await.unwrap();
+        assert_eq!(first.members(), names(1));
+        let record = fs::read(first.paths().member_record()).unwrap();
+        first.init().await.unwrap();
+        assert_eq!(fs::read(first.paths().member_record()).unwrap(), record, "a second init changes nothing");
+
+        let second = network.machine(2).with_authority_of(&first);
+        for step in 0..16 {
+            let _ = tokio::time::timeout(Duration::from_millis(step * 20), second.join(&[&first])).await;
+            assert!(first.members().len() <= 2, "it is added once only: {:?}", first.members());
+        }
+        second.join(&[&first]).await.unwrap();
+        assert_eq!(first.members(), names(2));
+
+        // Two want to join at once, one of them through a member that is not there.
+        let third = network.machine(3).with_authority_of(&first);
+        let fourth = network.machine(4).with_authority_of(&first);
+        let (through_first, through_second) = ([&fourth, &first], [&third, &second]);
+        let (a, b) = tokio::join!(third.join(&through_first), fourth.join(&through_second));
+        a.unwrap();
+        b.unwrap();
+        assert_eq!(first.members(), names(4));
+
+        // A member that was stopped, or killed, comes back.
+        fourth.stop();
+        fourth.join(&[&first]).await.unwrap();
+        fourth.kill_etcd();
+        fourth.asks(&["get", "x"]);
+        assert_eq!(first.members(), names(4));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_disk_never_starts_an_empty_cluster() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let only = network.machine(1);
+        only.init().await.unwrap();
+        only.asks(&["put", "x", "here"]);
+        let copy = network.machine(2).root.join("copy");
+        only.copy_data(&copy);
+        only.lose_disk();
+
+        only.start();
+        let told = only.refusal();
+        assert!(told.contains("its data is gone"), "{told}");
+        assert!(only.log().contains(&format!("etcd is not started: {}", told.trim_end())), "{}", only.log());
+        assert_eq!(fs::read_dir(only.paths().data_dir()).unwrap().count(), 0, "nothing was made");
+        let message = only.init().await.unwrap_err().to_string();
+        assert!(message.contains("another, empty cluster"), "{message}");
+        // Where somebody goes round the guard, etcd itself does not start.
+        assert!(only.etcd_without_guard().is_some_and(|code| code != 0), "etcd {} starts", release.version);
+
+        // The disk is found again: lost power, so the copy of the running member is as good as the last state.
+        only.put_data(&copy);
+        only.init().await.unwrap();
+        assert_eq!(only.asks(&["get", "x", "--print-value-only"]), "here\n");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_lost_right_after_the_first_start_is_missed_too() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let only = network.machine(1);
+        // Killed as soon as etcd has its log, before etcd.env says so.
+        let log = only.paths().wal_dir();
+        let begun = async {
+            while !log.is_dir() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            _ = only.init() => {}
+            () = begun => {}
+        }
+        only.lose_disk();
+        only.start();
+        assert!(only.refusal().contains("data is gone"));
+        assert!(only.init().await.unwrap_err().to_string().contains("its data is gone"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_copy_of_the_data_never_votes() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let only = network.machine(1);
+        only.init().await.unwrap();
+        only.asks(&["put", "x", "old"]);
+        only.stop();
+        let (older, latest) = (only.root.join("older"), only.root.join("latest"));
+        only.copy_data(&older);
+        only.start();
+        only.asks(&["put", "x", "new"]);
+        only.stop();
+        only.copy_data(&latest);
+
+        only.put_data(&older);
+        only.start();
+        let told = only.refusal();
+        assert!(told.contains("older copy"), "{told}");
+        let message = only.init().await.unwrap_err().to_string();
+        assert!(message.contains("older copy"), "{message}");
+
+        only.put_data(&latest);
+        only.start();
+        assert_eq!(only.asks(&["get", "x", "--print-value-only"]), "new\n");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_voter_without_its_data_waits_for_its_removal() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let second = network.machine(2).with_authority_of(&first);
+        second.join(&[&first]).await.unwrap();
+        let third = network.machine(3).with_authority_of(&first);
+        third.join(&[&first]).await.unwrap();
+
+        third.lose_disk();
+        third.start();
+        third.refusal();
+        let message = third.join(&[&first]).await.unwrap_err().to_string();
+        assert!(message.contains("must be removed from the cluster"), "{message}");
+        assert_eq!(first.members(), names(3), "it changed nothing");
+
+        first.asks(&["member", "remove", &third.id()]);
+        let message = third.join(&[&first]).await.unwrap_err().to_string();
+        assert!(message.contains("not added again by itself"), "{message}");
+        assert_eq!(first.members(), names(2));
+
+        third.forget();
+        third.join(&[&first]).await.unwrap();
+        assert_eq!(first.members(), names(3));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_out_of_space_takes_a_member() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let quota = ["--etcd-flag", "quota-backend-bytes=16777216"];
+        let mut first = network.machine(1).with(&quota);
+        first.init().await.unwrap();
+        let full = (0..40).find(|number| !first.puts_a_megabyte(&format!("key-{number}")));
+        assert!(full.is_some(), "the quota is not in force");
+        assert!(first.asks(&["alarm", "list"]).contains("NOSPACE"));
+
+        let second = network.machine(2).with(&quota).with_authority_of(&first);
+        second.join(&[&first]).await.unwrap();
+        assert_eq!(first.members(), names(2));
+        // A further run without the flag keeps it.
+        first.stop();
+        first.flags.truncate(2);
+        first.init().await.unwrap();
+        let env = fs::read_to_string(first.paths().etcd_env()).unwrap();
+        assert!(env.contains("ETCD_QUOTA_BACKEND_BYTES=16777216"), "{env}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_cannot_start_with_what_it_was_told_is_told_anew() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let second = network.machine(2).with_authority_of(&first);
+        // Added and started, then the cluster changed before etcd could look at it.
+        while second.join(&[&first]).await.is_err() {}
+        first.asks(&["member", "remove", &second.id()]);
+        second.stop();
+        second.forget();
+        let added = first.etcdctl(&[
+            "member",
+            "add",
+            "m2",
+            "--learner",
+            &format!("--peer-urls=https://{}:2380", second.address),
+        ]);
+        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        let env = fs::read_to_string(second.paths().etcd_env()).unwrap();
+        let other = format!("ETCD_INITIAL_CLUSTER=m1=https://{}:2380,m9=https://127.0.0.9:2380,m2=", first.address);
+        fs::write(second.paths().etcd_env(), env.replace("ETCD_INITIAL_CLUSTER=m2=", &other)).unwrap();
+        second.start();
+        let before = second.starts();
+        while second.starts() < before + 3 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        second.join(&[&first]).await.unwrap();
+        assert_eq!(first.members(), names(2));
+    }
+}
