@@ -13,3 +13,6 @@ pub(crate) use client::Client;
 pub(crate) use compat::{Access, Accesses};
 pub(crate) use fault::Fault;
 pub(crate) use request::Expected;
+
+#[cfg(test)]
+pub(crate) mod fake;

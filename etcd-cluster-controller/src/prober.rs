@@ -5,7 +5,7 @@
 //!            prober.snapshot(uid)          what is known: a probe for each Machine, and the member list
 //!            prober.refresh(uid).await     the same, asked anew now: right before a membership change
 //!            prober.forget(uid)            the EtcdCluster is gone
-//! prober:    changes <- etcd               something that matters has changed ([`verdict`]): reconcile it
+//! prober:    changes <- etcd               something that matters has changed (prober/verdict.rs): reconcile it
 //! ```
 //!
 //! Guarantees:
@@ -155,3 +155,5 @@ impl Prober {
     }
 }
 
+#[cfg(test)]
+mod tests;

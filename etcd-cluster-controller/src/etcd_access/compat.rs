@@ -8,9 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use time::OffsetDateTime;
 
+/// The CA's fingerprint, when the access was made, and the access.
+type Entry = ([u8; 32], OffsetDateTime, Arc<Access>);
+
 /// The connections to every cluster's members.
 #[derive(Default)]
-pub(crate) struct Accesses(Mutex<HashMap<String, ([u8; 32], OffsetDateTime, Arc<Access>)>>);
+pub(crate) struct Accesses(Mutex<HashMap<String, Entry>>);
 
 impl Accesses {
     /// Access to the members of the EtcdCluster `uid`, which trust `ca`. Made anew when the CA has changed.
