@@ -5,6 +5,7 @@
 //!            prober.snapshot(uid)          what is known: a probe for each Machine, and the member list
 //!            prober.refresh(uid).await     the same, asked anew now: right before a membership change
 //!            prober.forget(uid)            the EtcdCluster is gone
+//!            prober.retain(exists)         now and then: those that went without a last reconcile
 //! prober:    changes <- etcd               something that matters has changed (prober/verdict.rs): reconcile it
 //! ```
 //!
@@ -135,6 +136,12 @@ impl Prober {
     /// Stops probing a cluster that is gone, and closes its connections.
     pub fn forget(&self, uid: &str) {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    /// Forgets the clusters for whose UID `exists` answers no: an EtcdCluster whose finalizer was removed by hand goes
+    /// without a last reconcile.
+    pub fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| exists(uid));
     }
 
     /// Probes every target and reads the member list anew, and answers what is known then. Every probe in the answer, and

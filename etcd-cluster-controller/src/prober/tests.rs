@@ -233,6 +233,12 @@ async fn a_cluster_that_is_forgotten_is_no_longer_asked() {
     sleep(Duration::from_millis(200)).await;
     assert_eq!(member.asked().len(), asked);
     assert_eq!(world.prober.snapshot(UID), Snapshot::default());
+
+    world.set();
+    world.prober.retain(|uid| uid == UID);
+    assert!(world.prober.get(UID).is_some());
+    world.prober.retain(|_| false);
+    assert!(world.prober.get(UID).is_none());
 }
 
 #[tokio::test]
