@@ -19,8 +19,13 @@ use kube::api::{Api, DynamicObject};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// How often the prober is told which EtcdClusters there are.
+const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Runs the controller until shutdown.
 ///
@@ -44,8 +49,20 @@ pub async fn run(shared: Shared) -> Result<()> {
         }))
         .reconcile_on(mapped(&context.clusters, move |cluster| cluster_to_etcd_clusters(&etcds, &cluster)))
         .reconcile_on(stream::unfold(events, |mut events| async { Some((events.recv().await?, events)) }));
-    run_controller(CONTROLLER, controller, &shared, context, reconcile).await;
+    tokio::select! {
+        () = run_controller(CONTROLLER, controller, &shared, context.clone(), reconcile) => {}
+        () = forget_those_gone(&context) => {}
+    }
     Ok(())
+}
+
+/// Has the prober forget EtcdClusters that went without a last reconcile.
+async fn forget_those_gone(context: &Context) {
+    loop {
+        tokio::time::sleep(FORGET_INTERVAL).await;
+        let there: HashSet<String> = context.etcds.state().iter().filter_map(|etcd| etcd.uid()).collect();
+        context.prober.retain(|uid| there.contains(uid));
+    }
 }
 
 fn mapped(
@@ -68,7 +85,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         let agreed = again.next == decision.next;
         (observation, decision) = (live, again);
         if !agreed && is_fenced(&decision.next) {
-            return Ok(Action::requeue(std::time::Duration::from_secs(1)));
+            return Ok(Action::requeue(Duration::from_secs(1)));
         }
     }
     let mut failure = None;

@@ -11,3 +11,6 @@ mod request;
 pub(crate) use client::Client;
 pub(crate) use fault::Fault;
 pub(crate) use request::Expected;
+
+#[cfg(test)]
+pub(crate) mod fake;

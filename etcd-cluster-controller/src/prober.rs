@@ -5,7 +5,8 @@
 //!            prober.snapshot(uid)          what is known: a probe for each Machine, and the member list
 //!            prober.refresh(uid).await     the same, asked anew now: right before a membership change
 //!            prober.forget(uid)            the EtcdCluster is gone
-//! prober:    changes <- etcd               something that matters has changed ([`verdict`]): reconcile it
+//!            prober.retain(exists)         now and then: those that went without a last reconcile
+//! prober:    changes <- etcd               something that matters has changed (prober/verdict.rs): reconcile it
 //! ```
 //!
 //! Guarantees:
@@ -137,6 +138,12 @@ impl Prober {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 
+    /// Forgets the clusters for whose UID `exists` answers no: an EtcdCluster whose finalizer was removed by hand goes
+    /// without a last reconcile.
+    pub fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| exists(uid));
+    }
+
     /// Probes every target and reads the member list anew, and answers what is known then. Every probe in the answer, and
     /// the list if it is known, were begun after the call. Takes at most 5 s for each address of a target and 15 s for the
     /// list, if the system is not overloaded.
@@ -154,3 +161,6 @@ impl Prober {
         clusters.get(uid).map(|entry| entry.cluster.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,8 @@ pub struct Seat<'a> {
     pub counts: bool,
     /// The Machine may become a member, or is one.
     pub admitted: bool,
+    /// The member had a Machine, and that is gone.
+    pub orphaned: bool,
 }
 
 impl Seat<'_> {
@@ -133,6 +135,8 @@ pub struct Roster<'a> {
     /// By Machine, then members without one.
     pub seats: Vec<Seat<'a>>,
     listed: bool,
+    /// Machines whose members may show up any moment, before the Machines' addresses do.
+    expected: usize,
 }
 
 impl<'a> Roster<'a> {
@@ -164,17 +168,13 @@ impl<'a> Roster<'a> {
         self.seats.iter().find(|seat| seat.machine.is_some_and(|machine| machine.name == name))
     }
 
-    /// Members that run on no Machine, beyond those that may belong to Machines on their way: a watch may show a member's
-    /// address later than etcd shows the member.
+    /// Members that run on no Machine. Not those that may belong to Machines on their way: a watch may show a Machine's address
+    /// later than etcd shows its member.
     #[must_use]
     pub fn strangers(&self) -> Vec<&Seat<'a>> {
-        let homeless: Vec<&Seat<'a>> =
-            self.seats.iter().filter(|seat| seat.member.is_some() && seat.machine.is_none()).collect();
-        let on_their_way = |seat: &&Seat<'_>| {
-            let booting = seat.admitted && seat.member.is_none();
-            booting && seat.machine.is_some_and(|machine| !machine.deleting && machine.addresses.is_empty())
-        };
-        if homeless.len() <= self.seats.iter().filter(on_their_way).count() { Vec::new() } else { homeless }
+        let homeless = || self.seats.iter().filter(|seat| seat.member.is_some() && seat.machine.is_none());
+        let new = homeless().filter(|seat| !seat.orphaned).count();
+        homeless().filter(|seat| seat.orphaned || new > self.expected).collect()
     }
 }
 
@@ -192,27 +192,43 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         let machine = observation.machine_of(id, &member).filter(|machine| seated.insert(machine.name.as_str()));
         let probe = machine.and_then(|machine| observation.probes.get(&machine.name));
         let verdict = verdict(observation, id, machine, probe);
-        let recorded = observation.recorded(id).map_or(Health::Unknown, |status| status.health);
+        let recorded = observation.recorded(id);
+        let orphaned = machine.is_none() && recorded.is_some_and(|status| !status.machine.is_empty());
+        let recorded = recorded.map_or(Health::Unknown, |status| status.health);
         let counts = match verdict {
             Verdict::Healthy { .. } => true,
             Verdict::Failing { .. } => recorded == Health::Healthy,
             Verdict::Unhealthy { .. } | Verdict::Unknown { .. } => false,
         };
         let admitted = machine.is_some_and(|machine| observation.is_admitted(machine));
-        seats.push(Seat { machine, member: Some((id, member)), probe, verdict, counts, admitted });
+        seats.push(Seat { machine, member: Some((id, member)), probe, verdict, counts, admitted, orphaned });
     }
     for machine in observation.machines.values().filter(|machine| !seated.contains(machine.name.as_str())) {
         let probe = observation.probes.get(&machine.name);
         let verdict = Verdict::Unknown { why: probe.map(explain).unwrap_or_default() };
         let admitted = observation.is_admitted(machine);
-        seats.push(Seat { machine: Some(machine), member: None, probe, verdict, counts: false, admitted });
+        seats.push(Seat {
+            machine: Some(machine),
+            member: None,
+            probe,
+            verdict,
+            counts: false,
+            admitted,
+            orphaned: false,
+        });
     }
     seats.sort_by(|a, b| {
         let key =
             |seat: &Seat<'_>| (seat.machine.is_none(), seat.machine.map(|machine| number_and_name(&machine.name)));
         key(a).cmp(&key(b))
     });
-    Roster { seats, listed }
+    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
+    let booting = |seat: &&Seat<'_>| {
+        let machine = seat.machine.filter(|machine| !machine.deleting && machine.addresses.is_empty());
+        seat.admitted && seat.member.is_none() && machine.is_some_and(|machine| observation.age(machine) < grace)
+    };
+    let expected = seats.iter().filter(booting).count();
+    Roster { seats, listed, expected }
 }
 
 /// Machines in the order in which they were made: `x-9` before `x-10`.

@@ -58,7 +58,6 @@ impl Client {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn text(error: impl Display) -> String {
     error.to_string()
 }

@@ -129,6 +129,8 @@ fn of_tls(error: &rustls::Error) -> Fault {
             | Alert::CertificateUnknown
             | Alert::UnknownCA
             | Alert::AccessDenied
+            // How a CA of the same name with another key is told.
+            | Alert::DecryptError
             | Alert::CertificateRequired),
         ) => MemberFault::ClientCertificateRefused(format!("{alert:?}")).into(),
         Tls::General(_)

@@ -59,7 +59,7 @@ impl Client {
         let leader = status.leader().map_err(garbled)?;
         let linearizable = match leader {
             _ if status.is_learner => Ok(()),
-            // It would keep us waiting for 7 s and then say the same.
+            // A read would wait for 7 s and then time out.
             0 => Err(MemberFault::NoLeader),
             _ => match self.read(client_url, deadline).await {
                 Ok(()) => Ok(()),

@@ -31,7 +31,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     {
         annotations.insert(names::CLUSTER_ID_ANNOTATION, Some(id));
     }
-    (finalizer || !annotations.is_empty()).then(|| Plan::Do(Step::Record { finalizer, annotations }))
+    (finalizer || !annotations.is_empty()).then_some(Plan::Do(Step::Record { finalizer, annotations }))
 }
 
 /// The ID of the first trusted list, or the one that the status of an earlier release has.
@@ -45,7 +45,7 @@ fn cluster_id(view: &View<'_>) -> Option<String> {
 
 /// 3 where every member can have it from the first on: etcd up to 3.5 hard-codes 1, and so do members that run already.
 fn max_learners(version: &str, exists: bool) -> &'static str {
-    let has_limit = version.parse::<EtcdVersion>().is_ok_and(|version| (version.major(), version.minor()) >= (3, 6));
+    let has_limit = version.parse::<EtcdVersion>().is_ok_and(|version| version.has_max_learners());
     if has_limit && !exists { "3" } else { "1" }
 }
 

@@ -174,7 +174,7 @@ async fn ask(client: &Client, plan: &ProbePlan, target: &Target, first: &str) ->
             Err(Fault::Ours(fault)) => Outcome::OurFault(fault),
         };
         let ours = matches!(outcome, Outcome::OurFault(_));
-        if worst.is_none() || ours && matches!(worst, Some((_, Outcome::MemberFault(_)))) {
+        if worst.is_none() || ours && !matches!(worst, Some((_, Outcome::OurFault(_)))) {
             worst = Some((url.clone(), outcome));
         }
     }

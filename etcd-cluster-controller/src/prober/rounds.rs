@@ -29,7 +29,7 @@ impl Turn {
     }
 
     fn hurry(&mut self, now: Instant) {
-        self.again = self.running;
+        self.again |= self.running;
         self.due = self.due.min(now);
     }
 

@@ -169,6 +169,21 @@ fn a_lost_quorum_is_said_and_the_endpoints_stay() {
 }
 
 #[test]
+fn an_only_member_that_does_not_start_again_is_a_lost_quorum_and_nothing_new_is_made() {
+    let mut story = Story::with_voters(1, 1);
+    story.settle();
+    story.failing(0, "connection refused");
+    story.unlisted();
+    story.settle();
+    story.pass(60);
+    let status = story.settle();
+    assert_eq!(shows(&status, c::AVAILABLE), ("False".to_owned(), reasons::QUORUM_LOST.to_owned()));
+    assert!(condition(&status, c::AVAILABLE).message.contains("lost its data"));
+    assert!(!status.ready);
+    assert!(!matches!(story.plan(), Plan::Do(_)), "{:?}", story.plan());
+}
+
+#[test]
 fn a_deletion_blames_no_member() {
     let mut story = Story::with_voters(3, 3);
     let before = story.settle();

@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_run_is_counted_without_gaps() {
-        let cases: &[(&str, &[(i64, RunKind)], (RunKind, i64, i64))] = &[
+        type Case<'a> = (&'a str, &'a [(i64, RunKind)], (RunKind, i64, i64));
+        let cases: &[Case] = &[
             ("steady", &[(0, Failing), (10, Failing), (20, Failing)], (Failing, 0, 20)),
             ("a success ends it", &[(0, Failing), (10, Healthy), (20, Failing)], (Failing, 20, 20)),
             ("two probes were late", &[(0, Failing), (30, Failing)], (Failing, 0, 30)),

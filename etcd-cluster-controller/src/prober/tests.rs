@@ -1,0 +1,286 @@
+//! The prober with members on real sockets.
+
+use super::*;
+use crate::etcd_access::fake::{FakeMember, Reply, ca, status, voter};
+use crate::observation::probe::{ListFault, MemberFault, Membership, OurFault, Outcome, RunKind};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{sleep, timeout};
+
+const UID: &str = "uid";
+
+struct World {
+    prober: Prober,
+    changes: UnboundedReceiver<ObjectRef<EtcdCluster>>,
+    metrics: Metrics,
+    plan: ProbePlan,
+}
+
+impl World {
+    fn new() -> Self {
+        let (sender, changes) = unbounded_channel();
+        let metrics = Metrics::default();
+        let prober = Prober::new(sender, &metrics);
+        let plan = ProbePlan {
+            ca: Some(ca()),
+            cluster_id: None,
+            targets: Vec::new(),
+            interval: Duration::from_millis(50),
+            unhealthy_after: Duration::from_secs(60),
+        };
+        Self { prober, changes, metrics, plan }
+    }
+
+    fn member(&mut self, script: impl Fn(&str) -> Reply + Send + 'static) -> FakeMember {
+        let member = FakeMember::start(self.plan.ca.as_ref().unwrap(), script);
+        self.target(&[&member.url]);
+        member
+    }
+
+    fn target(&mut self, urls: &[&str]) -> &mut Target {
+        let machine = format!("m{}", self.plan.targets.len());
+        let urls = urls.iter().map(|url| (*url).to_owned()).collect();
+        self.plan.targets.push(Target { machine, urls, member_id: None, eager: false });
+        self.plan.targets.last_mut().unwrap()
+    }
+
+    fn set(&self) {
+        self.prober.set(ObjectRef::new("demo-etcd").within("default"), UID, self.plan.clone());
+    }
+
+    /// Waits as a reconcile does: looks only after a change.
+    async fn until(&mut self, what: &str, is: impl Fn(&Snapshot) -> bool) -> Snapshot {
+        let told = async {
+            loop {
+                let snapshot = self.prober.snapshot(UID);
+                if is(&snapshot) {
+                    return snapshot;
+                }
+                assert_eq!(self.changes.recv().await.unwrap().name, "demo-etcd");
+            }
+        };
+        let told = timeout(Duration::from_secs(20), told).await;
+        told.unwrap_or_else(|_| panic!("never {what}: {:?}", self.prober.snapshot(UID)))
+    }
+}
+
+fn knows(snapshot: &Snapshot, members: usize) -> bool {
+    matches!(&snapshot.membership, Membership::Known { members: known, .. } if known.len() == members)
+}
+
+fn is(snapshot: &Snapshot, machine: &str, kind: RunKind) -> bool {
+    snapshot.probes.get(machine).is_some_and(|probe| probe.run.kind == kind)
+}
+
+#[tokio::test]
+async fn changes_are_told_and_quiet_is_kept() {
+    let mut world = World::new();
+    let first = world.member(voter(0xc, 1, &[1, 2]));
+    let second = world.member(voter(0xc, 2, &[1, 2]));
+    world.set();
+    let well = |s: &Snapshot| knows(s, 2) && is(s, "m0", RunKind::Healthy) && is(s, "m1", RunKind::Healthy);
+    let snapshot = world.until("well", well).await;
+    assert_eq!(snapshot.answering(0xc, 2), Some("m1"));
+
+    second.is_asked_again(10).await;
+    while world.changes.try_recv().is_ok() {}
+    world.set();
+    second.is_asked_again(20).await;
+    assert!(world.changes.try_recv().is_err(), "nothing has changed");
+
+    second.becomes(|_| Reply::Close);
+    let failing = |s: &Snapshot| is(s, "m1", RunKind::Failing);
+    let snapshot = world.until("failing", failing).await;
+    assert!(matches!(snapshot.probes["m1"].member_fault(), Some(MemberFault::Closed(_))));
+    first.becomes(voter(0xc, 1, &[1, 2, 3]));
+    world.until("listed", |s| knows(s, 3)).await;
+    let text = world.metrics.text().unwrap();
+    for outcome in ["ok", "theirs"] {
+        assert!(text.contains(&format!("etcdadm_provider_etcd_probes_total{{outcome=\"{outcome}\"}}")), "{text}");
+    }
+    assert!(text.contains("etcdadm_provider_etcd_probe_seconds_count"), "{text}");
+}
+
+#[tokio::test]
+async fn another_clusters_list_is_never_reported() {
+    let mut world = World::new();
+    let member = world.member(voter(0xb, 9, &[9]));
+    world.plan.cluster_id = Some(0xc);
+    world.set();
+    let other = ListFault::OtherCluster { recorded: 0xc, ids: [0xb].into() };
+    let unknown = Membership::Unknown(other);
+    let snapshot = world.until("unknown", |snapshot| snapshot.membership == unknown).await;
+    let fault = MemberFault::OtherCluster { expected: 0xc, answered: 0xb };
+    assert_eq!(snapshot.probes["m0"].member_fault(), Some(&fault));
+    assert!(is(&snapshot, "m0", RunKind::Failing));
+    assert_eq!(world.prober.refresh(UID).await.membership, unknown);
+    assert!(!member.asked().contains(&crate::etcd_access::fake::LIST.to_owned()));
+
+    // Known as long as nothing is recorded, forgotten at once when another one is.
+    world.plan.cluster_id = None;
+    world.set();
+    world.until("known", |snapshot| knows(snapshot, 1)).await;
+    world.plan.cluster_id = Some(0xc);
+    world.set();
+    assert_eq!(world.prober.snapshot(UID).membership, Membership::NotAsked);
+    world.until("unknown", |snapshot| snapshot.membership == unknown).await;
+}
+
+#[tokio::test]
+async fn the_expected_member_is_found_where_it_served_last() {
+    let mut world = World::new();
+    let (stranger, member) = (world.member(voter(0xc, 9, &[1])), world.member(voter(0xc, 1, &[1])));
+    world.plan.targets.clear();
+    let (gone, name) = ("https://127.0.0.1:1", "https://no-such-host.invalid:2379");
+    for urls in [[&*stranger.url, &*member.url], [gone, &*member.url], [gone, name], [&*stranger.url, name]] {
+        world.target(&urls).member_id = Some(1);
+    }
+    world.set();
+    let snapshot = world.until("found", |s| s.probes.len() == 4).await;
+    for machine in ["m0", "m1"] {
+        assert_eq!((&snapshot.probes[machine].url, snapshot.probes[machine].run.kind), (&member.url, RunKind::Healthy));
+    }
+    for machine in ["m2", "m3"] {
+        let ours = &snapshot.probes[machine].outcome;
+        assert!(matches!(ours, Outcome::OurFault(OurFault::NameResolution(_))), "one could not be asked: {ours:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_ca_that_cannot_sign_blames_nobody() {
+    let mut world = World::new();
+    world.member(voter(0xc, 1, &[1]));
+    world.plan.ca.as_mut().unwrap().key = "nonsense".to_owned();
+    world.set();
+    let snapshot = world.until("probed", |snapshot| !snapshot.probes.is_empty()).await;
+    assert!(matches!(snapshot.probes["m0"].outcome, Outcome::OurFault(OurFault::ClientCertificate(_))));
+    assert_eq!(snapshot.probes["m0"].run.kind, RunKind::Unknown);
+    assert_eq!(snapshot.membership, Membership::NotAsked);
+}
+
+#[tokio::test]
+async fn a_refresh_asks_anew_and_a_change_of_plan_is_followed_at_once() {
+    let mut world = World::new();
+    world.plan.interval = Duration::from_secs(3600);
+    let member = world.member(voter(0xc, 1, &[1]));
+    world.set();
+    let before = world.until("known", |snapshot| knows(snapshot, 1)).await;
+    member.becomes(voter(0xc, 1, &[1, 2]));
+    let after = world.prober.refresh(UID).await;
+    assert!(knows(&after, 2));
+    assert!(after.probes["m0"].at > before.probes["m0"].at);
+    assert_eq!(world.prober.refresh("another").await, Snapshot::default());
+
+    // A target without an address, then with one.
+    world.target(&[]);
+    world.set();
+    world.until("seen", |s| s.probes.get("m1").is_some_and(|probe| probe.outcome == Outcome::NoAddress)).await;
+    let second = FakeMember::start(world.plan.ca.as_ref().unwrap(), voter(0xc, 2, &[1, 2]));
+    world.plan.targets[1].urls.push(second.url.clone());
+    world.set();
+    world.until("healthy", |snapshot| is(snapshot, "m1", RunKind::Healthy)).await;
+    // And one that goes.
+    world.plan.targets.pop();
+    world.set();
+    assert!(!world.prober.snapshot(UID).probes.contains_key("m1"));
+}
+
+#[tokio::test]
+async fn a_run_belongs_to_one_member() {
+    let mut world = World::new();
+    let member = world.member(voter(0xc, 1, &[1]));
+    world.plan.targets[0].member_id = Some(1);
+    world.set();
+    let first = world.until("healthy", |snapshot| is(snapshot, "m0", RunKind::Healthy)).await;
+    member.becomes(voter(0xc, 2, &[2]));
+    world.plan.targets[0].member_id = Some(2);
+    world.set();
+    let replaced = |s: &Snapshot| s.probes["m0"].report().is_some_and(|r| r.member_id == 2 && r.identity.is_ok());
+    let second = world.until("replaced", replaced).await;
+    assert!(second.probes["m0"].run.since > first.probes["m0"].run.last);
+}
+
+#[tokio::test]
+async fn an_eager_target_is_probed_often_and_its_start_is_seen_soon() {
+    let mut world = World::new();
+    world.plan.interval = Duration::from_secs(3600);
+    let member = world.member(|_| Reply::Close);
+    world.plan.targets[0].eager = true;
+    world.set();
+    world.until("failing", |snapshot| is(snapshot, "m0", RunKind::Failing)).await;
+    member.becomes(voter(0xc, 1, &[1]));
+    let begun = tokio::time::Instant::now();
+    world.until("known", |snapshot| knows(snapshot, 1)).await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_forgotten_is_no_longer_asked() {
+    let mut world = World::new();
+    let member = world.member(voter(0xc, 1, &[1]));
+    world.set();
+    world.until("known", |snapshot| knows(snapshot, 1)).await;
+    let cluster = Arc::downgrade(&world.prober.get(UID).unwrap());
+    world.prober.forget(UID);
+    let gone = async {
+        while cluster.upgrade().is_some() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), gone).await.expect("neither the prober nor its task holds it");
+    let asked = member.asked().len();
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(member.asked().len(), asked);
+    assert_eq!(world.prober.snapshot(UID), Snapshot::default());
+
+    world.set();
+    world.prober.retain(|uid| uid == UID);
+    assert!(world.prober.get(UID).is_some());
+    world.prober.retain(|_| false);
+    assert!(world.prober.get(UID).is_none());
+}
+
+#[tokio::test]
+async fn members_that_hang_do_not_add_up_and_do_not_delay_a_refresh() {
+    let mut world = World::new();
+    let (listener, accepted) = (TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), Arc::new(AtomicUsize::new(0)));
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let counter = accepted.clone();
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for stream in listener.incoming() {
+            held.push(stream);
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    for _ in 0..300 {
+        world.target(&[&url]);
+    }
+    world.set();
+    let hanging = async {
+        while accepted.load(Ordering::SeqCst) < IN_ROUNDS {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), hanging).await.unwrap();
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(accepted.load(Ordering::SeqCst), IN_ROUNDS);
+    // Another cluster, which is well, can be asked nevertheless.
+    world.plan.targets.clear();
+    let member = world.member(voter(0xc, 1, &[1]));
+    world.prober.set(ObjectRef::new("other"), "other", world.plan.clone());
+    let snapshot = timeout(Duration::from_secs(2), world.prober.refresh("other")).await.unwrap();
+    assert!(knows(&snapshot, 1) && !member.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_member_without_a_leader_is_reachable() {
+    let mut world = World::new();
+    world.member(|_| Reply::Json(200, status(0xc, 1, 0)));
+    world.plan.cluster_id = Some(0xc);
+    world.set();
+    let no_quorum = Membership::Unknown(ListFault::NoQuorum(Some(MemberFault::NoLeader)));
+    let snapshot = world.until("without a quorum", |snapshot| snapshot.membership == no_quorum).await;
+    assert!(is(&snapshot, "m0", RunKind::Failing) && snapshot.probes["m0"].report().is_some());
+}
