@@ -45,7 +45,7 @@ fn cluster_id(view: &View<'_>) -> Option<String> {
 
 /// 3 where every member can have it from the first on: etcd up to 3.5 hard-codes 1, and so do members that run already.
 fn max_learners(version: &str, exists: bool) -> &'static str {
-    let has_limit = version.parse::<EtcdVersion>().is_ok_and(|version| version.has_max_learners());
+    let has_limit = version.parse::<EtcdVersion>().is_ok_and(|version| (version.major(), version.minor()) >= (3, 6));
     if has_limit && !exists { "3" } else { "1" }
 }
 
