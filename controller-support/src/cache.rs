@@ -2,10 +2,11 @@
 
 mod contents;
 mod index;
+mod prune;
 #[cfg(test)]
 mod tests;
 
-pub use index::{BY_CONTROLLER_UID, Index, KEEP_ALL, Prune};
+pub use index::{BY_CONTROLLER_UID, Index};
 
 use crate::backoff::WatchBackoff;
 use crate::error::{Error, Result, answer};
@@ -37,8 +38,8 @@ pub struct Caches {
 /// What a watch gives.
 type Watch = watcher::Result<watcher::Event<DynamicObject>>;
 
-/// A kind, a label selector and the name of a pruning.
-type Watched = (ApiResource, Option<String>, &'static str);
+/// A kind and a label selector.
+type Watched = (ApiResource, Option<String>);
 
 impl Caches {
     /// No watch yet. A kind whose watch is no longer served is forgotten in `kinds`.
@@ -49,31 +50,24 @@ impl Caches {
 
     /// The watch of all objects of a kind, or of those that match `selector`. It is started if it is not there yet, and
     /// runs as long as the process.
+    ///
+    /// Managed fields and bootstrap data are not kept.
     #[must_use]
     pub fn watch(&self, resource: &ApiResource, selector: Option<&str>) -> Cached {
-        self.watch_pruned(resource, selector, KEEP_ALL)
-    }
-
-    /// The same, of which only what `prune` leaves is kept in memory.
-    #[must_use]
-    pub fn watch_pruned(&self, resource: &ApiResource, selector: Option<&str>, prune: Prune) -> Cached {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running
-            .entry((resource.clone(), selector.map(str::to_owned), prune.name))
-            .or_insert_with(|| self.start(resource, selector, prune))
+            .entry((resource.clone(), selector.map(str::to_owned)))
+            .or_insert_with(|| self.start(resource, selector))
             .clone()
     }
 
-    fn start(&self, resource: &ApiResource, selector: Option<&str>, prune: Prune) -> Cached {
+    fn start(&self, resource: &ApiResource, selector: Option<&str>) -> Cached {
         let mut config = watcher::Config::default();
         if let Some(selector) = selector {
             config = config.labels(selector);
         }
         let events = watcher(Api::<DynamicObject>::all_with(self.client.clone(), resource), config)
-            .modify(move |object| {
-                object.metadata.managed_fields = None;
-                (prune.drop)(object);
-            })
+            .modify(prune::prune)
             .backoff(WatchBackoff::default());
         let (cached, following) = Cached::follow(resource, events, Some(self.kinds.clone()));
         tokio::spawn(following);

@@ -108,16 +108,6 @@ pub fn answer(error: &kube::Error) -> String {
     }
 }
 
-/// The innermost cause of an error: the outer ones of HTTP clients only repeat the URL.
-#[must_use]
-pub fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
-}
-
 /// The API server did not answer, or is not able to serve.
 fn is_outage(error: &kube::Error) -> bool {
     match error {

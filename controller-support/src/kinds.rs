@@ -59,12 +59,6 @@ impl KindError {
     pub fn is_user_error(&self) -> bool {
         !matches!(self, Self::Api { .. })
     }
-
-    /// Former name of [`KindError::is_user_error`].
-    #[must_use]
-    pub fn is_users(&self) -> bool {
-        self.is_user_error()
-    }
 }
 
 /// Group, kind and contracts: a version that satisfies one contract need not satisfy another.

@@ -14,7 +14,7 @@ pub mod run;
 pub mod ttl_cache;
 pub mod write_cache;
 
-pub use cache::{BY_CONTROLLER_UID, Cached, Caches, Index, Prune};
+pub use cache::{BY_CONTROLLER_UID, Cached, Caches, Index};
 pub use error::{Error, Result, ResultExt};
 pub use events::Events;
 pub use kinds::{KindError, Kinds};
@@ -23,8 +23,3 @@ pub use plan::{Hold, Plan};
 pub use run::{Shared, Shutdown, run_controller};
 pub use ttl_cache::TtlCache;
 pub use write_cache::WriteCache;
-
-// Former names.
-pub use external as loose;
-pub use run::run_controller as drive;
-pub use write_cache::WriteCache as Freshest;

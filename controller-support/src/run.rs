@@ -195,9 +195,6 @@ pub async fn run_controller_with<K, C, F, Fut>(
     }
 }
 
-// Former name.
-pub use run_controller_with as drive_with;
-
 /// Gives up work that takes too long. That is as safe as being killed halfway.
 async fn limited<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(LIMIT, work).await.unwrap_or(Err(Error::Timeout(LIMIT)))

@@ -41,12 +41,6 @@ impl<K: Resource> WriteCache<K> {
             None => cached,
         }
     }
-
-    /// Former name of [`WriteCache::newest`].
-    #[must_use]
-    pub fn pick(&self, cached: Arc<K>) -> Arc<K> {
-        self.newest(cached)
-    }
 }
 
 /// Resource versions are comparable numbers: Kubernetes promises it since 1.35 (KEP-5504), and it was so before.

@@ -1,4 +1,4 @@
-//! Indexes and pruning: what a controller asks of a watch beyond the name of an object.
+//! Indexes: what a controller asks of a watch beyond the name of an object.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -24,21 +24,3 @@ pub const BY_CONTROLLER_UID: Index = Index::new("controller UID", |object| {
     let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
     controller.map(|owner| owner.uid.clone()).into_iter().collect()
 });
-
-/// Drops from objects what nobody reads, before they are kept. `metadata.managedFields` is always dropped.
-#[derive(Clone, Copy, Debug)]
-pub struct Prune {
-    pub(super) name: &'static str,
-    pub(super) drop: fn(&mut DynamicObject),
-}
-
-impl Prune {
-    /// Pruning under a name: watches of the same kind that are pruned alike are shared.
-    #[must_use]
-    pub const fn new(name: &'static str, drop: fn(&mut DynamicObject)) -> Self {
-        Self { name, drop }
-    }
-}
-
-/// Keeps everything but `metadata.managedFields`.
-pub const KEEP_ALL: Prune = Prune::new("keep all", |_| {});

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use controller_support::loose::secret_text;
+use controller_support::external::secret_text;
 use e2e::until::until;
 use e2e::world::World;
 use kube::ResourceExt;

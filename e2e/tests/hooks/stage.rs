@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use controller_support::loose::secret_text;
+use controller_support::external::secret_text;
 use controller_support::{Shared, Shutdown};
 use e2e::apply::apply_object;
 use e2e::plane::{Plane, PlaneOptions};

@@ -27,6 +27,8 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("update", &["etcdclusters/finalizers", "etcdadmconfigs/finalizers", "clusters/finalizers"]),
     // After a kill, to find out whose an object is that is there already.
     ("get", &["etcdadmconfigs", "*", "configmaps", "machines"]),
+    // What a killed manager has left over, if the spec has changed since.
+    ("delete", &["etcdadmconfigs", "*"]),
     // Of an event that is repeated; of machines of the docker infrastructure.
     ("patch", &["events", "dockermachines"]),
 ];
