@@ -81,7 +81,9 @@ fn every_field_is_explained() {
 #[test]
 fn links_lead_somewhere() {
     let mut documents: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(repository).to_vec();
-    documents.extend(std::fs::read_dir(repository("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    let folders =
+        ["docs", "docs/decisions"].into_iter().flat_map(|folder| std::fs::read_dir(repository(folder)).unwrap());
+    documents.extend(folders.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()));
     let mut count = 0;
     for document in &documents {
         let text = std::fs::read_to_string(document).unwrap();
