@@ -116,8 +116,14 @@ impl UserData {
             voters.iter().map(|address| api::names::client_url(&address.to_string())).collect();
         let role = if client_urls.is_empty() { Role::Init } else { Role::Join { client_urls } };
         let secrets = SecretValues::default();
-        let bootstrap =
-            Bootstrap { member, role: &role, authority: &self.authority, spec: &self.spec, max_learners: None, secrets: &secrets };
+        let bootstrap = Bootstrap {
+            member,
+            role: &role,
+            authority: &self.authority,
+            spec: &self.spec,
+            max_learners: None,
+            secrets: &secrets,
+        };
         let rendered = render(&bootstrap).map_err(|invalid| anyhow!("{}: {}", invalid.field, invalid.problem));
         Ok(rendered.context("render bootstrap data")?.value)
     }

@@ -48,7 +48,8 @@ pub(crate) fn accepts_the_bootstrap_data() -> Result<()> {
 fn as_cloud_init_sees_it(directory: &Path, name: &str, role: &Role, spec: &EtcdadmConfigSpec) -> Result<Value> {
     let authority = authority()?;
     let secrets = SecretValues::default();
-    let bootstrap = Bootstrap { member: "demo-etcd-0", role, authority: &authority, spec, max_learners: None, secrets: &secrets };
+    let bootstrap =
+        Bootstrap { member: "demo-etcd-0", role, authority: &authority, spec, max_learners: None, secrets: &secrets };
     let data = directory.join(format!("{name}.txt"));
     let mut rendered = render(&bootstrap)?.value;
     // The docker provider has no template engine, so what is made for it is no template.

@@ -49,11 +49,15 @@ async fn of_three(world: &World, etcd: Etcd, losses: &[DataLoss]) -> Result<()> 
     person.inits(&members[0]).await?;
     person.joins(&members[1], &members[0]).await?;
     person.joins(&members[2], &members[0]).await?;
+    let initialized = members[0].spec().name.clone();
     println!("  three members after {:.1} s", begun.elapsed().as_secs_f32());
     let mut keys = Keys::default();
     for (number, loss) in (3..).zip(losses) {
         let begun = Instant::now();
         let lost = members.remove(0);
+        if lost.spec().name != initialized {
+            person.will_join(&lost, &members).await?;
+        }
         loses(&lost, &members, *loss, &mut keys).await.with_context(|| format!("{}: {loss}", lost.spec().name))?;
         println!("  {}: {loss}: {:.1} s", lost.spec().name, begun.elapsed().as_secs_f32());
 
@@ -70,6 +74,7 @@ async fn of_three(world: &World, etcd: Etcd, losses: &[DataLoss]) -> Result<()> 
     }
     // One that is well is removed: it had better stay so.
     let removed = members.remove(0);
+    person.will_join(&removed, &members).await?;
     person.removes(&removed, &members[0]).await?;
     stays_out(&removed, &members).await.with_context(|| format!("{}: well, and removed", removed.spec().name))?;
     members.push(removed);

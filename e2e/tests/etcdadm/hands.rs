@@ -74,14 +74,23 @@ impl Person {
             let copy = format!("mkdir -p /etc/etcd/pki && umask 077 && cat > {file} <<'END'\n{content}END\n");
             said(machine, &["sh", "-c", &copy]).await?;
         }
-        let endpoint = format!("https://{}:2379", through.address());
-        self.types(machine, &format!("etcdadm join {endpoint} --version {} --timeout 120s", self.version)).await
+        self.types(machine, &self.join([through])).await
+    }
+
+    /// What is run again on a machine is a join through those that are there now: where it once joined may be gone.
+    pub(crate) async fn will_join(&self, machine: &Machine, through: &[Machine]) -> Result<()> {
+        said(machine, &["sh", "-c", &keep(&self.join(through))]).await.map(drop)
+    }
+
+    fn join<'a>(&self, through: impl IntoIterator<Item = &'a Machine>) -> String {
+        let endpoints: Vec<String> =
+            through.into_iter().map(|member| format!("https://{}:2379", member.address())).collect();
+        format!("etcdadm join {} --version {} --timeout 120s", endpoints.join(","), self.version)
     }
 
     /// Types a command where bootstrap data would have it, so that it can be run again, and waits until the member serves.
     async fn types(&self, machine: &Machine, command: &str) -> Result<()> {
-        let script = format!("echo '#!/bin/sh\n{command}' > /var/lib/cloud/instance/scripts/runcmd && {command}");
-        said(machine, &["sh", "-c", &script]).await?;
+        said(machine, &["sh", "-c", &format!("{} && {command}", keep(command))]).await?;
         serves(machine).await
     }
 
@@ -93,6 +102,11 @@ impl Person {
         said(on, &["/opt/bin/etcdctl.sh", "member", "remove", id]).await?;
         Ok(())
     }
+}
+
+/// Puts a command where bootstrap data would have it.
+fn keep(command: &str) -> String {
+    format!("echo '#!/bin/sh\n{command}' > /var/lib/cloud/instance/scripts/runcmd")
 }
 
 /// Runs again what was typed on a machine, which may take so many seconds.

@@ -91,7 +91,9 @@ async fn corrected(stage: &mut Stage) -> Result<()> {
     stage.provide_etcd("silent", "https://10.0.0.1:2379").await?;
     let prefix = format!("False ControlPlaneInvalid control plane {kind}.example.org cannot be told about etcd");
     says_in_time(stage, &prefix, &[PATH, "spec.etcd.external"]).await?;
-    for (path, wanted) in [("etcd.external", "which is not a valid path"), ("spec.elsewhere.etcd", "is made for local etcd")] {
+    for (path, wanted) in
+        [("etcd.external", "which is not a valid path"), ("spec.elsewhere.etcd", "is made for local etcd")]
+    {
         stage
             .plane
             .apply_crds(&[control_plane_crd(kind, "v1beta2", &Announces { path: Some(path), condition: None })])

@@ -31,7 +31,10 @@ pub(crate) async fn workers_first(world: World) -> Result<()> {
 
     stage.delete("Cluster", "demo").await?;
     stage
-        .until_says("demo", "False WaitingForWorkersDeletion etcd is deleted after the workers; left are Machine demo-worker-0")
+        .until_says(
+            "demo",
+            "False WaitingForWorkersDeletion etcd is deleted after the workers; left are Machine demo-worker-0",
+        )
         .await?;
     ensure!(!is_deleting(&stage, "OtherEtcd", "demo-etcd").await?, "etcd goes before the workers");
     let_go(&stage, "demo-worker-0").await?;
