@@ -57,7 +57,7 @@ impl<'a> Join<'a> {
         })?;
         let local = node.local().await?;
         node.install(&local).await?;
-        node.certificates(&authority)?;
+        node.certificates(&authority, &local)?;
         let mut cluster = node.cluster(&authority, others)?;
         let member = node.cluster(&authority, vec![own.clone()])?;
         node.tell_differences(&local)?;

@@ -101,8 +101,12 @@ impl Node {
         install::ensure_installed(&self.paths, &self.settings, local.owner.is_some()).await
     }
 
-    /// Issues the leaves that are missing or no longer good.
-    pub(crate) fn certificates(&self, authority: &Authority) -> Result<()> {
+    /// Issues the leaves that are missing or no longer good, unless the machine is a member under another address: etcd
+    /// reads them at every handshake, and the other members would not let it in.
+    pub(crate) fn certificates(&self, authority: &Authority, local: &Local) -> Result<()> {
+        if let Some(why) = local.moved(&self.settings.peer_endpoint().to_string()) {
+            bail!(why);
+        }
         let issued = pki::ensure_leaves(&self.paths, &self.settings, authority, self.now)?;
         if issued.is_empty() {
             tracing::info!("all certificates are good");
@@ -223,3 +227,6 @@ impl Node {
         Ok(())
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

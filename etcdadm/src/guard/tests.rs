@@ -17,7 +17,7 @@ const FIRST: &str = "ETCD_NAME=etcd-0\nETCD_INITIAL_ADVERTISE_PEER_URLS=https://
     ETCD_INITIAL_CLUSTER=etcd-0=https://10.0.0.1:2380\nETCD_INITIAL_CLUSTER_STATE=new\nETCD_INITIAL_CLUSTER_TOKEN=t\n";
 
 /// Writes a program through another process: with a descriptor of this one, a test that forks meanwhile would keep it busy.
-fn write_program(path: &Path, text: &str) {
+pub(crate) fn write_program(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut shell = Command::new("/bin/sh");
     let mut shell =
