@@ -245,6 +245,23 @@ fn killed_between_any_two_steps(#[case] verb: &str, #[case] log: bool) {
     }
 }
 
+/// Written from what could not be read, etcd.env would have no certificates and no addresses.
+#[rstest]
+#[case("grep")]
+#[case("sed")]
+fn settings_that_cannot_be_read_are_left(#[case] broken: &str) {
+    let machine = Machine::new();
+    assert!(machine.starts());
+    machine.write_log();
+    let shims = machine.root.path().join("shims");
+    write_program(&shims.join(broken), "#!/bin/sh\nexit 2\n");
+    let path = format!("{}:/usr/bin:/bin", shims.display());
+    for verb in ["stopped", "start"] {
+        Command::new(machine.paths.guard()).arg(verb).env("PATH", &path).output().unwrap();
+        assert_eq!(std::fs::read_to_string(machine.paths.etcd_env()).unwrap(), FIRST, "{verb}");
+    }
+}
+
 #[test]
 fn a_disk_that_takes_no_mark_does_not_stop_a_member_that_has_its_data() {
     let machine = Machine::new();
