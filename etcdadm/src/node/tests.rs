@@ -88,6 +88,10 @@ impl Machine {
         guard::data(&self.node.paths).unwrap()
     }
 
+    pub(crate) fn is_up(&self) -> bool {
+        self.told.0.lock().unwrap().0 == UnitState::Up
+    }
+
     fn moved_to(mut self, address: &str) -> Self {
         self.node.settings.address = address.parse::<IpAddr>().unwrap();
         self
