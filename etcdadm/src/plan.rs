@@ -85,8 +85,8 @@ pub fn init(local: &Local) -> InitStep {
         (Some(_), UnitState::Down, _) => InitStep::StartAgain,
         (None, _, Some(record)) => InitStep::Refuse(format!(
             "this machine was member {:x} of cluster {:x}, and its data is gone; init would start another, empty \
-             cluster under the same address. Bring the data back; or, if the cluster is given up, remove /etc/etcd/epoch \
-             and member.json",
+             cluster under the same address. Bring the data back; or, if the cluster is given up, remove /etc/etcd/epoch, \
+             /etc/etcd/etcd.env and /var/lib/etcdadm/member.json",
             record.member_id, record.cluster_id
         )),
         (None, _, None) if local.data == Data::Lost => InitStep::Refuse(

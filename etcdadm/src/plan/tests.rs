@@ -187,6 +187,15 @@ fn an_interrupted_init_goes_on(
     }
 }
 
+/// With less than all of them removed, the next run would find that there was data.
+#[test]
+fn the_way_out_of_a_lost_cluster_names_every_file() {
+    let InitStep::Refuse(why) = init(&local(LOST, DOWN, Some(record(CLUSTER, OWN)))) else { unreachable!() };
+    for file in ["/etc/etcd/epoch", "/etc/etcd/etcd.env", "member.json"] {
+        assert!(why.contains(file), "{why}");
+    }
+}
+
 fn any_own() -> impl Strategy<Value = Own> {
     prop_oneof![
         Just(Own::Absent),
