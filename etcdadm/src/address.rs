@@ -10,14 +10,14 @@ use crate::endpoint::{Endpoint, Host};
 /// towards the default route, else its first one. Works without any route.
 ///
 /// # Errors
-/// When the address asked for is not this machine's, or the machine has none that others could reach.
+/// When the address asked for, or kept, is not this machine's, or the machine has none that others could reach.
 pub fn member_address(asked: Option<IpAddr>, towards: &[Endpoint]) -> Result<IpAddr> {
     match asked {
         Some(ip) if !ip.is_unspecified() => {
             // Binding is the one test that also knows of addresses no interface lists, such as 127.0.0.2.
             UdpSocket::bind((ip, 0)).with_context(|| {
                 let own = interface_addresses().iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
-                format!("--bind-address {ip} is not an address of this machine; it has {own}")
+                format!("{ip}, of --bind-address or etcd.env, is not an address of this machine; it has {own}")
             })?;
             Ok(ip)
         }
@@ -83,7 +83,10 @@ mod tests {
         let own = "127.0.0.2".parse().unwrap();
         assert_eq!(member_address(Some(own), &[]).unwrap(), own);
         let message = format!("{:#}", member_address(Some("192.0.2.7".parse().unwrap()), &[]).unwrap_err());
-        assert!(message.contains("--bind-address 192.0.2.7 is not an address of this machine"), "{message}");
+        assert!(
+            message.contains("192.0.2.7, of --bind-address or etcd.env, is not an address of this machine"),
+            "{message}"
+        );
     }
 
     #[test]

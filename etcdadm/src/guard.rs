@@ -95,4 +95,4 @@ pub fn render(paths: &Paths) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

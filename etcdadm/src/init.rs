@@ -27,7 +27,7 @@ async fn steps(node: &Node) -> Result<()> {
         None => node.new_authority()?,
     };
     node.install(&local).await?;
-    node.certificates(&authority)?;
+    node.certificates(&authority, &local)?;
     let mut member = node.cluster(&authority, vec![node.settings.client_endpoint()])?;
     node.tell_differences(&local)?;
     loop {

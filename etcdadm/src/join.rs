@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use etcd_values::EtcdVersion;
 use rand::Rng;
+use tokio::time::Instant;
 
-use crate::compatibility;
+use crate::compatibility::{self, Role};
 use crate::config::env::{Start, initial_cluster};
 use crate::endpoint::Endpoint;
 use crate::etcd::{Cluster, Failure, Membership};
@@ -20,6 +21,9 @@ use crate::preflight;
 const ADD_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause between two looks at a learner that catches up; the first ones are short.
 const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
+/// How long a member may be silent before the cluster's tolerance is given for it: a voter that cannot start costs it one
+/// member, a learner none.
+const SILENCE: Duration = Duration::from_secs(10);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -42,6 +46,8 @@ struct Join<'a> {
     retry: bool,
     /// Pause before the next look at a learner that catches up.
     catch_up: Duration,
+    /// Since when members have been silent whose versions would decide how this machine joins.
+    silence: Option<Instant>,
 }
 
 impl<'a> Join<'a> {
@@ -57,7 +63,7 @@ impl<'a> Join<'a> {
         })?;
         let local = node.local().await?;
         node.install(&local).await?;
-        node.certificates(&authority)?;
+        node.certificates(&authority, &local)?;
         let mut cluster = node.cluster(&authority, others)?;
         let member = node.cluster(&authority, vec![own.clone()])?;
         node.tell_differences(&local)?;
@@ -67,7 +73,7 @@ impl<'a> Join<'a> {
             cluster.also_through(own);
         }
         let own_url = node.settings.peer_endpoint().to_string();
-        Self { node, cluster, member, own_url, retry, catch_up: POLL }.run().await
+        Self { node, cluster, member, own_url, retry, catch_up: POLL, silence: None }.run().await
     }
 
     async fn run(mut self) -> Result<()> {
@@ -82,14 +88,7 @@ impl<'a> Join<'a> {
             let observation = self.observation(membership).await?;
             match plan::join(&observation) {
                 JoinStep::Add => self.add(&observation.membership).await?,
-                JoinStep::RemoveOwnLearner(id) => {
-                    tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join anew");
-                    // The record first: with it, a machine that is not listed does not join.
-                    MemberRecord::forget(&self.node.paths)?;
-                    if let Err(failure) = self.cluster.remove(id).await {
-                        self.passing("the lost learner is not removed", failure, FAILURE_PAUSE).await?;
-                    }
-                }
+                JoinStep::RemoveOwnLearner(id) => self.remove_own_learner(id).await?,
                 JoinStep::Start(id) => self.start(id, &observation).await?,
                 JoinStep::AwaitStart(id) => {
                     self.node.settle()?;
@@ -116,8 +115,8 @@ impl<'a> Join<'a> {
         Ok(Observation { own_url: self.own_url.clone(), local: self.node.local().await?, membership })
     }
 
-    /// Whether this machine may join as a learner, by the versions of the members that are there.
-    async fn joins_as_learner(&mut self, membership: &Membership) -> Result<bool> {
+    /// As what this machine may join, by the versions of the members that are there.
+    async fn role(&mut self, membership: &Membership) -> Result<Role> {
         let (mut versions, mut floor) = (Vec::new(), None::<EtcdVersion>);
         for member in membership.members.iter().filter(|member| member.has_started()) {
             let mut version = None;
@@ -130,13 +129,27 @@ impl<'a> Join<'a> {
             }
             versions.push(version);
         }
-        let learner = compatibility::joins_as_learner(&self.node.settings.version, &versions, floor.as_ref());
-        learner.map_err(|why| anyhow!(why))
+        compatibility::role(&self.node.settings.version, &versions, floor.as_ref()).map_err(|why| anyhow!(why))
     }
 
     async fn add(&mut self, membership: &Membership) -> Result<()> {
         preflight::check(self.node.settings.address, self.node.paths.data_dir())?;
-        let learner = self.joins_as_learner(membership).await?;
+        let learner = match self.role(membership).await? {
+            Role::Learner => true,
+            Role::Voter => false,
+            Role::VoterForSilence if self.silence.get_or_insert_with(Instant::now).elapsed() < SILENCE => {
+                let reason =
+                    "for every member to tell its version: while one does not, this machine must join as a voter";
+                self.node.wait(FAILURE_PAUSE, reason.to_owned()).await;
+                return Ok(());
+            }
+            Role::VoterForSilence => false,
+            Role::Unknown => {
+                let failure = Failure::Passing("no member tells its version".to_owned());
+                return self.passing("this machine is not added", failure, FAILURE_PAUSE).await;
+            }
+        };
+        self.silence = None;
         match self.cluster.add(&self.own_url, learner).await {
             Ok((id, membership)) => {
                 let role = if learner { "learner" } else { "voter" };
@@ -161,14 +174,31 @@ impl<'a> Join<'a> {
         }
     }
 
+    async fn remove_own_learner(&mut self, id: u64) -> Result<()> {
+        tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join anew");
+        // The record first: with it, a machine that is not listed does not join.
+        MemberRecord::disown(&self.node.paths)?;
+        match self.cluster.remove(id).await {
+            Ok(()) => Ok(()),
+            Err(failure) => self.passing("the lost learner is not removed", failure, FAILURE_PAUSE).await,
+        }
+    }
+
     async fn start(&mut self, id: u64, observation: &Observation) -> Result<()> {
-        self.remember(id, &observation.membership)?;
-        if observation.local.owner.is_some() {
+        let local = &observation.local;
+        if local.owner.is_some() {
+            self.remember(id, &observation.membership)?;
             return self.node.start(&Start::Again);
         }
         let initial_cluster = initial_cluster(&observation.membership.members, id, &self.node.settings.name);
-        let initial_cluster = initial_cluster.map_err(|why| anyhow!(why))?;
-        self.node.ensure_started(&observation.local, &Start::Existing { initial_cluster }).await
+        let start = Start::Existing { initial_cluster: initial_cluster.map_err(|why| anyhow!(why))? };
+        let is_recorded = local.record.as_ref().is_some_and(|record| record.member_id == id);
+        // Before the record: with it, data that is missed is this member's.
+        if !is_recorded && !self.node.forget_data(local, &start).await? {
+            return Ok(());
+        }
+        self.remember(id, &observation.membership)?;
+        self.node.ensure_started(local, &start).await
     }
 
     async fn promote(&mut self, id: u64) -> Result<()> {
@@ -219,3 +249,6 @@ impl<'a> Join<'a> {
         record.store(&self.node.paths)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,12 @@
 //! How this machine was set up before: a run keeps what it is not told to change.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, environment_name, is_user_flag};
 
+use crate::endpoint::{Endpoint, Host};
 use crate::{files, install};
 
 const DATA_DIR: &str = "/var/lib/etcd";
@@ -25,6 +27,8 @@ pub struct Kept {
 
 #[derive(Clone, Debug, Default)]
 struct Member {
+    name: Option<String>,
+    address: Option<IpAddr>,
     install_dir: Option<PathBuf>,
     version: Option<EtcdVersion>,
 }
@@ -48,13 +52,32 @@ impl Kept {
         let data_dir = value("ETCD_DATA_DIR").map(PathBuf::from);
         let data_dir =
             data_dir.map(|path| path.strip_prefix(root).map_or(path.clone(), |path| Path::new("/").join(path)));
+        let peer_url = value("ETCD_INITIAL_ADVERTISE_PEER_URLS").and_then(|url| url.parse::<Endpoint>().ok());
+        let address = peer_url.and_then(|url| match url.host {
+            Host::Ip(ip) => Some(ip),
+            Host::Name(_) => None,
+        });
+        let member = || Member::load(root, value("ETCD_NAME").map(str::to_owned), address);
         let has_log = below(data_dir.as_deref().unwrap_or(Path::new(DATA_DIR))).join("member/wal").is_dir();
         Ok(Self {
             etcd_flags: flags.collect(),
             max_learners: value("ETCD_MAX_LEARNERS").and_then(|number| number.parse().ok()),
             data_dir,
-            member: if has_log { Some(Member::load(root)?) } else { None },
+            member: has_log.then(member).transpose()?,
         })
+    }
+
+    /// The member's name that is asked for, or that of the member.
+    pub(crate) fn name(&self, asked: Option<String>) -> Option<String> {
+        asked.or_else(|| self.member.as_ref()?.name.clone())
+    }
+
+    /// The member's address that is asked for. Where none is, or any of a family, a member keeps its own: the others
+    /// know it by that one, wherever the routes of its machine lead by now.
+    pub(crate) fn address(&self, asked: Option<IpAddr>) -> Option<IpAddr> {
+        let own = self.member.as_ref().and_then(|member| member.address);
+        let keeps = |own: &IpAddr| asked.is_none_or(|asked| asked.is_unspecified() && asked.is_ipv4() == own.is_ipv4());
+        own.filter(keeps).or(asked)
     }
 
     /// The data directory that is asked for, or that of the last run.
@@ -114,7 +137,7 @@ impl Kept {
 }
 
 impl Member {
-    fn load(root: &Path) -> Result<Self> {
+    fn load(root: &Path, name: Option<String>, address: Option<IpAddr>) -> Result<Self> {
         let unit = files::read(&root.join("etc/systemd/system").join(crate::init_system::UNIT))?.unwrap_or_default();
         let unit = String::from_utf8(unit).context("the unit of etcd is not text")?;
         let started = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")?.split(' ').next()).map(Path::new);
@@ -125,7 +148,7 @@ impl Member {
         let version = install::version_of(&programs.join("etcd")).or_else(|| install::recorded_version(&record));
         let install_dir =
             directory.map(|path| path.strip_prefix(root).map_or(path.into(), |path| Path::new("/").join(path)));
-        Ok(Self { install_dir, version: version.and_then(|version| version.parse().ok()) })
+        Ok(Self { name, address, install_dir, version: version.and_then(|version| version.parse().ok()) })
     }
 }
 

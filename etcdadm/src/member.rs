@@ -35,12 +35,13 @@ impl MemberRecord {
         record.map(Some).with_context(|| format!("{} is damaged; correct it or remove it", path.display()))
     }
 
-    /// Forgets the member: its data is gone, and it is taken out of the cluster.
+    /// Gives up the membership that is recorded, if any: the member's data is gone, and it is about to be taken out of the
+    /// cluster. Its ID stays, since until it is out it must not start again.
     ///
     /// # Errors
-    /// When the file cannot be removed.
-    pub fn forget(paths: &Paths) -> Result<()> {
-        files::remove(&paths.member_record())
+    /// When the record cannot be read or written.
+    pub fn disown(paths: &Paths) -> Result<()> {
+        Self::load(paths)?.map_or(Ok(()), |record| Self { cluster_id: 0, ..record }.store(paths))
     }
 
     /// Writes the record if it differs from what is there.

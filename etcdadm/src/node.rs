@@ -101,8 +101,12 @@ impl Node {
         install::ensure_installed(&self.paths, &self.settings, local.owner.is_some()).await
     }
 
-    /// Issues the leaves that are missing or no longer good.
-    pub(crate) fn certificates(&self, authority: &Authority) -> Result<()> {
+    /// Issues the leaves that are missing or no longer good, unless the machine is a member under another address: etcd
+    /// reads them at every handshake, and the other members would not let it in.
+    pub(crate) fn certificates(&self, authority: &Authority, local: &Local) -> Result<()> {
+        if let Some(why) = local.moved(&self.settings.peer_endpoint().to_string()) {
+            bail!(why);
+        }
         let issued = pki::ensure_leaves(&self.paths, &self.settings, authority, self.now)?;
         if issued.is_empty() {
             tracing::info!("all certificates are good");
@@ -192,15 +196,25 @@ impl Node {
         config::settle(&self.paths)
     }
 
+    /// Makes this machine one that misses no data, for a member that is new: what is missed belonged to one that is gone.
+    /// Where etcd's service is up, it is only stopped, and the answer is false: whether it has made data until then is to
+    /// be looked at anew.
+    pub(crate) async fn forget_data(&self, local: &Local, start: &config::env::Start) -> Result<bool> {
+        if local.unit == UnitState::Up {
+            tracing::info!("etcd.service is up for a member that is gone; stopping it");
+            self.stop().await?;
+            return Ok(false);
+        }
+        guard::forget(&self.paths)?;
+        config::write_all(&self.paths, &self.settings, start)?;
+        Ok(true)
+    }
+
     /// Sees that etcd is starting for the first time with exactly these settings: they may have changed since it was
     /// started, and one that cannot start with them is started again and again.
     pub(crate) async fn ensure_started(&self, local: &Local, start: &config::env::Start) -> Result<()> {
         if local.unit == UnitState::Down {
             preflight::check(self.settings.address, self.paths.data_dir())?;
-            if local.data == guard::Data::Lost {
-                // What is missed belonged to a member that is gone; this one is new.
-                guard::forget(&self.paths)?;
-            }
             return self.start(start);
         }
         if config::is_current(&self.paths, &self.settings, start)? {
@@ -208,8 +222,12 @@ impl Node {
             return Ok(());
         }
         tracing::info!("etcd.service is up without data and with other settings; stopping it to start it with these");
-        self.init_system.stop().await?;
         // Whether it has made data until it stopped is looked at anew.
+        self.stop().await
+    }
+
+    async fn stop(&self) -> Result<()> {
+        self.init_system.stop().await?;
         self.service.replace(Service::default());
         Ok(())
     }
@@ -223,3 +241,6 @@ impl Node {
         Ok(())
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

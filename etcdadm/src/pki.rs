@@ -43,8 +43,9 @@ pub fn ensure_leaves(
             Some((certificate, key)) => leaf.fits(&certificate, &key, authority, now),
         };
         let Err(reason) = kept else { continue };
-        if file == SERVER && settings.extra_sans.is_empty() {
-            // Extra names that an earlier run was given; this one does not take them away.
+        if file == PEER || file == SERVER && settings.extra_sans.is_empty() {
+            // Names that an earlier run was given; this one does not take them away. By the peer certificate's ones the
+            // other members know this one until its peer URL is changed.
             leaf.sans.extend(leaf::names(&files::read(&certificate)?.unwrap_or_default()));
             dedup(&mut leaf.sans);
         }

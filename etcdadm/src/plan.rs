@@ -44,6 +44,22 @@ impl Local {
             )
         })
     }
+
+    /// Why nothing of this member may be changed: it is known to the others under another URL than `own_url`.
+    pub fn moved(&self, own_url: &str) -> Option<String> {
+        let (owner, record) = (self.owner?, self.record.as_ref()?);
+        let same = same_url(&record.peer_url, own_url);
+        (!same).then(|| moved(owner, &record.peer_url, own_url))
+    }
+}
+
+fn moved(owner: Owner, known: &str, own_url: &str) -> String {
+    format!(
+        "this machine is member {:x} of cluster {:x} under {known}, but its address gives {own_url}; give its old address \
+         with --bind-address, or change the member's peer URL with `etcdctl member update` and remove \
+         /var/lib/etcdadm/member.json",
+        owner.member_id, owner.cluster_id
+    )
 }
 
 /// Next step of `init`.
@@ -69,8 +85,8 @@ pub fn init(local: &Local) -> InitStep {
         (Some(_), UnitState::Down, _) => InitStep::StartAgain,
         (None, _, Some(record)) => InitStep::Refuse(format!(
             "this machine was member {:x} of cluster {:x}, and its data is gone; init would start another, empty \
-             cluster under the same address. Bring the data back; or, if the cluster is given up, remove /etc/etcd/epoch \
-             and member.json",
+             cluster under the same address. Bring the data back; or, if the cluster is given up, remove /etc/etcd/epoch, \
+             /etc/etcd/etcd.env and /var/lib/etcdadm/member.json",
             record.member_id, record.cluster_id
         )),
         (None, _, None) if local.data == Data::Lost => InitStep::Refuse(
@@ -161,13 +177,7 @@ fn with_data(observation: &Observation, owner: Owner) -> JoinStep {
         ));
     };
     if !is_at(own, &observation.own_url) {
-        return JoinStep::Refuse(format!(
-            "this machine is member {:x} of cluster {cluster:x} under {}, but its address gives {}; give its old address \
-             with --bind-address, or change the member's peer URL with `etcdctl member update`",
-            own.id,
-            own.peer_urls.join(","),
-            observation.own_url
-        ));
+        return JoinStep::Refuse(moved(owner, &own.peer_urls.join(","), &observation.own_url));
     }
     match (observation.local.unit, own.has_started(), own.learner) {
         (UnitState::Down, _, _) => JoinStep::Start(own.id),

@@ -54,7 +54,7 @@ impl Settings {
     /// # Errors
     /// Names the argument and what would be right.
     pub fn new(args: MemberArgs, towards: &[Endpoint], kept: &Kept) -> Result<Self> {
-        let name = match args.name {
+        let name = match kept.name(args.name) {
             Some(name) => name,
             None => rustix::system::uname().nodename().to_str().context("the host name is not text")?.to_owned(),
         };
@@ -70,9 +70,10 @@ impl Settings {
         check_flags(&pairs).map_err(|invalid| anyhow!("--etcd-flag {invalid}"))?;
         let version = kept.version(args.version)?;
         let max_learners = kept.max_learners(args.max_learners, &version)?;
+        let address = address::member_address(kept.address(args.bind_address), towards);
         Ok(Self {
             name,
-            address: address::member_address(args.bind_address, towards)?,
+            address: address.context("this member's address cannot be used")?,
             version,
             etcd_flags,
             max_learners,

@@ -9,7 +9,8 @@ use crate::paths::Paths;
 /// - A member that cannot reach the others yet must be tried again and again: there is no limit on restarts.
 /// - A member is ready only when it has received the leader's snapshot: 8 GiB may take most of an hour. A start that hangs
 ///   still ends at some time, so that it is noticed and done anew.
-/// - etcd needs its data directory to be writable, the guard also the directory of etcd.env.
+/// - etcd needs its data directory to be writable, the guard also the directory of etcd.env. Where the data directory is
+///   gone (`-`), the guard still runs and says so: otherwise systemd would fail before it, again and again.
 pub fn render(paths: &Paths) -> String {
     let (guard, env, data) = (paths.guard(), paths.etcd_env(), paths.data_dir());
     let config = env.parent().unwrap_or(data);
@@ -42,7 +43,7 @@ UMask=0077
 NoNewPrivileges=true
 ProtectSystem=full
 ProtectHome=read-only
-ReadWritePaths={data} {config}
+ReadWritePaths=-{data} {config}
 PrivateTmp=true
 PrivateDevices=true
 ProtectKernelTunables=true

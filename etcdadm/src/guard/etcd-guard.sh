@@ -35,7 +35,7 @@ settled() {
 settle() {
 	settled || {
 		name=$(sed -n 's/^ETCD_NAME=//p' "$env") && url=$(sed -n 's/^ETCD_INITIAL_ADVERTISE_PEER_URLS=//p' "$env") &&
-			put "$env" "$(grep -v '^ETCD_INITIAL_CLUSTER' "$env")
+			rest=$(grep -v '^ETCD_INITIAL_CLUSTER' "$env") && [ -n "$name" ] && [ -n "$url" ] && put "$env" "$rest
 ETCD_INITIAL_CLUSTER=$name=$url
 ETCD_INITIAL_CLUSTER_STATE=existing"
 	}

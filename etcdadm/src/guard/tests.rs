@@ -17,7 +17,7 @@ const FIRST: &str = "ETCD_NAME=etcd-0\nETCD_INITIAL_ADVERTISE_PEER_URLS=https://
     ETCD_INITIAL_CLUSTER=etcd-0=https://10.0.0.1:2380\nETCD_INITIAL_CLUSTER_STATE=new\nETCD_INITIAL_CLUSTER_TOKEN=t\n";
 
 /// Writes a program through another process: with a descriptor of this one, a test that forks meanwhile would keep it busy.
-fn write_program(path: &Path, text: &str) {
+pub(crate) fn write_program(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut shell = Command::new("/bin/sh");
     let mut shell =
@@ -242,6 +242,23 @@ fn killed_between_any_two_steps(#[case] verb: &str, #[case] log: bool) {
             assert!(step > 5, "the script ran only {step} programs: nothing was tried");
             return;
         }
+    }
+}
+
+/// Written from what could not be read, etcd.env would have no certificates and no addresses.
+#[rstest]
+#[case("grep")]
+#[case("sed")]
+fn settings_that_cannot_be_read_are_left(#[case] broken: &str) {
+    let machine = Machine::new();
+    assert!(machine.starts());
+    machine.write_log();
+    let shims = machine.root.path().join("shims");
+    write_program(&shims.join(broken), "#!/bin/sh\nexit 2\n");
+    let path = format!("{}:/usr/bin:/bin", shims.display());
+    for verb in ["stopped", "start"] {
+        Command::new(machine.paths.guard()).arg(verb).env("PATH", &path).output().unwrap();
+        assert_eq!(std::fs::read_to_string(machine.paths.etcd_env()).unwrap(), FIRST, "{verb}");
     }
 }
 

@@ -1,4 +1,6 @@
 use super::*;
+use crate::cli::{Command, parse};
+use crate::settings::Settings;
 
 /// A machine with `env` in etcd.env; with data if it is a member.
 fn machine(env: &str, member: bool) -> (tempfile::TempDir, Kept) {
@@ -15,7 +17,7 @@ fn machine(env: &str, member: bool) -> (tempfile::TempDir, Kept) {
     (root, kept)
 }
 
-const ENV: &str = "ETCD_NAME=a\nETCD_DATA_DIR=/mnt/etcd\nETCD_STRICT_RECONFIG_CHECK=true\nETCD_MAX_LEARNERS=3\n\
+const ENV: &str = "ETCD_NAME=a\nETCD_INITIAL_ADVERTISE_PEER_URLS=https://127.0.0.5:2380\nETCD_DATA_DIR=/mnt/etcd\nETCD_STRICT_RECONFIG_CHECK=true\nETCD_MAX_LEARNERS=3\n\
     ETCD_SNAPSHOT_COUNT=10000\nGOMAXPROCS=2\nETCD_EXPERIMENTAL_COMPACTION_BATCH_LIMIT=100\nETCD_UNSAFE_NO_FSYNC=true\n";
 
 #[test]
@@ -37,6 +39,27 @@ fn what_is_not_given_is_kept() {
     assert_eq!(kept.max_learners(None, &EtcdVersion::new(3, 6, 16)).unwrap(), Some(3));
     let flags: Vec<_> = kept.etcd_flags.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(flags, ["snapshot-count=10000", "experimental-compaction-batch-limit=100"]);
+}
+
+fn settings(args: &[&str], kept: &Kept) -> Settings {
+    let line = ["etcdadm", "init"].iter().chain(args).map(Into::into);
+    let Command::Init(init) = parse(line).unwrap().command else { unreachable!() };
+    Settings::new(init.member, &[], kept).unwrap()
+}
+
+#[test]
+fn a_member_keeps_its_name_and_address() {
+    let (_root, kept) = machine(ENV, true);
+    let own = |args: &[&str], kept: &Kept| {
+        let settings = settings(args, kept);
+        (settings.name, settings.address.to_string())
+    };
+    assert_eq!(own(&[], &kept), ("a".to_owned(), "127.0.0.5".to_owned()));
+    assert_eq!(own(&["--bind-address", "0.0.0.0"], &kept).1, "127.0.0.5", "any of its family");
+    let told = own(&["--name", "b", "--bind-address", "127.0.0.6"], &kept);
+    assert_eq!(told, ("b".to_owned(), "127.0.0.6".to_owned()));
+    let (_root, no_member) = machine(ENV, false);
+    assert_ne!(own(&["--bind-address", "127.0.0.6"], &no_member).0, "a");
 }
 
 #[test]

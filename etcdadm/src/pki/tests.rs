@@ -212,6 +212,21 @@ fn a_leaf_that_is_issued_again_keeps_the_extra_names() {
     assert!(names.contains(&San::Dns("etcd.example.com".to_owned())), "{names:?}");
 }
 
+/// The other members know the member by the old names until its peer URL is changed.
+#[test]
+fn a_peer_certificate_that_is_issued_again_keeps_the_old_names() {
+    let mut f = fixture();
+    let authority = Authority::create(&f.paths, f.now).unwrap();
+    ensure_leaves(&f.paths, &f.settings, &authority, f.now).unwrap();
+    let before = leaf::names(&fs::read(f.paths.certificate(PEER)).unwrap());
+    f.settings.address = "10.0.0.9".parse().unwrap();
+    f.settings.name = "other".to_owned();
+    ensure_leaves(&f.paths, &f.settings, &authority, f.now).unwrap();
+    let after = leaf::names(&fs::read(f.paths.certificate(PEER)).unwrap());
+    assert!(before.iter().all(|name| after.contains(name)), "{after:?}");
+    assert!(after.contains(&San::Ip(f.settings.address)), "{after:?}");
+}
+
 #[test]
 fn leaves_hold_for_clocks_a_day_behind_but_not_before_their_authority() {
     let f = fixture();

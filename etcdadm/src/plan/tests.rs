@@ -102,6 +102,16 @@ fn a_voter_that_lost_its_data_before_it_was_known_is_not_started_again() {
     assert_eq!(join(&killed_before_its_log), JoinStep::Start(OWN));
 }
 
+/// Killed or refused between the disowning and the removal: the member's ID is still known, its cluster is not.
+#[test]
+fn a_disowned_learner_stays_lost_until_it_is_removed() {
+    let disowned = || Some(record(0, OWN));
+    let listed = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, disowned());
+    assert_eq!(join(&listed), JoinStep::RemoveOwnLearner(OWN));
+    let removed = observation(Own::Absent, LOST, DOWN, disowned());
+    assert_eq!(join(&removed), JoinStep::Add);
+}
+
 #[test]
 fn data_of_another_cluster_is_never_touched() {
     let mut other = observation(Own::Absent, DATA, UP, Some(record(0xdead, OWN)));
@@ -174,6 +184,15 @@ fn an_interrupted_init_goes_on(
     match step {
         Some(step) => assert_eq!(decided, step),
         None => assert!(matches!(decided, InitStep::Refuse(_)), "{decided:?}"),
+    }
+}
+
+/// With less than all of them removed, the next run would find that there was data.
+#[test]
+fn the_way_out_of_a_lost_cluster_names_every_file() {
+    let InitStep::Refuse(why) = init(&local(LOST, DOWN, Some(record(CLUSTER, OWN)))) else { unreachable!() };
+    for file in ["/etc/etcd/epoch", "/etc/etcd/etcd.env", "member.json"] {
+        assert!(why.contains(file), "{why}");
     }
 }
 
@@ -265,7 +284,9 @@ proptest! {
                 }
                 JoinStep::RemoveOwnLearner(_) => {
                     now.membership.members.remove(own.unwrap());
-                    now.local.record = None;
+                    if let Some(record) = &mut now.local.record {
+                        record.cluster_id = 0;
+                    }
                 }
                 JoinStep::Start(_) => {
                     now.local = local(DATA, UP, Some(record(CLUSTER, OWN)));

@@ -1,0 +1,99 @@
+use std::net::TcpListener;
+
+use super::*;
+use crate::etcd::Member;
+use crate::guard::Data;
+use crate::init_system::UnitState;
+use crate::node::tests::{Machine, OWNER, machine};
+use crate::wal::Owner;
+
+/// The member that the machine has been added as: another one than the record's.
+const NEW: u64 = 0x44;
+
+/// A machine whose earlier member was removed, and of which people removed the data and the epoch.
+fn cleaned_up(address: &str, unit: UnitState) -> Machine {
+    let machine = machine(address, unit);
+    crate::config::write_all(&machine.node.paths, &machine.node.settings, &Start::Again).unwrap();
+    assert_eq!(machine.data(), Data::Lost, "etcd.env says that there was data");
+    machine
+}
+
+fn run(machine: &Machine) -> Join<'_> {
+    crate::set_up_tls();
+    let node = &machine.node;
+    node.certificates(&node.authority().unwrap().unwrap(), &local(machine)).unwrap();
+    let silent = vec!["https://127.0.0.1:1".parse().unwrap()];
+    let cluster = || node.cluster(&node.authority().unwrap().unwrap(), silent.clone()).unwrap();
+    let own_url = node.settings.peer_endpoint().to_string();
+    Join { node, cluster: cluster(), member: cluster(), own_url, retry: true, catch_up: POLL, silence: None }
+}
+
+fn local(machine: &Machine) -> plan::Local {
+    plan::Local {
+        unit: if machine.is_up() { UnitState::Up } else { UnitState::Down },
+        data: machine.data(),
+        owner: None,
+        record: MemberRecord::load(&machine.node.paths).unwrap(),
+    }
+}
+
+fn observation(machine: &Machine) -> Observation {
+    let own_url = machine.node.settings.peer_endpoint().to_string();
+    let member = |id, name: &str, url: &str| Member {
+        id,
+        name: name.to_owned(),
+        peer_urls: vec![url.to_owned()],
+        client_urls: vec!["https://127.0.0.1:1".to_owned()],
+        learner: false,
+    };
+    let members = vec![member(0x11, "first", "https://127.0.0.1:2380"), member(NEW, "", &own_url)];
+    Observation { own_url, local: local(machine), membership: Membership { cluster_id: OWNER.cluster_id, members } }
+}
+
+fn recorded(machine: &Machine) -> Option<u64> {
+    MemberRecord::load(&machine.node.paths).unwrap().map(|record| record.member_id)
+}
+
+/// Whatever ends a run after the new member is recorded, the data that is missed must not be taken for its.
+#[tokio::test]
+async fn a_new_member_is_recorded_only_where_no_earlier_data_is_missed() {
+    let machine = cleaned_up("127.0.77.3", UnitState::Down);
+    let _taken = TcpListener::bind("127.0.77.3:2380").unwrap();
+    run(&machine).start(NEW, &observation(&machine)).await.unwrap_err();
+    assert_eq!((recorded(&machine), machine.data()), (Some(NEW), Data::Blank));
+    assert_eq!(plan::join(&observation(&machine)), JoinStep::Start(NEW));
+}
+
+#[tokio::test]
+async fn an_earlier_members_unit_is_stopped_before_the_new_one_is_recorded() {
+    let machine = cleaned_up("127.0.77.4", UnitState::Up);
+    run(&machine).start(NEW, &observation(&machine)).await.unwrap();
+    assert_eq!((recorded(&machine), machine.told.all()), (None, vec!["stop"]));
+    run(&machine).start(NEW, &observation(&machine)).await.unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!((recorded(&machine), machine.data()), (Some(NEW), Data::Blank));
+    assert_eq!(machine.told.all(), ["stop", "start"]);
+}
+
+/// Until it is removed, what it acknowledged counts.
+#[tokio::test]
+async fn a_lost_learner_that_was_not_removed_never_starts_again() {
+    let machine = cleaned_up("127.0.77.5", UnitState::Down);
+    machine.record(Owner { member_id: NEW, ..OWNER });
+    let mut observation = observation(&machine);
+    observation.membership.members[1].learner = true;
+    assert_eq!(plan::join(&observation), JoinStep::RemoveOwnLearner(NEW));
+    run(&machine).remove_own_learner(NEW).await.unwrap();
+    observation.local = local(&machine);
+    assert_eq!(plan::join(&observation), JoinStep::RemoveOwnLearner(NEW), "nobody answered");
+    observation.membership.members.pop();
+    assert_eq!(plan::join(&observation), JoinStep::Add, "it is removed");
+}
+
+#[tokio::test]
+async fn members_that_are_silent_once_do_not_end_the_run() {
+    let machine = machine("127.0.77.6", UnitState::Down);
+    let mut observation = observation(&machine);
+    observation.membership.members.pop();
+    run(&machine).add(&observation.membership).await.unwrap();
+}

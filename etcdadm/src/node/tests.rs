@@ -1,0 +1,122 @@
+//! `init` and `join` on a machine that is a directory, with an init system that only remembers what it is told.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::config::env::Start;
+use crate::guard::Data;
+use crate::guard::tests::write_program;
+use crate::init_system::Boxed;
+use crate::settings::tests::example;
+use crate::wal::{self, Owner};
+
+pub(crate) const OWNER: Owner = Owner { cluster_id: 0xc1, member_id: 0x33 };
+
+/// etcd's service: whether it is up, and what it was told.
+#[derive(Clone, Debug)]
+pub(crate) struct Told(Arc<Mutex<(UnitState, Vec<&'static str>)>>);
+
+impl Told {
+    pub(crate) fn all(&self) -> Vec<&'static str> {
+        self.0.lock().unwrap().1.clone()
+    }
+
+    fn tell(&self, what: &'static str, state: UnitState) -> Boxed<Result<()>> {
+        let mut told = self.0.lock().unwrap();
+        told.0 = state;
+        told.1.push(what);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl InitSystem for Told {
+    fn state(&self) -> Boxed<Result<UnitState>> {
+        let state = self.0.lock().unwrap().0;
+        Box::pin(async move { Ok(state) })
+    }
+
+    fn start(&self) -> Boxed<Result<()>> {
+        self.tell("start", UnitState::Up)
+    }
+
+    fn stop(&self) -> Boxed<Result<()>> {
+        self.tell("stop", UnitState::Down)
+    }
+}
+
+pub(crate) struct Machine {
+    _root: tempfile::TempDir,
+    pub(crate) node: Node,
+    pub(crate) told: Told,
+}
+
+/// A machine at `address`, with an authority and a program that says that it is etcd.
+pub(crate) fn machine(address: &str, unit: UnitState) -> Machine {
+    let root = tempfile::tempdir().unwrap();
+    let told = Told(Arc::new(Mutex::new((unit, Vec::new()))));
+    let mut settings = example();
+    settings.address = address.parse().unwrap();
+    settings.timeout = Duration::from_secs(5);
+    let now = OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap();
+    let node = Node::new(root.path(), settings, Box::new(told.clone()), now);
+    let program = format!("#!/bin/sh\necho etcd Version: {}\n", node.settings.version);
+    write_program(&node.paths.program("etcd"), &program);
+    node.new_authority().unwrap();
+    Machine { _root: root, node, told }
+}
+
+impl Machine {
+    /// It has run as a member, and its certificates are issued.
+    async fn that_is_a_member(self) -> Self {
+        let paths = &self.node.paths;
+        self.node.certificates(&self.node.authority().unwrap().unwrap(), &self.node.local().await.unwrap()).unwrap();
+        config::write_all(paths, &self.node.settings, &Start::Again).unwrap();
+        let log = paths.wal_dir().join("0000000000000000-0000000000000000.wal");
+        files::write(&log, &wal::tests::segment(OWNER), 0o600).unwrap();
+        self.record(OWNER);
+        self
+    }
+
+    pub(crate) fn record(&self, owner: Owner) {
+        let Owner { cluster_id, member_id } = owner;
+        let (name, peer_url) = (self.node.settings.name.clone(), self.node.settings.peer_endpoint().to_string());
+        MemberRecord { cluster_id, member_id, name, peer_url }.store(&self.node.paths).unwrap();
+    }
+
+    pub(crate) fn data(&self) -> Data {
+        guard::data(&self.node.paths).unwrap()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.told.0.lock().unwrap().0 == UnitState::Up
+    }
+
+    fn moved_to(mut self, address: &str) -> Self {
+        self.node.settings.address = address.parse::<IpAddr>().unwrap();
+        self
+    }
+
+    /// What etcd reads at its next start or handshake.
+    fn files_of_etcd(&self) -> Vec<Vec<u8>> {
+        let paths = &self.node.paths;
+        let files = [paths.certificate(pki::PEER), paths.certificate(pki::SERVER), paths.etcd_env()];
+        files.map(|path| std::fs::read(path).unwrap()).into()
+    }
+}
+
+/// etcd reads its certificates at every handshake: one without the member's address cuts it off from the others.
+#[tokio::test]
+async fn a_run_under_another_address_changes_nothing_of_a_member() {
+    for unit in [UnitState::Up, UnitState::Down] {
+        let machine = machine("127.0.77.1", unit).that_is_a_member().await.moved_to("127.0.77.2");
+        let before = machine.files_of_etcd();
+        let endpoints = ["https://127.0.77.9:2379".parse().unwrap()];
+        for result in [crate::init(&machine.node).await, crate::join(&machine.node, &endpoints, false).await] {
+            let message = format!("{:#}", result.unwrap_err());
+            assert!(machine.files_of_etcd() == before, "{unit:?}: a file was changed: {message}");
+            assert!(message.contains("https://127.0.77.1:2380") && message.contains("--bind-address"), "{message}");
+            assert_eq!(machine.told.all(), [""; 0]);
+        }
+    }
+}
