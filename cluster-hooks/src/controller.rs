@@ -9,10 +9,10 @@ use crate::plan::{Plan, Step, plan};
 use crate::status::{Report, failure, health, report};
 use api::conditions::reasons;
 use api::names;
-use controller_support::error::answer;
+use controller_support::error::{answer, is_invalid};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::run::run_controller_with;
-use controller_support::{Error, Hold, Result, Shared};
+use controller_support::{Error, Hold, KindError, Result, Shared};
 use futures::stream;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
@@ -167,11 +167,13 @@ async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: 
     }
 }
 
-/// What a person can do something about. An API server that does not answer could not be told of it either.
+/// What a person can do something about. An API server that does not answer could not be told of it either, and one that is
+/// slow with a first list has refused nothing.
 fn refusal(error: &Error) -> Option<String> {
     match error {
         Error::Api { doing, source } if error.is_invalid() => Some(format!("{doing}: {}", answer(source))),
-        Error::NotReady(message) => Some(message.clone()),
+        Error::Kind(KindError::Api { source, .. }) if is_invalid(source) => Some(error.to_string()),
+        Error::Refused(message) => Some(message.clone()),
         _ => None,
     }
 }
@@ -188,10 +190,17 @@ mod tests {
 
     #[test]
     fn what_the_api_server_refuses_is_said_and_an_outage_is_not() {
-        let failed = |code: u16| {
+        let answered = |code: u16| {
             let status = Status { code, message: "secrets is forbidden".to_owned(), ..Status::default() };
+            kube::Error::Api(Box::new(status))
+        };
+        let failed = |code: u16| {
             let doing = || "creating demo-apiserver-etcd-client".to_owned();
-            Err::<(), _>(kube::Error::Api(Box::new(status))).doing(doing).unwrap_err()
+            Err::<(), _>(answered(code)).doing(doing).unwrap_err()
+        };
+        let looked_up = |code: u16| {
+            let (kind, group) = ("Other".to_owned(), "example.org".to_owned());
+            Error::Kind(KindError::Api { kind, group, source: Box::new(answered(code)) })
         };
         for code in [400, 403, 422] {
             assert_eq!(
@@ -202,6 +211,12 @@ mod tests {
         for code in [409, 429, 500, 503] {
             assert_eq!(refusal(&failed(code)), None, "{code}");
         }
-        assert!(refusal(&Error::NotReady("othercontrolplanes cannot be listed: forbidden".to_owned())).is_some());
+        assert!(
+            refusal(&looked_up(403)).is_some_and(|message| message.starts_with("looking up kind Other.example.org"))
+        );
+        assert_eq!(refusal(&looked_up(503)), None);
+        let list = || "othercontrolplanes cannot be listed: forbidden".to_owned();
+        assert_eq!(refusal(&Error::Refused(list())), Some(list()));
+        assert_eq!(refusal(&Error::NotReady("secrets are not listed yet".to_owned())), None, "slow is not refused");
     }
 }

@@ -3,8 +3,8 @@
 use crate::adapter::NoAdapter;
 use crate::context::Context;
 use crate::observation::{
-    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Reads, SHARED_CERTIFICATES,
-    Secrets, Shared, Used, configured, field_manager, names_of,
+    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Pause, Reads,
+    SHARED_CERTIFICATES, Secrets, Shared, Used, configured, field_manager, names_of,
 };
 use api::names;
 use controller_support::external::Reference;
@@ -17,24 +17,29 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, TypeMeta};
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Reads everything about a Cluster that costs no request, or next to none. None: it has nothing to do with us.
 pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Reads) -> Result<Option<Observation>> {
     let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
-    if cluster.view.etcd.is_none() && cluster.condition.is_none() && !cluster.view.deleting {
+    let unrelated = cluster.view.etcd.is_none() && cluster.condition.is_none();
+    if unrelated && !cluster.view.deleting {
         return Ok(None);
     }
     let mut found = if reads.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
     let named = matches!(&found, Etcd::Found(etcd) if !matches!(etcd.claim, Claim::Theirs(_)));
-    if cluster.view.deleting && !named && !reads.etcd_gone {
-        match left_behind(context, &cluster).await? {
-            Some(left) => found = left,
-            None if cluster.view.etcd.is_none() && cluster.condition.is_none() => return Ok(None),
-            None => {}
-        }
+    if cluster.view.deleting
+        && !named
+        && !reads.etcd_gone
+        && let Some(left) = left_behind(context, &cluster).await?
+    {
+        found = left;
     }
     let control_plane = control_plane(context, &cluster).await?;
+    if unrelated && found == Etcd::NotNamed && !held_back(&control_plane) {
+        return Ok(None);
+    }
     let mut observation = Observation {
         now: now(),
         cluster,
@@ -56,17 +61,22 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
     Ok(Some(observation))
 }
 
+/// It carries our pause, which an admission policy sets before a Cluster has our condition: it would never be deleted.
+fn held_back(control_plane: &ControlPlane) -> bool {
+    matches!(control_plane, ControlPlane::Found(control_plane) if control_plane.pause == Pause::Ours)
+}
+
 /// Answers a [`Need`].
 pub async fn read(context: &Context, observation: &Observation, need: Need, reads: &mut Reads) -> Result<()> {
     let cluster = &observation.cluster;
-    match (need, observation.found_control_plane(), observation.found_etcd()) {
-        (Need::Used, Some(control_plane), _) => reads.used = Some(used(context, cluster, control_plane).await?),
-        (Need::FieldManager, Some(control_plane), _) => {
+    match (need, observation.found_control_plane()) {
+        (Need::Used, Some(control_plane)) => reads.used = Some(used(context, cluster, control_plane).await?),
+        (Need::FieldManager, Some(control_plane)) => {
             reads.field_manager = Some(last_manager(context, cluster, control_plane).await?);
         }
         (Need::SharedCertificates, ..) => reads.shared = Some(shared(context, cluster).await?),
-        (Need::Workers, _, Some(etcd)) => reads.workers = Some(workers(context, cluster, etcd).await?),
-        (Need::Used | Need::FieldManager | Need::Workers, ..) => {
+        (Need::Workers, ..) => reads.workers = Some(workers(context, cluster).await?),
+        (Need::Used | Need::FieldManager, ..) => {
             return Err(Error::Internal(format!("{need:?} was asked for of an object that was not observed")));
         }
     }
@@ -289,7 +299,8 @@ async fn secret(context: &Context, namespace: &str, name: &str) -> Result<Option
 
 /// What Cluster API waits for before it deletes the control plane, etcd's own Machines apart. Up to four requests (one as
 /// long as a Machine is left), and only while the Cluster is being deleted.
-async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> Result<Vec<String>> {
+async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String>> {
+    let providers = providers(context).await?;
     let selector = ListParams::default().labels(&format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.view.name));
     for kind in ["Machine", "MachineDeployment", "MachineSet", "MachinePool"] {
         let resource = match context.shared.kinds.find(names::CLUSTER_GROUP, kind, CLUSTER_API_CONTRACTS).await {
@@ -303,7 +314,7 @@ async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> 
         let workers: Vec<String> = list
             .items
             .iter()
-            .filter(|object| kind != "Machine" || is_worker(object.labels(), object.owner_references(), etcd))
+            .filter(|object| kind != "Machine" || is_worker(object.labels(), object.owner_references(), &providers))
             .map(|object| format!("{kind} {}", object.name_any()))
             .collect();
         if !workers.is_empty() {
@@ -316,47 +327,44 @@ async fn workers(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> 
 /// Label of the Machines of control planes.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
-/// Neither a control plane's nor etcd's.
-fn is_worker(labels: &std::collections::BTreeMap<String, String>, owners: &[OwnerReference], etcd: &EtcdView) -> bool {
-    let of_etcd = labels.get(names::ETCD_CLUSTER_LABEL).is_some_and(|name| *name == etcd.reference.name)
-        || owners.iter().any(|owner| owner.controller == Some(true) && owner.uid == etcd.uid);
+/// Neither a control plane's nor etcd's: that of any etcd. A Cluster that has named another one before still has its Machines,
+/// and they go with that one, after the workers.
+fn is_worker(labels: &BTreeMap<String, String>, owners: &[OwnerReference], providers: &[(String, String)]) -> bool {
+    let provider = |owner: &OwnerReference| {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        providers.iter().any(|known| *known == (group.to_owned(), owner.kind.clone()))
+    };
+    let of_etcd = labels.contains_key(names::ETCD_CLUSTER_LABEL)
+        || owners.iter().any(|owner| owner.controller == Some(true) && provider(owner));
     !labels.contains_key(CONTROL_PLANE_LABEL) && !of_etcd
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     #[test]
-    fn machines_of_the_control_plane_and_of_etcd_are_not_workers() {
-        let etcd = EtcdView {
-            reference: Reference { group: "g".to_owned(), kind: "K".to_owned(), name: "demo-etcd".to_owned() },
-            api_version: "g/v1".to_owned(),
-            uid: "e".to_owned(),
-            resource_version: "1".to_owned(),
-            deleting: false,
-            ready: false,
-            initialized: false,
-            endpoints: Vec::new(),
-            in_use: None,
-            deletion_confirmed: false,
-            available: false,
-            condition: None,
-            owners: Vec::new(),
-            claim: Claim::Ours,
-        };
+    fn machines_of_the_control_plane_and_of_any_etcd_are_not_workers() {
+        let providers = [("example.org".to_owned(), "OtherEtcd".to_owned())];
+        let is_worker = |labels: &BTreeMap<_, _>, owners: &[OwnerReference]| is_worker(labels, owners, &providers);
         let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        let owner = |uid: &str, controller| OwnerReference {
-            uid: uid.to_owned(),
+        let owner = |api_version: &str, kind: &str, controller| OwnerReference {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
             controller: Some(controller),
             ..OwnerReference::default()
         };
         let none = BTreeMap::new();
-        assert!(!is_worker(&label(CONTROL_PLANE_LABEL, ""), &[], &etcd));
-        assert!(!is_worker(&none, &[owner("e", true)], &etcd));
-        assert!(!is_worker(&label(names::ETCD_CLUSTER_LABEL, "demo-etcd"), &[], &etcd));
-        assert!(is_worker(&none, &[owner("e", false), owner("ms", true)], &etcd));
-        assert!(is_worker(&label(names::ETCD_CLUSTER_LABEL, "other"), &[], &etcd));
+        assert!(!is_worker(&label(CONTROL_PLANE_LABEL, ""), &[]));
+        assert!(!is_worker(&none, &[owner("example.org/v1", "OtherEtcd", true)]));
+        assert!(!is_worker(&label(names::ETCD_CLUSTER_LABEL, "demo-etcd"), &[]));
+        assert!(
+            !is_worker(&label(names::ETCD_CLUSTER_LABEL, "named before"), &[]),
+            "it would keep the Cluster for ever"
+        );
+        let set = owner("cluster.x-k8s.io/v1beta2", "MachineSet", true);
+        assert!(is_worker(&none, &[owner("example.org/v1", "OtherEtcd", false), set]));
+        assert!(is_worker(&none, &[owner("example.com/v1", "OtherEtcd", true)]), "a kind of another group");
+        assert!(is_worker(&none, &[]));
     }
 }

@@ -186,13 +186,19 @@ impl Cached {
     /// [`Cached::ready`], with an error that says why.
     ///
     /// # Errors
-    /// [`Error::NotReady`]: nothing is known of the objects of this kind.
+    /// Nothing is known of the objects of this kind: [`Error::Refused`] if the API server refuses the list, and
+    /// [`Error::NotReady`] if it only takes its time.
     pub async fn ensure_ready(&self) -> Result<()> {
         if self.ready().await {
             return Ok(());
         }
-        let why = self.failure().unwrap_or_else(|| "the API server has not answered yet".to_owned());
-        Err(Error::NotReady(format!("{} cannot be listed: {why}", self.resource.plural)))
+        let Listing { failure, refused, .. } = self.listing.borrow().clone();
+        let kind = &self.resource.plural;
+        Err(match failure {
+            Some(why) if refused => Error::Refused(format!("{kind} cannot be listed: {why}")),
+            Some(why) => Error::NotReady(format!("{kind} are not listed yet: {why}")),
+            None => Error::NotReady(format!("{kind} are not listed yet: the API server has not answered")),
+        })
     }
 
     /// What went wrong last, if nothing has come since: while there is something, what is known may be old.

@@ -18,9 +18,12 @@ pub enum Error {
     /// The served version of a kind could not be determined.
     #[error(transparent)]
     Kind(#[from] KindError),
-    /// What is needed is not known yet: a first list has not come, because the API server is down or refuses it.
+    /// What is needed is not known yet, such as a first list that has not come.
     #[error("{0}")]
     NotReady(String),
+    /// The API server refuses a list: waiting does not help.
+    #[error("{0}")]
+    Refused(String),
     /// A reconcile was given up. It hung, most likely on a connection that died without a word.
     #[error("gave up after {} s: the API server does not answer", .0.as_secs())]
     Timeout(Duration),
@@ -36,7 +39,7 @@ impl Error {
         match self {
             Self::Api { source, .. } | Self::Kind(KindError::Api { source, .. }) if is_outage(source) => "not_ready",
             Self::Api { source, .. } if is_conflict(source) => "conflict",
-            Self::Api { .. } => "api",
+            Self::Api { .. } | Self::Refused(_) => "api",
             Self::Kind(_) => "kind",
             Self::NotReady(_) => "not_ready",
             Self::Timeout(_) => "timeout",
@@ -136,6 +139,7 @@ mod tests {
         let labels = [404, 409, 429, 503].map(|code| refused(code).label());
         assert_eq!(labels, ["api", "conflict", "not_ready", "not_ready"]);
         assert_eq!(Error::NotReady(String::new()).label(), "not_ready");
+        assert_eq!(Error::Refused(String::new()).label(), "api");
         assert_eq!(Error::Timeout(Duration::from_secs(1)).label(), "timeout");
         assert_eq!(Error::Internal(String::new()).label(), "internal");
         assert!(refused(409).is_conflict() && refused(404).is_not_found() && refused(422).is_invalid());

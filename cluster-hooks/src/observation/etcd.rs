@@ -61,7 +61,7 @@ pub struct EtcdView {
     pub deletion_confirmed: bool,
     /// The condition `Available` is True: it can be written to at its endpoints, ready or not.
     pub available: bool,
-    /// Reason and message of the condition `Ready`.
+    /// Reason and message of the condition `Deleting` if that is True, else of `Ready` if that is not.
     pub condition: Option<(String, String)>,
     /// Owner references, to be kept when one is added.
     pub owners: Vec<OwnerReference>,
@@ -97,6 +97,16 @@ impl EtcdView {
         }
     }
 
+    /// How it is, and why, in the words of its provider.
+    pub fn says(&self, how: &str) -> String {
+        let Reference { kind, name, .. } = &self.reference;
+        match &self.condition {
+            Some((reason, message)) if message.is_empty() => format!("{kind} {name} {how}: {reason}"),
+            Some((reason, message)) => format!("{kind} {name} {how}: {reason}: {message}"),
+            None => format!("{kind} {name} {how}"),
+        }
+    }
+
     /// It may be used: there is something to connect to, and it is there to stay.
     pub fn usable(&self) -> bool {
         self.ready && !self.deleting && !self.endpoints.is_empty()
@@ -122,8 +132,9 @@ fn found<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
 }
 
 fn condition(status: &Value) -> Option<(String, String)> {
-    let ready = found(status, "Ready")?;
-    let text = |name: &str| ready[name].as_str().unwrap_or_default().to_owned();
+    let deleting = found(status, "Deleting").filter(|deleting| deleting["status"] == "True");
+    let says = deleting.or_else(|| found(status, "Ready").filter(|ready| ready["status"] != "True"))?;
+    let text = |name: &str| says[name].as_str().unwrap_or_default().to_owned();
     Some((text("reason"), text("message")))
 }
 

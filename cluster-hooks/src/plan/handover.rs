@@ -251,20 +251,13 @@ fn wait_for_control_plane(observation: &Observation) -> Plan {
     }
 }
 
-/// What the provider says about itself, in its own words.
 fn why_not_usable(etcd: &EtcdView) -> String {
-    let name = format!("{} {}", etcd.reference.kind, etcd.reference.name);
-    if etcd.deleting {
-        return format!("{name} is being deleted");
-    }
-    if etcd.ready {
-        return format!(
-            "{name} says that it is ready, and has no endpoints in its status: its provider must publish them"
-        );
-    }
-    match &etcd.condition {
-        Some((reason, message)) if message.is_empty() => format!("{name} is not ready: {reason}"),
-        Some((reason, message)) => format!("{name} is not ready: {reason}: {message}"),
-        None => format!("{name} is not ready"),
+    match (etcd.deleting, etcd.ready) {
+        (true, _) => etcd.says("is being deleted"),
+        (false, true) => format!(
+            "{} {} says that it is ready, and has no endpoints in its status: its provider must publish them",
+            etcd.reference.kind, etcd.reference.name
+        ),
+        (false, false) => etcd.says("is not ready"),
     }
 }

@@ -4,14 +4,16 @@ use crate::etcd_cases::cluster;
 use crate::served::accepted;
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
+use api::names;
 use e2e::apply::{apply, apply_object};
 use e2e::until::until;
 use http::Request;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const ENDPOINTS: &str = include_str!("../../../config/admission/etcd-endpoints.yaml");
@@ -21,7 +23,9 @@ const ONE: &str = "https://10.0.0.1:2379";
 const TWO: &str = "https://10.0.0.2:2379";
 /// A policy is in force a moment after it was written.
 const SOON: Duration = Duration::from_secs(20);
-const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+/// Who the garbage collector is: a kube-controller-manager with --use-service-account-credentials, and one without.
+const GARBAGE_COLLECTORS: [&str; 2] =
+    ["system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"];
 
 /// A KubeadmControlPlane without Cluster API's schema and webhooks, which have no say in this.
 fn control_planes() -> Value {
@@ -111,6 +115,44 @@ pub(crate) async fn real_endpoints_are_kept_against_the_placeholder(server: &Ser
     Ok(())
 }
 
+pub(crate) async fn a_control_plane_with_the_placeholder_waits(server: &Server) -> Result<()> {
+    apply_object(&server.client, &control_planes()).await?;
+    apply(&server.client, ENDPOINTS).await?;
+    for version in ["v1beta1", "v1beta2"] {
+        let gvk = GroupVersionKind::gvk("controlplane.cluster.x-k8s.io", version, "KubeadmControlPlane");
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(server.client.clone(), "default", &ApiResource::from_gvk(&gvk));
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let created = async |urls: &[&str], annotations: Value| {
+            let mut manifest = endpoints(urls);
+            manifest["apiVersion"] = json!(gvk.api_version());
+            manifest["kind"] = json!(gvk.kind);
+            manifest["metadata"] = json!({"name": "waits", "namespace": "default", "annotations": annotations});
+            let object = api.create(&dry, &serde_json::from_value(manifest)?).await?;
+            anyhow::Ok(object.annotations().clone())
+        };
+        let ours = |annotations: &BTreeMap<String, String>| {
+            annotations.get(names::PAUSED_ANNOTATION).map(String::as_str) == Some(names::PAUSED_BY_HOOK_VALUE)
+        };
+        until("the policy is in force", SOON, async || {
+            let annotations = created(&[PLACEHOLDER], Value::Null).await?;
+            ensure!(ours(&annotations), "{annotations:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        let kept = created(&[PLACEHOLDER], json!({"example.org/mine": "x"})).await?;
+        ensure!(ours(&kept) && kept.get("example.org/mine").is_some_and(|mine| mine == "x"), "{kept:?}");
+        let users = created(&[PLACEHOLDER], json!({names::PAUSED_ANNOTATION: "mine"})).await?;
+        ensure!(users.get(names::PAUSED_ANNOTATION).is_some_and(|value| value == "mine"), "{users:?}");
+        // Real endpoints, and local etcd, are nobody's business.
+        for urls in [&[ONE][..], &[PLACEHOLDER, ONE], &[]] {
+            let annotations = created(urls, Value::Null).await?;
+            ensure!(!annotations.contains_key(names::PAUSED_ANNOTATION), "{urls:?} {annotations:?}");
+        }
+    }
+    Ok(())
+}
+
 pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) -> Result<()> {
     apply(&server.client, DELETION).await?;
     let mut etcd = cluster("begun", &json!({"replicas": 3}));
@@ -144,7 +186,9 @@ pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) 
     ensure!(delete(&server.client, "", None).await?.is_err(), "all at once");
     accepted(server.patch(&etcd, "", &confirm(json!("another"))).await?)?;
     ensure!(delete(&server.client, dry, None).await?.is_err(), "the name is another's");
-    accepted(delete(&server.client, dry, Some(GARBAGE_COLLECTOR)).await?)?;
+    for collector in GARBAGE_COLLECTORS {
+        accepted(delete(&server.client, dry, Some(collector)).await?)?;
+    }
     accepted(server.patch(&etcd, "", &confirm(json!("begun"))).await?)?;
     accepted(delete(&server.client, "begun", None).await?)?;
     // What is being deleted may be deleted again.

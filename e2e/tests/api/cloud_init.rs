@@ -113,7 +113,7 @@ END"
     let mut spec = json!({
         "etcdadmInstallCommands": ["true"], "preEtcdadmCommands": commands, "postEtcdadmCommands": ["true"],
         "files": files, "format": "cloud-config", "version": "v3.6.16",
-        "cipherSuites": "TLS_AES_128_GCM_SHA256",
+        "cipherSuites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256",
         "proxy": {"httpProxy": "http://u:p%40@proxy.example:3128", "noProxy": [".svc"]},
         "registryMirror": {"endpoint": "mirror.example:5000/v2/all", "caCert": "pem"},
         "cloudInitConfig": {"etcdReleaseURL": "https://mirror.example/etcd?a=1&b=2", "installDir": "/opt/etcd/"},

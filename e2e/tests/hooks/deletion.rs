@@ -84,12 +84,30 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.delete("Cluster", "unknown").await?;
     stage.until_gone("unknown").await?;
 
-    // One that it no longer names: nobody else would delete it, and its Machine keeps the Cluster.
+    // Those that it no longer names: nobody else would delete them, and their Machines keep the Cluster.
     stage.apply_cluster("parted", |_| ()).await?;
-    left_behind(&stage, "parted").await?;
+    for etcd in ["parted-first", "parted-second"] {
+        claimed(&stage, "parted", etcd).await?;
+    }
+    stage.change("Cluster", "parted", named(Value::Null)).await?;
+    until("the Cluster no longer says anything of an etcd", SOON, async || {
+        Ok(stage.says("parted").await?.is_none().then_some(()))
+    })
+    .await?;
     stage.delete("Cluster", "parted").await?;
     stage.until_gone("parted").await?;
-    ensure!(stage.api("EtcdCluster").get_opt("parted-etcd").await?.is_none(), "the EtcdCluster is left");
+
+    // One that it no longer names, while it names another: that one goes first.
+    stage.apply_cluster("switched", |_| ()).await?;
+    claimed(&stage, "switched", "switched-before").await?;
+    stage.change("Cluster", "switched", named(json!("OtherEtcd.example.org/switched-etcd"))).await?;
+    stage.apply_etcd("switched").await?;
+    stage.until_says("switched", "False WaitingForEtcd OtherEtcd switched-etcd").await?;
+    stage.delete("Cluster", "switched").await?;
+    stage.until_gone("switched").await?;
+    for etcd in ["parted-first", "parted-second", "switched-before"] {
+        ensure!(stage.api("EtcdCluster").get_opt(etcd).await?.is_none(), "EtcdCluster {etcd} is left");
+    }
 
     // The hook is away when the deletion begins, and comes back.
     stage.apply_cluster("away", |_| ()).await?;
@@ -113,20 +131,22 @@ fn machine(name: &str, owners: &[Value]) -> Value {
     })
 }
 
-/// An EtcdCluster with a Machine that the Cluster has claimed, and then a Cluster without the annotation.
-async fn left_behind(stage: &Stage, cluster: &str) -> Result<()> {
-    let name = format!("{cluster}-etcd");
-    let annotation = "etcdcluster.cluster.x-k8s.io/managed-external-etcd";
-    let names = |etcd: Value| json!({"metadata": {"annotations": {annotation: etcd}}});
+/// What makes a Cluster name an etcd, or none.
+fn named(etcd: Value) -> Value {
+    json!({"metadata": {"annotations": {"etcdcluster.cluster.x-k8s.io/managed-external-etcd": etcd}}})
+}
+
+/// An EtcdCluster with a Machine that the Cluster names and has claimed.
+async fn claimed(stage: &Stage, cluster: &str, name: &str) -> Result<()> {
     let template = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": name});
     let spec = json!({"replicas": 1, "infrastructureTemplate": template});
-    stage.change("Cluster", cluster, names(json!(name))).await?;
+    stage.change("Cluster", cluster, named(json!(name))).await?;
     stage
         .apply(json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
             "metadata": {"name": name, "namespace": "default"}, "spec": spec}))
         .await?;
     let owned = until(format!("EtcdCluster {name} is claimed"), SOON, async || {
-        let etcd = stage.api("EtcdCluster").get(&name).await?;
+        let etcd = stage.api("EtcdCluster").get(name).await?;
         Ok(etcd.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(etcd))
     })
     .await?;
@@ -138,12 +158,7 @@ async fn left_behind(stage: &Stage, cluster: &str) -> Result<()> {
     machine["metadata"]["finalizers"] = json!([]);
     machine["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!(cluster);
     machine["spec"]["clusterName"] = json!(cluster);
-    stage.apply(machine).await?;
-    stage.change("Cluster", cluster, names(Value::Null)).await?;
-    until("the Cluster says nothing of an etcd any more", SOON, async || {
-        Ok(stage.says(cluster).await?.is_none().then_some(()))
-    })
-    .await
+    stage.apply(machine).await
 }
 
 async fn is_deleting(stage: &Stage, kind: &str, name: &str) -> Result<bool> {

@@ -6,6 +6,8 @@ use api::names;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::until::until;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 use std::time::Duration;
 
 /// The page that says what to do.
@@ -44,7 +46,11 @@ async fn without_manager(bed: &Bed, look: &Look) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    for command in ["delete clusters", "delete machines", "patch etcdclusters"] {
+    // As it is where the manager was taken away in the middle of a handover.
+    let paused = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: names::PAUSED_BY_HOOK_VALUE}}});
+    let control_planes = look.api("KubeadmControlPlane");
+    control_planes.patch(&look.control_plane, &PatchParams::default(), &Patch::Merge(&paused)).await?;
+    for command in ["delete clusters", "annotate kubeadmcontrolplanes", "delete machines", "patch etcdclusters"] {
         run(bed, look, command).await?;
     }
     let kinds = ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalMachine"];

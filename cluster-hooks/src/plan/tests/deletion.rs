@@ -17,6 +17,11 @@ fn workers_first_then_etcd() {
     DeleteEtcd
     wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted | None
     ");
+    let why = "1 Machine is being deleted: demo-etcd-0";
+    let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready", "message": ""},
+        {"type": "Deleting", "status": "True", "reason": "Deleting", "message": why}]);
+    world.etcd.as_mut().unwrap()["status"] = json!({"ready": true, "conditions": conditions});
+    insta::assert_snapshot!(world.story(), @"wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted: Deleting: 1 Machine is being deleted: demo-etcd-0 | None");
     world.etcd = None;
     insta::assert_snapshot!(world.story(), @"wait: EtcdDeleted | EtcdCluster demo-etcd is gone; Cluster API deletes the control plane and the infrastructure next | None");
 }
