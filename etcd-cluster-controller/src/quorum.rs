@@ -59,7 +59,8 @@ pub enum Refusal {
 }
 
 /// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is what a
-/// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy.
+/// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy, with one exception: the
+/// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
 ///
 /// # Errors
 /// Why not.
@@ -70,14 +71,15 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, replicas: i32) -> Result<
     let Some(target) = roster.by_member(member_id) else { return Err(Refusal::NotListed) };
     let list = roster.members().map(|(id, _)| id).collect();
     let voters = roster.voters().count();
-    let healthy = roster.voters().filter(|seat| seat.is_healthy()).count();
-    let now = survives(voters, healthy);
+    let healthy = roster.voters().filter(|seat| seat.is_well()).count();
     let votes = target.is_voter();
+    let doubtful = votes && !target.is_well() && !target.is_unhealthy();
+    let now = survives(voters, healthy + usize::from(doubtful));
     if votes && voters == 1 {
         return Err(Refusal::OnlyVoter);
     }
     let left_voters = voters - usize::from(votes);
-    let left_healthy = healthy - usize::from(votes && target.is_healthy());
+    let left_healthy = healthy - usize::from(votes && target.is_well());
     let after = survives(left_voters, left_healthy);
     let wanted = usize::try_from(replicas).unwrap_or(0);
     if after >= 0 && after >= now.min(survives(wanted, wanted)) {
@@ -172,6 +174,8 @@ pub fn is_gone(membership: &Membership, member_id: &str) -> bool {
 mod tests {
     use super::*;
     use crate::fixture::{Story, id};
+    use crate::observation::Outcome;
+    use crate::observation::probe::OurFault;
     use crate::roster::roster;
     use proptest::prelude::*;
 
@@ -201,8 +205,23 @@ mod tests {
     fn an_unhealthy_voter_may_go_and_the_other_two_may_not() {
         let mut story = Story::with_voters(3, 3);
         story.failing(1, "down");
+        assert!(refusal(&story, 1).is_some(), "it may be one that the cluster lives on");
+        story.pass(60);
         assert_eq!(refusal(&story, 1), None, "two of two survive as much as two of three");
         assert!(refusal(&story, 0).is_some());
+    }
+
+    #[test]
+    fn a_voter_that_could_not_be_asked_just_now_is_not_known_to_be_well() {
+        let mut story = Story::with_voters(3, 4);
+        let fault = || Outcome::OurFault(OurFault::FileDescriptors);
+        story.probe(2, fault());
+        assert_eq!(refusal(&story, 0), None, "three are left, and two of them are well");
+        story.probe(3, fault());
+        assert!(refusal(&story, 0).is_some(), "a healthy run goes on for a while where this controller cannot ask");
+        let mut story = Story::with_voters(3, 3);
+        story.probe(1, fault());
+        assert!(refusal(&story, 1).is_some());
     }
 
     #[test]
@@ -226,8 +245,8 @@ mod tests {
         #[test]
         fn no_permission_takes_away_what_is_needed(
             replicas in prop::sample::select(vec![1, 3, 5, 7]),
-            // Of each member: learner, healthy, failing, or not known at all.
-            members in prop::collection::vec((any::<bool>(), 0..3_u8), 1..12),
+            // Of each member: learner; healthy, unhealthy, failing for a moment, not known at all, or not asked just now.
+            members in prop::collection::vec((any::<bool>(), 0..5_u8), 1..12),
             target in 0..11_usize,
         ) {
             let mut story = Story::with_voters(replicas, 0);
@@ -235,9 +254,17 @@ mod tests {
                 story.machine(index);
                 story.member(index, *learner);
                 match health {
-                    0 => story.healthy(index),
                     1 => story.failing(index, "down"),
-                    _ => story.unknown(index),
+                    _ => story.healthy(index),
+                }
+            }
+            story.pass(60);
+            for (index, (_, health)) in members.iter().enumerate() {
+                match health {
+                    2 => story.failing(index, "for a moment"),
+                    3 => story.unknown(index),
+                    4 => story.probe(index, Outcome::OurFault(OurFault::FileDescriptors)),
+                    _ => {}
                 }
             }
             let seats = roster(&story.observation);
@@ -246,7 +273,9 @@ mod tests {
                     .filter(|(_, (learner, _))| !learner).map(|(index, (_, health))| (index, *health == 0)).collect();
                 let healthy = |skip: Option<usize>| voters.iter().filter(|(i, well)| Some(*i) != skip && *well).count();
                 let left = voters.iter().filter(|(index, _)| *index != target).count();
-                let (now, after) = (survives(voters.len(), healthy(None)), survives(left, healthy(Some(target))));
+                let doubtful = usize::from(members.get(target).is_some_and(|(learner, health)| !learner && *health > 1));
+                let now = survives(voters.len(), healthy(None) + doubtful);
+                let after = survives(left, healthy(Some(target)));
                 let f = i64::from((replicas - 1) / 2);
                 prop_assert!(after >= now.min(f) && after >= 0, "{now} -> {after}, f {f}");
             }

@@ -76,6 +76,13 @@ impl Seat<'_> {
         matches!(self.verdict, Verdict::Healthy { .. })
     }
 
+    /// It is healthy, and the latest check itself has found it so. A healthy run goes on for a while where this controller
+    /// cannot ask.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.is_healthy() && self.probe.is_some_and(|probe| probe.outcome.kind() == RunKind::Healthy)
+    }
+
     /// The member has failed for long enough.
     #[must_use]
     pub fn is_unhealthy(&self) -> bool {

@@ -46,7 +46,7 @@ fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<May
 
 /// A healthy voter to lead in place of a member that goes: the newest, as the oldest are most likely to be replaced next.
 pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
-    let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_healthy());
+    let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_well());
     able.max_by_key(|seat| (!seat.is_leaving(), view.roster.seats.iter().position(|other| other.id() == seat.id())))?
         .id()
 }
@@ -60,18 +60,18 @@ fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     keeps_endpoints(view, seat)
 }
 
-/// Rule 5: of the endpoints that API servers use, f + 1 stay alive, or as many as there are now. A member that is down
-/// serves none of them.
+/// Rule 5: of the endpoints that API servers use, f + 1 stay alive. A member that is down serves none of them; one
+/// that may be down is not counted on, and may still serve.
 fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     let in_use = view.observation.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION);
     let in_use: BTreeSet<&str> = in_use.iter().flat_map(|urls| urls.split(',')).filter(|url| !url.is_empty()).collect();
-    let serves = |seat: &&Seat<'_>| {
+    let serves = |seat: &Seat<'_>| {
         let url = seat.machine.and_then(|machine| view.observation.client_url(machine));
-        seat.is_healthy() && url.is_some_and(|url| in_use.contains(url.as_str()))
+        url.is_some_and(|url| in_use.contains(url.as_str()))
     };
-    let alive = view.roster.voters().filter(serves).count();
+    let alive = view.roster.voters().filter(|other| other.is_well() && serves(other)).count();
     let needed = view.wanted() / 2 + 1;
-    if !serves(&seat) || alive > needed {
+    if seat.is_unhealthy() || !serves(seat) || alive >= needed + usize::from(seat.is_well()) {
         return Ok(());
     }
     Err(format!(

@@ -2,7 +2,8 @@
 
 use super::reason;
 use crate::fixture::{Story, id, name};
-use crate::observation::Membership;
+use crate::observation::probe::OurFault;
+use crate::observation::{Membership, Outcome};
 use crate::plan::{Plan, Step};
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{Operation, OperationKind, RemovalState};
@@ -108,6 +109,7 @@ fn of_two_machines_at_once_one_goes_and_the_other_says_what_it_waits_for() {
 fn an_unhealthy_member_goes_at_once_and_a_second_one_not() {
     let mut story = Story::with_voters(3, 3);
     story.failing(1, "down");
+    story.pass(60);
     story.delete(1);
     assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
     let mut story = Story::with_voters(3, 3);
@@ -115,6 +117,7 @@ fn an_unhealthy_member_goes_at_once_and_a_second_one_not() {
         story.failing(index, "down");
         story.delete(index);
     }
+    story.pass(60);
     story.unlisted();
     assert!(!matches!(story.plan(), Plan::Do(_)), "{:?}", story.plan());
 }
@@ -187,4 +190,40 @@ fn what_is_no_longer_safe_or_wanted_is_called_off() {
     });
     assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)), "its Machine is not being deleted");
     assert_eq!(story.observation.etcd.status.as_ref().unwrap().operation, None);
+}
+
+/// What is not known to be dead is not given up before somebody votes in its place.
+#[test]
+fn a_member_that_is_just_not_seen_healthy_goes_when_its_replacement_votes() {
+    let doubts: [fn(&mut Story); 2] = [|story| story.failing(1, "for a moment"), |story| story.unknown(1)];
+    for doubt in doubts {
+        let mut story = Story::with_voters(3, 3);
+        doubt(&mut story);
+        story.delete(1);
+        let plan = step(&mut story);
+        assert!(matches!(plan, Plan::Do(Step::CreateMachine { number: 3, .. })), "{plan:?}");
+        story.held_back(3);
+        let plan = step(&mut story);
+        assert!(matches!(plan, Plan::Do(Step::Admit { .. })), "it does not hold its own replacement up: {plan:?}");
+        joins(&mut story, 3);
+        let plan = step(&mut story);
+        assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "{plan:?}");
+    }
+    let mut story = Story::with_voters(1, 1);
+    story.unknown(0);
+    story.delete(0);
+    assert!(!matches!(story.plan(), Plan::Do(_)), "nobody is known to be there to join: {:?}", story.plan());
+}
+
+#[test]
+fn an_endpoint_in_use_counts_as_alive_only_if_it_was_just_seen_so() {
+    let mut story = Story::with_voters(3, 3);
+    let url = |index: usize| names::client_url(&crate::fixture::address(index));
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &(0..3).map(url).collect::<Vec<_>>().join(","));
+    story.delete(1);
+    joins(&mut story, 3);
+    story.probe(2, Outcome::OurFault(OurFault::FileDescriptors));
+    assert_eq!(reason(&step(&mut story)), reasons::WAITING_FOR_SAFE_REMOVAL);
+    story.healthy(2);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
 }
