@@ -139,8 +139,8 @@ pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &Mac
     gone.then(|| MayGo::MemberGone(MemberGone { machine_uid: machine.uid.clone() }))
 }
 
-/// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it. Before
-/// etcd has begun there is no member to lose.
+/// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it, nor of one
+/// that may be its own. Before etcd has begun there is no member to lose.
 #[must_use]
 pub fn never_member(
     roster: &Roster<'_>,
@@ -153,7 +153,7 @@ pub fn never_member(
         status.members.iter().any(|member| member.machine == machine.name)
             || status.removed_members.iter().any(|record| record.machine_uid == machine.uid)
     });
-    let certain = !seat.admitted || !begun || roster.is_listed();
+    let certain = !seat.admitted || !begun || (roster.is_listed() && roster.unseated().is_none());
     (seat.member.is_none() && !recorded && certain)
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
 }

@@ -175,6 +175,12 @@ impl<'a> Roster<'a> {
         self.seats.iter().find(|seat| seat.machine.is_some_and(|machine| machine.name == name))
     }
 
+    /// The first member that no Machine is known to carry, and that never had one: it may be that of any Machine.
+    #[must_use]
+    pub fn unseated(&self) -> Option<&Seat<'a>> {
+        self.seats.iter().find(|seat| seat.member.is_some() && seat.machine.is_none() && !seat.orphaned)
+    }
+
     /// Members that run on no Machine. Not those that may belong to Machines on their way: a watch may show a Machine's address
     /// later than etcd shows its member.
     #[must_use]

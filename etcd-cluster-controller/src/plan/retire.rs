@@ -120,7 +120,10 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
         } else if seat.member.is_some() {
             may_leave(view, seat).err().unwrap_or_default()
         } else if may_go(view, seat, machine).is_none() {
-            format!("whether it is a member is not known: {}", view.observation.why_not_listed())
+            let unseated = view.roster.unseated().filter(|_| view.roster.is_listed()).and_then(Seat::id);
+            let why = unseated.map(|id| format!("member {id:x} runs on no known Machine, and may be its own"));
+            let why = why.unwrap_or_else(|| view.observation.why_not_listed());
+            format!("whether it is a member is not known: {why}")
         } else {
             String::new()
         };

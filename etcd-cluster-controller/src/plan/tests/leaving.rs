@@ -227,3 +227,18 @@ fn an_endpoint_in_use_counts_as_alive_only_if_it_was_just_seen_so() {
     story.healthy(2);
     assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
 }
+
+#[test]
+fn a_machine_whose_member_may_be_one_that_no_machine_carries_is_kept() {
+    let mut story = Story::with_voters(3, 2);
+    // Its addresses are gone, and the status does not know its member yet.
+    story.machine(2).addresses.clear();
+    story.member(2, true);
+    story.delete(2);
+    let plan = step(&mut story);
+    assert!(!matches!(plan, Plan::Do(Step::ReleaseHook { .. })), "{plan:?}");
+    let said = message(&story, c::MACHINES_DELETING);
+    assert!(said.contains("member 102"), "{said}");
+    story.address(2);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)), "a learner");
+}
