@@ -21,7 +21,8 @@ pub fn survives(voters: usize, healthy: usize) -> i64 {
 #[derive(Debug, PartialEq, Eq)]
 pub struct MayRemove {
     member_id: u64,
-    list: BTreeSet<u64>,
+    /// Each member, and whether it is a learner: a promotion changes what a removal does.
+    list: BTreeSet<(u64, bool)>,
 }
 
 impl MayRemove {
@@ -33,8 +34,8 @@ impl MayRemove {
 
     /// Whether a member list is the one that the permission was made from.
     #[must_use]
-    pub fn was_made_from(&self, ids: impl IntoIterator<Item = u64>) -> bool {
-        self.list == ids.into_iter().collect()
+    pub fn was_made_from(&self, list: &BTreeSet<(u64, bool)>) -> bool {
+        self.list == *list
     }
 }
 
@@ -69,7 +70,7 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, replicas: i32) -> Result<
         return Err(Refusal::ListUnknown);
     }
     let Some(target) = roster.by_member(member_id) else { return Err(Refusal::NotListed) };
-    let list = roster.members().map(|(id, _)| id).collect();
+    let list = roster.members().map(|(id, seat)| (id, !seat.is_voter())).collect();
     let voters = roster.voters().count();
     let healthy = roster.voters().filter(|seat| seat.is_well()).count();
     let votes = target.is_voter();
@@ -222,6 +223,17 @@ mod tests {
         let mut story = Story::with_voters(3, 3);
         story.probe(1, fault());
         assert!(refusal(&story, 1).is_some());
+    }
+
+    #[test]
+    fn a_permission_is_off_when_a_learner_has_been_promoted() {
+        let mut story = Story::with_voters(3, 3);
+        story.machine(3);
+        story.member(3, true);
+        let permission = may_remove(&roster(&story.observation), id(3), 3).unwrap();
+        let list = |promoted| (0..4).map(|index| (id(index), index == 3 && !promoted)).collect();
+        assert!(permission.was_made_from(&list(false)));
+        assert!(!permission.was_made_from(&list(true)));
     }
 
     #[test]

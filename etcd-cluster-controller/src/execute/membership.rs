@@ -26,7 +26,7 @@ pub(super) async fn remove(context: &Context, observation: &Observation, permiss
     let id = permission.member_id();
     let mut client = connect(context, observation, |member| member != id).await?;
     let listed = list(&mut client).await?;
-    if !permission.was_made_from(listed) {
+    if !permission.was_made_from(&listed) {
         return Ok(Outcome::Outdated);
     }
     answered("removing a member", client.member_remove(id)).await?;
@@ -36,19 +36,19 @@ pub(super) async fn remove(context: &Context, observation: &Observation, permiss
 /// Has another member lead. Only the leader can hand leadership over.
 pub(super) async fn move_leader(context: &Context, observation: &Observation, from: u64, to: u64) -> Result<Outcome> {
     let mut client = connect(context, observation, |member| member == from).await?;
-    if !list(&mut client).await?.contains(&to) {
+    if !list(&mut client).await?.contains(&(to, false)) {
         return Ok(Outcome::Outdated);
     }
     answered("moving leadership", client.move_leader(to)).await?;
     Ok(Outcome::Done)
 }
 
-/// The IDs of all members. The library lists what the asked member knows, which may be old: a linearizable read through the
+/// The IDs of all members, and whether they are learners. The library lists what the asked member knows, which may be old: a linearizable read through the
 /// same member first makes sure that it has caught up.
-async fn list(client: &mut Client) -> Result<BTreeSet<u64>> {
+async fn list(client: &mut Client) -> Result<BTreeSet<(u64, bool)>> {
     answered("reading from etcd", client.get("etcd-cluster-controller", None)).await?;
     let list = answered("listing the members", client.member_list()).await?;
-    Ok(list.members().iter().map(etcd_client::Member::id).collect())
+    Ok(list.members().iter().map(|member| (member.id(), member.is_learner())).collect())
 }
 
 /// Connects to the first healthy voter that `wanted` accepts.
