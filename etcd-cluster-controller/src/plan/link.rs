@@ -8,9 +8,10 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     let cluster = match &observation.cluster {
         ClusterLink::One(cluster) => cluster,
-        ClusterLink::None(message) => return Some(wait(reasons::WAITING_FOR_CLUSTER, message)),
-        ClusterLink::UsesAnother(message) => return Some(block(reasons::CLUSTER_USES_ANOTHER_ETCD, message)),
-        ClusterLink::Several(names) => {
+        ClusterLink::None { message, .. } => return Some(wait(reasons::WAITING_FOR_CLUSTER, message)),
+        ClusterLink::UsesAnother { message, .. } => return Some(block(reasons::CLUSTER_USES_ANOTHER_ETCD, message)),
+        ClusterLink::Several(clusters) => {
+            let names: Vec<&str> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
             let message = format!("Clusters {} all name this EtcdCluster; only one may", names.join(", "));
             return Some(block(reasons::CLAIMED_BY_SEVERAL_CLUSTERS, message));
         }
