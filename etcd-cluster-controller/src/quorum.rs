@@ -231,7 +231,7 @@ mod tests {
         story.machine(3);
         story.member(3, true);
         let permission = may_remove(&roster(&story.observation), id(3), 3).unwrap();
-        let list = |promoted| (0..4).map(|index| (id(index), index == 3 && !promoted)).collect();
+        let list = |promoted: bool| (0..4).map(|index| (id(index), index == 3 && !promoted)).collect();
         assert!(permission.was_made_from(&list(false)));
         assert!(!permission.was_made_from(&list(true)));
     }
