@@ -112,7 +112,7 @@ pub struct NeverMember {
     machine_uid: String,
 }
 
-/// Proof that the EtcdCluster, or its Cluster, is being deleted.
+/// Proof that the EtcdCluster is being deleted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClusterGoing(());
 
@@ -159,10 +159,10 @@ pub fn never_member(
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
 }
 
-/// For the rule that has found the EtcdCluster, or its Cluster, being deleted.
+/// For the rule that has found the EtcdCluster being deleted.
 #[must_use]
-pub fn cluster_going(etcd_deleting: bool, cluster_deleting: bool) -> Option<ClusterGoing> {
-    (etcd_deleting || cluster_deleting).then_some(ClusterGoing(()))
+pub fn cluster_going(etcd_deleting: bool) -> Option<ClusterGoing> {
+    etcd_deleting.then_some(ClusterGoing(()))
 }
 
 /// Whether the member is missing from a list that was read.

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     let etcd = &observation.etcd;
-    let proof = cluster_going(etcd.metadata.deletion_timestamp.is_some(), false)?;
+    let proof = cluster_going(etcd.metadata.deletion_timestamp.is_some())?;
     let name = etcd.name_any();
     let confirmed = etcd.annotations().get(names::CONFIRM_DELETION_ANNOTATION) == Some(&name);
     if let Some(cluster) = observation.cluster.living()
@@ -43,13 +43,6 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         return Some(Plan::Do(Step::RemoveFinalizer));
     }
     Some(wait(reasons::DELETING, ""))
-}
-
-/// The Cluster goes: Machines that somebody has deleted wait for nothing.
-pub(super) fn release(view: &View<'_>) -> Option<Plan> {
-    let proof = cluster_going(false, view.cluster()?.deleting)?;
-    let release = waiting_for_us(view);
-    (!release.is_empty()).then(|| Plan::Do(Step::DeleteMachines { delete: Vec::new(), release, proof }))
 }
 
 fn waiting_for_us(view: &View<'_>) -> Vec<String> {

@@ -451,17 +451,6 @@ fn a_begun_etcd_whose_cluster_lost_hold_of_it_is_not_deleted_without_a_persons_w
 }
 
 #[test]
-fn a_cluster_that_goes_lets_waiting_machines_go() {
-    let mut story = Story::with_voters(3, 3);
-    story.delete(1);
-    story.failing(0, "down");
-    story.cluster().deleting = true;
-    let plan = story.plan();
-    let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
-    assert!(delete.is_empty() && *release == [name(1)], "{plan:?}");
-}
-
-#[test]
 fn a_refused_deletion_is_tried_again() {
     let mut story = Story::with_voters(3, 3);
     story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));

@@ -242,3 +242,25 @@ fn a_machine_whose_member_may_be_one_that_no_machine_carries_is_kept() {
     story.address(2);
     assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)), "a learner");
 }
+
+#[test]
+fn while_only_the_cluster_goes_a_machine_still_waits_for_safety() {
+    let mut story = Story::with_voters(3, 3);
+    story.cluster().deleting = true;
+    story.delete(1);
+    assert_eq!(reason(&story.plan()), reasons::DELETING, "workers and hooks may still need etcd");
+    story.settle();
+    assert!(message(&story, c::MACHINES_DELETING).contains("without it 2 of 2 voters would be healthy"));
+    // One that may go goes.
+    let mut dead = story.clone();
+    dead.failing(1, "down");
+    dead.pass(60);
+    assert!(begins(&step(&mut dead), OperationKind::RemoveMember, id(1)));
+    assert_eq!(removes(&step(&mut dead)), Some(id(1)));
+    // With the EtcdCluster all of them go.
+    story.failing(0, "down");
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    let plan = story.plan();
+    let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
+    assert_eq!((delete, release), (&vec![name(0), name(2)], &vec![name(1)]));
+}
