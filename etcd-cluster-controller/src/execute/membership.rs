@@ -7,8 +7,9 @@ use crate::observation::Observation;
 use crate::observation::host::host_of;
 use crate::observe::ca_of;
 use crate::pki::{Client as Purpose, new_client};
-use crate::plan::View;
+use crate::plan::{Hold, View};
 use crate::quorum::MayRemove;
+use api::conditions::reasons;
 use controller_support::{Error, Result};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
 use std::collections::BTreeSet;
@@ -20,6 +21,8 @@ use tokio::time::timeout;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// What etcd answers (`ErrUnhealthy`) until all members have been connected to one another for five seconds.
+const NOT_SETTLED: &str = "etcdserver: unhealthy cluster";
 
 /// Removes a member. A call whose answer is lost may have been carried out: the next reconcile looks.
 pub(super) async fn remove(context: &Context, observation: &Observation, permission: &MayRemove) -> Result<Outcome> {
@@ -29,8 +32,16 @@ pub(super) async fn remove(context: &Context, observation: &Observation, permiss
     if !permission.was_made_from(&listed) {
         return Ok(Outcome::Outdated);
     }
-    answered("removing a member", client.member_remove(id)).await?;
-    Ok(Outcome::Done)
+    match timeout(REQUEST_TIMEOUT, client.member_remove(id)).await {
+        Ok(Err(etcd_client::Error::GRpcStatus(status))) if status.message().contains(NOT_SETTLED) => {
+            let message =
+                format!("etcd does not let member {id:x} go yet: its members have not been connected for 5 s");
+            Ok(Outcome::Waiting(Hold::new(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1))))
+        }
+        Ok(Ok(_)) => Ok(Outcome::Done),
+        Ok(Err(error)) => Err(Error::NotReady(format!("removing a member: {error}"))),
+        Err(_) => Err(Error::NotReady(format!("removing a member: no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
+    }
 }
 
 /// Has another member lead. Only the leader can hand leadership over.

@@ -4,7 +4,8 @@ use super::reason;
 use crate::fixture::{Story, id, name};
 use crate::observation::probe::OurFault;
 use crate::observation::{Membership, Outcome};
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, plan};
+use crate::status::status;
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{Operation, OperationKind, RemovalState};
 use api::names;
@@ -263,4 +264,59 @@ fn while_only_the_cluster_goes_a_machine_still_waits_for_safety() {
     let plan = story.plan();
     let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
     assert_eq!((delete, release), (&vec![name(0), name(2)], &vec![name(1)]));
+}
+
+#[test]
+fn a_removal_that_fails_is_told_once_and_not_written_again_and_again() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(1);
+    joins(&mut story, 3);
+    step(&mut story);
+    let mut fails = |why: &str| {
+        let after = status(&story.observation, &plan(&story.observation), Some(why));
+        story.etcd().status = Some(after.clone());
+        after
+    };
+    let first = fails("removing a member: etcdserver: request timed out");
+    assert_eq!(
+        first,
+        fails("removing a member: etcdserver: request timed out"),
+        "each write would defeat the back-off"
+    );
+    let said = message(&story, c::MACHINES_DELETING);
+    assert!(said.contains("demo-etcd-1: the removal of member 101") && said.contains("request timed out"), "{said}");
+}
+
+#[test]
+fn a_member_that_is_back_under_another_id_is_not_missing() {
+    let mut story = Story::with_voters(3, 3);
+    removed(&mut story, id(1));
+    story.publish();
+    assert_eq!(story.settle().removed_members.len(), 1, "it is missing");
+    // Somebody adds it again: the same Machine, another ID.
+    let mut again = story.clone();
+    joined_as(&mut again, 1, 0x901);
+    assert!(again.settle().removed_members.is_empty());
+    again.publish();
+    assert_eq!(again.plan(), Plan::Steady);
+    // A restore gives everybody another ID at once.
+    let mut restored = Story::with_voters(3, 3);
+    for index in 0..3 {
+        removed(&mut restored, id(index));
+        joined_as(&mut restored, index, 0x900 + index as u64);
+    }
+    assert!(restored.settle().removed_members.is_empty());
+}
+
+/// The member of a Machine, under an ID that it did not have before.
+fn joined_as(story: &mut Story, index: usize, member: u64) {
+    story.voter(index);
+    if let Membership::Known { members, .. } = &mut story.observation.membership
+        && let Some(entry) = members.remove(&id(index))
+    {
+        members.insert(member, entry);
+    }
+    if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(index)).unwrap().outcome {
+        report.member_id = member;
+    }
 }
