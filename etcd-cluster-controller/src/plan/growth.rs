@@ -216,7 +216,12 @@ fn stranger(view: &View<'_>) -> Option<Plan> {
     let one = |seat: &&Seat<'_>| {
         let (id, member) = seat.member.as_ref()?;
         let urls = member.peer_urls.join(",");
-        Some(format!("member {} ({urls}): {}", hex(*id), seat.why()))
+        let loses = if member.learner { "it has no vote" } else { "it has a vote, so make sure that a quorum is left" };
+        let id = hex(*id);
+        Some(format!(
+            "member {id} ({urls}): {}. If its machine is gone for good, remove it ({loses}): etcdctl member remove {id}",
+            seat.why()
+        ))
     };
     let described: Vec<String> = strangers.iter().filter_map(one).collect();
     (!described.is_empty()).then(|| {

@@ -320,3 +320,18 @@ fn joined_as(story: &mut Story, index: usize, member: u64) {
         report.member_id = member;
     }
 }
+
+#[test]
+fn whoever_else_runs_on_no_machine_is_left_to_people_with_the_command() {
+    // A learner that never had a Machine of ours, and a voter that had one.
+    let mut added = Story::with_voters(3, 2);
+    added.member(7, true);
+    let mut orphan = Story::with_voters(3, 3);
+    orphan.gone(2);
+    for (mut story, member) in [(added, id(7)), (orphan, id(2))] {
+        story.publish();
+        let plan = step(&mut story);
+        let said = plan.hold().map(|hold| hold.message.clone()).unwrap_or_default();
+        assert!(said.contains(&format!("etcdctl member remove {member:x}")), "{plan:?}");
+    }
+}
