@@ -20,7 +20,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         }
     }
     // Whoever serves least goes first, and the leader last.
-    let mut members: Vec<&Seat<'_>> = leaving().filter(|seat| seat.member.is_some()).collect();
+    let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(seat)).collect();
     members.sort_by_key(|seat| (seat.is_healthy(), seat.leads()));
     for seat in members {
         let (Some(id), Ok(())) = (seat.id(), may_leave(view, seat)) else { continue };
@@ -34,8 +34,13 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 }
 
 /// Whether the Machine of a seat waits for us to let it go.
-pub(super) fn is_wanted(seat: &Seat<'_>) -> bool {
+fn is_wanted(seat: &Seat<'_>) -> bool {
     seat.machine.is_some_and(|machine| machine.deleting && has_hook(machine))
+}
+
+/// Whether a member is to leave etcd: its Machine waits for that, or is gone and the member has never had a vote.
+pub(super) fn leaves(seat: &Seat<'_>) -> bool {
+    seat.member.is_some() && (is_wanted(seat) || (seat.orphaned && !seat.is_voter()))
 }
 
 fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<MayGo> {

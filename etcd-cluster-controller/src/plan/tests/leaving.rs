@@ -335,3 +335,18 @@ fn whoever_else_runs_on_no_machine_is_left_to_people_with_the_command() {
         assert!(said.contains(&format!("etcdctl member remove {member:x}")), "{plan:?}");
     }
 }
+
+#[test]
+fn a_learner_whose_machine_is_gone_does_not_stop_growth_for_ever() {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.member(2, true);
+    story.settle();
+    story.gone(2);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)));
+    assert_eq!(removes(&step(&mut story)), Some(id(2)));
+    removed(&mut story, id(2));
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+    assert!(matches!(step(&mut story), Plan::Do(Step::CreateMachine { number: 3, .. })));
+}
