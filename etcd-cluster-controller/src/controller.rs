@@ -7,7 +7,7 @@ use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_t
 use crate::metrics::EtcdMetrics;
 use crate::observation::Observation;
 use crate::observe::{observe, observe_live};
-use crate::plan::{Decision, Hold, Plan, Step, due, owns_template, plan};
+use crate::plan::{Decision, Hold, Plan, Step, due, owns_template, plan, wait};
 use crate::status::status;
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
@@ -85,7 +85,9 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         let agreed = again.next == decision.next;
         (observation, decision) = (live, again);
         if !agreed && is_fenced(&decision.next) {
-            return Ok(Action::requeue(Duration::from_secs(1)));
+            // The status of what was read live is written all the same.
+            let message = "what was read again asks for another step than what was known before; deciding anew";
+            decision.next = wait(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1));
         }
     }
     let mut failure = None;
@@ -93,6 +95,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         tracing::info!(?step, "doing");
         match execute(&context, &observation, step).await {
             Ok(Outcome::Done | Outcome::Outdated) => {}
+            Ok(Outcome::Waiting(hold)) => decision.next = Plan::Wait(hold),
             Ok(Outcome::Blocked(hold)) => decision.next = Plan::Block(hold),
             Err(error) => failure = Some(error),
         }

@@ -35,6 +35,8 @@ pub(crate) enum Outcome {
     Done,
     /// What it was decided on no longer holds; the next reconcile decides anew.
     Outdated,
+    /// It is refused for now, and tried again soon.
+    Waiting(Hold),
     /// It is refused, and somebody has to change something.
     Blocked(Hold),
 }

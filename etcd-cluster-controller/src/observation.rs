@@ -58,14 +58,36 @@ pub struct Observation {
 /// The Cluster that an EtcdCluster is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterLink {
-    /// No Cluster names it. The text says what would.
-    None(String),
+    /// No Cluster names it.
+    None {
+        /// What would.
+        message: String,
+        /// The Cluster that its label says, if that exists and is not being deleted.
+        living: Option<String>,
+    },
     /// One Cluster names it.
     One(Box<ClusterView>),
     /// Several name it.
-    Several(Vec<String>),
-    /// Its label says one Cluster, which names another etcd (or none but that of the text).
-    UsesAnother(String),
+    Several(Vec<ClusterView>),
+    /// Its label says one Cluster, which names another etcd, or is not the one that names it.
+    UsesAnother {
+        /// Which.
+        message: String,
+        /// One of the Clusters that is not being deleted.
+        living: Option<String>,
+    },
+}
+
+impl ClusterLink {
+    /// A Cluster that names it, or that its label says, and that is not being deleted: its data may still be needed.
+    #[must_use]
+    pub fn living(&self) -> Option<&str> {
+        match self {
+            Self::One(cluster) => Some(cluster.as_ref()).filter(|cluster| !cluster.deleting).map(|c| c.name.as_str()),
+            Self::Several(clusters) => clusters.iter().find(|cluster| !cluster.deleting).map(|c| c.name.as_str()),
+            Self::None { living, .. } | Self::UsesAnother { living, .. } => living.as_deref(),
+        }
+    }
 }
 
 /// The CA and what is derived from it.

@@ -21,7 +21,8 @@ pub fn survives(voters: usize, healthy: usize) -> i64 {
 #[derive(Debug, PartialEq, Eq)]
 pub struct MayRemove {
     member_id: u64,
-    list: BTreeSet<u64>,
+    /// Each member, and whether it is a learner: a promotion changes what a removal does.
+    list: BTreeSet<(u64, bool)>,
 }
 
 impl MayRemove {
@@ -33,8 +34,8 @@ impl MayRemove {
 
     /// Whether a member list is the one that the permission was made from.
     #[must_use]
-    pub fn was_made_from(&self, ids: impl IntoIterator<Item = u64>) -> bool {
-        self.list == ids.into_iter().collect()
+    pub fn was_made_from(&self, list: &BTreeSet<(u64, bool)>) -> bool {
+        self.list == *list
     }
 }
 
@@ -59,7 +60,8 @@ pub enum Refusal {
 }
 
 /// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is what a
-/// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy.
+/// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy, with one exception: the
+/// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
 ///
 /// # Errors
 /// Why not.
@@ -68,16 +70,17 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, replicas: i32) -> Result<
         return Err(Refusal::ListUnknown);
     }
     let Some(target) = roster.by_member(member_id) else { return Err(Refusal::NotListed) };
-    let list = roster.members().map(|(id, _)| id).collect();
+    let list = roster.members().map(|(id, seat)| (id, !seat.is_voter())).collect();
     let voters = roster.voters().count();
-    let healthy = roster.voters().filter(|seat| seat.is_healthy()).count();
-    let now = survives(voters, healthy);
+    let healthy = roster.voters().filter(|seat| seat.is_well()).count();
     let votes = target.is_voter();
+    let doubtful = votes && !target.is_well() && !target.is_unhealthy();
+    let now = survives(voters, healthy + usize::from(doubtful));
     if votes && voters == 1 {
         return Err(Refusal::OnlyVoter);
     }
     let left_voters = voters - usize::from(votes);
-    let left_healthy = healthy - usize::from(votes && target.is_healthy());
+    let left_healthy = healthy - usize::from(votes && target.is_well());
     let after = survives(left_voters, left_healthy);
     let wanted = usize::try_from(replicas).unwrap_or(0);
     if after >= 0 && after >= now.min(survives(wanted, wanted)) {
@@ -109,7 +112,7 @@ pub struct NeverMember {
     machine_uid: String,
 }
 
-/// Proof that the EtcdCluster, or its Cluster, is being deleted.
+/// Proof that the EtcdCluster is being deleted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClusterGoing(());
 
@@ -137,8 +140,8 @@ pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &Mac
     gone.then(|| MayGo::MemberGone(MemberGone { machine_uid: machine.uid.clone() }))
 }
 
-/// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it. Before
-/// etcd has begun there is no member to lose.
+/// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it, nor of one
+/// that may be its own. Before etcd has begun there is no member to lose.
 #[must_use]
 pub fn never_member(
     roster: &Roster<'_>,
@@ -151,15 +154,15 @@ pub fn never_member(
         status.members.iter().any(|member| member.machine == machine.name)
             || status.removed_members.iter().any(|record| record.machine_uid == machine.uid)
     });
-    let certain = !seat.admitted || !begun || roster.is_listed();
+    let certain = !seat.admitted || !begun || (roster.is_listed() && roster.unseated().is_none());
     (seat.member.is_none() && !recorded && certain)
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
 }
 
-/// For the rule that has found the EtcdCluster, or its Cluster, being deleted.
+/// For the rule that has found the EtcdCluster being deleted.
 #[must_use]
-pub fn cluster_going(etcd_deleting: bool, cluster_deleting: bool) -> Option<ClusterGoing> {
-    (etcd_deleting || cluster_deleting).then_some(ClusterGoing(()))
+pub fn cluster_going(etcd_deleting: bool) -> Option<ClusterGoing> {
+    etcd_deleting.then_some(ClusterGoing(()))
 }
 
 /// Whether the member is missing from a list that was read.
@@ -172,6 +175,8 @@ pub fn is_gone(membership: &Membership, member_id: &str) -> bool {
 mod tests {
     use super::*;
     use crate::fixture::{Story, id};
+    use crate::observation::Outcome;
+    use crate::observation::probe::OurFault;
     use crate::roster::roster;
     use proptest::prelude::*;
 
@@ -201,8 +206,34 @@ mod tests {
     fn an_unhealthy_voter_may_go_and_the_other_two_may_not() {
         let mut story = Story::with_voters(3, 3);
         story.failing(1, "down");
+        assert!(refusal(&story, 1).is_some(), "it may be one that the cluster lives on");
+        story.pass(60);
         assert_eq!(refusal(&story, 1), None, "two of two survive as much as two of three");
         assert!(refusal(&story, 0).is_some());
+    }
+
+    #[test]
+    fn a_voter_that_could_not_be_asked_just_now_is_not_known_to_be_well() {
+        let mut story = Story::with_voters(3, 4);
+        let fault = || Outcome::OurFault(OurFault::FileDescriptors);
+        story.probe(2, fault());
+        assert_eq!(refusal(&story, 0), None, "three are left, and two of them are well");
+        story.probe(3, fault());
+        assert!(refusal(&story, 0).is_some(), "a healthy run goes on for a while where this controller cannot ask");
+        let mut story = Story::with_voters(3, 3);
+        story.probe(1, fault());
+        assert!(refusal(&story, 1).is_some());
+    }
+
+    #[test]
+    fn a_permission_is_off_when_a_learner_has_been_promoted() {
+        let mut story = Story::with_voters(3, 3);
+        story.machine(3);
+        story.member(3, true);
+        let permission = may_remove(&roster(&story.observation), id(3), 3).unwrap();
+        let list = |promoted: bool| (0..4).map(|index| (id(index), index == 3 && !promoted)).collect();
+        assert!(permission.was_made_from(&list(false)));
+        assert!(!permission.was_made_from(&list(true)));
     }
 
     #[test]
@@ -226,8 +257,8 @@ mod tests {
         #[test]
         fn no_permission_takes_away_what_is_needed(
             replicas in prop::sample::select(vec![1, 3, 5, 7]),
-            // Of each member: learner, healthy, failing, or not known at all.
-            members in prop::collection::vec((any::<bool>(), 0..3_u8), 1..12),
+            // Of each member: learner; healthy, unhealthy, failing for a moment, not known at all, or not asked just now.
+            members in prop::collection::vec((any::<bool>(), 0..5_u8), 1..12),
             target in 0..11_usize,
         ) {
             let mut story = Story::with_voters(replicas, 0);
@@ -235,9 +266,17 @@ mod tests {
                 story.machine(index);
                 story.member(index, *learner);
                 match health {
-                    0 => story.healthy(index),
                     1 => story.failing(index, "down"),
-                    _ => story.unknown(index),
+                    _ => story.healthy(index),
+                }
+            }
+            story.pass(60);
+            for (index, (_, health)) in members.iter().enumerate() {
+                match health {
+                    2 => story.failing(index, "for a moment"),
+                    3 => story.unknown(index),
+                    4 => story.probe(index, Outcome::OurFault(OurFault::FileDescriptors)),
+                    _ => {}
                 }
             }
             let seats = roster(&story.observation);
@@ -246,7 +285,9 @@ mod tests {
                     .filter(|(_, (learner, _))| !learner).map(|(index, (_, health))| (index, *health == 0)).collect();
                 let healthy = |skip: Option<usize>| voters.iter().filter(|(i, well)| Some(*i) != skip && *well).count();
                 let left = voters.iter().filter(|(index, _)| *index != target).count();
-                let (now, after) = (survives(voters.len(), healthy(None)), survives(left, healthy(Some(target))));
+                let doubtful = usize::from(members.get(target).is_some_and(|(learner, health)| !learner && *health > 1));
+                let now = survives(voters.len(), healthy(None) + doubtful);
+                let after = survives(left, healthy(Some(target)));
                 let f = i64::from((replicas - 1) / 2);
                 prop_assert!(after >= now.min(f) && after >= 0, "{now} -> {after}, f {f}");
             }

@@ -76,6 +76,13 @@ impl Seat<'_> {
         matches!(self.verdict, Verdict::Healthy { .. })
     }
 
+    /// It is healthy, and the latest check itself has found it so. A healthy run goes on for a while where this controller
+    /// cannot ask.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.is_healthy() && self.probe.is_some_and(|probe| probe.outcome.kind() == RunKind::Healthy)
+    }
+
     /// The member has failed for long enough.
     #[must_use]
     pub fn is_unhealthy(&self) -> bool {
@@ -166,6 +173,12 @@ impl<'a> Roster<'a> {
     #[must_use]
     pub fn by_machine(&self, name: &str) -> Option<&Seat<'a>> {
         self.seats.iter().find(|seat| seat.machine.is_some_and(|machine| machine.name == name))
+    }
+
+    /// The first member that no Machine is known to carry, and that never had one: it may be that of any Machine.
+    #[must_use]
+    pub fn unseated(&self) -> Option<&Seat<'a>> {
+        self.seats.iter().find(|seat| seat.member.is_some() && seat.machine.is_none() && !seat.orphaned)
     }
 
     /// Members that run on no Machine. Not those that may belong to Machines on their way: a watch may show a Machine's address

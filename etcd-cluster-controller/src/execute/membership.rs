@@ -7,8 +7,9 @@ use crate::observation::Observation;
 use crate::observation::host::host_of;
 use crate::observe::ca_of;
 use crate::pki::{Client as Purpose, new_client};
-use crate::plan::View;
+use crate::plan::{Hold, View};
 use crate::quorum::MayRemove;
+use api::conditions::reasons;
 use controller_support::{Error, Result};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
 use std::collections::BTreeSet;
@@ -20,35 +21,45 @@ use tokio::time::timeout;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// What etcd answers (`ErrUnhealthy`) until all members have been connected to one another for five seconds.
+const NOT_SETTLED: &str = "etcdserver: unhealthy cluster";
 
 /// Removes a member. A call whose answer is lost may have been carried out: the next reconcile looks.
 pub(super) async fn remove(context: &Context, observation: &Observation, permission: &MayRemove) -> Result<Outcome> {
     let id = permission.member_id();
     let mut client = connect(context, observation, |member| member != id).await?;
     let listed = list(&mut client).await?;
-    if !permission.was_made_from(listed) {
+    if !permission.was_made_from(&listed) {
         return Ok(Outcome::Outdated);
     }
-    answered("removing a member", client.member_remove(id)).await?;
-    Ok(Outcome::Done)
+    match timeout(REQUEST_TIMEOUT, client.member_remove(id)).await {
+        Ok(Err(etcd_client::Error::GRpcStatus(status))) if status.message().contains(NOT_SETTLED) => {
+            let message =
+                format!("etcd does not let member {id:x} go yet: its members have not been connected for 5 s");
+            Ok(Outcome::Waiting(Hold::new(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1))))
+        }
+        Ok(Ok(_)) => Ok(Outcome::Done),
+        Ok(Err(error)) => Err(Error::NotReady(format!("removing a member: {error}"))),
+        Err(_) => Err(Error::NotReady(format!("removing a member: no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
+    }
 }
 
 /// Has another member lead. Only the leader can hand leadership over.
 pub(super) async fn move_leader(context: &Context, observation: &Observation, from: u64, to: u64) -> Result<Outcome> {
     let mut client = connect(context, observation, |member| member == from).await?;
-    if !list(&mut client).await?.contains(&to) {
+    if !list(&mut client).await?.contains(&(to, false)) {
         return Ok(Outcome::Outdated);
     }
     answered("moving leadership", client.move_leader(to)).await?;
     Ok(Outcome::Done)
 }
 
-/// The IDs of all members. The library lists what the asked member knows, which may be old: a linearizable read through the
+/// The IDs of all members, and whether they are learners. The library lists what the asked member knows, which may be old: a linearizable read through the
 /// same member first makes sure that it has caught up.
-async fn list(client: &mut Client) -> Result<BTreeSet<u64>> {
+async fn list(client: &mut Client) -> Result<BTreeSet<(u64, bool)>> {
     answered("reading from etcd", client.get("etcd-cluster-controller", None)).await?;
     let list = answered("listing the members", client.member_list()).await?;
-    Ok(list.members().iter().map(etcd_client::Member::id).collect())
+    Ok(list.members().iter().map(|member| (member.id(), member.is_learner())).collect())
 }
 
 /// Connects to the first healthy voter that `wanted` accepts.

@@ -10,7 +10,7 @@ use controller_support::kinds::CLUSTER_API_CONTRACTS;
 pub(super) async fn read(context: &Context, observation: &mut Observation, namespace: &str) {
     let named = |machine: &MachineView| {
         let reference = machine.infrastructure.clone().filter(DockerMachineView::is_named_by)?;
-        (machine.addresses.is_empty() && !machine.deleting).then(|| (machine.name.clone(), reference))
+        machine.addresses.is_empty().then(|| (machine.name.clone(), reference))
     };
     let wanted: Vec<(String, Reference)> = observation.machines.values().filter_map(named).collect();
     let Some((_, Reference { group, kind, .. })) = wanted.first() else { return };

@@ -23,39 +23,57 @@ pub(super) fn cluster_link(clusters: &Cached, etcd: &EtcdCluster, namespace: &st
         // The one that it already belongs to keeps it; the others are told by the hook.
         return match naming.iter().position(|cluster| Some(&cluster.name) == labelled) {
             Some(index) => ClusterLink::One(Box::new(naming.swap_remove(index))),
-            None => ClusterLink::Several(naming.into_iter().map(|cluster| cluster.name).collect()),
+            None => ClusterLink::Several(naming),
         };
     }
     match (naming.pop(), labelled) {
-        (Some(cluster), Some(label)) if cluster.name != *label => ClusterLink::UsesAnother(format!(
-            "label {} says {label}, but it is Cluster {} that names this EtcdCluster; correct one of them",
-            names::CLUSTER_NAME_LABEL,
-            cluster.name
-        )),
+        (Some(cluster), Some(label)) if cluster.name != *label => {
+            let message = format!(
+                "label {} says {label}, but it is Cluster {} that names this EtcdCluster; correct one of them",
+                names::CLUSTER_NAME_LABEL,
+                cluster.name
+            );
+            let labelled = clusters.get(namespace, label).map(|labelled| ClusterView::read(&labelled));
+            let living = [Some(cluster), labelled].into_iter().flatten().find(|cluster| !cluster.deleting);
+            ClusterLink::UsesAnother { message, living: living.map(|cluster| cluster.name) }
+        }
         (Some(cluster), _) => ClusterLink::One(Box::new(cluster)),
         (None, Some(label)) => unnamed(clusters, namespace, label, &name),
-        (None, None) => ClusterLink::None(format!(
-            "no Cluster in namespace {namespace} has the annotation {}: {name}",
-            names::MANAGED_ETCD_ANNOTATION
-        )),
+        (None, None) => ClusterLink::None {
+            message: format!(
+                "no Cluster in namespace {namespace} has the annotation {}: {name}",
+                names::MANAGED_ETCD_ANNOTATION
+            ),
+            living: None,
+        },
     }
 }
 
 /// The label says which Cluster, and that does not name this EtcdCluster.
 fn unnamed(clusters: &Cached, namespace: &str, label: &str, name: &str) -> ClusterLink {
     let Some(cluster) = clusters.get(namespace, label) else {
-        return ClusterLink::None(format!("Cluster {label} does not exist"));
+        return ClusterLink::None { message: format!("Cluster {label} does not exist"), living: None };
     };
-    match ClusterView::read(&cluster).etcd {
-        Some(Ok(other)) => ClusterLink::UsesAnother(format!(
-            "Cluster {label} uses {} {}; set its annotation {} to {name} to have it use this one",
-            other.kind,
-            other.name,
-            names::MANAGED_ETCD_ANNOTATION
-        )),
-        _ => ClusterLink::None(format!(
-            "Cluster {label} does not name this EtcdCluster: give it the annotation {}: {name}",
-            names::MANAGED_ETCD_ANNOTATION
-        )),
+    let cluster = ClusterView::read(&cluster);
+    let living = (!cluster.deleting).then(|| cluster.name.clone());
+    match cluster.etcd {
+        Some(Ok(other)) => {
+            let message = format!(
+                "Cluster {label} uses {} {}; set its annotation {} to {name} to have it use this one",
+                other.kind,
+                other.name,
+                names::MANAGED_ETCD_ANNOTATION
+            );
+            ClusterLink::UsesAnother { message, living }
+        }
+        // It goes, and this etcd with it: the hook finds by the label what the Cluster has left behind.
+        _ if cluster.deleting => ClusterLink::One(Box::new(cluster)),
+        _ => ClusterLink::None {
+            message: format!(
+                "Cluster {label} does not name this EtcdCluster: give it the annotation {}: {name}",
+                names::MANAGED_ETCD_ANNOTATION
+            ),
+            living,
+        },
     }
 }

@@ -1,26 +1,28 @@
 //! Deleting the EtcdCluster. It asks nothing of etcd, so it finishes in whatever state that is.
 
 use super::{Plan, Step, View, block, has_hook, wait};
-use crate::observation::ClusterLink;
 use crate::quorum::cluster_going;
 use api::conditions::reasons;
 use api::names;
 use kube::ResourceExt;
 
 /// Machines first, then the finalizer; Secrets and leftovers go with their owner. A running etcd whose Cluster stays goes
-/// only with a person's word, should admission have let the deletion pass without it.
+/// only with a person's word, should admission have let the deletion pass without it. A Cluster stays also where it no longer
+/// names this etcd: its API servers may use it all the same.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     let etcd = &observation.etcd;
-    let proof = cluster_going(etcd.metadata.deletion_timestamp.is_some(), false)?;
+    let proof = cluster_going(etcd.metadata.deletion_timestamp.is_some())?;
     let name = etcd.name_any();
-    let lives = matches!(&observation.cluster, ClusterLink::One(cluster) if !cluster.deleting);
     let confirmed = etcd.annotations().get(names::CONFIRM_DELETION_ANNOTATION) == Some(&name);
-    if lives && view.has_begun() && !confirmed && !observation.machines.is_empty() {
+    if let Some(cluster) = observation.cluster.living()
+        && view.has_begun()
+        && !confirmed
+        && !observation.machines.is_empty()
+    {
         let message = format!(
-            "the deletion would destroy the data of {} members, and Cluster {} stays. To confirm it: kubectl annotate etcdclusters.{} {name} {}={name}",
+            "the deletion would destroy the data of {} members, and Cluster {cluster} stays. To confirm it: kubectl annotate etcdclusters.{} {name} {}={name}",
             view.roster.members().count(),
-            view.cluster().map_or("", |cluster| cluster.name.as_str()),
             names::ETCD_CLUSTER_GROUP,
             names::CONFIRM_DELETION_ANNOTATION
         );
@@ -41,13 +43,6 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         return Some(Plan::Do(Step::RemoveFinalizer));
     }
     Some(wait(reasons::DELETING, ""))
-}
-
-/// The Cluster goes: Machines that somebody has deleted wait for nothing.
-pub(super) fn release(view: &View<'_>) -> Option<Plan> {
-    let proof = cluster_going(false, view.cluster()?.deleting)?;
-    let release = waiting_for_us(view);
-    (!release.is_empty()).then(|| Plan::Do(Step::DeleteMachines { delete: Vec::new(), release, proof }))
 }
 
 fn waiting_for_us(view: &View<'_>) -> Vec<String> {

@@ -61,8 +61,11 @@ impl<'v, 'a> Machines<'v, 'a> {
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let (observation, cluster) = (view.observation, view.cluster()?);
     let machines = Machines::of(view);
-    for state in [Progress::NotHealthy, Progress::NotListed] {
-        if let Some((seat, machine, state)) = machines.find(&[state]) {
+    // A voter on its way out does not hold its own replacement up, as long as somebody is there to join.
+    let joinable = view.roster.is_listed() && machines.find(&[Progress::Voter]).is_some();
+    for unwell in [Progress::NotHealthy, Progress::NotListed] {
+        let mut unwell = machines.0.iter().filter(|(_, _, state)| *state == unwell);
+        if let Some((seat, machine, state)) = unwell.find(|(seat, _, _)| !(joinable && seat.is_leaving())) {
             return Some(waiting_for(view, cluster, seat, machine, *state));
         }
     }
@@ -213,7 +216,12 @@ fn stranger(view: &View<'_>) -> Option<Plan> {
     let one = |seat: &&Seat<'_>| {
         let (id, member) = seat.member.as_ref()?;
         let urls = member.peer_urls.join(",");
-        Some(format!("member {} ({urls}): {}", hex(*id), seat.why()))
+        let loses = if member.learner { "it has no vote" } else { "it has a vote, so make sure that a quorum is left" };
+        let id = hex(*id);
+        Some(format!(
+            "member {id} ({urls}): {}. If its machine is gone for good, remove it ({loses}): etcdctl member remove {id}",
+            seat.why()
+        ))
     };
     let described: Vec<String> = strangers.iter().filter_map(one).collect();
     (!described.is_empty()).then(|| {

@@ -48,6 +48,8 @@ mod tests {
     use crate::fixture::{Story, name};
     use crate::observation::Membership;
     use crate::observation::probe::{ListFault, Outcome};
+    use api::etcd_cluster::{Operation, OperationKind};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     /// All that answers is of another cluster.
     fn swapped() -> Story {
@@ -72,6 +74,29 @@ mod tests {
         assert!(!status.ready && status.ready_replicas == 0, "{status:?}");
         assert_eq!(status.cluster_id, "c");
         assert_eq!(status.endpoints.split(',').count(), 3, "the endpoints stay");
+    }
+
+    #[test]
+    fn what_was_begun_waits_for_the_identity() {
+        let mut story = swapped();
+        let mut mixed = Story::with_voters(3, 3);
+        let Outcome::Answered(report) = &mut mixed.observation.probes.get_mut(&name(2)).unwrap().outcome else {
+            panic!("it does not answer")
+        };
+        report.cluster_id = 0xdead;
+        for story in [&mut story, &mut mixed] {
+            story.etcd().status.as_mut().unwrap().operation = Some(Operation {
+                kind: OperationKind::RemoveMember,
+                member_id: "101".to_owned(),
+                machine_uid: "uid-1".to_owned(),
+                since: Time(story.observation.now),
+                attempt: 0,
+            });
+            let plan = story.plan();
+            assert!(matches!(&plan, Plan::Block(hold) if hold.reason == reasons::CLUSTER_ID_CHANGED), "{plan:?}");
+        }
+        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "dead");
+        assert!(matches!(story.plan(), Plan::Do(Step::Record { .. })), "a person can say so all the same");
     }
 
     #[test]

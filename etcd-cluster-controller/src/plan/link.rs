@@ -1,6 +1,6 @@
 //! The Cluster that the EtcdCluster is for. Without one, or with one that goes, nothing is added.
 
-use super::{Plan, View, block, deletion, wait};
+use super::{Plan, View, block, identity, operation, retire, wait};
 use crate::observation::ClusterLink;
 use api::conditions::reasons;
 
@@ -8,16 +8,20 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     let cluster = match &observation.cluster {
         ClusterLink::One(cluster) => cluster,
-        ClusterLink::None(message) => return Some(wait(reasons::WAITING_FOR_CLUSTER, message)),
-        ClusterLink::UsesAnother(message) => return Some(block(reasons::CLUSTER_USES_ANOTHER_ETCD, message)),
-        ClusterLink::Several(names) => {
+        ClusterLink::None { message, .. } => return Some(wait(reasons::WAITING_FOR_CLUSTER, message)),
+        ClusterLink::UsesAnother { message, .. } => return Some(block(reasons::CLUSTER_USES_ANOTHER_ETCD, message)),
+        ClusterLink::Several(clusters) => {
+            let names: Vec<&str> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
             let message = format!("Clusters {} all name this EtcdCluster; only one may", names.join(", "));
             return Some(block(reasons::CLAIMED_BY_SEVERAL_CLUSTERS, message));
         }
     };
     if cluster.deleting {
+        // Its workers, and the hooks that are asked before it goes, may need etcd until the EtcdCluster itself is deleted. So a
+        // Machine that somebody has deleted waits for safety as ever.
         let message = format!("Cluster {} is being deleted: no member is added", cluster.name);
-        return Some(deletion::release(view).unwrap_or_else(|| wait(reasons::DELETING, message)));
+        let leaving = [identity::plan, operation::plan, retire::plan].iter().find_map(|rule| rule(view));
+        return Some(leaving.unwrap_or_else(|| wait(reasons::DELETING, message)));
     }
     let namespace = observation.etcd.spec.infrastructure_template.namespace.as_ref()?;
     (Some(namespace) != observation.etcd.metadata.namespace.as_ref()).then(|| {

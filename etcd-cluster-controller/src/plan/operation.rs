@@ -31,7 +31,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 /// The step of the operation, if it is still wanted and still safe.
 fn resume(view: &View<'_>, operation: &Operation) -> Option<Step> {
     let id = u64::from_str_radix(&operation.member_id, 16).ok()?;
-    let seat = view.roster.by_member(id).filter(|seat| retire::is_wanted(seat))?;
+    let seat = view.roster.by_member(id).filter(|seat| retire::leaves(seat))?;
     let permission = may_remove(&view.roster, id, view.observation.etcd.spec.replicas).ok()?;
     match operation.kind {
         OperationKind::RemoveMember => Some(Step::RemoveMember(permission)),

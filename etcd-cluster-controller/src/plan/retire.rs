@@ -20,7 +20,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         }
     }
     // Whoever serves least goes first, and the leader last.
-    let mut members: Vec<&Seat<'_>> = leaving().filter(|seat| seat.member.is_some()).collect();
+    let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(seat)).collect();
     members.sort_by_key(|seat| (seat.is_healthy(), seat.leads()));
     for seat in members {
         let (Some(id), Ok(())) = (seat.id(), may_leave(view, seat)) else { continue };
@@ -34,8 +34,13 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 }
 
 /// Whether the Machine of a seat waits for us to let it go.
-pub(super) fn is_wanted(seat: &Seat<'_>) -> bool {
+fn is_wanted(seat: &Seat<'_>) -> bool {
     seat.machine.is_some_and(|machine| machine.deleting && has_hook(machine))
+}
+
+/// Whether a member is to leave etcd: its Machine waits for that, or is gone and the member has never had a vote.
+pub(super) fn leaves(seat: &Seat<'_>) -> bool {
+    seat.member.is_some() && (is_wanted(seat) || (seat.orphaned && !seat.is_voter()))
 }
 
 fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<MayGo> {
@@ -46,7 +51,7 @@ fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<May
 
 /// A healthy voter to lead in place of a member that goes: the newest, as the oldest are most likely to be replaced next.
 pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
-    let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_healthy());
+    let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_well());
     able.max_by_key(|seat| (!seat.is_leaving(), view.roster.seats.iter().position(|other| other.id() == seat.id())))?
         .id()
 }
@@ -60,18 +65,18 @@ fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     keeps_endpoints(view, seat)
 }
 
-/// Rule 5: of the endpoints that API servers use, f + 1 stay alive, or as many as there are now. A member that is down
-/// serves none of them.
+/// Rule 5: of the endpoints that API servers use, f + 1 stay alive. A member that is down serves none of them; one
+/// that may be down is not counted on, and may still serve.
 fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     let in_use = view.observation.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION);
     let in_use: BTreeSet<&str> = in_use.iter().flat_map(|urls| urls.split(',')).filter(|url| !url.is_empty()).collect();
-    let serves = |seat: &&Seat<'_>| {
+    let serves = |seat: &Seat<'_>| {
         let url = seat.machine.and_then(|machine| view.observation.client_url(machine));
-        seat.is_healthy() && url.is_some_and(|url| in_use.contains(url.as_str()))
+        url.is_some_and(|url| in_use.contains(url.as_str()))
     };
-    let alive = view.roster.voters().filter(serves).count();
+    let alive = view.roster.voters().filter(|other| other.is_well() && serves(other)).count();
     let needed = view.wanted() / 2 + 1;
-    if !serves(&seat) || alive > needed {
+    if seat.is_unhealthy() || !serves(seat) || alive >= needed + usize::from(seat.is_well()) {
         return Ok(());
     }
     Err(format!(
@@ -120,7 +125,10 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
         } else if seat.member.is_some() {
             may_leave(view, seat).err().unwrap_or_default()
         } else if may_go(view, seat, machine).is_none() {
-            format!("whether it is a member is not known: {}", view.observation.why_not_listed())
+            let unseated = view.roster.unseated().filter(|_| view.roster.is_listed()).and_then(Seat::id);
+            let why = unseated.map(|id| format!("member {id:x} runs on no known Machine, and may be its own"));
+            let why = why.unwrap_or_else(|| view.observation.why_not_listed());
+            format!("whether it is a member is not known: {why}")
         } else {
             String::new()
         };

@@ -5,7 +5,7 @@ mod leaving;
 
 use super::*;
 use crate::fixture::{Story, name};
-use crate::fixture::{certificates, id};
+use crate::fixture::{certificates, cluster, id};
 use crate::observation::{Certificates, Membership, Outcome, Template};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -155,11 +155,12 @@ fn first_things_first() {
 #[test]
 fn nothing_is_done_without_a_cluster_of_ones_own() {
     let mut story = Story::new(3);
-    story.observation.cluster = ClusterLink::None("no Cluster names it".to_owned());
+    story.observation.cluster = ClusterLink::None { message: "no Cluster names it".to_owned(), living: None };
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER);
-    story.observation.cluster = ClusterLink::Several(vec!["a".to_owned(), "b".to_owned()]);
+    story.observation.cluster = ClusterLink::Several(vec![cluster(), cluster()]);
     assert_eq!(reason(&story.plan()), reasons::CLAIMED_BY_SEVERAL_CLUSTERS);
-    story.observation.cluster = ClusterLink::UsesAnother("Cluster demo uses EtcdCluster other".to_owned());
+    let message = "Cluster demo uses EtcdCluster other".to_owned();
+    story.observation.cluster = ClusterLink::UsesAnother { message, living: None };
     assert_eq!(reason(&story.plan()), reasons::CLUSTER_USES_ANOTHER_ETCD);
 }
 
@@ -390,7 +391,7 @@ fn a_missing_template_is_reported() {
 fn deletion_needs_nothing_of_etcd() {
     let mut story = Story::with_voters(3, 3);
     story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
-    story.observation.cluster = ClusterLink::None(String::new());
+    story.observation.cluster = ClusterLink::None { message: String::new(), living: None };
     story.observation.certificates = Certificates::Unknown;
     story.unlisted();
     story.delete(0);
@@ -425,14 +426,28 @@ fn a_running_etcd_is_deleted_only_with_a_persons_word() {
 }
 
 #[test]
-fn a_cluster_that_goes_lets_waiting_machines_go() {
+fn a_begun_etcd_whose_cluster_lost_hold_of_it_is_not_deleted_without_a_persons_word() {
     let mut story = Story::with_voters(3, 3);
-    story.delete(1);
-    story.failing(0, "down");
-    story.cluster().deleting = true;
-    let plan = story.plan();
-    let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
-    assert!(delete.is_empty() && *release == [name(1)], "{plan:?}");
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    // Nothing is read of an etcd whose Cluster does not name it.
+    story.observation.init_urls = None;
+    let (message, living) = (String::new(), Some("demo".to_owned()));
+    let links = [
+        ClusterLink::None { message: message.clone(), living: living.clone() },
+        ClusterLink::UsesAnother { message: message.clone(), living },
+        ClusterLink::Several(vec![cluster(), ClusterView { deleting: true, ..cluster() }]),
+    ];
+    for link in links {
+        story.observation.cluster = link;
+        assert_eq!(reason(&story.plan()), reasons::DELETION_NOT_CONFIRMED);
+        let mut confirmed = story.clone();
+        confirmed.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
+        assert!(matches!(confirmed.plan(), Plan::Do(Step::DeleteMachines { .. })));
+    }
+    story.observation.cluster = ClusterLink::Several(vec![ClusterView { deleting: true, ..cluster() }]);
+    assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "the Clusters go");
+    story.observation.cluster = ClusterLink::None { message, living: None };
+    assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "there is no Cluster");
 }
 
 #[test]

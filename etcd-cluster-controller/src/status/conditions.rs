@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(super) fn conditions(
     view: &View<'_>,
-    plan: &Plan,
+    (plan, failed): (&Plan, Option<&str>),
     status: &EtcdClusterStatus,
     before: &[Condition],
 ) -> Vec<Condition> {
@@ -22,7 +22,7 @@ pub(super) fn conditions(
         endpoints(status),
         scaling_up(view, plan, status),
         up_to_date(status),
-        machines_deleting(view),
+        machines_deleting(view, plan, failed),
         paused(plan),
         deleting(view, plan),
     ];
@@ -178,7 +178,7 @@ fn up_to_date(status: &EtcdClusterStatus) -> Draft {
 }
 
 /// Machines that somebody has deleted, and what they wait for.
-fn machines_deleting(view: &View<'_>) -> Draft {
+fn machines_deleting(view: &View<'_>, plan: &Plan, failed: Option<&str>) -> Draft {
     let waiting = leaving_waits_for(view);
     if waiting.is_empty() {
         return Draft::new(c::MACHINES_DELETING, false, reasons::NO_MACHINES_DELETING, "");
@@ -191,7 +191,10 @@ fn machines_deleting(view: &View<'_>) -> Draft {
     let one = |(machine, why): &(String, String)| {
         if why.is_empty() { machine.clone() } else { format!("{machine}: {why}") }
     };
-    let message = waiting.iter().map(one).collect::<Vec<_>>().join("; ");
+    let mut message = waiting.iter().map(one).collect::<Vec<_>>().join("; ");
+    if let (Plan::Do(Step::RemoveMember(_) | Step::MoveLeader { .. }), Some(failed)) = (plan, failed) {
+        message = format!("{message}; the last attempt failed, and another follows: {failed}");
+    }
     Draft::new(c::MACHINES_DELETING, true, reason, message)
 }
 

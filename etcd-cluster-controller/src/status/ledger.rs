@@ -12,7 +12,8 @@ pub(super) fn operation(before: Option<Operation>, next: &Plan, failed: Option<&
         // The write of this status is the beginning.
         Plan::Do(Step::Begin(operation)) => Some(operation.clone()),
         Plan::Do(Step::Finish(_)) => None,
-        Plan::Do(Step::MoveLeader { .. } | Step::RemoveMember(_)) if failed.is_some() => {
+        // Only these are counted: the write is an event, which defeats the back-off of what has failed.
+        Plan::Do(Step::MoveLeader { .. }) if failed.is_some() => {
             before.map(|operation| Operation { attempt: operation.attempt.saturating_add(1), ..operation })
         }
         _ => before,
@@ -46,9 +47,11 @@ pub(super) fn removed_members(view: &View<'_>, before: &EtcdClusterStatus, next:
         _ => {}
     }
     if view.roster.is_listed() {
-        // Listed again: an etcd that was restored, or a list that was read from another cluster before.
+        // Listed again: an etcd that was restored, or a list that was read from another cluster before. A restore, or a member
+        // that was added again, comes with another ID.
         records.retain(|record| {
-            record.state == RemovalState::Removing || view.roster.members().all(|(id, _)| hex(id) != record.id)
+            let back = is_member(view, &record.machine) || view.roster.members().any(|(id, _)| hex(id) == record.id);
+            record.state == RemovalState::Removing || !back
         });
         records.extend(missing(view, before, &records));
     }
@@ -57,11 +60,17 @@ pub(super) fn removed_members(view: &View<'_>, before: &EtcdClusterStatus, next:
     records
 }
 
+/// Whether a Machine carries a member of the list, under whatever ID.
+fn is_member(view: &View<'_>, machine: &str) -> bool {
+    view.roster.by_machine(machine).is_some_and(|seat| seat.member.is_some())
+}
+
 /// Members of the status before that the list no longer has, and that nobody has recorded as removed.
 fn missing(view: &View<'_>, before: &EtcdClusterStatus, records: &[RemovedMember]) -> Vec<RemovedMember> {
     let listed = |id: &str| view.roster.members().any(|(member, _)| hex(member) == id);
     let known = |id: &str| records.iter().any(|record| record.id == id);
     let gone = before.members.iter().filter(|member| !listed(&member.id) && !known(&member.id));
+    let gone = gone.filter(|member| !is_member(view, &member.machine));
     let record = |member: &api::etcd_cluster::MemberStatus| {
         let machine = view.observation.machines.get(&member.machine)?;
         Some(RemovedMember {

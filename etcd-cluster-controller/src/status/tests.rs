@@ -2,7 +2,7 @@
 
 use super::transitions::transitions;
 use super::*;
-use crate::fixture::{Story, id, name};
+use crate::fixture::{Story, cluster, id, name};
 use crate::observation::{ClusterLink, Membership, Outcome};
 use crate::plan::{Hold, Plan, plan};
 use api::conditions::{self as c, reasons};
@@ -385,12 +385,12 @@ fn a_refusal_is_told_of_once() {
 #[test]
 fn what_is_waited_for_is_said() {
     let mut story = Story::new(3);
-    story.observation.cluster = ClusterLink::None("no Cluster names it".to_owned());
+    story.observation.cluster = ClusterLink::None { message: "no Cluster names it".to_owned(), living: None };
     let waiting = story.settle();
     assert_eq!(shows(&waiting, c::READY), ("False".to_owned(), reasons::WAITING_FOR_CLUSTER.to_owned()));
     assert_eq!(condition(&waiting, c::READY).message, "no Cluster names it");
     assert!(transitions(&EtcdClusterStatus::default(), &waiting).is_empty(), "waiting is no alarm");
-    story.observation.cluster = ClusterLink::Several(vec!["a".to_owned(), "b".to_owned()]);
+    story.observation.cluster = ClusterLink::Several(vec![cluster(), cluster()]);
     let blocked = story.settle();
     let told: Vec<&str> = transitions(&waiting, &blocked).iter().map(|t| t.reason).collect();
     assert_eq!(told, [reasons::CLAIMED_BY_SEVERAL_CLUSTERS]);

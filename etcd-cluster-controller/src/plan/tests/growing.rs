@@ -242,7 +242,7 @@ impl World {
         let view = View::new(observation);
         for seat in view.roster.seats.iter().filter(|seat| seat.admitted) {
             match (&seat.member, seat.machine) {
-                (Some(_), _) => prop_assert!(seat.is_voter() && seat.is_healthy()),
+                (Some(_), _) => prop_assert!(seat.is_voter() && (seat.is_healthy() || seat.is_leaving())),
                 (None, Some(machine)) => prop_assert!(observation.age(machine) >= grace, "one at a time"),
                 (None, None) => {}
             }

@@ -2,8 +2,10 @@
 
 use super::reason;
 use crate::fixture::{Story, id, name};
-use crate::observation::Membership;
-use crate::plan::{Plan, Step};
+use crate::observation::probe::OurFault;
+use crate::observation::{Membership, Outcome};
+use crate::plan::{Plan, Step, plan};
+use crate::status::status;
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{Operation, OperationKind, RemovalState};
 use api::names;
@@ -108,6 +110,7 @@ fn of_two_machines_at_once_one_goes_and_the_other_says_what_it_waits_for() {
 fn an_unhealthy_member_goes_at_once_and_a_second_one_not() {
     let mut story = Story::with_voters(3, 3);
     story.failing(1, "down");
+    story.pass(60);
     story.delete(1);
     assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
     let mut story = Story::with_voters(3, 3);
@@ -115,6 +118,7 @@ fn an_unhealthy_member_goes_at_once_and_a_second_one_not() {
         story.failing(index, "down");
         story.delete(index);
     }
+    story.pass(60);
     story.unlisted();
     assert!(!matches!(story.plan(), Plan::Do(_)), "{:?}", story.plan());
 }
@@ -187,4 +191,162 @@ fn what_is_no_longer_safe_or_wanted_is_called_off() {
     });
     assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)), "its Machine is not being deleted");
     assert_eq!(story.observation.etcd.status.as_ref().unwrap().operation, None);
+}
+
+/// What is not known to be dead is not given up before somebody votes in its place.
+#[test]
+fn a_member_that_is_just_not_seen_healthy_goes_when_its_replacement_votes() {
+    let doubts: [fn(&mut Story); 2] = [|story| story.failing(1, "for a moment"), |story| story.unknown(1)];
+    for doubt in doubts {
+        let mut story = Story::with_voters(3, 3);
+        doubt(&mut story);
+        story.delete(1);
+        let plan = step(&mut story);
+        assert!(matches!(plan, Plan::Do(Step::CreateMachine { number: 3, .. })), "{plan:?}");
+        story.held_back(3);
+        let plan = step(&mut story);
+        assert!(matches!(plan, Plan::Do(Step::Admit { .. })), "it does not hold its own replacement up: {plan:?}");
+        joins(&mut story, 3);
+        let plan = step(&mut story);
+        assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "{plan:?}");
+    }
+    let mut story = Story::with_voters(1, 1);
+    story.unknown(0);
+    story.delete(0);
+    assert!(!matches!(story.plan(), Plan::Do(_)), "nobody is known to be there to join: {:?}", story.plan());
+}
+
+#[test]
+fn an_endpoint_in_use_counts_as_alive_only_if_it_was_just_seen_so() {
+    let mut story = Story::with_voters(3, 3);
+    let url = |index: usize| names::client_url(&crate::fixture::address(index));
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &(0..3).map(url).collect::<Vec<_>>().join(","));
+    story.delete(1);
+    joins(&mut story, 3);
+    story.probe(2, Outcome::OurFault(OurFault::FileDescriptors));
+    assert_eq!(reason(&step(&mut story)), reasons::WAITING_FOR_SAFE_REMOVAL);
+    story.healthy(2);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
+}
+
+#[test]
+fn a_machine_whose_member_may_be_one_that_no_machine_carries_is_kept() {
+    let mut story = Story::with_voters(3, 2);
+    // Its addresses are gone, and the status does not know its member yet.
+    story.machine(2).addresses.clear();
+    story.member(2, true);
+    story.delete(2);
+    let plan = step(&mut story);
+    assert!(!matches!(plan, Plan::Do(Step::ReleaseHook { .. })), "{plan:?}");
+    let said = message(&story, c::MACHINES_DELETING);
+    assert!(said.contains("member 102"), "{said}");
+    story.address(2);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)), "a learner");
+}
+
+#[test]
+fn while_only_the_cluster_goes_a_machine_still_waits_for_safety() {
+    let mut story = Story::with_voters(3, 3);
+    story.cluster().deleting = true;
+    story.delete(1);
+    assert_eq!(reason(&story.plan()), reasons::DELETING, "workers and hooks may still need etcd");
+    story.settle();
+    assert!(message(&story, c::MACHINES_DELETING).contains("without it 2 of 2 voters would be healthy"));
+    // One that may go goes.
+    let mut dead = story.clone();
+    dead.failing(1, "down");
+    dead.pass(60);
+    assert!(begins(&step(&mut dead), OperationKind::RemoveMember, id(1)));
+    assert_eq!(removes(&step(&mut dead)), Some(id(1)));
+    // With the EtcdCluster all of them go.
+    story.failing(0, "down");
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    let plan = story.plan();
+    let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
+    assert_eq!((delete, release), (&vec![name(0), name(2)], &vec![name(1)]));
+}
+
+#[test]
+fn a_removal_that_fails_is_told_once_and_not_written_again_and_again() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(1);
+    joins(&mut story, 3);
+    step(&mut story);
+    let mut fails = |why: &str| {
+        let after = status(&story.observation, &plan(&story.observation), Some(why));
+        story.etcd().status = Some(after.clone());
+        after
+    };
+    let first = fails("removing a member: etcdserver: request timed out");
+    assert_eq!(
+        first,
+        fails("removing a member: etcdserver: request timed out"),
+        "each write would defeat the back-off"
+    );
+    let said = message(&story, c::MACHINES_DELETING);
+    assert!(said.contains("demo-etcd-1: the removal of member 101") && said.contains("request timed out"), "{said}");
+}
+
+#[test]
+fn a_member_that_is_back_under_another_id_is_not_missing() {
+    let mut story = Story::with_voters(3, 3);
+    removed(&mut story, id(1));
+    story.publish();
+    assert_eq!(story.settle().removed_members.len(), 1, "it is missing");
+    // Somebody adds it again: the same Machine, another ID.
+    let mut again = story.clone();
+    joined_as(&mut again, 1, 0x901);
+    assert!(again.settle().removed_members.is_empty());
+    again.publish();
+    assert_eq!(again.plan(), Plan::Steady);
+    // A restore gives everybody another ID at once.
+    let mut restored = Story::with_voters(3, 3);
+    for index in 0..3 {
+        removed(&mut restored, id(index));
+        joined_as(&mut restored, index, 0x900 + index as u64);
+    }
+    assert!(restored.settle().removed_members.is_empty());
+}
+
+/// The member of a Machine, under an ID that it did not have before.
+fn joined_as(story: &mut Story, index: usize, member: u64) {
+    story.voter(index);
+    if let Membership::Known { members, .. } = &mut story.observation.membership
+        && let Some(entry) = members.remove(&id(index))
+    {
+        members.insert(member, entry);
+    }
+    if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(index)).unwrap().outcome {
+        report.member_id = member;
+    }
+}
+
+#[test]
+fn whoever_else_runs_on_no_machine_is_left_to_people_with_the_command() {
+    // A learner that never had a Machine of ours, and a voter that had one.
+    let mut added = Story::with_voters(3, 2);
+    added.member(7, true);
+    let mut orphan = Story::with_voters(3, 3);
+    orphan.gone(2);
+    for (mut story, member) in [(added, id(7)), (orphan, id(2))] {
+        story.publish();
+        let plan = step(&mut story);
+        let said = plan.hold().map(|hold| hold.message.clone()).unwrap_or_default();
+        assert!(said.contains(&format!("etcdctl member remove {member:x}")), "{plan:?}");
+    }
+}
+
+#[test]
+fn a_learner_whose_machine_is_gone_does_not_stop_growth_for_ever() {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.member(2, true);
+    story.settle();
+    story.gone(2);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)));
+    assert_eq!(removes(&step(&mut story)), Some(id(2)));
+    removed(&mut story, id(2));
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+    assert!(matches!(step(&mut story), Plan::Do(Step::CreateMachine { number: 3, .. })));
 }
