@@ -3,8 +3,8 @@
 use crate::adapter::NoAdapter;
 use crate::context::Context;
 use crate::observation::{
-    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Pause, Reads,
-    SHARED_CERTIFICATES, Secrets, Shared, Used, configured, field_manager, names_of,
+    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Reads, SHARED_CERTIFICATES,
+    Secrets, Shared, Used, configured, field_manager, names_of,
 };
 use api::names;
 use controller_support::external::Reference;
@@ -23,23 +23,19 @@ use std::sync::Arc;
 /// Reads everything about a Cluster that costs no request, or next to none. None: it has nothing to do with us.
 pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Reads) -> Result<Option<Observation>> {
     let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
-    let unrelated = cluster.view.etcd.is_none() && cluster.condition.is_none();
-    if unrelated && !cluster.view.deleting {
+    if cluster.view.etcd.is_none() && cluster.condition.is_none() && !cluster.view.deleting {
         return Ok(None);
     }
     let mut found = if reads.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
     let named = matches!(&found, Etcd::Found(etcd) if !matches!(etcd.claim, Claim::Theirs(_)));
-    if cluster.view.deleting
-        && !named
-        && !reads.etcd_gone
-        && let Some(left) = left_behind(context, &cluster).await?
-    {
-        found = left;
+    if cluster.view.deleting && !named && !reads.etcd_gone {
+        match left_behind(context, &cluster).await? {
+            Some(left) => found = left,
+            None if cluster.view.etcd.is_none() && cluster.condition.is_none() => return Ok(None),
+            None => {}
+        }
     }
     let control_plane = control_plane(context, &cluster).await?;
-    if unrelated && found == Etcd::NotNamed && !held_back(&control_plane) {
-        return Ok(None);
-    }
     let mut observation = Observation {
         now: now(),
         cluster,
@@ -59,11 +55,6 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
         }
     }
     Ok(Some(observation))
-}
-
-/// It carries our pause, which an admission policy sets before a Cluster has our condition: it would never be deleted.
-fn held_back(control_plane: &ControlPlane) -> bool {
-    matches!(control_plane, ControlPlane::Found(control_plane) if control_plane.pause == Pause::Ours)
 }
 
 /// Answers a [`Need`].

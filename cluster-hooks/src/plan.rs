@@ -26,9 +26,8 @@ pub enum Step {
     ClaimEtcd,
     /// Write the condition of the Cluster.
     ///
-    /// Invariant: a control plane that we pause belongs to a Cluster that carries our condition. So a Cluster that stops
-    /// naming an etcd is still looked at, and the pause is never left behind. A control plane that an admission policy has
-    /// paused when it was created gets there with the first look.
+    /// Invariant: a control plane that carries our pause belongs to a Cluster that carries our condition. So a Cluster that
+    /// stops naming an etcd is still looked at, and the pause is never left behind.
     Announce(Hold),
     /// Pause the control plane.
     Pause,

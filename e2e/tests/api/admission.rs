@@ -4,16 +4,14 @@ use crate::etcd_cases::cluster;
 use crate::served::accepted;
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
-use api::names;
 use e2e::apply::{apply, apply_object};
 use e2e::until::until;
 use http::Request;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const ENDPOINTS: &str = include_str!("../../../config/admission/etcd-endpoints.yaml");
@@ -111,44 +109,6 @@ pub(crate) async fn real_endpoints_are_kept_against_the_placeholder(server: &Ser
         let now = control_plane.after(&[ONE], &external(&Value::Null)).await?;
         ensure!(now["external"].is_null(), "{now}");
         control_plane.0.delete("kept", &Default::default()).await?;
-    }
-    Ok(())
-}
-
-pub(crate) async fn a_control_plane_with_the_placeholder_waits(server: &Server) -> Result<()> {
-    apply_object(&server.client, &control_planes()).await?;
-    apply(&server.client, ENDPOINTS).await?;
-    for version in ["v1beta1", "v1beta2"] {
-        let gvk = GroupVersionKind::gvk("controlplane.cluster.x-k8s.io", version, "KubeadmControlPlane");
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(server.client.clone(), "default", &ApiResource::from_gvk(&gvk));
-        let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let created = async |urls: &[&str], annotations: Value| {
-            let mut manifest = endpoints(urls);
-            manifest["apiVersion"] = json!(gvk.api_version());
-            manifest["kind"] = json!(gvk.kind);
-            manifest["metadata"] = json!({"name": "waits", "namespace": "default", "annotations": annotations});
-            let object = api.create(&dry, &serde_json::from_value(manifest)?).await?;
-            anyhow::Ok(object.annotations().clone())
-        };
-        let ours = |annotations: &BTreeMap<String, String>| {
-            annotations.get(names::PAUSED_ANNOTATION).map(String::as_str) == Some(names::PAUSED_BY_HOOK_VALUE)
-        };
-        until("the policy is in force", SOON, async || {
-            let annotations = created(&[PLACEHOLDER], Value::Null).await?;
-            ensure!(ours(&annotations), "{annotations:?}");
-            Ok(Some(()))
-        })
-        .await?;
-        let kept = created(&[PLACEHOLDER], json!({"example.org/mine": "x"})).await?;
-        ensure!(ours(&kept) && kept.get("example.org/mine").is_some_and(|mine| mine == "x"), "{kept:?}");
-        let users = created(&[PLACEHOLDER], json!({names::PAUSED_ANNOTATION: "mine"})).await?;
-        ensure!(users.get(names::PAUSED_ANNOTATION).is_some_and(|value| value == "mine"), "{users:?}");
-        // Real endpoints, and local etcd, are nobody's business.
-        for urls in [&[ONE][..], &[PLACEHOLDER, ONE], &[]] {
-            let annotations = created(urls, Value::Null).await?;
-            ensure!(!annotations.contains_key(names::PAUSED_ANNOTATION), "{urls:?} {annotations:?}");
-        }
     }
     Ok(())
 }

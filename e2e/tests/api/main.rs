@@ -114,7 +114,6 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(updates::of_configs_with_bootstrap_data),
         test!(updates::that_are_refused_change_nothing),
         test!(admission::real_endpoints_are_kept_against_the_placeholder),
-        test!(admission::a_control_plane_with_the_placeholder_waits),
         test!(admission::a_begun_etcd_is_not_deleted_without_a_word),
     ]
 }

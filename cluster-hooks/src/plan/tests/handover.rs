@@ -476,33 +476,3 @@ fn a_control_plane_that_is_deleted_alone_is_not_held() {
     let mut world = world.etcd_ready();
     insta::assert_snapshot!(world.story(), @"wait: WaitingForControlPlane | KubeadmControlPlane demo-cp is being deleted | None");
 }
-
-#[test]
-fn a_pause_from_the_creation_is_lifted_like_ours() {
-    let paused = || {
-        let mut world = World::applied();
-        let annotations = json!({names::PAUSED_ANNOTATION: names::PAUSED_BY_HOOK_VALUE});
-        world.control_plane.as_mut().unwrap()["metadata"]["annotations"] = annotations;
-        world
-    };
-    let mut waiting = paused();
-    let (steps, end) = waiting.settle();
-    assert_eq!(steps.iter().map(name).collect::<Vec<_>>(), ["ClaimEtcd"]);
-    assert!(matches!(end, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD));
-    assert!(waiting.paused());
-
-    let mut world = paused().etcd_ready();
-    let steps: Vec<String> = world.settle().0.iter().map(name).collect();
-    assert_eq!(steps, HANDOVER.into_iter().filter(|step| !["Announce", "Pause"].contains(step)).collect::<Vec<_>>());
-    assert!(!world.paused());
-
-    // Created again beside the client Secret of the one before it.
-    let mut again = World { control_plane: paused().control_plane, ..world };
-    let steps: Vec<String> = again.settle().0.iter().map(name).collect();
-    assert_eq!(steps, ["WriteEndpoints", "Unpause"]);
-
-    let mut unrelated = paused();
-    unrelated.cluster["metadata"]["annotations"] = json!({});
-    unrelated.delete_cluster();
-    assert_eq!(unrelated.settle(), (vec![Step::Unpause], Plan::Steady));
-}
