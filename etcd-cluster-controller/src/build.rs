@@ -50,7 +50,7 @@ fn owner(etcd: &EtcdCluster, controller: bool) -> OwnerReference {
 }
 
 /// Labels on everything that belongs to an EtcdCluster.
-fn labels(etcd: &EtcdCluster, cluster: &str) -> BTreeMap<String, String> {
+pub(crate) fn labels(etcd: &EtcdCluster, cluster: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
         (names::CLUSTER_NAME_LABEL.to_owned(), cluster.to_owned()),
         (names::ETCD_CLUSTER_LABEL.to_owned(), etcd.name_any()),

@@ -68,16 +68,17 @@ async fn ensure_ca(
             context.events.normal(&etcd.object_ref(&()), "Create", "CertificateAuthorityCreated", note).await;
             Ok(Ok(ca))
         }
-        Err(error) if error.is_conflict() => take_over_ca(context, etcd, &namespace, &name).await,
+        Err(error) if error.is_conflict() => take_over_ca(context, etcd, cluster, &namespace, &name).await,
         Err(error) => Err(error),
     }
 }
 
-/// There is one that our watch does not show: just made by another manager, or a user's own. The label brings a user's
+/// There is one that our watch does not show: just made by another manager, or a user's own. The labels bring a user's
 /// into the watch; the Secret stays theirs.
 async fn take_over_ca(
     context: &Context,
     etcd: &EtcdCluster,
+    cluster: &str,
     namespace: &str,
     name: &str,
 ) -> Result<Result<CertAndKey, Outcome>> {
@@ -90,8 +91,8 @@ async fn take_over_ca(
         Ok(ca) => ca,
         Err(message) => return Ok(Err(invalid(name, &message))),
     };
-    let label = json!({"metadata": {"labels": {(names::ETCD_CLUSTER_LABEL): etcd.name_any()}}});
-    let _: DynamicObject = apply::merge(&api, CONTROLLER, name, &label).await?;
+    let labels = json!({"metadata": {"labels": build::labels(etcd, cluster)}});
+    let _: DynamicObject = apply::merge(&api, CONTROLLER, name, &labels).await?;
     Ok(Ok(ca))
 }
 
@@ -163,7 +164,7 @@ fn lives(context: &Context, namespace: &str, name: &str, uid: &str) -> bool {
 /// Puts the label back on a CA Secret that the members need: without it no watch shows it.
 pub(super) async fn label_ca(context: &Context, etcd: &EtcdCluster, cluster: &str) -> Result<Outcome> {
     let (namespace, name) = (etcd.namespace().unwrap_or_default(), names::ca_secret(cluster));
-    Ok(match take_over_ca(context, etcd, &namespace, &name).await? {
+    Ok(match take_over_ca(context, etcd, cluster, &namespace, &name).await? {
         Ok(_) => Outcome::Done,
         Err(outcome) => outcome,
     })

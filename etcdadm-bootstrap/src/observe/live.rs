@@ -99,9 +99,7 @@ async fn guard(context: &Context, machine: &MachineView, cluster: &str, config: 
         match etcd.filter(|etcd| etcd.metadata.uid.as_deref() == Some(uid)) {
             None => return Ok(Guard::OwnerGone),
             Some(etcd) if etcd.metadata.deletion_timestamp.is_some() => return Ok(Guard::OwnerGone),
-            Some(etcd) if etcd.status.as_ref().is_some_and(|status| status.initialized) => {
-                return Ok(Guard::Initialized);
-            }
+            Some(etcd) if is_initialized(&etcd) => return Ok(Guard::Initialized),
             Some(_) => {}
         }
     }
@@ -111,6 +109,13 @@ async fn guard(context: &Context, machine: &MachineView, cluster: &str, config: 
     };
     let begun = other_data_secret(context, machine, &selector, config).await?;
     Ok(begun.map_or(Guard::NotInitialized, Guard::Begun))
+}
+
+/// Whether etcd has members, or had some. A backup of the management cluster that was restored has no status: what is left
+/// then is the recorded cluster ID.
+fn is_initialized(etcd: &EtcdCluster) -> bool {
+    etcd.annotations().contains_key(names::CLUSTER_ID_ANNOTATION)
+        || etcd.status.as_ref().is_some_and(|status| status.initialized)
 }
 
 /// Name of another Machine with bootstrap data, among the Secrets that `selector` finds. The data goes with its config,
@@ -130,4 +135,24 @@ async fn other_data_secret(
         configs.map(|owner| &owner.uid).any(|uid| Some(uid) != config.metadata.uid.as_ref())
     };
     Ok(list.items.iter().find(is_of_another).map(ResourceExt::name_any))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::EtcdClusterStatus;
+    use serde_json::json;
+
+    #[test]
+    fn an_etcd_that_lost_its_status_in_a_restore_is_not_initialized_again() {
+        let template = json!({"apiVersion": "x/v1", "kind": "XMachineTemplate", "name": "demo"});
+        let spec = json!({"infrastructureTemplate": template});
+        let mut etcd = EtcdCluster::new("demo-etcd", serde_json::from_value(spec).expect("a spec"));
+        assert!(!is_initialized(&etcd));
+        etcd.status = Some(EtcdClusterStatus { initialized: true, ..EtcdClusterStatus::default() });
+        assert!(is_initialized(&etcd));
+        etcd.status = None;
+        etcd.annotations_mut().insert(names::CLUSTER_ID_ANNOTATION.to_owned(), "c1".to_owned());
+        assert!(is_initialized(&etcd), "the cluster ID is recorded");
+    }
 }
