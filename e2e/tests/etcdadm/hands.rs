@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How long a machine takes at most to boot, on a busy computer.
 const BOOTS: Duration = Duration::from_secs(60);
+/// How long etcd may refuse to remove a member.
+const REMOVED: Duration = Duration::from_secs(20);
 /// Nothing happens at boot: everything is typed.
 const USER_DATA: &str = "## template: jinja\n#cloud-config\nruncmd:\n- mkdir -p /run/cluster-api\n\
                          - echo success > /run/cluster-api/bootstrap-success.complete\n";
@@ -99,8 +101,9 @@ impl Person {
         let list = Membership::on(on.clone()).await?;
         let member = list.members.iter().find(|member| member.name == gone.spec().name);
         let id = &member.with_context(|| format!("{} is not in {list:?}", gone.spec().name))?.id;
-        said(on, &["/opt/bin/etcdctl.sh", "member", "remove", id]).await?;
-        Ok(())
+        // etcd refuses until all voters have been connected for five seconds: the last one may have joined just now.
+        let remove = async || said(on, &["/opt/bin/etcdctl.sh", "member", "remove", id]).await.map(|_| Some(()));
+        until(format!("{} is removed", gone.spec().name), REMOVED, remove).await
     }
 }
 
