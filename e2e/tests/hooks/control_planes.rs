@@ -7,7 +7,7 @@ use e2e::until::until;
 use e2e::world::World;
 use serde_json::{Value, json};
 
-use crate::stage::{HOOKS, PLACEHOLDER, Stage, without_endpoint};
+use crate::stage::{HOOKS, PLACEHOLDER, SOON, Stage, without_endpoint};
 
 /// A CRD is looked at again after 10 to 60 s.
 const LOOKED_AGAIN: Duration = Duration::from_secs(75);
@@ -69,7 +69,9 @@ async fn plain(stage: &mut Stage) -> Result<()> {
         })
         .await?;
     stage.until_says("plain", "False EtcdNotFound").await?;
-    ensure!(paused(stage, "PlainControlPlane", "plain").await?, "it is held back");
+    // The pause comes right after the condition.
+    until("it is held back", SOON, async || Ok(paused(stage, "PlainControlPlane", "plain").await?.then_some(())))
+        .await?;
     stage.provide_etcd("plain", "http://10.0.0.1:2379").await?;
     stage.until_says("plain", "True Ready").await?;
     let control_plane = stage.api("PlainControlPlane").get("plain-cp").await?;
