@@ -194,7 +194,7 @@ async fn with_workers(bed: &DockerBed, namespace: &str) -> Result<()> {
     .await?;
     let told = deleted(bed, &look, "with workers").await?;
     let waits =
-        "Cluster ManagedExternalEtcdReady=False WaitingForWorkersDeletion: etcd is deleted after the workers: Machine";
+        "Cluster ManagedExternalEtcdReady=False WaitingForWorkersDeletion: etcd is deleted after the workers; left are Machine";
     ensure!(told.iter().any(|line| line.starts_with(waits)), "{waits:?} was not said");
     Ok(())
 }
