@@ -94,7 +94,7 @@ pub(super) fn controller_manager(world: &World, pki: &Pki, users: &Users) -> Res
         .arg(format!("--kubeconfig={kubeconfig}"))
         .arg(format!("--authentication-kubeconfig={kubeconfig}"))
         .arg(format!("--authorization-kubeconfig={kubeconfig}"))
-        .arg("--controllers=garbage-collector-controller,namespace-controller")
+        .arg("--controllers=garbage-collector-controller,namespace-controller,clusterrole-aggregation-controller")
         .arg("--leader-elect=false")
         .arg("--kube-api-qps=1000")
         .arg("--kube-api-burst=2000")

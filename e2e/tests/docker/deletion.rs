@@ -193,8 +193,7 @@ async fn with_workers(bed: &DockerBed, namespace: &str) -> Result<()> {
     })
     .await?;
     let told = deleted(bed, &look, "with workers").await?;
-    let waits =
-        "Cluster ManagedExternalEtcdReady=False WaitingForWorkersDeletion: etcd is deleted after the workers; left are Machine";
+    let waits = "Cluster ManagedExternalEtcdReady=False WaitingForWorkersDeletion: etcd is deleted after the workers; left are Machine";
     ensure!(told.iter().any(|line| line.starts_with(waits)), "{waits:?} was not said");
     Ok(())
 }

@@ -8,6 +8,7 @@ use e2e::process::{Command, Process};
 use e2e::until::until;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -35,10 +36,13 @@ const UNUSED: &[(&str, &[&str])] = &[
 
 /// A whole life with nothing but the permissions of `config/rbac`: none is missing, and none is left over.
 pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
-    let documents = documents(&kustomize(bed).await?)?;
-    for document in &documents {
+    let documents = documents(&kustomize(bed, "default").await?)?;
+    // The plane has the admission plugin that needs them.
+    let owner_references = e2e::apply::documents(&kustomize(bed, "owner-references").await?)?;
+    for document in documents.iter().chain(&owner_references) {
         apply_object(&bed.client(), document).await?;
     }
+    aggregated(bed).await?;
     // Another manager would do the work.
     bed.kill_manager(0).await?;
     let result = live(bed, &documents).await;
@@ -66,8 +70,18 @@ async fn live(bed: &Bed, documents: &[Value]) -> Result<()> {
     nothing_left_over(documents, &requests)
 }
 
-async fn kustomize(bed: &Bed) -> Result<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/default");
+/// Waits until the roles with our label have been put together: a request before that would be refused.
+async fn aggregated(bed: &Bed) -> Result<()> {
+    let roles: Api<ClusterRole> = Api::all(bed.client());
+    until("the roles are aggregated", PATIENCE, async || {
+        let rules = roles.get("capi-etcdadm-aggregated").await?.rules.unwrap_or_default();
+        Ok((!rules.is_empty()).then_some(()))
+    })
+    .await
+}
+
+async fn kustomize(bed: &Bed, of: &str) -> Result<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(of);
     let kubectl = &bed.world().tools().kubectl;
     let output = tokio::process::Command::new(kubectl).arg("kustomize").arg(folder).output().await?;
     ensure!(output.status.success(), "kubectl kustomize: {}", String::from_utf8_lossy(&output.stderr));
