@@ -28,6 +28,8 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("update", &["etcdclusters/finalizers", "etcdadmconfigs/finalizers", "clusters/finalizers"]),
     // After a kill, to find out whose an object is that is there already.
     ("get", &["etcdadmconfigs", "*", "configmaps", "machines"]),
+    // At the end of a rollout of the control plane, which makes no Machines here.
+    ("list", &["kubeadmconfigs"]),
     // What a killed manager has left over, if the spec has changed since.
     ("delete", &["etcdadmconfigs", "*"]),
     // Of an event that is repeated; of machines of the docker infrastructure.

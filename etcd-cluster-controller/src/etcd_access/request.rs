@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Limit for a whole probe. A member that takes longer to answer is not healthy.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,6 +18,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const SMALL: usize = 64 * 1024;
 /// Most bytes that a member list may have.
 const LIST: usize = 1024 * 1024;
+
+/// How long a member may be without a leader before that counts. An election takes one to two seconds.
+const ELECTION: Duration = Duration::from_secs(3);
 
 const STATUS_PATH: &str = "/v3/maintenance/status";
 const RANGE_PATH: &str = "/v3/kv/range";
@@ -52,7 +55,18 @@ impl Client {
     ///
     /// Not `/health`: that is red at every member as long as any member has raised an alarm.
     pub(crate) async fn probe(&self, client_url: &str, expected: Expected) -> Result<Report, Fault> {
-        let deadline = Instant::now() + TIMEOUT;
+        let begun = Instant::now();
+        loop {
+            let report = self.look(client_url, expected, begun + TIMEOUT).await?;
+            // While the others elect a leader, nothing is wrong with this member.
+            if !matches!(report.linearizable, Err(MemberFault::NoLeader)) || begun.elapsed() >= ELECTION {
+                return Ok(report);
+            }
+            sleep(ELECTION / 6).await;
+        }
+    }
+
+    async fn look(&self, client_url: &str, expected: Expected, deadline: Instant) -> Result<Report, Fault> {
         let status: Status = self.call(client_url, STATUS_PATH, &json!({}), SMALL, deadline).await?;
         let garbled = |what| MemberFault::Garbled(format!("{STATUS_PATH}: {what}"));
         let (member_id, cluster_id) = (status.member_id().map_err(garbled)?, status.cluster_id().map_err(garbled)?);
@@ -165,7 +179,7 @@ impl Client {
 /// What an answer that is not a success says, with gRPC's code.
 fn failure(path: &'static str, status: u16, body: &[u8]) -> (u32, MemberFault) {
     let failure: Failure = serde_json::from_slice(body).unwrap_or_default();
-    if failure.message.contains("no leader") {
+    if failure.message.contains("no leader") || failure.message.contains("leader changed") {
         return (failure.code, MemberFault::NoLeader);
     }
     let text = if failure.message.is_empty() { String::from_utf8_lossy(body) } else { failure.message.into() };

@@ -93,7 +93,7 @@ pub(super) async fn file_without_its_secret(bed: &Bed) -> Result<()> {
         })
         .await
     };
-    until_config_says("there is no Secret files").await?;
+    until_config_says("Secret files does not exist").await?;
     case.secret(bed, "files", &json!({"other": "x"})).await?;
     until_config_says("Secret files has no key motd").await?;
     ensure!(case.look.secrets().get_opt("demo-etcd-0").await?.is_none(), "there are bootstrap data");
