@@ -70,7 +70,11 @@ fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
 /// the quorum would be lost even if everybody were well of whom nothing is known.
 fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
     let number = |wanted: &dyn Fn(&Seat<'_>) -> bool| view.roster.voters().filter(|seat| wanted(seat)).count();
-    let (count, well, unknown) = (number(&|_| true), number(&|seat| seat.counts), number(&|seat| seat.is_unknown()));
+    // One that was promoted just now may have been probed last before it served: as long as the list is read by a quorum,
+    // that is no failure.
+    let new = |seat: &Seat<'_>| view.roster.is_listed() && !seat.counts && !seat.is_unhealthy();
+    let unknown = number(&|seat| seat.is_unknown() || new(seat));
+    let (count, well) = (number(&|_| true), number(&|seat| seat.counts));
     if !status.initialized {
         return Draft::new(c::AVAILABLE, false, reasons::NOT_INITIALIZED, "");
     }
