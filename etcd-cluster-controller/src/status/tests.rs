@@ -272,6 +272,9 @@ fn no_bring_up_sends_a_warning() {
         story.observation.probes.remove(&name(index));
         story.member(index, false);
         quiet(&mut story);
+        // Or the last check is from before it served.
+        story.failing(index, "connection refused");
+        quiet(&mut story);
         story.healthy(index);
         quiet(&mut story);
         story.publish();
