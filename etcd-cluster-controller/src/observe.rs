@@ -11,7 +11,7 @@ pub(crate) use certificates::{ca_of, read_ca};
 use crate::context::Context;
 use crate::observation::{Certificates, ClusterLink, Membership, Observation, Template};
 use api::etcdadm_config::EtcdadmConfig;
-use api::{EtcdCluster, names};
+use api::{EtcdCluster, admission, names};
 use controller_support::external::{MachineView, secret_text};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::{BY_CONTROLLER_UID, Cached, Error, KindError, Result, ResultExt, apply};
@@ -86,7 +86,7 @@ async fn read(
         if let Some(secret) = init_secret(&context.secrets, &namespace, &cluster, &uid) {
             observation.init_urls = secret_text(&secret, "clientUrls").filter(|urls| !urls.is_empty());
             observation.init_version = secret.resource_version();
-            observation.admitted = secret_text(&secret, names::ADMITTED).map(|text| admitted(&text));
+            observation.admitted = secret_text(&secret, names::ADMITTED).map(|text| admission::decode(&text));
         }
         observation.bootstrapped = bootstrapped(&context.secrets, &namespace, &observation);
         // A deletion asks nothing of etcd: it must not wait for members that hang.
@@ -138,14 +138,6 @@ pub(crate) fn is_controlled_by(object: &impl Resource, uid: &str) -> bool {
 
 fn init_secret(secrets: &Cached, namespace: &str, cluster: &str, uid: &str) -> Option<Arc<DynamicObject>> {
     secrets.get(namespace, &names::init_secret(cluster)).filter(|secret| is_controlled_by(secret.as_ref(), uid))
-}
-
-fn admitted(text: &str) -> BTreeMap<String, Timestamp> {
-    let one = |entry: &str| {
-        let (uid, since) = entry.split_once('@')?;
-        Some((uid.to_owned(), since.parse().ok()?))
-    };
-    text.split(',').filter_map(one).collect()
 }
 
 /// When each Machine got its bootstrap data. Those of an earlier Machine of the same name are older than the Machine.

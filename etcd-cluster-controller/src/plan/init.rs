@@ -4,6 +4,7 @@ use super::{Plan, Step, View};
 use crate::observation::Observation;
 use crate::observation::host::host_of;
 use crate::roster::Seat;
+use api::admission::encode;
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
             cluster: view.cluster().map(|cluster| cluster.name.clone()).unwrap_or_default(),
             address,
             client_urls,
-            admitted: as_text(&still_admitted(observation)),
+            admitted: encode(still_admitted(observation)),
         })
     })
 }
@@ -48,7 +49,7 @@ fn client_url(observation: &Observation, seat: &Seat<'_>) -> Option<String> {
 pub(super) fn with(observation: &Observation, one_more: &MachineView) -> String {
     let mut all = admitted(observation);
     all.insert(&one_more.uid, observation.now);
-    as_text(&all)
+    encode(all)
 }
 
 fn admitted(observation: &Observation) -> Admitted<'_> {
@@ -65,8 +66,4 @@ fn still_admitted(observation: &Observation) -> Admitted<'_> {
     let named = observation.admitted.iter().flatten().filter(|(uid, _)| unknown(uid));
     all.extend(named.map(|(uid, since)| (uid.as_str(), *since)));
     all
-}
-
-fn as_text(admitted: &Admitted<'_>) -> String {
-    admitted.iter().map(|(uid, since)| format!("{uid}@{since}")).collect::<Vec<_>>().join(",")
 }
