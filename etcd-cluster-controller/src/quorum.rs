@@ -96,8 +96,6 @@ pub enum MayGo {
     MemberGone(MemberGone),
     /// It has never been a member, and cannot become one unnoticed.
     NeverMember(NeverMember),
-    /// The whole etcd cluster goes.
-    ClusterGoing(ClusterGoing),
 }
 
 /// Proof that the member of a Machine has left etcd.
@@ -120,12 +118,8 @@ impl MayGo {
     /// Whether the proof is about the Machine of this UID.
     #[must_use]
     pub fn is_about(&self, uid: &str) -> bool {
-        match self {
-            Self::MemberGone(MemberGone { machine_uid }) | Self::NeverMember(NeverMember { machine_uid }) => {
-                machine_uid == uid
-            }
-            Self::ClusterGoing(_) => true,
-        }
+        let (Self::MemberGone(MemberGone { machine_uid }) | Self::NeverMember(NeverMember { machine_uid })) = self;
+        machine_uid == uid
     }
 }
 

@@ -39,7 +39,6 @@ pub(super) async fn release(
         let why = match proof {
             MayGo::MemberGone(_) => "its member has left etcd",
             MayGo::NeverMember(_) => "it was not a member",
-            MayGo::ClusterGoing(_) => "the whole etcd cluster goes",
         };
         let note = format!("let Machine {} go: {why}", machine.name);
         context.events.normal(&observation.etcd.object_ref(&()), "Delete", "MachineReleased", note).await;
