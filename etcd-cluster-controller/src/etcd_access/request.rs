@@ -50,6 +50,15 @@ impl Expected {
     }
 }
 
+/// What is asked of whom.
+struct Request<'a> {
+    client_url: &'a str,
+    path: &'static str,
+    body: Value,
+    /// Most bytes that the answer may have.
+    most: usize,
+}
+
 impl Client {
     /// Asks a member what it is, and a voter for a linearizable read.
     ///
@@ -67,7 +76,8 @@ impl Client {
     }
 
     async fn look(&self, client_url: &str, expected: Expected, deadline: Instant) -> Result<Report, Fault> {
-        let status: Status = self.call(client_url, STATUS_PATH, &json!({}), SMALL, deadline).await?;
+        let request = Request { client_url, path: STATUS_PATH, body: json!({}), most: SMALL };
+        let status: Status = self.call(&request, deadline).await?;
         let garbled = |what| MemberFault::Garbled(format!("{STATUS_PATH}: {what}"));
         let (member_id, cluster_id) = (status.member_id().map_err(garbled)?, status.cluster_id().map_err(garbled)?);
         let leader = status.leader().map_err(garbled)?;
@@ -97,8 +107,8 @@ impl Client {
     /// A linearizable read of a key that need not exist.
     async fn read(&self, client_url: &str, deadline: Instant) -> Result<(), Fault> {
         // The key is "health" in base64, as in etcd's own check.
-        let request = json!({"key": "aGVhbHRo", "limit": "1", "count_only": true});
-        match self.send(client_url, RANGE_PATH, &request, SMALL, deadline).await? {
+        let body = json!({"key": "aGVhbHRo", "limit": "1", "count_only": true});
+        match self.send(&Request { client_url, path: RANGE_PATH, body, most: SMALL }, deadline).await? {
             (200..300, _) => Ok(()),
             (status, body) => match failure(RANGE_PATH, status, &body) {
                 // Permission is checked after the quorum has answered.
@@ -112,20 +122,14 @@ impl Client {
     /// The member list by a linearizable read: cluster ID, and members by ID. A learner refuses.
     pub(crate) async fn members(&self, client_url: &str) -> Result<(u64, BTreeMap<u64, Member>), Fault> {
         let deadline = Instant::now() + TIMEOUT;
-        let request = json!({"linearizable": true});
-        let list: MemberList = self.call(client_url, LIST_PATH, &request, LIST, deadline).await?;
+        let request = Request { client_url, path: LIST_PATH, body: json!({"linearizable": true}), most: LIST };
+        let list: MemberList = self.call(&request, deadline).await?;
         Ok(list.read().map_err(|what| MemberFault::Garbled(format!("{LIST_PATH}: {what}")))?)
     }
 
-    async fn call<T: DeserializeOwned>(
-        &self,
-        client_url: &str,
-        path: &'static str,
-        request: &Value,
-        most: usize,
-        deadline: Instant,
-    ) -> Result<T, Fault> {
-        let (status, body) = self.send(client_url, path, request, most, deadline).await?;
+    async fn call<T: DeserializeOwned>(&self, request: &Request<'_>, deadline: Instant) -> Result<T, Fault> {
+        let path = request.path;
+        let (status, body) = self.send(request, deadline).await?;
         if !(200..300).contains(&status) {
             return Err(failure(path, status, &body).1.into());
         }
@@ -133,18 +137,11 @@ impl Client {
     }
 
     /// Status and body of an answer.
-    async fn send(
-        &self,
-        client_url: &str,
-        path: &'static str,
-        request: &Value,
-        most: usize,
-        deadline: Instant,
-    ) -> Result<(u16, Vec<u8>), Fault> {
+    async fn send(&self, request: &Request<'_>, deadline: Instant) -> Result<(u16, Vec<u8>), Fault> {
         let twice = async {
-            match self.exchange(client_url, path, request, most).await {
+            match self.exchange(request).await {
                 // A connection kept from the last probe may have been closed meanwhile.
-                Err(Fault::Theirs(MemberFault::Closed(_))) => self.exchange(client_url, path, request, most).await,
+                Err(Fault::Theirs(MemberFault::Closed(_))) => self.exchange(request).await,
                 other => other,
             }
         };
@@ -152,27 +149,21 @@ impl Client {
         in_time.unwrap_or_else(|_| Err(late(TIMEOUT, deadline.elapsed())))
     }
 
-    async fn exchange(
-        &self,
-        client_url: &str,
-        path: &'static str,
-        request: &Value,
-        most: usize,
-    ) -> Result<(u16, Vec<u8>), Fault> {
+    async fn exchange(&self, request: &Request<'_>) -> Result<(u16, Vec<u8>), Fault> {
+        let Request { client_url, path, body, most } = request;
         let begun = Instant::now();
         let classified = |error: reqwest::Error| {
             classify(&error).unwrap_or_else(|| late(CONNECT_TIMEOUT, begun.elapsed().saturating_sub(CONNECT_TIMEOUT)))
         };
-        let mut answer =
-            self.http.post(format!("{client_url}{path}")).json(request).send().await.map_err(classified)?;
-        let mut body = Vec::new();
+        let mut answer = self.http.post(format!("{client_url}{path}")).json(body).send().await.map_err(classified)?;
+        let mut answered = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(classified)? {
-            if body.len() + chunk.len() > most {
+            if answered.len() + chunk.len() > *most {
                 return Err(MemberFault::Garbled(format!("{path}: more than {} KiB", most / 1024)).into());
             }
-            body.extend_from_slice(&chunk);
+            answered.extend_from_slice(&chunk);
         }
-        Ok((answer.status().as_u16(), body))
+        Ok((answer.status().as_u16(), answered))
     }
 }
 
