@@ -18,6 +18,7 @@ use crate::controller::run_for_clusters;
 use crate::observation::{ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView};
 use crate::observe;
 use api::names;
+use controller_support::cache::Index;
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::{Error, Result, Shared};
 use kube::ResourceExt;
@@ -29,6 +30,13 @@ use std::sync::Arc;
 
 /// Name of the controller: in logs, metrics and events, and as field manager.
 pub const NAME: &str = "control-plane-remediation";
+
+/// Machines of the control plane, by the name of the Cluster.
+const BY_CONTROL_PLANE_OF: Index = Index::new("Cluster of the control plane", |machine| {
+    let labels = machine.labels();
+    let cluster = labels.get(names::CLUSTER_NAME_LABEL).filter(|_| labels.contains_key(observe::CONTROL_PLANE_LABEL));
+    cluster.cloned().into_iter().collect()
+});
 
 /// What the plan decides on.
 struct Observation {
@@ -67,11 +75,8 @@ async fn observe(context: &Context, cluster: &Arc<DynamicObject>) -> Result<Opti
     let Etcd::Found(etcd) = observe::etcd(context, &cluster).await? else { return Ok(None) };
     let ControlPlane::Found(control_plane) = observe::control_plane(context, &cluster).await? else { return Ok(None) };
     let resource = context.shared.kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
-    let ours = |machine: &DynamicObject| {
-        machine.labels().get(names::CLUSTER_NAME_LABEL) == Some(&cluster.view.name)
-            && machine.labels().contains_key(observe::CONTROL_PLANE_LABEL)
-    };
-    let machines = context.watch(&resource, None).await?.select(&cluster.view.namespace, ours);
+    let watch = context.watch(&resource, None).await?;
+    let machines = watch.by_index(&BY_CONTROL_PLANE_OF, &cluster.view.namespace, &cluster.view.name);
     let machines = machines.iter().map(|machine| ControlPlaneMachine::read(machine, &resource.api_version)).collect();
     Ok(Some(Observation { cluster, etcd: *etcd, control_plane: *control_plane, machines }))
 }
