@@ -2,7 +2,7 @@
 //!
 //! This crate has no client and no run time, so that the pure parts of the controllers can depend on it.
 
-// kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are no duplicates.
+// kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are not duplicates.
 #![allow(clippy::duplicated_attributes)]
 
 pub mod admission;

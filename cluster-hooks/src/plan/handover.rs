@@ -108,7 +108,7 @@ fn barrier(observation: &Observation) -> Option<Step> {
     }
 }
 
-/// A field that other providers use too is no reason to pause for a kind that does not exist.
+/// A field that other providers use too is not a reason to pause for a kind that does not exist.
 fn pauses(observation: &Observation) -> bool {
     observation.cluster.by_annotation || !matches!(observation.etcd, Etcd::Invalid { .. })
 }

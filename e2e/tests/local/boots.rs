@@ -42,7 +42,7 @@ async fn late(bed: &Bed) -> Result<()> {
     let alarms: Vec<_> = seen.iter().filter(|(_, reason, _)| reason == "MachineNotBooting").collect();
     ensure!(alarms.is_empty(), "a slow boot was reported as a failure: {alarms:?}");
     let warnings = look.warnings(3).await?;
-    ensure!(warnings.is_empty(), "a slow boot is no reason for warnings: {warnings:?}");
+    ensure!(warnings.is_empty(), "a slow boot is not a reason for warnings: {warnings:?}");
     released(&look).await?;
     one_etcd_of_three(bed, &look).await
 }

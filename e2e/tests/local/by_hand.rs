@@ -85,7 +85,7 @@ async fn until_it_is_said(look: &Look, doomed: &[String]) -> Result<String> {
         ensure!(!waiting.is_empty(), "none of {doomed:?} waits");
         let conditions = look.status().await?.conditions;
         let about = conditions.iter().find(|condition| {
-            // Its name alone is no answer.
+            // Its name alone is not an answer.
             let said =
                 |name: &&String| condition.message.split_once(name.as_str()).is_some_and(|(_, why)| why.len() > 10);
             let topic = format!("{} {} {}", condition.type_, condition.reason, condition.message).to_lowercase();

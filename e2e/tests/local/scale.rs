@@ -87,7 +87,7 @@ fn in_order(status: &EtcdClusterStatus, old: &str, before: usize, after: usize) 
     Ok(())
 }
 
-/// Growing is no reason to doubt what the control plane has.
+/// Growing is not a reason to doubt what the control plane has.
 fn is_no_alarm(cluster: &DynamicObject) -> Result<()> {
     let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();

@@ -230,7 +230,7 @@ fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
     story.pass(90);
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER, "its grace began when it was admitted");
     story.pass(510);
-    assert_eq!(admits(&story.plan()), Some("demo-etcd-2"), "the dead one is no member, so the next is safe");
+    assert_eq!(admits(&story.plan()), Some("demo-etcd-2"), "the dead one is not a member, so the next is safe");
     for index in 2..5 {
         story.admit(index);
         story.address(index);

@@ -71,7 +71,7 @@ fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
 fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
     let number = |wanted: &dyn Fn(&Seat<'_>) -> bool| view.roster.voters().filter(|seat| wanted(seat)).count();
     // One that was promoted just now may have been probed last before it served: as long as the list is read by a quorum,
-    // that is no failure.
+    // that is not a failure.
     let new = |seat: &Seat<'_>| view.roster.is_listed() && !seat.counts && !seat.is_unhealthy();
     let unknown = number(&|seat| seat.is_unknown() || new(seat));
     let (count, well) = (number(&|_| true), number(&|seat| seat.counts));

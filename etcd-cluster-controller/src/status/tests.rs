@@ -130,7 +130,7 @@ fn a_failing_member_counts_until_it_has_failed_long_enough() {
     let healthy = story.settle();
     story.failing(1, "connection refused");
     let early = story.settle();
-    assert!(early.ready, "one failed check is no failure");
+    assert!(early.ready, "one failed check is not a failure");
     assert_eq!(shows(&early, c::MEMBERS_HEALTHY), ("False".to_owned(), reasons::MEMBER_UNHEALTHY.to_owned()));
     story.pass(59);
     story.failing(1, "no answer in time");
