@@ -89,7 +89,7 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     for etcd in ["parted-first", "parted-second"] {
         claimed(&stage, "parted", etcd).await?;
     }
-    stage.change("Cluster", "parted", named(Value::Null)).await?;
+    stage.change("Cluster", "parted", named(&Value::Null)).await?;
     until("the Cluster no longer says anything of an etcd", SOON, async || {
         Ok(stage.says("parted").await?.is_none().then_some(()))
     })
@@ -100,7 +100,7 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     // One that it no longer names, while it names another: that one goes first.
     stage.apply_cluster("switched", |_| ()).await?;
     claimed(&stage, "switched", "switched-before").await?;
-    stage.change("Cluster", "switched", named(json!("OtherEtcd.example.org/switched-etcd"))).await?;
+    stage.change("Cluster", "switched", named(&json!("OtherEtcd.example.org/switched-etcd"))).await?;
     stage.apply_etcd("switched").await?;
     stage.until_says("switched", "False WaitingForEtcd OtherEtcd switched-etcd").await?;
     stage.delete("Cluster", "switched").await?;
@@ -132,7 +132,7 @@ fn machine(name: &str, owners: &[Value]) -> Value {
 }
 
 /// What makes a Cluster name an etcd, or none.
-fn named(etcd: Value) -> Value {
+fn named(etcd: &Value) -> Value {
     json!({"metadata": {"annotations": {"etcdcluster.cluster.x-k8s.io/managed-external-etcd": etcd}}})
 }
 
@@ -140,7 +140,7 @@ fn named(etcd: Value) -> Value {
 async fn claimed(stage: &Stage, cluster: &str, name: &str) -> Result<()> {
     let template = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": name});
     let spec = json!({"replicas": 1, "infrastructureTemplate": template});
-    stage.change("Cluster", cluster, named(json!(name))).await?;
+    stage.change("Cluster", cluster, named(&json!(name))).await?;
     stage
         .apply(json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
             "metadata": {"name": name, "namespace": "default"}, "spec": spec}))
