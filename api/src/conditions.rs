@@ -46,6 +46,8 @@ pub mod reasons {
     pub const CLUSTER_USES_ANOTHER_ETCD: &str = "ClusterUsesAnotherEtcd";
     /// More than one Cluster names this EtcdCluster.
     pub const CLAIMED_BY_SEVERAL_CLUSTERS: &str = "ClaimedBySeveralClusters";
+    /// Machines carry the EtcdCluster's label, and it does not control them.
+    pub const MACHINES_NOT_OWNED: &str = "MachinesNotOwned";
     /// The Cluster's infrastructure is not provisioned yet.
     pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
     /// The Cluster or the object is paused.

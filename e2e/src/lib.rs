@@ -8,6 +8,7 @@
 //! * [`bed`] adds the local infrastructure and this project's manager, and the vocabulary of scenarios about clusters.
 //! * [`docker`] is the same with containers: a Docker daemon in the world, and Cluster API's docker infrastructure.
 //! * [`infrastructure`] is the choice between the two, for the demo and the benchmarks.
+//! * [`scenarios`] runs them, in several worlds at once.
 //! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
 
 pub mod apply;
@@ -19,6 +20,7 @@ pub mod docker;
 pub mod infrastructure;
 pub mod plane;
 pub mod process;
+pub mod scenarios;
 pub mod tools;
 pub mod until;
 pub mod world;

@@ -59,6 +59,7 @@ impl Story {
                 bootstrapped: BTreeMap::new(),
                 template: Template::Found { template: Arc::new(template), clones: local_machine() },
                 machines: BTreeMap::new(),
+                not_owned: Vec::new(),
                 docker_machines: BTreeMap::new(),
                 configs: BTreeMap::new(),
                 machine_versions: BTreeMap::new(),

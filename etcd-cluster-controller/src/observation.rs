@@ -47,6 +47,9 @@ pub struct Observation {
     /// Machines that this EtcdCluster controls, by name. Where a Machine has no addresses, they are those of its
     /// DockerMachine.
     pub machines: BTreeMap<String, MachineView>,
+    /// Names of Machines that carry this EtcdCluster's label, and are not controlled by it: those of an earlier object of its
+    /// name, as after a restore that has made all objects anew.
+    pub not_owned: Vec<String>,
     /// DockerMachines that have addresses while their Machines have none, by name of the Machine.
     pub docker_machines: BTreeMap<String, DockerMachineView>,
     /// The latest probe of each Machine's member, by name of the Machine.
@@ -79,6 +82,19 @@ pub enum ClusterLink {
 }
 
 impl ClusterLink {
+    /// Why there is not exactly one Cluster.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        match self {
+            Self::One(_) => None,
+            Self::None { message, .. } | Self::UsesAnother { message, .. } => Some(message.clone()),
+            Self::Several(clusters) => {
+                let names: Vec<&str> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+                Some(format!("Clusters {} all name this EtcdCluster; only one may", names.join(", ")))
+            }
+        }
+    }
+
     /// A Cluster that names it, or that its label says, and that is not being deleted: its data may still be needed.
     #[must_use]
     pub fn living(&self) -> Option<&str> {
@@ -172,6 +188,7 @@ impl Observation {
 
     /// Machine of a member: by the recorded member ID, as an address may have changed hands; then by peer URL; then by the
     /// member ID that answers at the addresses of exactly one Machine, as URLs need not match addresses (NAT, host names).
+    /// Where a machine that is gone for good and a new one have the same address, the member's name has to say which.
     #[must_use]
     pub fn machine_of(&self, id: u64, member: &Member) -> Option<&MachineView> {
         let recorded = self.recorded(id).map(|status| status.machine.as_str()).filter(|name| !name.is_empty());
@@ -180,7 +197,12 @@ impl Observation {
         }
         let hosts: BTreeSet<String> = member.peer_urls.iter().filter_map(|url| host::host_of(url)).collect();
         let by_address = |machine: &&MachineView| machine.addresses.iter().any(|(_, address)| hosts.contains(address));
-        self.machines.values().find(by_address).or_else(|| self.answering(id))
+        let at_address: Vec<&MachineView> = self.machines.values().filter(by_address).collect();
+        match at_address.as_slice() {
+            [] => self.answering(id),
+            [machine] => Some(machine),
+            several => several.iter().copied().find(|machine| machine.name == member.name),
+        }
     }
 
     fn answering(&self, id: u64) -> Option<&MachineView> {
@@ -197,7 +219,8 @@ impl Observation {
     pub fn recorded_cluster_id(&self) -> Option<&str> {
         let annotated = self.etcd.annotations().get(names::CLUSTER_ID_ANNOTATION).map(String::as_str);
         let status = || self.etcd.status.as_ref().map(|status| status.cluster_id.as_str());
-        annotated.or_else(status).filter(|id| !id.is_empty())
+        // Emptying the annotation must not have whoever answers next taken for ours.
+        annotated.filter(|id| !id.is_empty()).or_else(status).filter(|id| !id.is_empty())
     }
 
     /// The recorded cluster ID, or else that of the member list.
@@ -248,9 +271,13 @@ impl Observation {
     /// Whether a Machine may become a member, or is one: it has bootstrap data, or may have by now.
     #[must_use]
     pub fn is_admitted(&self, machine: &MachineView) -> bool {
-        machine.data_secret.is_some()
-            || self.admitted_since(machine).is_some()
-            || self.bootstrapped.contains_key(&machine.name)
+        self.has_data(machine) || self.admitted_since(machine).is_some()
+    }
+
+    /// Whether a Machine has bootstrap data, with which it joins by itself.
+    #[must_use]
+    pub fn has_data(&self, machine: &MachineView) -> bool {
+        machine.data_secret.is_some() || self.bootstrapped.contains_key(&machine.name)
     }
 
     /// Since when a Machine may join, by the init Secret.

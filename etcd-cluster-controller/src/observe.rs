@@ -14,7 +14,7 @@ use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, admission, names};
 use controller_support::external::{MachineView, secret_text};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{BY_CONTROLLER_UID, Cached, Error, KindError, Result, ResultExt, apply};
+use controller_support::{BY_CONTROLLER_UID, Cached, Error, Index, KindError, Result, ResultExt, apply};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Resource, ResourceExt};
@@ -72,6 +72,7 @@ async fn read(
         shown_up_to_date: BTreeMap::new(),
         template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
         machines: machines.iter().map(|machine| (machine.name_any(), MachineView::read(machine))).collect(),
+        not_owned: not_owned(&context.machines, &namespace, &etcd),
         docker_machines: BTreeMap::new(),
         probes: BTreeMap::new(),
         membership: Membership::NotAsked,
@@ -101,6 +102,23 @@ async fn read(
         observation.template = template(context, &observation.etcd, &namespace).await;
     }
     Ok(observation)
+}
+
+/// By our label, which a person may take away: whoever does so says that the Machine is not ours.
+const BY_LABEL: Index = Index::new("etcd cluster label", |machine| {
+    machine.labels().get(names::ETCD_CLUSTER_LABEL).cloned().into_iter().collect()
+});
+
+fn not_owned(machines: &Cached, namespace: &str, etcd: &EtcdCluster) -> Vec<String> {
+    let uid = etcd.uid().unwrap_or_default();
+    let labelled = machines.by_index(&BY_LABEL, namespace, &etcd.name_any());
+    let mut others: Vec<String> = labelled
+        .iter()
+        .filter(|machine| !is_controlled_by(machine.as_ref(), &uid))
+        .map(|machine| machine.name_any())
+        .collect();
+    others.sort();
+    others
 }
 
 /// What the view of a Machine leaves out.

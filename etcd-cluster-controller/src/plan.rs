@@ -13,6 +13,7 @@ mod identity;
 mod init;
 mod link;
 mod operation;
+mod ownership;
 mod publish;
 mod record;
 mod retire;
@@ -47,6 +48,7 @@ const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
     operation::plan,
     hooks::plan,
     retire::plan,
+    ownership::plan,
     init::plan,
     docker::plan,
     growth::plan,

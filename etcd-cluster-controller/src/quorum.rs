@@ -135,7 +135,8 @@ pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &Mac
 }
 
 /// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it, nor of one
-/// that may be its own. Before etcd has begun there is no member to lose.
+/// that may be its own, and it does not boot any more: the machine of one that does may vote before it is destroyed, and
+/// take the quorum with it. Before etcd has begun there is no member to lose.
 #[must_use]
 pub fn never_member(
     roster: &Roster<'_>,
@@ -148,7 +149,8 @@ pub fn never_member(
         status.members.iter().any(|member| member.machine == machine.name)
             || status.removed_members.iter().any(|record| record.machine_uid == machine.uid)
     });
-    let certain = !seat.admitted || !begun || (roster.is_listed() && roster.unseated().is_none());
+    let cannot_join = || roster.is_listed() && !seat.joining && roster.unseated().is_none();
+    let certain = !seat.admitted || !begun || cannot_join();
     (seat.member.is_none() && !recorded && certain)
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
 }

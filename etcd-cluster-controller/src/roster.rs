@@ -53,6 +53,8 @@ pub struct Seat<'a> {
     pub counts: bool,
     /// The Machine may become a member, or is one.
     pub admitted: bool,
+    /// The Machine boots, and may become a member at any moment.
+    pub joining: bool,
     /// The member had a Machine, and that is gone.
     pub orphaned: bool,
 }
@@ -199,6 +201,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         Some(members) => (members.iter().map(|(id, member)| (*id, member.clone())).collect(), true),
         None => (remembered().collect(), false),
     };
+    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
     let mut seats: Vec<Seat<'_>> = Vec::with_capacity(members.len());
     let mut seated = BTreeSet::new();
     for (id, member) in members {
@@ -214,12 +217,14 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             Verdict::Unhealthy { .. } | Verdict::Unknown { .. } => false,
         };
         let admitted = machine.is_some_and(|machine| observation.is_admitted(machine));
-        seats.push(Seat { machine, member: Some((id, member)), probe, verdict, counts, admitted, orphaned });
+        let joining = false;
+        seats.push(Seat { machine, member: Some((id, member)), probe, verdict, counts, admitted, joining, orphaned });
     }
     for machine in observation.machines.values().filter(|machine| !seated.contains(machine.name.as_str())) {
         let probe = observation.probes.get(&machine.name);
         let verdict = Verdict::Unknown { why: probe.map(explain).unwrap_or_default() };
         let admitted = observation.is_admitted(machine);
+        let joining = observation.has_data(machine) && observation.age(machine) < grace;
         seats.push(Seat {
             machine: Some(machine),
             member: None,
@@ -227,6 +232,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             verdict,
             counts: false,
             admitted,
+            joining,
             orphaned: false,
         });
     }
@@ -235,7 +241,6 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             |seat: &Seat<'_>| (seat.machine.is_none(), seat.machine.map(|machine| number_and_name(&machine.name)));
         key(a).cmp(&key(b))
     });
-    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
     let booting = |seat: &&Seat<'_>| {
         let machine = seat.machine.filter(|machine| !machine.deleting && machine.addresses.is_empty());
         seat.admitted && seat.member.is_none() && machine.is_some_and(|machine| observation.age(machine) < grace)

@@ -199,8 +199,18 @@ fn write_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &C
     }
 }
 
-/// The endpoints are in the control plane: now the client certificate, and then the pause.
+/// The endpoints are in the control plane: now the client certificate, and then the pause. A control plane that runs already
+/// has a certificate, and is not held back for want of another.
 fn publish(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> Plan {
+    match hand_client_over(observation, etcd, control_plane) {
+        Plan::Wait(_) | Plan::Block(_) if control_plane.pause == Pause::Ours && control_plane.initialized => {
+            Plan::Do(Step::Unpause)
+        }
+        plan => plan,
+    }
+}
+
+fn hand_client_over(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> Plan {
     let secrets = &observation.secrets;
     let cluster = &observation.cluster.view.name;
     let (staged, published) = (names::staged_apiserver_client_secret(cluster), names::apiserver_client_secret(cluster));

@@ -71,7 +71,7 @@ async fn run(program: &Path, logs: &Path, tools: &Tools, cgroup: &str) -> Result
         .env(CGROUP, cgroup)
         .env(TOOLS, serde_json::to_string(tools)?)
         .env("PATH", search_path())
-        .stdin(Stdio::null())
+        .stdin(if crate::scenarios::are_read_from_stdin() { Stdio::inherit() } else { Stdio::null() })
         // A terminal sends Ctrl-C to its whole foreground group. In a group of its own the world gets it once, from here.
         .process_group(0)
         .kill_on_drop(true)

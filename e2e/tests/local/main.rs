@@ -25,80 +25,70 @@ mod scale;
 mod uninstalled;
 mod without_faults;
 
+use anyhow::{Context, Result};
 use e2e::bed::Bed;
-use e2e::world::{block_on, enter_or_run};
+use e2e::scenarios::{Scenario, run};
+use e2e::world::World;
 use futures::future::LocalBoxFuture;
-use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
-    enter_or_run(|world| {
-        let mut arguments = Arguments::from_args();
-        // They share the bed, and some of them take parts of it away for a while.
-        arguments.test_threads = Some(1);
-        let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
-            return ExitCode::FAILURE;
-        };
-        let runtime = Arc::new(runtime);
-        let bed: Shared = Arc::default();
-        let tests = scenarios()
-            .into_iter()
-            .map(|(name, scenario)| {
-                let (bed, world, runtime) = (bed.clone(), world.clone(), runtime.clone());
-                let wanted = !LONG.contains(&name)
-                    || std::env::var_os("E2E_FULL").is_some()
-                    || arguments.filter.as_deref() == Some(name);
-                let test = Trial::test(name, move || {
-                    let mut slot = bed.lock().unwrap_or_else(PoisonError::into_inner);
-                    let result = runtime.block_on(async {
-                        let mut bed = match slot.take() {
-                            Some(bed) => bed,
-                            None => Bed::start(&world).await?,
-                        };
-                        scenario(&mut bed).await?;
-                        bed.clear(CLEAR).await?;
-                        // One that a scenario has failed on is not used again: who knows what it has left undone.
-                        *slot = Some(bed);
-                        Ok(())
-                    });
-                    result.map_err(|error: anyhow::Error| format!("{error:#}").into())
-                });
-                test.with_ignored_flag(!wanted)
-            })
-            .collect();
-        let conclusion = libtest_mimic::run(&arguments, tests);
-        // Its processes end inside the runtime that they were started in.
-        let left = bed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let _ = block_on(async move {
-            drop(left);
-            Ok(())
-        });
-        conclusion.exit_code()
+    run(scenarios(), |world| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
+        Ok(Lane { runtime, world, bed: None })
     })
 }
 
 /// How long it may take to delete what a scenario has made.
 const CLEAR: Duration = Duration::from_secs(90);
 
-type Shared = Arc<Mutex<Option<Bed>>>;
-type Scenario = for<'a> fn(&'a mut Bed) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+/// One world, with one bed for all scenarios that run there.
+struct Lane {
+    runtime: Runtime,
+    world: World,
+    bed: Option<Bed>,
+}
+
+impl Lane {
+    fn run(&mut self, scenario: Steps) -> Result<()> {
+        let left = self.bed.take();
+        self.bed = self.runtime.block_on(async {
+            let mut bed = match left {
+                Some(bed) => bed,
+                None => Bed::start(&self.world).await?,
+            };
+            // A bed that a scenario has failed on is not used again: who knows what it has left undone.
+            scenario(&mut bed).await?;
+            bed.clear(CLEAR).await?;
+            anyhow::Ok(Some(bed))
+        })?;
+        Ok(())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // The bed's processes end inside the runtime that they were started in.
+        let _inside = self.runtime.enter();
+        self.bed = None;
+    }
+}
+
+type Steps = for<'a> fn(&'a mut Bed) -> LocalBoxFuture<'a, Result<()>>;
 
 /// Names a scenario by its path: `bring_up::three_members`.
 macro_rules! scenario {
     ($module:ident :: $name:ident) => {{
-        fn run(bed: &mut Bed) -> LocalBoxFuture<'_, anyhow::Result<()>> {
+        fn steps(bed: &mut Bed) -> LocalBoxFuture<'_, Result<()>> {
             Box::pin($module::$name(bed))
         }
-        (concat!(stringify!($module), "::", stringify!($name)), run as Scenario)
+        Scenario::new(concat!(stringify!($module), "::", stringify!($name)), |lane: &mut Lane| lane.run(steps))
     }};
 }
 
-/// Those that take minutes.
-const LONG: [&str; 2] = ["data_loss::of_one_of_three_in_other_ways", "data_loss::of_one_of_five"];
-
-fn scenarios() -> Vec<(&'static str, Scenario)> {
+fn scenarios() -> Vec<Scenario<Lane>> {
     vec![
         scenario!(bring_up::three_members),
         scenario!(bring_up::one_and_five_members),
@@ -113,8 +103,8 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(health::members_fail_and_come_back),
         scenario!(data_loss::of_the_only_member),
         scenario!(data_loss::of_one_of_three),
-        scenario!(data_loss::of_one_of_three_in_other_ways),
-        scenario!(data_loss::of_one_of_five),
+        scenario!(data_loss::of_one_of_three_in_other_ways).long(true),
+        scenario!(data_loss::of_one_of_five).long(true),
         scenario!(missing::the_ca),
         scenario!(missing::a_member),
         scenario!(deletion::in_the_middle),
@@ -128,7 +118,7 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
         scenario!(addresses::given_to_another_cluster),
         scenario!(own_errors::blame_no_member),
         scenario!(gitops::same_manifest_again),
-        scenario!(idle::costs_nothing),
+        scenario!(idle::costs_nothing).alone(true),
         scenario!(bad_input::references),
         scenario!(bad_input::contents),
         scenario!(rbac::least_privilege),

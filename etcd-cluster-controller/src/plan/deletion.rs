@@ -1,32 +1,40 @@
 //! Deleting the EtcdCluster. It asks nothing of etcd, so it finishes in whatever state that is.
 
 use super::{Plan, Step, View, block, has_hook, wait};
+use crate::observation::ClusterLink;
 use crate::quorum::cluster_going;
 use api::conditions::reasons;
-use api::names;
+use api::{EtcdCluster, names};
 use kube::ResourceExt;
 
 /// Machines first, then the finalizer; Secrets and leftovers go with their owner. A running etcd whose Cluster stays goes
 /// only with a person's word, should admission have let the deletion pass without it. A Cluster stays also where it no longer
-/// names this etcd: its API servers may use it all the same.
+/// names this etcd: its API servers may use it all the same. One that goes says by the same annotation when it is done with it.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     let etcd = &observation.etcd;
     let proof = cluster_going(etcd.metadata.deletion_timestamp.is_some())?;
     let name = etcd.name_any();
     let confirmed = etcd.annotations().get(names::CONFIRM_DELETION_ANNOTATION) == Some(&name);
-    if let Some(cluster) = observation.cluster.living()
-        && view.has_begun()
-        && !confirmed
-        && !observation.machines.is_empty()
-    {
-        let message = format!(
-            "the deletion would destroy the data of {} members, and Cluster {cluster} stays. To confirm it: kubectl annotate etcdclusters.{} {name} {}={name}",
-            view.roster.members().count(),
-            names::ETCD_CLUSTER_GROUP,
-            names::CONFIRM_DELETION_ANNOTATION
-        );
-        return Some(block(reasons::DELETION_NOT_CONFIRMED, message));
+    if view.has_begun() && !confirmed && !observation.machines.is_empty() {
+        if let Some(cluster) = observation.cluster.living() {
+            let message = format!(
+                "the deletion would destroy the data of {} members, and Cluster {cluster} stays. To confirm it: {}",
+                view.roster.members().count(),
+                confirm(etcd)
+            );
+            return Some(block(reasons::DELETION_NOT_CONFIRMED, message));
+        }
+        // Both were deleted at once, as a deletion in the foreground does it. Its workers, and the hooks that are asked before
+        // it goes, need etcd longer.
+        if let ClusterLink::One(cluster) = &observation.cluster {
+            let message = format!(
+                "Cluster {} is being deleted; etcd goes when the Cluster hook confirms that nobody needs it any more. To have it deleted now: {}",
+                cluster.name,
+                confirm(etcd)
+            );
+            return Some(wait(reasons::DELETING, message));
+        }
     }
     let delete: Vec<String> = observation.live_machines().map(|machine| machine.name.clone()).collect();
     let release = waiting_for_us(view);
@@ -43,6 +51,13 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         return Some(Plan::Do(Step::RemoveFinalizer));
     }
     Some(wait(reasons::DELETING, ""))
+}
+
+/// The command with which a person confirms the deletion.
+pub(super) fn confirm(etcd: &EtcdCluster) -> String {
+    let (name, namespace) = (etcd.name_any(), etcd.namespace().unwrap_or_default());
+    let (group, annotation) = (names::ETCD_CLUSTER_GROUP, names::CONFIRM_DELETION_ANNOTATION);
+    format!("kubectl annotate -n {namespace} etcdclusters.{group} {name} {annotation}={name}")
 }
 
 fn waiting_for_us(view: &View<'_>) -> Vec<String> {

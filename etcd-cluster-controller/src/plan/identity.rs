@@ -27,8 +27,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let others: Vec<&str> = answering.iter().map(String::as_str).filter(|id| *id != recorded).collect();
     let other = others.first()?;
     let message = format!(
-        "members of etcd cluster {} answer where members of cluster {recorded} are expected. If etcd was restored from a snapshot, accept its new ID: kubectl annotate etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses. Nothing is changed until then",
+        "members of etcd cluster {} answer where members of cluster {recorded} are expected. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses. Nothing is changed until then",
         others.join(", "),
+        observation.etcd.namespace().unwrap_or_default(),
         names::ETCD_CLUSTER_GROUP,
         observation.etcd.name_any(),
         names::ACCEPT_CLUSTER_ID_ANNOTATION

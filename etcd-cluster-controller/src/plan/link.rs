@@ -6,15 +6,12 @@ use api::conditions::reasons;
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
+    let problem = observation.cluster.problem().unwrap_or_default();
     let cluster = match &observation.cluster {
         ClusterLink::One(cluster) => cluster,
-        ClusterLink::None { message, .. } => return Some(wait(reasons::WAITING_FOR_CLUSTER, message)),
-        ClusterLink::UsesAnother { message, .. } => return Some(block(reasons::CLUSTER_USES_ANOTHER_ETCD, message)),
-        ClusterLink::Several(clusters) => {
-            let names: Vec<&str> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
-            let message = format!("Clusters {} all name this EtcdCluster; only one may", names.join(", "));
-            return Some(block(reasons::CLAIMED_BY_SEVERAL_CLUSTERS, message));
-        }
+        ClusterLink::None { .. } => return Some(wait(reasons::WAITING_FOR_CLUSTER, problem)),
+        ClusterLink::UsesAnother { .. } => return Some(block(reasons::CLUSTER_USES_ANOTHER_ETCD, problem)),
+        ClusterLink::Several(_) => return Some(block(reasons::CLAIMED_BY_SEVERAL_CLUSTERS, problem)),
     };
     if cluster.deleting {
         // Its workers, and the hooks that are asked before it goes, may need etcd until the EtcdCluster itself is deleted. So a

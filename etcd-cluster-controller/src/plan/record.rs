@@ -26,7 +26,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         let limit = max_learners(version, view.has_begun() || !view.observation.machines.is_empty());
         annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(limit.to_owned()));
     }
-    if !recorded.contains_key(names::CLUSTER_ID_ANNOTATION)
+    if recorded.get(names::CLUSTER_ID_ANNOTATION).is_none_or(String::is_empty)
         && let Some(id) = cluster_id(view)
     {
         annotations.insert(names::CLUSTER_ID_ANNOTATION, Some(id));
@@ -102,5 +102,14 @@ mod tests {
         story.etcd().metadata.annotations.get_or_insert_default().remove(names::CLUSTER_ID_ANNOTATION);
         let annotations = recorded(&story).unwrap();
         assert_eq!(annotations[names::CLUSTER_ID_ANNOTATION].as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn an_id_that_somebody_has_emptied_is_recorded_again_and_not_forgotten() {
+        let mut story = Story::with_voters(3, 3);
+        story.settle();
+        story.annotate(names::CLUSTER_ID_ANNOTATION, "");
+        assert_eq!(story.observation.recorded_cluster_id(), Some("c"), "the status has it still");
+        assert_eq!(recorded(&story).unwrap()[names::CLUSTER_ID_ANNOTATION].as_deref(), Some("c"));
     }
 }

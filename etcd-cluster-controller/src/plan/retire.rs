@@ -1,7 +1,7 @@
 //! Machines that somebody has deleted. Cluster API keeps them running for our hook; the member leaves etcd when rule 1 allows
 //! it, and only then the Machine goes.
 
-use super::{Plan, Step, View, block, has_hook, operation};
+use super::{Plan, Step, View, block, deletion, due, has_hook, operation};
 use crate::observation::hex;
 use crate::quorum::{MayGo, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
@@ -38,9 +38,10 @@ fn is_wanted(seat: &Seat<'_>) -> bool {
     seat.machine.is_some_and(|machine| machine.deleting && has_hook(machine))
 }
 
-/// Whether a member is to leave etcd: its Machine waits for that, or is gone and the member has never had a vote.
+/// Whether a member is to leave etcd: its Machine is being deleted, also one that was let go before the member showed up; or
+/// the Machine is gone, and the member has never had a vote.
 pub(super) fn leaves(seat: &Seat<'_>) -> bool {
-    seat.member.is_some() && (is_wanted(seat) || (seat.orphaned && !seat.is_voter()))
+    seat.member.is_some() && (seat.is_leaving() || (seat.orphaned && !seat.is_voter()))
 }
 
 fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<MayGo> {
@@ -100,14 +101,24 @@ fn would_lose_data(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     let lost =
         is_wanted(seat) && seat.is_voter() && view.roster.voters().count() == 1 && !seat.is_healthy() && !seat.counts;
     let machine = seat.machine.filter(|_| lost)?;
-    let etcd = view.observation.etcd.name_any();
     Some(format!(
-        "Machine {} was deleted and is kept: its member is the only one, does not answer ({}), and the data would be lost with it. Repair it, or give the data up: delete the Cluster, or kubectl annotate etcdclusters.{} {etcd} {}={etcd} and delete the EtcdCluster",
+        "Machine {} was deleted and is kept: its member is the only one, does not answer ({}), and the data would be lost with it. Repair it, or give the data up: delete the Cluster, or {} and delete the EtcdCluster",
         machine.name,
         seat.why(),
-        names::ETCD_CLUSTER_GROUP,
-        names::CONFIRM_DELETION_ANNOTATION
+        deletion::confirm(&view.observation.etcd)
     ))
+}
+
+fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> String {
+    if !view.roster.is_listed() {
+        return format!("whether it is a member is not known: {}", view.observation.why_not_listed());
+    }
+    if let Some(id) = view.roster.unseated().and_then(Seat::id) {
+        return format!("member {id:x} runs on no known Machine, and may be its own");
+    }
+    let until = due::end_of_grace(view.observation, machine).filter(|_| seat.joining);
+    let until = until.map(|until| format!("; if it does not, it goes at {until:.0}")).unwrap_or_default();
+    format!("it boots and may still become a member, which is then removed{until}")
 }
 
 /// Every Machine that is being deleted, and what it waits for. Empty text: for nothing of ours.
@@ -118,6 +129,9 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
         let ours = running.filter(|operation| seat.id().map(hex).as_ref() == Some(&operation.member_id));
         let why = if !has_hook(machine) {
             String::new()
+        } else if let Some(problem) = view.observation.cluster.problem() {
+            // Nothing is read of an etcd that no Cluster, or more than one, names.
+            format!("it is not let go as long as this is so: {problem}")
         } else if let Some(operation) = ours {
             format!("{} is under way since {:.0}", operation::describe(operation), operation.since.0)
         } else if let Some(message) = would_lose_data(view, seat) {
@@ -125,10 +139,7 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
         } else if seat.member.is_some() {
             may_leave(view, seat).err().unwrap_or_default()
         } else if may_go(view, seat, machine).is_none() {
-            let unseated = view.roster.unseated().filter(|_| view.roster.is_listed()).and_then(Seat::id);
-            let why = unseated.map(|id| format!("member {id:x} runs on no known Machine, and may be its own"));
-            let why = why.unwrap_or_else(|| view.observation.why_not_listed());
-            format!("whether it is a member is not known: {why}")
+            why_it_may_be_a_member(view, seat, machine)
         } else {
             String::new()
         };

@@ -85,17 +85,19 @@ fn who_is_admitted_is_written_with_the_time() {
 fn telling_where_the_voters_are_revokes_no_admission() {
     let mut story = Story::with_voters(3, 2);
     story.admit(1);
+    story.machine(2);
+    story.admit(2);
     // Another manager has made and admitted one that our watch of Machines does not show yet.
     story.observation.admitted.get_or_insert_default().insert("unseen".to_owned(), story.observation.now);
     story.observation.init_urls = Some("https://10.0.0.1:2379".to_owned());
     let plan = story.plan();
     let Plan::Do(Step::PublishInit { admitted, .. }) = &plan else { panic!("{plan:?}") };
-    assert!(["uid-0@", "uid-1@", "unseen@"].iter().all(|uid| admitted.contains(uid)), "{admitted}");
+    assert!(["uid-0@", "uid-1@", "uid-2@", "unseen@"].iter().all(|uid| admitted.contains(uid)), "{admitted}");
     // One that is on its way out is forgotten.
-    story.delete_at_once(1);
+    story.delete_at_once(2);
     story.observation.init_urls = Some("https://10.0.0.2:2379".to_owned());
     let plan = story.plan();
-    assert!(matches!(&plan, Plan::Do(Step::PublishInit { admitted, .. }) if !admitted.contains("uid-1@")), "{plan:?}");
+    assert!(matches!(&plan, Plan::Do(Step::PublishInit { admitted, .. }) if !admitted.contains("uid-2@")), "{plan:?}");
 }
 
 #[test]
@@ -418,6 +420,9 @@ fn a_running_etcd_is_deleted_only_with_a_persons_word() {
     confirmed.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
     assert!(matches!(confirmed.plan(), Plan::Do(Step::DeleteMachines { .. })));
     story.cluster().deleting = true;
+    assert_eq!(reason(&story.plan()), reasons::DELETING, "the Cluster hook says when nobody needs it any more");
+    assert!(story.plan().hold().unwrap().message.contains("kubectl annotate -n default etcdclusters."));
+    story.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
     assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "the Cluster goes");
     let mut fresh = Story::new(3);
     fresh.held_back(0);

@@ -21,6 +21,7 @@ pub struct Transition {
 const ALARMING: &[&str] = &[
     reasons::CLUSTER_USES_ANOTHER_ETCD,
     reasons::CLAIMED_BY_SEVERAL_CLUSTERS,
+    reasons::MACHINES_NOT_OWNED,
     reasons::TEMPLATE_NOT_FOUND,
     reasons::TEMPLATE_INVALID,
     reasons::SECRET_INVALID,

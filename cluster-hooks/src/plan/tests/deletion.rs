@@ -26,6 +26,24 @@ fn workers_first_then_etcd() {
     insta::assert_snapshot!(world.story(), @"wait: EtcdDeleted | EtcdCluster demo-etcd is gone; Cluster API deletes the control plane and the infrastructure next | None");
 }
 
+/// A deletion of the Cluster in the foreground deletes etcd with it, before its turn: etcd's provider waits for our word.
+#[test]
+fn etcd_that_was_deleted_before_the_workers_gets_the_word_after_them() {
+    let mut world = World::applied();
+    world.settle();
+    world.delete_cluster();
+    world.etcd.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    world.workers = vec!["Machine demo-worker-1".to_owned()];
+    let (steps, end) = world.settle();
+    assert_eq!(steps, [Step::Unpause]);
+    assert!(matches!(&end, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_WORKERS_DELETION), "{end:?}");
+    world.workers.clear();
+    insta::assert_snapshot!(world.story(), @r"
+    ConfirmDeletion
+    wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted | None
+    ");
+}
+
 #[test]
 fn it_comes_to_an_end_in_every_state() {
     let applied = World::applied();

@@ -286,6 +286,26 @@ fn a_fight_over_the_endpoints_calms_down_and_makes_no_machine_meanwhile() {
 }
 
 #[test]
+fn a_pause_over_a_fight_ends_whatever_the_client_certificate_is() {
+    let mut world = World::applied().etcd_ready();
+    let staged = world.secrets["demo-managed-etcd-apiserver-client"]["data"].clone();
+    let theirs = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-apiserver-etcd-client"}, "data": staged});
+    world.secrets.insert("demo-apiserver-etcd-client".to_owned(), theirs);
+    world.settle();
+    world.control_plane.as_mut().unwrap()["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
+    world.stage("2");
+    for _ in 0..2 {
+        world.user_restores_placeholder();
+        world.settle();
+    }
+    assert!(world.paused());
+    world.now += 10;
+    let (_, end) = world.settle();
+    assert!(matches!(end, Plan::Block(hold) if hold.reason == reasons::CLIENT_CERTIFICATE_DIFFERS));
+    assert!(world.endpoints() == ENDPOINTS && !world.paused(), "it runs with what it has");
+}
+
+#[test]
 fn a_pause_over_a_fight_stays_until_the_endpoints_are_back_whatever_etcd_is() {
     let mut world = World::applied().etcd_ready();
     world.settle();

@@ -3,7 +3,7 @@
 use super::reason;
 use crate::fixture::{Story, id, name};
 use crate::observation::probe::OurFault;
-use crate::observation::{Membership, Outcome};
+use crate::observation::{ClusterLink, Membership, Outcome};
 use crate::plan::{Plan, Step, plan};
 use crate::status::status;
 use api::conditions::{self as c, reasons};
@@ -161,11 +161,88 @@ fn whoever_never_was_a_member_goes_at_once() {
     let plan = story.plan();
     assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(1)), "{plan:?}");
     // One that may have joined does so only by a list that does not have it.
-    story.machine(2);
     story.gone(1);
+    story.machine(2);
     story.delete(2);
-    story.unlisted();
-    assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })));
+    story.pass(600);
+    let mut unlisted = story.clone();
+    unlisted.unlisted();
+    assert!(!matches!(unlisted.plan(), Plan::Do(Step::ReleaseHook { .. })));
+    assert!(
+        matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })),
+        "it does not boot any more: {:?}",
+        story.plan()
+    );
+}
+
+/// Its machine may add itself, vote, and be destroyed a moment later: two voters, and one of them dead.
+#[test]
+fn a_machine_that_still_boots_is_kept_until_it_has_joined_or_cannot_any_more() {
+    let mut story = Story::with_voters(3, 1);
+    story.machine(1);
+    story.delete(1);
+    let plan = step(&mut story);
+    assert_eq!(reason(&plan), reasons::WAITING_FOR_SAFE_REMOVAL);
+    let said = message(&story, c::MACHINES_DELETING);
+    assert!(said.contains("may still become a member") && said.contains("it goes at "), "{said}");
+    story.member(1, true);
+    let plan = step(&mut story);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "a learner leaves at once: {plan:?}");
+}
+
+#[test]
+fn a_machine_that_waits_for_a_cluster_says_so() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(1);
+    let message_of_link = "Cluster demo does not name this EtcdCluster".to_owned();
+    story.observation.cluster = ClusterLink::None { message: message_of_link, living: None };
+    story.observation.membership = Membership::NotAsked;
+    story.observation.probes.clear();
+    story.settle();
+    let said = message(&story, c::MACHINES_DELETING);
+    assert!(said.contains("it is not let go as long as this is so: Cluster demo does not name"), "{said}");
+}
+
+/// The infrastructure destroys its machine at any moment; until then its vote counts.
+#[test]
+fn a_member_that_shows_up_on_a_machine_that_was_let_go_leaves() {
+    let mut story = Story::with_voters(3, 1);
+    story.machine(1);
+    story.delete_at_once(1);
+    story.voter(1);
+    let plan = step(&mut story);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "{plan:?}");
+}
+
+/// A machine that is gone for good may leave its address to the next one, and the Machine says so for ever.
+#[test]
+fn a_member_is_not_seated_on_a_dead_machine_that_had_its_address() {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.pass(600);
+    story.machine(3);
+    let same = story.observation.machines[&name(2)].addresses.clone();
+    story.observation.machines.get_mut(&name(3)).unwrap().addresses = same;
+    story.voter(3);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        let urls = vec![names::peer_url(&crate::fixture::address(2))];
+        members.get_mut(&id(3)).unwrap().peer_urls = urls;
+    }
+    let view = crate::plan::View::new(&story.observation);
+    assert_eq!(view.roster.by_member(id(3)).unwrap().machine.unwrap().name, name(3), "its name says which");
+    assert!(view.roster.by_machine(&name(2)).unwrap().member.is_none());
+    // Where the name says nothing, it may be that of either: neither is let go.
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.get_mut(&id(3)).unwrap().name = "ip-10-0-0-3".to_owned();
+    }
+    for index in 2..4 {
+        let mut story = story.clone();
+        story.pass(600);
+        story.delete(index);
+        let plan = step(&mut story);
+        assert!(!matches!(plan, Plan::Do(Step::ReleaseHook { .. })), "{plan:?}");
+        assert!(message(&story, c::MACHINES_DELETING).contains("may be its own"));
+    }
 }
 
 #[test]
@@ -258,9 +335,11 @@ fn while_only_the_cluster_goes_a_machine_still_waits_for_safety() {
     dead.pass(60);
     assert!(begins(&step(&mut dead), OperationKind::RemoveMember, id(1)));
     assert_eq!(removes(&step(&mut dead)), Some(id(1)));
-    // With the EtcdCluster all of them go.
+    // With the EtcdCluster all of them go, once the hook of the Cluster has said so.
     story.failing(0, "down");
     story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    assert!(!matches!(story.plan(), Plan::Do(_)), "its workers may need etcd still: {:?}", story.plan());
+    story.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
     let plan = story.plan();
     let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
     assert_eq!((delete, release), (&vec![name(0), name(2)], &vec![name(1)]));

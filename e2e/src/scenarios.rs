@@ -1,0 +1,131 @@
+//! Scenarios in several worlds at once.
+//!
+//! Most of a scenario is waiting, and in one world scenarios share ports and addresses. So the program that is asked to run
+//! them starts itself some more times, each time in a world of its own: a *lane*. A lane reads the names of scenarios, runs
+//! one after the other and answers how each ended; the lane that is free gets the next scenario.
+
+mod lane;
+mod lanes;
+
+use crate::tools::Tools;
+use crate::world::{World, block_on, enter_or_run};
+use anyhow::{Context, Result, ensure};
+use lanes::Lanes;
+use libtest_mimic::{Arguments, Trial};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// How many worlds there are; unset, as many as this computer has processors, and at most [`MOST`].
+const WORLDS: &str = "E2E_WORLDS";
+/// More worlds need more memory than is good for a test that somebody starts without thinking of it.
+const MOST: usize = 4;
+/// Runs every scenario, those that take minutes too.
+const FULL: &str = "E2E_FULL";
+
+type Run<S> = Box<dyn Fn(&mut S) -> Result<()>>;
+
+/// One test, which runs in a lane. `S` is what the scenarios of one lane share.
+pub struct Scenario<S> {
+    name: String,
+    run: Run<S>,
+    long: bool,
+    alone: bool,
+}
+
+impl<S> Scenario<S> {
+    /// A scenario that any run includes, and that does not mind what runs beside it.
+    pub fn new(name: impl Into<String>, run: impl Fn(&mut S) -> Result<()> + 'static) -> Self {
+        Self { name: name.into(), run: Box::new(run), long: false, alone: false }
+    }
+
+    /// It takes minutes: it runs with `E2E_FULL=1`, or when it is asked for by its full name.
+    #[must_use]
+    pub fn long(self, long: bool) -> Self {
+        Self { long, ..self }
+    }
+
+    /// It measures something that other scenarios would disturb: it runs after them, with nothing beside it.
+    #[must_use]
+    pub fn alone(self, alone: bool) -> Self {
+        Self { alone, ..self }
+    }
+
+    fn is_wanted(&self, arguments: &Arguments) -> bool {
+        !self.long || std::env::var_os(FULL).is_some() || arguments.filter.as_deref() == Some(&self.name)
+    }
+}
+
+impl Scenario<World> {
+    /// A scenario that makes everything it needs, with logs in a directory of its own name.
+    pub fn of_a_world<F>(name: &str, scenario: impl Fn(World) -> F + 'static) -> Self
+    where
+        F: Future<Output = Result<()>>,
+    {
+        let logs = name.to_owned();
+        Self::new(name, move |world: &mut World| block_on(scenario(world.with_logs(&logs)?)))
+    }
+}
+
+/// The `main` of a test program: runs the scenarios that the arguments ask for. `share` makes what those of one lane share.
+pub fn run<S>(scenarios: Vec<Scenario<S>>, share: impl FnOnce(World) -> Result<S>) -> ExitCode {
+    prepare_and_run(|_, _| Ok(()), scenarios, share)
+}
+
+/// The same, after `prepare` has made outside what the wanted scenarios, whose names it is given, need beyond the real parts.
+pub fn prepare_and_run<S>(
+    prepare: impl FnOnce(&Tools, &[&str]) -> Result<()>,
+    scenarios: Vec<Scenario<S>>,
+    share: impl FnOnce(World) -> Result<S>,
+) -> ExitCode {
+    if lane::is_this_process() {
+        return enter_or_run(|world| report(share(world).and_then(|shared| lane::serve(&scenarios, shared))));
+    }
+    report(in_lanes(prepare, scenarios))
+}
+
+/// Whether this process reads from its standard input which scenarios to run.
+pub(crate) fn are_read_from_stdin() -> bool {
+    lane::is_this_process()
+}
+
+fn report(result: Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("Error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn in_lanes<S>(
+    prepare: impl FnOnce(&Tools, &[&str]) -> Result<()>,
+    mut scenarios: Vec<Scenario<S>>,
+) -> Result<ExitCode> {
+    let mut arguments = Arguments::from_args();
+    scenarios.sort_by_key(|scenario| scenario.alone);
+    if !arguments.list {
+        let wanted = scenarios.iter().filter(|scenario| scenario.is_wanted(&arguments));
+        let wanted: Vec<&str> = wanted.map(|scenario| scenario.name.as_str()).collect();
+        prepare(&Tools::ensure()?, &wanted)?;
+    }
+    let worlds = worlds()?;
+    arguments.test_threads = Some(worlds);
+    let lanes = Arc::new(Lanes::new(worlds));
+    let trial = |scenario: &Scenario<S>| {
+        let (lanes, name, alone) = (lanes.clone(), scenario.name.clone(), scenario.alone);
+        let test = move || lanes.run(&name, alone).map_err(|error| format!("{error:#}").into());
+        Trial::test(&scenario.name, test).with_ignored_flag(!scenario.is_wanted(&arguments))
+    };
+    let trials = scenarios.iter().map(trial).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    lanes.end();
+    Ok(conclusion.exit_code())
+}
+
+fn worlds() -> Result<usize> {
+    let Some(chosen) = std::env::var_os(WORLDS) else {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        return Ok(processors.min(MOST));
+    };
+    let number = chosen.to_str().and_then(|text| text.parse().ok()).context(format!("{WORLDS} is not a number"))?;
+    ensure!(number > 0, "{WORLDS} must be at least 1");
+    Ok(number)
+}

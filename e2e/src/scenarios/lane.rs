@@ -1,0 +1,64 @@
+//! The side that runs scenarios: inside a world.
+
+use super::Scenario;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::process::ExitCode;
+
+/// Set in a process that is a lane.
+pub(super) const LANE: &str = "CAPE_LANE";
+
+/// Begins what a lane says when a scenario has ended. Nothing that a scenario prints contains it.
+const MARK: char = '\u{1e}';
+
+/// How a scenario ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Ending {
+    /// What went wrong; nothing if it passed.
+    pub(super) failure: Option<String>,
+}
+
+impl Ending {
+    /// The ending that a line of a lane tells, if it is such a line.
+    pub(super) fn read(line: &str) -> Option<Self> {
+        serde_json::from_str(line.split_once(MARK)?.1).ok()
+    }
+}
+
+pub(super) fn is_this_process() -> bool {
+    std::env::var_os(LANE).is_some()
+}
+
+/// Where names arrive. What scenarios start must not read them, so it is standard input no longer.
+fn names() -> Result<BufReader<File>> {
+    let names = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).context("keep standard input")?;
+    let nothing = File::open("/dev/null").context("open /dev/null")?;
+    rustix::stdio::dup2_stdin(nothing).context("replace standard input")?;
+    Ok(BufReader::new(File::from(names)))
+}
+
+/// Runs the scenarios whose names arrive, one in each line, until there are no more. The exit code says whether all of them
+/// passed, so that the world keeps its logs when one did not.
+pub(super) fn serve<S>(scenarios: &[Scenario<S>], mut shared: S) -> Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for name in names()?.lines() {
+        let name = name.context("read the name of a scenario")?;
+        let scenario =
+            scenarios.iter().find(|scenario| scenario.name == name).context(format!("no scenario {name}"))?;
+        // A panic is a failure of this scenario alone.
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (scenario.run)(&mut shared)));
+        let failure = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(format!("{error:#}")),
+            Err(_) => Some("it panicked; the message is above".to_owned()),
+        };
+        if failure.is_some() {
+            code = ExitCode::FAILURE;
+        }
+        println!("{MARK}{}", serde_json::to_string(&Ending { failure })?);
+        std::io::stdout().flush().context("answer")?;
+    }
+    Ok(code)
+}

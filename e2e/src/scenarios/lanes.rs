@@ -1,0 +1,117 @@
+//! The side that hands scenarios out.
+
+use super::lane::{Ending, LANE};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The lanes of one run. They are started when they are needed.
+pub(super) struct Lanes {
+    idle: Mutex<Vec<Lane>>,
+    /// Held for reading by scenarios that run beside others, for writing by one that runs alone.
+    turns: RwLock<()>,
+    starter: Mutex<Sender<Sender<Result<Lane>>>>,
+    /// With only one, the names of scenarios are not needed to tell their lines apart.
+    several: bool,
+}
+
+impl Lanes {
+    pub(super) fn new(worlds: usize) -> Self {
+        let (starter, requests) = channel::<Sender<Result<Lane>>>();
+        // The kernel ends a lane with the thread that has started it, so this one does nothing else and stays.
+        std::thread::spawn(move || {
+            for request in requests {
+                // Nobody waits any more when the program ends.
+                let _ = request.send(Lane::start());
+            }
+        });
+        Self { idle: Mutex::default(), turns: RwLock::default(), starter: Mutex::new(starter), several: worlds > 1 }
+    }
+
+    /// Runs one scenario in a lane that is free.
+    ///
+    /// # Errors
+    /// The scenario's, or when its lane ends before it.
+    pub(super) fn run(&self, scenario: &str, alone: bool) -> Result<()> {
+        let _turns = if alone {
+            (None, Some(self.turns.write().unwrap_or_else(PoisonError::into_inner)))
+        } else {
+            (Some(self.turns.read().unwrap_or_else(PoisonError::into_inner)), None)
+        };
+        let free = lock(&self.idle).pop();
+        let mut lane = free.map_or_else(|| self.start(), Ok)?;
+        let ending = lane.run(scenario, self.several)?;
+        lock(&self.idle).push(lane);
+        ending.failure.map_or(Ok(()), |failure| bail!(failure))
+    }
+
+    fn start(&self) -> Result<Lane> {
+        let (answer, started) = channel();
+        lock(&self.starter).send(answer).context("ask for a lane")?;
+        started.recv().context("wait for a lane")?
+    }
+
+    /// Ends all lanes and waits for that. Those in which a scenario failed say where its logs are.
+    pub(super) fn end(&self) {
+        let ending: Vec<Child> = lock(&self.idle).drain(..).map(Lane::end).collect();
+        for mut process in ending {
+            if let Err(error) = process.wait() {
+                eprintln!("a world cannot be waited for: {error}");
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This program once more, in a world of its own.
+struct Lane {
+    process: Child,
+    names: ChildStdin,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Lane {
+    fn start() -> Result<Self> {
+        let program = std::env::current_exe().context("find this program")?;
+        let mut process = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM"])
+            .arg(program)
+            .env(LANE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("run setpriv (package util-linux)")?;
+        let names = process.stdin.take().context("no way to a lane")?;
+        let lines = BufReader::new(process.stdout.take().context("no way from a lane")?);
+        Ok(Self { process, names, lines })
+    }
+
+    /// Shows what the scenario prints while it prints it.
+    fn run(&mut self, scenario: &str, with_name: bool) -> Result<Ending> {
+        writeln!(self.names, "{scenario}").context("its world has ended")?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.lines.read_line(&mut line).context("read what a scenario prints")? == 0 {
+                let status = self.process.wait().context("wait for a world")?;
+                bail!("its world has ended before it: {status}");
+            }
+            let line = line.trim_end_matches('\n');
+            match Ending::read(line) {
+                Some(ending) => return Ok(ending),
+                None if with_name => println!("{scenario} | {line}"),
+                None => println!("{line}"),
+            }
+        }
+    }
+
+    /// Without further names it ends by itself.
+    fn end(self) -> Child {
+        self.process
+    }
+}

@@ -1,0 +1,40 @@
+//! Machines that are not this object's. After a restore that has made all objects anew, the members run on Machines that name
+//! an owner of the past: nothing is made in their place, and nobody is told that they are gone.
+
+use super::{Plan, View, block};
+use api::conditions::reasons;
+use api::names;
+
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let others = &view.observation.not_owned;
+    (!others.is_empty()).then(|| {
+        let message = format!(
+            "Machines {} have label {} of this EtcdCluster, and are not controlled by it: they may carry its members. Nothing is added beside them. Restore the objects with their UIDs, or take the label from Machines that are not part of this etcd",
+            others.join(", "),
+            names::ETCD_CLUSTER_LABEL
+        );
+        block(reasons::MACHINES_NOT_OWNED, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Story;
+
+    #[test]
+    fn members_on_machines_of_an_earlier_object_are_not_given_up() {
+        let mut story = Story::with_voters(3, 3);
+        story.settle();
+        for index in 0..3 {
+            story.gone(index);
+        }
+        story.unlisted();
+        assert!(matches!(story.plan(), Plan::Block(hold) if hold.reason == reasons::QUORUM_LOST));
+        story.observation.not_owned = vec!["demo-etcd-0".to_owned()];
+        let plan = story.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert_eq!(hold.reason, reasons::MACHINES_NOT_OWNED);
+        assert!(hold.message.starts_with("Machines demo-etcd-0 have label"), "{}", hold.message);
+    }
+}
