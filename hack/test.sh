@@ -124,7 +124,7 @@ for tier in "${tiers[@]}"; do
     unit)
         if [ -z "$name" ]; then
             check "formatting" cargo fmt --all --check
-            # Those of docker are no test by default, and have to be named.
+            # Those of docker are not tests by default, and have to be named.
             check "lints" cargo clippy --workspace --all-targets "${docker_tests[@]}" -- -D warnings
             check "generated files" generated_files_are_up_to_date
             tests "examples in documentation" --doc

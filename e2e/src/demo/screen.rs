@@ -51,7 +51,7 @@ mod tests {
         let screen = Screen { drawn: lines(&["1 s", "a", "b"]) };
         let mut out = Vec::new();
         screen.print_new(&mut out, &lines(&["2 s", "a", "b"])).unwrap();
-        assert!(out.is_empty(), "time alone is no news");
+        assert!(out.is_empty(), "time alone is not news");
         screen.print_new(&mut out, &lines(&["3 s", "a", "c"])).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "3 s\nc\n");
     }

@@ -34,7 +34,7 @@ pub struct Request {
     pub user: String,
     /// What for: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,
-    /// API group, empty for the core group and for what is no resource.
+    /// API group, empty for the core group and for what is not a resource.
     pub group: String,
     /// Resource in the plural, empty for what is none (discovery, health).
     pub resource: String,
@@ -71,7 +71,7 @@ impl Requests {
     /// What the log at `path` holds after `mark`. The answer to a request may be out a moment before its line is in.
     ///
     /// # Errors
-    /// When the log cannot be read, or a whole line of it is no audit event.
+    /// When the log cannot be read, or a whole line of it is not an audit event.
     pub fn since(path: &Path, mark: Mark) -> Result<Self> {
         let mut file = File::open(path).with_context(|| format!("open {}", path.display()))?;
         // The server does not write in whole lines. The rest of one that the mark is in the middle of is of before it.

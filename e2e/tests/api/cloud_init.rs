@@ -52,7 +52,7 @@ fn as_cloud_init_sees_it(directory: &Path, name: &str, role: &Role, spec: &Etcda
         Bootstrap { member: "demo-etcd-0", role, authority: &authority, spec, max_learners: None, secrets: &secrets };
     let data = directory.join(format!("{name}.txt"));
     let mut rendered = render(&bootstrap)?.value;
-    // The docker provider has no template engine, so what is made for it is no template.
+    // The docker provider has no template engine, so what is made for it is not a template.
     if rendered.starts_with("## template: jinja\n") {
         std::fs::write(&data, rendered)?;
         let instance = directory.join("instance-data.json");

@@ -45,7 +45,7 @@ pub(crate) async fn of_configs_with_bootstrap_data(server: &Server) -> Result<()
     let after = server.get(&config, "").await?;
     ensure!(after == before, "{after}\n{before}");
 
-    // What is not the spec may change, and applying the same again is no change.
+    // What is not the spec may change, and applying the same again is not a change.
     accepted(server.patch(&config, "", &json!({"metadata": {"labels": {"a": "b"}}})).await?)?;
     accepted(server.apply(&config).await?)?;
     let again = json!({"status": {"observedGeneration": 3}});

@@ -86,7 +86,7 @@ pub(super) async fn two_clusters_for_one_etcd(bed: &Bed) -> Result<()> {
     released(&own).await
 }
 
-/// The Cluster names something that is no etcd, in every way that we can think of.
+/// The Cluster names something that is not an etcd, in every way that we can think of.
 pub(super) async fn kinds_that_are_no_etcd(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "no-etcd").await?;
     let name = |etcd: &str| json!({"metadata": {"annotations": {MANAGED_ETCD_ANNOTATION: etcd}}});
