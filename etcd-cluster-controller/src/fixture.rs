@@ -227,12 +227,16 @@ impl Story {
     pub(crate) fn probe(&mut self, index: usize, outcome: Outcome) {
         let (now, interval) = (self.observation.now, self.observation.interval());
         let kind = outcome.kind();
-        let run = self.observation.probes.get(&name(index)).map(|probe| probe.run);
+        let listed = self.observation.members().is_some_and(|members| members.contains_key(&id(index)));
+        let before = self.observation.probes.get(&name(index));
+        let known = listed || self.observation.recorded(id(index)).is_some();
+        let expected = before.and_then(|probe| probe.expected).or(known.then(|| id(index)));
+        let run = before.filter(|probe| probe.expected == expected).map(|probe| probe.run);
         let run = run.map_or_else(|| Run::new(kind, now), |run| run.next(kind, now, interval));
         let machine = self.observation.machines.get(&name(index));
         let url = machine.and_then(|machine| self.observation.address(machine)).map(names::client_url);
         let url = url.unwrap_or_else(|| names::client_url(&address(index)));
-        self.observation.probes.insert(name(index), Probe { url, at: now, outcome, run });
+        self.observation.probes.insert(name(index), Probe { url, at: now, outcome, run, expected });
     }
 
     /// The member list cannot be read.

@@ -294,6 +294,7 @@ fn verdict(observation: &Observation, id: u64, machine: Option<&MachineView>, pr
     let after = u64::try_from(observation.etcd.spec.health_check.unhealthy_after_seconds).unwrap_or(60);
     match run.kind_at(observation.now, interval) {
         RunKind::Healthy => Verdict::Healthy { since: run.since },
+        RunKind::Failing if probe.expected != Some(id) => unknown("it has not been checked since it became a member"),
         RunKind::Failing => {
             // The first message is kept: later ones only alternate between ways of not answering.
             let recorded = observation.recorded(id).filter(|status| !status.message.is_empty());

@@ -47,8 +47,10 @@ pub struct Probe {
     pub at: Timestamp,
     /// How it ended.
     pub outcome: Outcome,
-    /// For how long it has been like this.
+    /// For how long it has been like this, with the same member expected.
     pub run: Run,
+    /// The member that was expected. `None`: the Machine was not known to have one. What failed then says nothing of a member.
+    pub expected: Option<u64>,
 }
 
 impl Probe {
@@ -298,6 +300,7 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             run: Run::new(RunKind::Healthy, Timestamp::UNIX_EPOCH),
             outcome: Outcome::Answered(report),
+            expected: Some(member_id),
         }
     }
 

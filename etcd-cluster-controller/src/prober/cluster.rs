@@ -27,8 +27,8 @@ pub(super) struct Cluster {
 struct State {
     snapshot: Snapshot,
     told: Told,
-    /// When the probe that is known was begun, and which member was expected, by name of the Machine.
-    begun: HashMap<String, (Instant, Option<u64>)>,
+    /// When the probe that is known was begun, by name of the Machine.
+    begun: HashMap<String, Instant>,
     list_begun: Option<Instant>,
 }
 
@@ -101,22 +101,20 @@ impl Cluster {
     ) -> (bool, Option<Run>) {
         let wanted = self.plan().targets.iter().any(|wanted| wanted.machine == target.machine);
         let mut state = self.state();
-        let before = state.begun.get(&target.machine).copied();
         // Begun before the one that is known, or the Machine is gone: outdated.
-        if !wanted || before.is_some_and(|(known, _)| begun < known) {
+        if !wanted || state.begun.get(&target.machine).is_some_and(|known| begun < *known) {
             return (false, None);
         }
         let (at, kind) = (now().0, outcome.kind());
-        let expected_another = before.is_some_and(|(_, expected)| {
-            expected.is_some() && target.member_id.is_some() && expected != target.member_id
-        });
-        let run = match state.snapshot.probes.get(&target.machine) {
-            Some(probe) if !expected_another => probe.run.next(kind, at, plan.interval),
+        let before = state.snapshot.probes.get(&target.machine);
+        let expected = target.member_id.or(before.and_then(|probe| probe.expected));
+        // While a machine boots its port is closed, which is not a failure of the member that it becomes.
+        let run = match before {
+            Some(probe) if probe.expected == expected => probe.run.next(kind, at, plan.interval),
             _ => Run::new(kind, at),
         };
-        let expected = target.member_id.or(before.and_then(|(_, expected)| expected));
-        state.begun.insert(target.machine.clone(), (begun, expected));
-        state.snapshot.probes.insert(target.machine.clone(), Probe { url, at, outcome, run });
+        state.begun.insert(target.machine.clone(), begun);
+        state.snapshot.probes.insert(target.machine.clone(), Probe { url, at, outcome, run, expected });
         (self.tell(&mut state, shared, plan), Some(run))
     }
 

@@ -43,7 +43,8 @@ mod tests {
     fn probes(outcomes: Vec<Outcome>) -> BTreeMap<String, Probe> {
         let named = outcomes.into_iter().enumerate().map(|(index, outcome)| {
             let at = Timestamp::UNIX_EPOCH;
-            let probe = Probe { url: format!("u{index}"), at, run: Run::new(RunKind::Unknown, at), outcome };
+            let probe =
+                Probe { url: format!("u{index}"), at, run: Run::new(RunKind::Unknown, at), outcome, expected: None };
             (format!("m{index}"), probe)
         });
         named.collect()

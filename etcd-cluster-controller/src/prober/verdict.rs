@@ -120,7 +120,8 @@ mod tests {
 
     fn snapshot(outcome: Outcome) -> Snapshot {
         let at = Timestamp::UNIX_EPOCH;
-        let probe = Probe { url: "https://a:2379".to_owned(), at, run: Run::new(outcome.kind(), at), outcome };
+        let probe =
+            Probe { url: "https://a:2379".to_owned(), at, run: Run::new(outcome.kind(), at), outcome, expected: None };
         Snapshot { probes: [("a".to_owned(), probe)].into(), membership: Membership::NotAsked }
     }
 

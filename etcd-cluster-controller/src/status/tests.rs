@@ -264,13 +264,17 @@ fn no_bring_up_sends_a_warning() {
     for index in 0..3 {
         story.machine(index);
         quiet(&mut story);
+        // It boots for long, with its port closed.
+        story.pass(90);
+        quiet(&mut story);
         if index > 0 {
             story.member(index, true);
             quiet(&mut story);
         }
-        // It votes before any check has met it.
-        story.observation.probes.remove(&name(index));
+        // It votes before any check has met it as a member.
         story.member(index, false);
+        quiet(&mut story);
+        story.observation.probes.remove(&name(index));
         quiet(&mut story);
         // Or the last check is from before it served.
         story.failing(index, "connection refused");
