@@ -82,6 +82,7 @@ impl Network {
             address: format!("{}.{number}", self.prefix),
             flags: vec!["--version".to_owned(), self.release.version.clone()],
             service: Service { unit: root.join("etc/systemd/system/etcd.service"), state: Arc::default() },
+            release: self.release.clone(),
             paths: None,
             root,
         };
@@ -208,6 +209,7 @@ pub struct Machine {
     /// What the command line has beside name and address.
     pub flags: Vec<String>,
     pub service: Service,
+    release: Release,
     paths: Option<Paths>,
 }
 
@@ -229,6 +231,28 @@ impl Machine {
             fs::copy(other.root.join(file), self.root.join(file)).unwrap();
         }
         self
+    }
+
+    /// From now on this is the version that its etcd says it is, and that is asked for. It still runs the same program.
+    pub fn says_it_is(&mut self, version: &str) {
+        let program = self.paths().program("etcd");
+        let real = self.release.programs.join("etcd");
+        let text = format!(
+            "#!/bin/sh\n[ \"$*\" != --version ] || exec echo etcd Version: {version}\nexec {} \"$@\"\n",
+            real.display()
+        );
+        // Written by another process: with a descriptor of this one, a test that forks meanwhile would keep it busy.
+        let write = ["-c", "printf %s \"$1\" >\"$0.new\" && chmod 755 \"$0.new\" && mv \"$0.new\" \"$0\""];
+        assert!(Command::new("/bin/sh").args(write).arg(program).arg(text).status().unwrap().success());
+        version.clone_into(&mut self.flags[1]);
+    }
+
+    /// As `etcdctl member add --learner` for the machine `other`; the learner's ID in hexadecimal.
+    pub fn adds_learner(&self, other: &Self) -> String {
+        let url = format!("--peer-urls=https://{}:2380", other.address);
+        let told = self.asks(&["member", "add", &other.name, "--learner", &url, "-w", "json"]);
+        let document: serde_json::Value = serde_json::from_str(&told).unwrap();
+        format!("{:x}", document["member"]["ID"].as_u64().unwrap())
     }
 
     fn settings(&self) -> Settings {
