@@ -28,10 +28,11 @@ impl Story {
 }
 
 fn stories() -> Vec<Story> {
-    let stories: [(&str, Run); 3] = [
+    let stories: [(&str, Run); 4] = [
         ("of_the_only_member", |world, etcd| Box::pin(data_loss::of_the_only_member(world, etcd))),
         ("of_one_of_three", |world, etcd| Box::pin(data_loss::of_one_of_three(world, etcd))),
         ("of_the_first_of_three", |world, etcd| Box::pin(data_loss::of_the_first_of_three(world, etcd))),
+        ("of_two_of_five", |world, etcd| Box::pin(data_loss::of_two_of_five(world, etcd))),
     ];
     let each = |etcd: Etcd| {
         let minor = match etcd {
