@@ -35,7 +35,7 @@ for path in */tests/*; do
     case "$path" in
     e2e/tests/api*) api_tests+=(--test "$test") ;;
     e2e/tests/docker*) docker_tests+=(--test "$test") ;;
-    e2e/tests/* | local-infrastructure/tests/*) local_tests+=(--test "$test") ;;
+    e2e/tests/* | etcdadm/tests/* | local-infrastructure/tests/*) local_tests+=(--test "$test") ;;
     *) unit_tests+=(--test "$test") ;;
     esac
 done
@@ -114,7 +114,7 @@ generated_files_are_up_to_date() {
 real_parts() {
     [ -z "${real_parts_are_there:-}" ] || return 0
     real_parts_are_there=1
-    check "real parts" "$programs/e2e" tools build
+    check "real parts" "$programs/e2e" tools build ${E2E_FULL+--all-etcd}
 }
 
 programs="${CARGO_TARGET_DIR:-target}/debug"

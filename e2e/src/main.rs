@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::docker::{Parts, runtime};
-use e2e::tools::Tools;
+use e2e::tools::{Etcd, Tools};
 
 /// The test bed of cluster-api-provider-etcdadm.
 #[derive(Parser)]
@@ -36,12 +36,15 @@ enum ToolsCommand {
         /// Those of the docker infrastructure too, with the images of its machines; as root.
         #[arg(long)]
         docker: bool,
+        /// Every version of etcd that the tests run on machines, not only the default one.
+        #[arg(long)]
+        all_etcd: bool,
     },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Tools(ToolsCommand::Build { docker }) => build(docker),
+        Command::Tools(ToolsCommand::Build { docker, all_etcd }) => build(docker, all_etcd),
         Command::Runc { arguments } => runtime::run(&arguments),
     };
     match result {
@@ -53,8 +56,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn build(docker: bool) -> anyhow::Result<()> {
+fn build(docker: bool, all_etcd: bool) -> anyhow::Result<()> {
     let tools = Tools::ensure()?;
+    if all_etcd {
+        Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
+    }
     println!("{}", serde_json::to_string_pretty(&tools)?);
     if docker {
         Parts::prepare(&tools)?;

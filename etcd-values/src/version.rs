@@ -13,6 +13,9 @@ pub const DEFAULT_ETCD_VERSION: &str = "3.6.16";
 pub struct EtcdVersion(semver::Version);
 
 impl EtcdVersion {
+    /// The first of which a cluster may promote learners; see [`promotes_learners`](Self::promotes_learners).
+    pub const FIRST_TO_PROMOTE: Self = Self::new(3, 5, 20);
+
     /// The version `major.minor.patch`, without a pre-release.
     pub const fn new(major: u64, minor: u64, patch: u64) -> Self {
         Self(semver::Version::new(major, minor, patch))
@@ -48,7 +51,7 @@ impl EtcdVersion {
     /// Members of 3.5 before 3.5.20 lose a promotion in their v3 store (etcd#19557, #20793), and a later upgrade to 3.6
     /// then fails: new members join as voters. 3.4 has no such store, but is only ever upgraded through 3.5.
     pub fn promotes_learners(&self) -> bool {
-        self.0 >= semver::Version::new(3, 5, 20)
+        *self >= Self::FIRST_TO_PROMOTE
     }
 
     /// Whether it has the setting `max-learners`. Earlier versions take exactly one learner at a time.

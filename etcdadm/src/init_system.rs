@@ -1,7 +1,7 @@
 //! What runs etcd on this machine.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
 
@@ -53,14 +53,10 @@ impl InitSystem for Systemd {
     fn state(&self) -> Boxed<Result<UnitState>> {
         let unit_file = self.unit_file.clone();
         Box::pin(async move {
-            // The first run on a machine needs no process to learn that there is nothing yet.
-            if !unit_file.exists() {
-                return Ok(UnitState::Down);
-            }
             let output = Command::new("systemctl").args(["is-active", UNIT]).stdin(Stdio::null()).output().await;
             let output = output.context("cannot run systemctl; etcd is run by systemd, so this machine needs it")?;
             // The exit code is useless here: it says no while the unit is starting, too.
-            Ok(state_of(String::from_utf8_lossy(&output.stdout).trim()))
+            state_of(String::from_utf8_lossy(&output.stdout).trim(), &unit_file)
         })
     }
 
@@ -85,11 +81,22 @@ async fn systemctl(arguments: &'static [&'static str]) -> Result<()> {
     Ok(())
 }
 
-/// The meaning of a word of `systemctl is-active`.
-fn state_of(word: &str) -> UnitState {
+/// The meaning of a word of `systemctl is-active`, for the unit that `unit_file` describes.
+///
+/// # Errors
+/// When another file does: etcd may have come with the distribution, and what it serves is not ours to stop.
+fn state_of(word: &str, unit_file: &Path) -> Result<UnitState> {
     match word {
-        "active" | "activating" | "reloading" | "refreshing" => UnitState::Up,
-        _ => UnitState::Down,
+        "active" | "activating" | "reloading" | "refreshing" => {
+            ensure!(
+                unit_file.exists(),
+                "{UNIT} runs already, and it is not the one that etcdadm sets up: there is no {}. If nobody needs it, \
+                 stop it with `systemctl stop {UNIT}` and run this again",
+                unit_file.display()
+            );
+            Ok(UnitState::Up)
+        }
+        _ => Ok(UnitState::Down),
     }
 }
 
@@ -99,6 +106,7 @@ mod tests {
 
     #[test]
     fn a_unit_that_is_starting_counts_as_up() {
+        let unit_file = tempfile::NamedTempFile::new().unwrap();
         for (word, state) in [
             ("active", UnitState::Up),
             ("activating", UnitState::Up),
@@ -107,12 +115,20 @@ mod tests {
             ("unknown", UnitState::Down),
             ("", UnitState::Down),
         ] {
-            assert_eq!(state_of(word), state, "{word}");
+            assert_eq!(state_of(word, unit_file.path()).unwrap(), state, "{word}");
         }
     }
 
-    #[tokio::test]
-    async fn without_a_unit_file_nothing_is_asked() {
-        assert_eq!(Systemd::new("/nonexistent/etcd.service".into()).state().await.unwrap(), UnitState::Down);
+    /// Taken for down, its files would be written over; taken for up, it would be stopped.
+    #[test]
+    fn an_etcd_of_the_distribution_that_runs_is_left_alone() {
+        let nowhere = Path::new("/nonexistent/etcd.service");
+        for word in ["active", "activating"] {
+            let message = state_of(word, nowhere).unwrap_err().to_string();
+            for named in ["etcd.service runs already", "/nonexistent/etcd.service", "systemctl stop etcd.service"] {
+                assert!(message.contains(named), "{message}");
+            }
+        }
+        assert_eq!(state_of("inactive", nowhere).unwrap(), UnitState::Down);
     }
 }

@@ -1,5 +1,6 @@
 //! `etcdadm join`: one more member for an existing cluster.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -7,15 +8,18 @@ use etcd_values::EtcdVersion;
 use rand::Rng;
 use tokio::time::Instant;
 
-use crate::compatibility::{self, Role};
+use crate::compatibility::Role;
 use crate::config::env::{Start, initial_cluster};
 use crate::endpoint::Endpoint;
-use crate::etcd::{Cluster, Failure, Membership};
+use crate::etcd::{Cluster, Failure, Member, Membership};
 use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
 use crate::pki::authority::AUTHORITY;
 use crate::plan::{self, JoinStep, Observation};
 use crate::preflight;
+use versions::{Leave, Versions};
+
+mod versions;
 
 /// Pause before the cluster is asked again to take a member while it cannot: each refusal is a warning in its log.
 const ADD_PAUSE: Duration = Duration::from_millis(200);
@@ -48,6 +52,10 @@ struct Join<'a> {
     catch_up: Duration,
     /// Since when members have been silent whose versions would decide how this machine joins.
     silence: Option<Instant>,
+    /// The versions that members told in this run, by ID: one that falls silent does not become older.
+    told: HashMap<u64, EtcdVersion>,
+    /// The member whose version was compared with the others' before it was added, or before its first start.
+    compared: Option<u64>,
 }
 
 impl<'a> Join<'a> {
@@ -72,8 +80,13 @@ impl<'a> Join<'a> {
         if local.owner.is_some() {
             cluster.also_through(own);
         }
+        Self::new(node, cluster, member, retry).run().await
+    }
+
+    fn new(node: &'a Node, cluster: Cluster, member: Cluster, retry: bool) -> Self {
         let own_url = node.settings.peer_endpoint().to_string();
-        Self { node, cluster, member, own_url, retry, catch_up: POLL, silence: None }.run().await
+        let (silence, told, compared) = Default::default();
+        Self { node, cluster, member, own_url, retry, catch_up: POLL, silence, told, compared }
     }
 
     async fn run(mut self) -> Result<()> {
@@ -89,7 +102,11 @@ impl<'a> Join<'a> {
             match plan::join(&observation) {
                 JoinStep::Add => self.add(&observation.membership).await?,
                 JoinStep::RemoveOwnLearner(id) => self.remove_own_learner(id).await?,
-                JoinStep::Start(id) => self.start(id, &observation).await?,
+                JoinStep::Start(id) => {
+                    if self.may_start(id, &observation).await? {
+                        self.start(id, &observation).await?;
+                    }
+                }
                 JoinStep::AwaitStart(id) => {
                     self.node.settle()?;
                     self.node.wait(POLL, format!("for member {id:x} to start and make itself known")).await;
@@ -97,7 +114,7 @@ impl<'a> Join<'a> {
                 JoinStep::Promote(id) => {
                     // A voter's promises count: from here on it never starts without its data.
                     self.node.settle()?;
-                    self.promote(id).await?;
+                    self.promote(id, &observation.membership).await?;
                 }
                 JoinStep::AwaitHealth(id) => {
                     self.node.settle()?;
@@ -115,26 +132,56 @@ impl<'a> Join<'a> {
         Ok(Observation { own_url: self.own_url.clone(), local: self.node.local().await?, membership })
     }
 
-    /// As what this machine may join, by the versions of the members that are there.
-    async fn role(&mut self, membership: &Membership) -> Result<Role> {
-        let (mut versions, mut floor) = (Vec::new(), None::<EtcdVersion>);
-        for member in membership.members.iter().filter(|member| member.has_started()) {
-            let mut version = None;
+    /// Asks these members for their versions. One that never started tells nothing.
+    async fn versions(&mut self, members: impl IntoIterator<Item = &Member>) -> Versions {
+        let own = self.node.settings.version.clone();
+        let mut versions = Versions { own, members: Vec::new(), floor: None };
+        for member in members {
             for endpoint in member.client_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
                 if let Ok((program, storage)) = self.cluster.versions(&endpoint).await {
-                    version = program.parse().ok();
-                    floor = storage.parse().ok().max(floor);
+                    if let Ok(version) = program.parse() {
+                        self.told.insert(member.id, version);
+                    }
+                    versions.floor = storage.parse().ok().max(versions.floor);
                     break;
                 }
             }
-            versions.push(version);
+            let name = format!("member {:x} ({})", member.id, member.peer_urls.join(","));
+            versions.members.push((name, self.told.get(&member.id).cloned()));
         }
-        compatibility::role(&self.node.settings.version, &versions, floor.as_ref()).map_err(|why| anyhow!(why))
+        versions
+    }
+
+    /// Whether the versions let this machine's member start. With data it has been started before.
+    async fn may_start(&mut self, id: u64, observation: &Observation) -> Result<bool> {
+        if observation.local.owner.is_some() || self.compared == Some(id) {
+            return Ok(true);
+        }
+        let members = &observation.membership.members;
+        let learner = members.iter().any(|member| member.id == id && member.learner);
+        let versions = self.versions(members.iter().filter(|member| member.has_started())).await;
+        let may = self.has_leave("the member is not started", versions.to_start(id, learner)).await?;
+        if may {
+            self.compared = Some(id);
+        }
+        Ok(may)
+    }
+
+    async fn has_leave(&self, what: &str, leave: Leave) -> Result<bool> {
+        match leave {
+            Leave::Given => Ok(true),
+            Leave::NotYet(why) => {
+                self.passing(what, Failure::Passing(why), FAILURE_PAUSE).await?;
+                Ok(false)
+            }
+            Leave::Refused(why) => bail!(why),
+        }
     }
 
     async fn add(&mut self, membership: &Membership) -> Result<()> {
         preflight::check(self.node.settings.address, self.node.paths.data_dir())?;
-        let learner = match self.role(membership).await? {
+        let versions = self.versions(membership.members.iter().filter(|member| member.has_started())).await;
+        let learner = match versions.role().map_err(|why| anyhow!(why))? {
             Role::Learner => true,
             Role::Voter => false,
             Role::VoterForSilence if self.silence.get_or_insert_with(Instant::now).elapsed() < SILENCE => {
@@ -154,6 +201,7 @@ impl<'a> Join<'a> {
             Ok((id, membership)) => {
                 let role = if learner { "learner" } else { "voter" };
                 tracing::info!("added to cluster {:x} as {role} {id:x}", membership.cluster_id);
+                self.compared = Some(id);
                 // The answer holds what the next look would see: one request less on the way to a third member.
                 let observation = self.observation(membership).await?;
                 match plan::join(&observation) {
@@ -201,8 +249,19 @@ impl<'a> Join<'a> {
         self.node.ensure_started(local, &start).await
     }
 
-    async fn promote(&mut self, id: u64) -> Result<()> {
-        match self.cluster.promote(id).await {
+    async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
+        // Its program is known, should it not tell.
+        self.told.entry(id).or_insert_with(|| self.node.settings.version.clone());
+        let versions = self.versions(&membership.members).await;
+        if !self.has_leave("the learner is not promoted", versions.to_promote(id)).await? {
+            return Ok(());
+        }
+        let answer = self.cluster.promote(id).await;
+        self.after_promotion(id, answer).await
+    }
+
+    async fn after_promotion(&mut self, id: u64, answer: Result<(), Failure>) -> Result<()> {
+        match answer {
             Ok(()) => {
                 tracing::info!("learner {id:x} is promoted to voter");
                 Ok(())
@@ -219,7 +278,7 @@ impl<'a> Join<'a> {
     /// Waits before the next attempt, unless there shall be or can be none.
     async fn passing(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
         let is_final = matches!(failure, Failure::Refused(_));
-        if let Failure::Untrusted(_) = failure {
+        if let Failure::Untrusted { .. } = failure {
             bail!("{what}: {failure}");
         }
         if is_final || !self.retry {

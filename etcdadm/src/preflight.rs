@@ -27,6 +27,10 @@ pub fn check(address: IpAddr, data_dir: &Path) -> Result<()> {
         })?;
     }
     files::create_directory(data_dir, 0o700).with_context(|| format!("cannot make {}", data_dir.display()))?;
+    check_space(data_dir)
+}
+
+fn check_space(data_dir: &Path) -> Result<()> {
     let disk = rustix::fs::statvfs(data_dir).with_context(|| format!("cannot look at {}", data_dir.display()))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     ensure!(
@@ -52,6 +56,13 @@ mod tests {
         let _other = TcpListener::bind((address, PEER_PORT)).unwrap();
         let message = format!("{:#}", check(address, &data).unwrap_err());
         assert!(message.contains("port 2380 of 127.66.0.1"), "{message}");
+    }
+
+    /// The kernel's own file system never has any.
+    #[test]
+    fn a_disk_without_space_is_told_with_what_etcd_needs() {
+        let message = check_space(Path::new("/proc")).unwrap_err().to_string();
+        assert_eq!(message, "/proc has 0 MiB left, and etcd needs 192 MiB to begin with");
     }
 
     #[test]

@@ -93,13 +93,17 @@ fn expected_of_cached(cache: &Path, name: &str, settings: &Settings) -> Result<O
     Ok(None)
 }
 
-/// A URL for messages: without a user's name and password.
+/// A URL, or what somebody took for one, for messages: without a user's name and password.
 pub(crate) fn without_credentials(url: &str) -> String {
-    let Ok(mut parsed) = reqwest::Url::parse(url) else { return url.to_owned() };
+    let parsed = reqwest::Url::parse(url).ok().filter(reqwest::Url::has_host);
+    let Some(mut parsed) = parsed else {
+        // Whatever stands before the last @ may be a password.
+        return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"));
+    };
     if parsed.username().is_empty() && parsed.password().is_none() {
         return url.to_owned();
     }
-    // They fail only for URLs without a host, which have no credentials.
+    // They fail only for URLs without a host.
     let _ = parsed.set_username("");
     let _ = parsed.set_password(None);
     parsed.to_string()

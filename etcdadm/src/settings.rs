@@ -12,6 +12,7 @@ use crate::endpoint::{CLIENT_PORT, Endpoint, PEER_PORT};
 use crate::kept::Kept;
 use crate::pki::leaf::San;
 use crate::release::checksum::Sha256;
+use crate::release::{DEFAULT_RELEASE_URL, without_credentials};
 use crate::{address, pki};
 
 /// What `init` and `join` work from.
@@ -110,8 +111,9 @@ fn release_url(text: &str) -> Result<String> {
     let url = reqwest::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     ensure!(
         url.is_some(),
-        "--release-url {text:?} is not a URL; write it like {}",
-        crate::release::DEFAULT_RELEASE_URL
+        "--release-url {:?} is not a URL; write it like {}",
+        without_credentials(text),
+        DEFAULT_RELEASE_URL
     );
     Ok(text.trim_end_matches('/').to_owned())
 }
@@ -186,6 +188,18 @@ pub(crate) mod tests {
     fn wrong_arguments_are_named(#[case] args: &[&str], #[case] named: &str) {
         let message = format!("{:#}", settings(args).unwrap_err());
         assert!(message.contains(named), "{message}");
+    }
+
+    #[rstest]
+    #[case("ftp://user:secret@example.com/etcd")]
+    #[case("user:secret@example.com/etcd")]
+    #[case("https//user:secret@example.com/etcd")]
+    #[case("file://user:secret@example.com/etcd")]
+    #[case("https://user:se@cret@exa mple.com")]
+    fn a_release_url_that_is_refused_is_shown_without_its_password(#[case] url: &str) {
+        let message = format!("{:#}", settings(&["--release-url", url]).unwrap_err());
+        assert!(message.contains("--release-url") && message.contains("mple.com"), "{message}");
+        assert!(!message.contains("cret") && !message.contains("user"), "{message}");
     }
 
     #[test]

@@ -86,13 +86,14 @@ impl Cluster {
         if failures.is_empty() {
             return Err(Failure::Refused("no endpoint is one of another member".to_owned()));
         }
-        let untrusted = failures.iter().all(|(_, failure)| matches!(failure, Failure::Untrusted(_)));
+        let untrusted = failures.iter().all(|(_, failure)| matches!(failure, Failure::Untrusted { .. }));
+        let by_clock = failures.iter().any(|(_, failure)| matches!(failure, Failure::Untrusted { by_clock: true, .. }));
         let told = failures.into_iter().map(|(endpoint, failure)| match failure {
-            Failure::Untrusted(why) => format!("{endpoint}: {why}"),
+            Failure::Untrusted { why, .. } => format!("{endpoint}: {why}"),
             other => format!("{endpoint}: {other}"),
         });
         let told = told.collect::<Vec<_>>().join("; ");
-        Err(if untrusted { Failure::Untrusted(told) } else { Failure::Passing(told) })
+        Err(if untrusted { Failure::Untrusted { why: told, by_clock } } else { Failure::Passing(told) })
     }
 
     async fn list_through(&mut self, endpoint: &Endpoint) -> Result<Membership, Failure> {
@@ -176,7 +177,7 @@ impl Cluster {
             Ok(Err(error)) => {
                 let failure = Failure::of(&error);
                 // A connection that broke is made anew; one over which etcd said no is as good as before.
-                if !matches!(failure, Failure::Passing(_) | Failure::Untrusted(_)) {
+                if !matches!(failure, Failure::Passing(_) | Failure::Untrusted { .. }) {
                     self.clients.insert(url, client);
                 }
                 Err(failure)

@@ -1,7 +1,7 @@
 //! Why etcd did not do what it was asked, as far as it changes what to do next.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
 
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,12 @@ pub enum Failure {
     /// The learner has not caught up yet.
     NotInSync,
     /// One side does not trust the other's certificate: trying again will not help.
-    Untrusted(String),
+    Untrusted {
+        /// What TLS says.
+        why: String,
+        /// Whether the certificate is one that is good at another time.
+        by_clock: bool,
+    },
     /// The request itself is refused, now and later.
     Refused(String),
     /// Anything that may pass: nobody there, no leader, a time-out. The request may have been carried out.
@@ -26,17 +31,19 @@ const FINAL_CODES: [i32; 4] = [3, 7, 12, 16];
 impl Failure {
     /// Classifies what the client library reports.
     pub(super) fn of(error: &etcd_client::Error) -> Self {
-        match error {
+        let (code, message, text, source) = match error {
             etcd_client::Error::GRpcStatus(status) => {
-                let chain = chain(status.message().to_owned(), status.source());
-                Self::classify(status.code() as i32, status.message(), &chain)
+                (status.code() as i32, status.message(), status.message().to_owned(), status.source())
             }
-            other => Self::classify(0, "", &chain(other.to_string(), other.source())),
-        }
+            // The library's own errors do not say what lies below them.
+            etcd_client::Error::TransportError(below) => (0, "", error.to_string(), below.source()),
+            other => (0, "", other.to_string(), None),
+        };
+        Self::classify(code, message, &chain(text, source), tls_error(source))
     }
 
-    /// `message` is etcd's own words, `chain` also what lies below a connection that failed.
-    fn classify(code: i32, message: &str, chain: &str) -> Self {
+    /// `message` is etcd's own words, `chain` also what lies below a connection that failed, and `tls` what TLS said there.
+    fn classify(code: i32, message: &str, chain: &str, tls: Option<&rustls::Error>) -> Self {
         let says = |words: &str| message.contains(words);
         if says("too many learner members") {
             Self::TooManyLearners
@@ -44,14 +51,39 @@ impl Failure {
             Self::NotInSync
         } else if says("unhealthy cluster") || says("not enough started members") {
             Self::Unhealthy(message.to_owned())
-        } else if chain.contains("invalid peer certificate") || chain.contains("received fatal alert") {
-            Self::Untrusted(chain.to_owned())
+        } else if let Some(by_clock) = distrust(chain, tls) {
+            Self::Untrusted { why: chain.to_owned(), by_clock }
         } else if FINAL_CODES.contains(&code) {
             Self::Refused(chain.to_owned())
         } else {
             Self::Passing(chain.to_owned())
         }
     }
+}
+
+/// Whether a certificate, ours or theirs, is refused; if so, whether for its time.
+fn distrust(chain: &str, tls: Option<&rustls::Error>) -> Option<bool> {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    if let Some(rustls::Error::InvalidCertificate(theirs)) = tls {
+        return Some(matches!(theirs, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. }));
+    }
+    // Ours is refused after the handshake, where HTTP/2 keeps the text of an error only. The alert is the same for one
+    // that is not valid yet.
+    let (_, alert) = chain.split_once("received fatal alert: ")?;
+    Some(alert.starts_with("CertificateExpired"))
+}
+
+/// What TLS said, if that is what lies below.
+fn tls_error<'a>(mut error: Option<&'a (dyn Error + 'static)>) -> Option<&'a rustls::Error> {
+    while let Some(this) = error {
+        if let Some(found) = this.downcast_ref() {
+            return Some(found);
+        }
+        // An I/O error does not name what it wraps as its source, but that one's source.
+        let wrapped = this.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        error = wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| this.source());
+    }
+    None
 }
 
 /// An error's text and everything below it, without repetitions.
@@ -72,13 +104,11 @@ impl fmt::Display for Failure {
             Self::TooManyLearners => f.write_str("another member is a learner still"),
             Self::NotInSync => f.write_str("it has not caught up with the leader"),
             Self::Unhealthy(why) => write!(f, "its voters have not all been connected for five seconds ({why})"),
-            Self::Untrusted(why) if ["Expired", "NotValidYet"].iter().any(|word| why.contains(word)) => {
-                write!(
-                    f,
-                    "a certificate is not valid at this time ({why}); compare the clocks of this machine and the members"
-                )
-            }
-            Self::Untrusted(why) => write!(
+            Self::Untrusted { why, by_clock: true } => write!(
+                f,
+                "a certificate is not valid at this time ({why}); compare the clocks of this machine and the members"
+            ),
+            Self::Untrusted { why, by_clock: false } => write!(
                 f,
                 "no trust between this machine and the cluster ({why}); ca.crt and ca.key must be those that the \
                  cluster's members have, and the clocks must agree"
@@ -91,24 +121,4 @@ impl fmt::Display for Failure {
 impl Error for Failure {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case(9, "etcdserver: too many learner members in cluster", Failure::TooManyLearners)]
-    #[case(9, "etcdserver: can only promote a learner member which is in sync with leader", Failure::NotInSync)]
-    #[case(14, "etcdserver: unhealthy cluster", Failure::Unhealthy("etcdserver: unhealthy cluster".into()))]
-    #[case(14, "etcdserver: no leader", Failure::Passing("etcdserver: no leader".into()))]
-    #[case(9, "etcdserver: rpc not supported for learner", Failure::Passing("etcdserver: rpc not supported for learner".into()))]
-    #[case(3, "etcdserver: given member URLs are invalid", Failure::Refused("etcdserver: given member URLs are invalid".into()))]
-    fn etcds_words_decide(#[case] code: i32, #[case] message: &str, #[case] expected: Failure) {
-        assert_eq!(Failure::classify(code, message, message), expected);
-    }
-
-    #[test]
-    fn a_certificate_that_is_not_trusted_is_final() {
-        let text = "transport error: client error (Connect): invalid peer certificate: UnknownIssuer";
-        assert!(matches!(Failure::classify(14, "transport error", text), Failure::Untrusted(_)));
-    }
-}
+mod tests;

@@ -24,8 +24,7 @@ fn run(machine: &Machine) -> Join<'_> {
     node.certificates(&node.authority().unwrap().unwrap(), &local(machine)).unwrap();
     let silent = vec!["https://127.0.0.1:1".parse().unwrap()];
     let cluster = || node.cluster(&node.authority().unwrap().unwrap(), silent.clone()).unwrap();
-    let own_url = node.settings.peer_endpoint().to_string();
-    Join { node, cluster: cluster(), member: cluster(), own_url, retry: true, catch_up: POLL, silence: None }
+    Join::new(node, cluster(), cluster(), true)
 }
 
 fn local(machine: &Machine) -> plan::Local {
@@ -96,4 +95,52 @@ async fn members_that_are_silent_once_do_not_end_the_run() {
     let mut observation = observation(&machine);
     observation.membership.members.pop();
     run(&machine).add(&observation.membership).await.unwrap();
+}
+
+/// Without an answer, any of them may be one that loses the promotion.
+#[tokio::test]
+async fn a_learner_is_not_promoted_while_no_member_tells_its_version() {
+    let machine = machine("127.0.77.7", UnitState::Up);
+    let mut observation = observation(&machine);
+    observation.membership.members[1].learner = true;
+    observation.membership.members[1].name = "own".to_owned();
+    let mut run = run(&machine);
+    run.retry = false;
+    let message = format!("{:#}", run.promote(NEW, &observation.membership).await.unwrap_err());
+    for named in ["the learner is not promoted", "member 11 (https://127.0.0.1:2380)", "3.5.20", "remove them"] {
+        assert!(message.contains(named), "{message}");
+    }
+}
+
+/// A voter that does not run costs the cluster a member; a learner does not.
+#[tokio::test]
+async fn a_member_that_somebody_has_added_starts_after_its_version_was_compared() {
+    let machine = machine("127.0.77.8", UnitState::Down);
+    let mut observation = observation(&machine);
+    assert!(run(&machine).may_start(NEW, &observation).await.unwrap());
+    observation.membership.members[1].learner = true;
+    assert!(!run(&machine).may_start(NEW, &observation).await.unwrap());
+
+    let mut in_this_run = run(&machine);
+    in_this_run.told.insert(0x11, "3.5.15".parse().unwrap());
+    let message = in_this_run.may_start(NEW, &observation).await.unwrap_err().to_string();
+    assert!(message.contains("etcd 3.5.15"), "{message}");
+    in_this_run.told.insert(0x11, machine.node.settings.version.clone());
+    assert!(in_this_run.may_start(NEW, &observation).await.unwrap());
+    // Its start is waited for in many short steps, and asks nobody again.
+    in_this_run.told.clear();
+    assert!(in_this_run.may_start(NEW, &observation).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_learner_that_catches_up_is_looked_at_less_and_less_often() {
+    let machine = machine("127.0.77.9", UnitState::Up);
+    let mut run = run(&machine);
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        let begun = Instant::now();
+        run.after_promotion(NEW, Err(Failure::NotInSync)).await.unwrap();
+        pauses.push(begun.elapsed().as_millis());
+    }
+    assert_eq!(pauses, [50, 100, 200, 400, 800, 1000, 1000]);
 }

@@ -147,3 +147,28 @@ async fn an_unreachable_server_is_named_with_what_to_do() {
         assert!(message.contains(named), "{message}");
     }
 }
+
+#[rstest::rstest]
+#[case("https://example.com/etcd/", "https://example.com/etcd/")]
+#[case("https://user:secret@example.com:8443/etcd/v3.6.16/a.tar.gz", "https://example.com:8443/etcd/v3.6.16/a.tar.gz")]
+#[case("https://token@example.com/etcd", "https://example.com/etcd")]
+#[case("http://user:p%40ss@[fd00::1]/etcd", "http://[fd00::1]/etcd")]
+#[case("https://example.com/@scope/etcd", "https://example.com/@scope/etcd")]
+#[case::no_url("user:secret@example.com", "…@example.com")]
+#[case::no_url("example.com/etcd", "example.com/etcd")]
+fn urls_are_shown_without_credentials(#[case] url: &str, #[case] shown: &str) {
+    assert_eq!(without_credentials(url), shown);
+}
+
+/// Every message about a download names its URL.
+#[tokio::test]
+async fn a_failed_download_does_not_tell_the_password() {
+    let mut f = fixture();
+    f.settings.release_url = "http://user:secret@127.0.0.1:1/etcd".to_owned();
+    for given in [None, Some(sum())] {
+        f.settings.release_sha256 = given;
+        let message = format!("{:#}", obtain(&f).await.unwrap_err());
+        assert!(message.contains("http://127.0.0.1:1/etcd/"), "{message}");
+        assert!(!message.contains("user") && !message.contains("secret"), "{message}");
+    }
+}

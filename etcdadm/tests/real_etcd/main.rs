@@ -197,14 +197,7 @@ async fn a_member_that_cannot_start_with_what_it_was_told_is_told_anew() {
         first.asks(&["member", "remove", &second.id()]);
         second.stop();
         second.forget();
-        let added = first.etcdctl(&[
-            "member",
-            "add",
-            "m2",
-            "--learner",
-            &format!("--peer-urls=https://{}:2380", second.address),
-        ]);
-        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        first.adds_learner(&second);
         let env = fs::read_to_string(second.paths().etcd_env()).unwrap();
         let other = format!("ETCD_INITIAL_CLUSTER=m1=https://{}:2380,m9=https://127.0.0.9:2380,m2=", first.address);
         fs::write(second.paths().etcd_env(), env.replace("ETCD_INITIAL_CLUSTER=m2=", &other)).unwrap();
@@ -213,6 +206,50 @@ async fn a_member_that_cannot_start_with_what_it_was_told_is_told_anew() {
         while second.starts() < before + 3 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+        second.join(&[&first]).await.unwrap();
+        assert_eq!(first.members(), names(2));
+    }
+}
+
+/// Versions before 3.5.20 lose a promotion (etcd#19557, #20793), whoever has added the learner and whenever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_learner_is_neither_started_nor_promoted_by_a_version_that_is_too_old() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+
+        let mut second = network.machine(2).with_authority_of(&first);
+        second.says_it_is("3.5.15");
+        let id = first.adds_learner(&second);
+        let message = second.join(&[&first]).await.unwrap_err().to_string();
+        assert!(message.contains("3.5.15"), "{message}");
+        assert_eq!((second.starts(), first.members()), (0, vec![" (learner)".to_owned(), "m1".to_owned()]));
+
+        first.asks(&["member", "remove", &id]);
+        second.says_it_is(&release.version);
+        // Interrupted when it has started and is not promoted yet.
+        let log = second.paths().wal_dir();
+        let begun = async {
+            while !log.is_dir() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let through = [&first];
+        tokio::select! {
+            _ = second.join(&through) => {}
+            () = begun => {}
+        }
+        let learner = ["m1", "m2 (learner)"].map(str::to_owned);
+        while first.members() != learner {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        second.says_it_is("3.5.15");
+        let message = second.join(&[&first]).await.unwrap_err().to_string();
+        assert!(message.contains("is not promoted") && message.contains("3.5.15"), "{message}");
+        assert_eq!(first.members(), learner);
+
+        second.says_it_is(&release.version);
         second.join(&[&first]).await.unwrap();
         assert_eq!(first.members(), names(2));
     }
