@@ -176,10 +176,12 @@ impl Cached {
         &self.store
     }
 
-    /// Waits for the first list. False if it has not come in time, or if the API server refuses it: nothing is known.
+    /// Waits for the first list. False if it has failed, or has not come in time: nothing is known. A list that is known to
+    /// fail is not waited for, because the kind of one object may not hold up whatever else a reconcile has to do. The watch
+    /// goes on trying, and what it finds reconciles as any change does.
     pub async fn ready(&self) -> bool {
         let mut listing = self.listing.clone();
-        let come = listing.wait_for(|listing| listing.listed || listing.refused);
+        let come = listing.wait_for(|listing| listing.listed || listing.failure.is_some());
         tokio::time::timeout(FIRST_LIST, come).await.is_ok_and(|listing| listing.is_ok_and(|listing| listing.listed))
     }
 

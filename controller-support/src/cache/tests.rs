@@ -107,6 +107,27 @@ async fn a_list_that_is_refused_is_not_waited_for_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_is_known_to_fail_is_not_waited_for() {
+    let hand = Hand::new();
+    let waiting = tokio::spawn({
+        let cached = hand.cached.clone();
+        async move { cached.ready().await }
+    });
+    let begun = Instant::now();
+    for _ in 0..3 {
+        // As with a conversion webhook that is down.
+        hand.refuse(500).await;
+        assert!(!hand.cached.ready().await);
+    }
+    assert!(!waiting.await.unwrap(), "whoever waited before is told as well");
+    assert!(begun.elapsed() < Duration::from_secs(1), "it has waited for {:?}", begun.elapsed());
+    hand.give(Ok(watcher::Event::Init)).await;
+    assert!(!hand.cached.ready().await, "a list that has begun may fail again");
+    hand.list([]).await;
+    assert!(hand.cached.ready().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_index_follows_the_objects() {
     let hand = Hand::new();
     hand.list([object("a", "1"), object("b", "1"), object("c", "2")]).await;
