@@ -128,9 +128,12 @@ impl Cached {
                 Ok(event) => self.take_in(event, &mut writer, &listing),
                 Err(error) => {
                     tracing::warn!(kind = self.resource.kind, %error, "watch interrupted, trying again");
-                    let lost = note(&listing, &error);
-                    if let (true, Some(kinds)) = (lost, &kinds) {
-                        kinds.lose(&self.resource).await;
+                    let was_listed = listing.borrow().listed;
+                    match (note(&listing, &error), &kinds) {
+                        (404, Some(kinds)) if was_listed => kinds.lose(&self.resource).await,
+                        // It went between the look-up and the watch: nobody has anything of this version.
+                        (404, Some(kinds)) => kinds.forget_version(&self.resource).await,
+                        _ => {}
                     }
                 }
             }
@@ -240,8 +243,8 @@ impl Cached {
     }
 }
 
-/// Remembers a failure. True if a kind that was served no longer is.
-fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> bool {
+/// Remembers a failure. Answers the API server's code, or 0 if there is none.
+fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> u16 {
     let (code, text) = match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
@@ -249,14 +252,12 @@ fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> bool {
         watcher::Error::WatchError(status) => (status.code, status.message.clone()),
         watcher::Error::NoResourceVersion => (0, error.to_string()),
     };
-    let mut lost = false;
     listing.send_modify(|listing| {
-        lost = code == 404 && listing.listed;
         listing.listed &= code != 404;
         listing.refused = matches!(code, 401 | 403 | 404);
         listing.failure = Some(text);
     });
-    lost
+    code
 }
 
 fn code(error: &kube::Error) -> u16 {

@@ -174,10 +174,28 @@ async fn what_has_gone_while_the_watch_was_down_is_told() {
     assert_eq!(told, ["a", "b", "b", "a"]);
 }
 
+fn kinds() -> Kinds {
+    let url = "http://127.0.0.1:1".parse().unwrap();
+    Kinds::new(Client::try_from(kube::Config::new(url)).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_was_never_served_to_the_watch_is_forgotten_too() {
+    let (kinds, secrets) = (kinds(), ApiResource::erase::<Secret>(&()));
+    kinds.know(&secrets).await;
+    let status = Status { code: 404, ..Status::default() };
+    let gone = Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))));
+    let lost = kinds.lost();
+    let (_, following) = Cached::follow(&secrets, stream::iter([gone]), Some(kinds.clone()));
+    following.await;
+    assert!(!kinds.knows(&secrets).await, "every later look-up would answer the version that is not served");
+    let told = tokio::time::timeout(Duration::from_secs(1), lost).await;
+    assert!(told.is_err(), "no controller has begun with it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_no_longer_served_is_forgotten_once() {
-    let url = "http://127.0.0.1:1".parse().unwrap();
-    let kinds = Kinds::new(Client::try_from(kube::Config::new(url)).unwrap());
+    let kinds = kinds();
     let (events, receiver) = mpsc::unbounded_channel();
     let gone = || {
         let status = Status { code: 404, ..Status::default() };

@@ -9,6 +9,7 @@ mod health;
 mod preconditions;
 mod rollout;
 mod stage;
+mod upgrades;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
             trial(&here, "hooks_tell_kubeadm_control_planes_how_etcd_is", health::tells),
             trial(&here, "hooks_tell_etcd_which_endpoints_are_in_use", rollout::in_use),
             trial(&here, "hooks_serve_any_control_plane_whose_crd_says_how", control_planes::any_kind),
+            trial(&here, "hooks_follow_upgrades_of_other_providers", upgrades::followed),
             trial(&here, "hooks_and_a_gitops_loop_do_not_fight", gitops::restores),
             trial(&here, "hooks_delete_etcd_after_the_workers", deletion::workers_first),
             trial(&here, "hooks_let_a_deletion_finish_in_every_state", deletion::every_state),
