@@ -32,7 +32,9 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         Etcd::Invalid { message, .. } => {
             wait(reasons::ETCD_KIND_INVALID, message.clone()).again(look_again(observation))
         }
-        Etcd::Found(etcd) if etcd.deleting => wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.says("is being deleted")),
+        Etcd::Found(etcd) if etcd.deleting => {
+            wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.describe("is being deleted"))
+        }
         Etcd::Found(etcd) => match &observation.reads.workers {
             None => Plan::Do(Step::Read(Need::Workers)),
             Some(workers) if !workers.is_empty() => {
