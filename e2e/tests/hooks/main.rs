@@ -3,6 +3,7 @@
 
 mod control_planes;
 mod deletion;
+mod forks;
 mod gitops;
 mod handover;
 mod health;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
             trial(&here, "hooks_tell_kubeadm_control_planes_how_etcd_is", health::tells),
             trial(&here, "hooks_tell_etcd_which_endpoints_are_in_use", rollout::in_use),
             trial(&here, "hooks_serve_any_control_plane_whose_crd_says_how", control_planes::any_kind),
+            trial(&here, "hooks_serve_forks_that_have_the_field", forks::served),
             trial(&here, "hooks_follow_upgrades_of_other_providers", upgrades::followed),
             trial(&here, "hooks_and_a_gitops_loop_do_not_fight", gitops::restores),
             trial(&here, "hooks_delete_etcd_after_the_workers", deletion::workers_first),
