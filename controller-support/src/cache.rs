@@ -206,9 +206,9 @@ impl Cached {
         })
     }
 
-    /// What went wrong last, if nothing has come since: while there is something, what is known may be old.
-    #[must_use]
-    pub fn failure(&self) -> Option<String> {
+    /// What went wrong last, if nothing has come since.
+    #[cfg(test)]
+    fn failure(&self) -> Option<String> {
         self.listing.borrow().failure.clone()
     }
 
