@@ -107,7 +107,10 @@ mod tests {
         all.extend(secrets.clone());
         assert_eq!(references(&cluster("Other.example.org/demo-etcd")), all);
         // An annotation that cannot be read may have been read before.
-        assert_eq!(references(&cluster("no/etcd/at all")), [std::slice::from_ref(&control_plane), &secrets[..]].concat());
+        assert_eq!(
+            references(&cluster("no/etcd/at all")),
+            [std::slice::from_ref(&control_plane), &secrets[..]].concat()
+        );
         let mut without = cluster("x");
         without.etcd = None;
         assert_eq!(references(&without), [control_plane]);
