@@ -16,9 +16,10 @@ generate: ## Write config/crd again from the types in api/ and local-infrastruct
 	cargo run --quiet -p manager --bin generate-crds
 	cargo run --quiet -p local-infrastructure -- crds --out config/crd/local
 
-lint: ## Check formatting and lints
+lint: ## Check formatting, lints and rustdoc
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --test docker -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 test: ## Run every test that CI runs (hack/test.sh --help: one tier, one test)
 	hack/test.sh

@@ -3,7 +3,7 @@
 #
 #   hack/test.sh [--unit] [--api] [--local] [--docker] [NAME]
 #
-#   --unit    formatting, lints, generated files, and pure logic
+#   --unit    formatting, lints, rustdoc, generated files, and pure logic
 #   --api     CRDs and webhooks against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
@@ -126,6 +126,7 @@ for tier in "${tiers[@]}"; do
             check "formatting" cargo fmt --all --check
             # Those of docker are not tests by default, and have to be named.
             check "lints" cargo clippy --workspace --all-targets "${docker_tests[@]}" -- -D warnings
+            check "rustdoc" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
             check "generated files" generated_files_are_up_to_date
             tests "examples in documentation" --doc
         fi

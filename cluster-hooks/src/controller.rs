@@ -6,7 +6,7 @@ use crate::execute::{self, Outcome, execute, object_reference};
 use crate::observation::{ClusterState, Observation, Reads};
 use crate::observe::{now, observe, read};
 use crate::plan::{Plan, Step, plan};
-use crate::status::{Report, failure, health, report};
+use crate::status::{Update, failure, health, report};
 use api::conditions::reasons;
 use api::names;
 use controller_support::error::{answer, is_invalid};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Name of the controller: in logs, metrics and events, and as field manager.
-pub const NAME: &str = "cluster-hooks";
+pub const CONTROLLER: &str = "cluster-hooks";
 /// Steps that one reconcile may take: more than any handover has.
 const STEPS: usize = 16;
 /// After a write that was refused because the object has changed: the watch is about to tell.
@@ -37,7 +37,7 @@ const START: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 /// # Errors
 /// None at present: whatever fails is tried again.
 pub async fn run(shared: Shared) -> Result<(), Error> {
-    run_for_clusters(shared, NAME, reconcile).await
+    run_for_clusters(shared, CONTROLLER, reconcile).await
 }
 
 /// Runs a controller of Clusters and of what [`Context::watch`] follows.
@@ -127,9 +127,9 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
     let cluster = &observation.cluster;
     let mut delay = plan.hold().and_then(|hold| hold.again);
     match report(observation, plan, context.reported.age(&cluster.view.uid)) {
-        Report::Nothing => {}
-        Report::Later(after) => delay = sooner(delay, after),
-        Report::Write(condition) => {
+        Update::Nothing => {}
+        Update::Later(after) => delay = sooner(delay, after),
+        Update::Write(condition) => {
             let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
             execute::condition(context, cluster, Some(&condition)).await?;
             tracing::info!(status = condition.status, reason = condition.reason, message = condition.message, "etcd");
@@ -143,9 +143,9 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
         context.reported.age(&control_plane.uid).zip(context.reported.get(&control_plane.uid))
     });
     match health::report(observation, plan, last) {
-        Report::Nothing => {}
-        Report::Later(after) => delay = sooner(delay, after),
-        Report::Write(condition) => execute::health(context, observation, &condition).await?,
+        Update::Nothing => {}
+        Update::Later(after) => delay = sooner(delay, after),
+        Update::Write(condition) => execute::health(context, observation, &condition).await?,
     }
     if !cluster.view.paused
         && let Some(body) = build::status::mirror(cluster, observation.found_etcd())
@@ -160,7 +160,7 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
 async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: &Error) {
     let Some(message) = refusal(error) else { return };
     let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
-    if let Report::Write(condition) = failure(&cluster, message, &now())
+    if let Update::Write(condition) = failure(&cluster, message, &now())
         && let Err(error) = execute::condition(context, &cluster, Some(&condition)).await
     {
         tracing::warn!(%error, "the condition is not written");

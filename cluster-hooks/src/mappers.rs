@@ -4,15 +4,18 @@
 use crate::observation::names_of;
 use api::names::CLUSTER_NAME_LABEL;
 use controller_support::external::{ClusterView, Reference};
-use controller_support::{Cached, Shutdown};
+use controller_support::{Cached, Index, Shutdown};
 use futures::StreamExt;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
+
+/// Clusters by what they refer to.
+const BY_REFERENCE: Index = Index::new("reference", |cluster| references(&ClusterView::read(cluster)));
 
 /// Turns changes of other objects into reconciles of Clusters.
 pub struct Mappers {
@@ -39,11 +42,7 @@ impl Mappers {
         tokio::spawn(async move {
             futures::pin_mut!(changes);
             while let Some(object) = changes.next().await {
-                let reference =
-                    Reference { group: resource.group.clone(), kind: resource.kind.clone(), name: object.name_any() };
-                for cluster in clusters.select(&object.namespace().unwrap_or_default(), |cluster| {
-                    concerns(&ClusterView::read(cluster), &reference, object.labels().get(CLUSTER_NAME_LABEL))
-                }) {
+                for cluster in concerned(&clusters, &resource, &object) {
                     let cluster = ObjectRef::from_obj_with(cluster.as_ref(), clusters.resource().clone());
                     if sender.send(cluster).is_err() {
                         return;
@@ -54,45 +53,83 @@ impl Mappers {
     }
 }
 
-/// Whether a change of an object may change what is planned for a Cluster of the same namespace. `of` is the Cluster's name
-/// in the object's labels.
-fn concerns(cluster: &ClusterView, changed: &Reference, of: Option<&String>) -> bool {
-    let is_secret = changed.kind == "Secret" && changed.group.is_empty();
-    cluster.control_plane.as_ref() == Some(changed)
-        // Machines, and an etcd of whatever kind that the Cluster no longer names.
-        || (!is_secret && of == Some(&cluster.name))
-        || cluster.etcd.as_ref().is_some_and(|etcd| {
-            etcd.as_ref() == Ok(changed) || (is_secret && names_of(&cluster.name).contains(&changed.name))
-        })
+/// The Clusters for which a change of an object may change what is planned. The cost depends on them alone.
+fn concerned(clusters: &Cached, resource: &ApiResource, changed: &DynamicObject) -> Vec<Arc<DynamicObject>> {
+    let namespace = changed.namespace().unwrap_or_default();
+    let referring = key(&resource.group, &resource.kind, &changed.name_any());
+    let mut concerned = clusters.by_index(&BY_REFERENCE, &namespace, &referring);
+    if let Some(labelled) = labelled(resource, changed).and_then(|name| clusters.get(&namespace, name))
+        && !concerned.iter().any(|cluster| cluster.name_any() == labelled.name_any())
+    {
+        concerned.push(labelled);
+    }
+    concerned
+}
+
+/// What a Cluster refers to: its control plane, its etcd, and the Secrets between the two.
+fn references(cluster: &ClusterView) -> Vec<String> {
+    let etcd = cluster.etcd.iter().filter_map(|etcd| etcd.as_ref().ok());
+    let objects = cluster.control_plane.iter().chain(etcd);
+    let secrets = cluster.etcd.iter().flat_map(|_| names_of(&cluster.name));
+    let objects = objects.map(|Reference { group, kind, name }| key(group, kind, name));
+    objects.chain(secrets.map(|name| key("", "Secret", &name))).collect()
+}
+
+/// The Cluster in the labels of an object. Machines have it, and so has an etcd of whatever kind that the Cluster no longer
+/// names; Secrets of the Cluster that nobody reads have it too.
+fn labelled<'a>(resource: &ApiResource, object: &'a DynamicObject) -> Option<&'a String> {
+    let is_secret = resource.kind == "Secret" && resource.group.is_empty();
+    object.labels().get(CLUSTER_NAME_LABEL).filter(|_| !is_secret)
+}
+
+fn key(group: &str, kind: &str, name: &str) -> String {
+    format!("{kind}.{group}/{name}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::core::GroupVersionKind;
     use serde_json::json;
 
     #[test]
     fn a_change_concerns_the_clusters_that_refer_to_it() {
-        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {
-            "name": "demo", "annotations": {api::names::MANAGED_ETCD_ANNOTATION: "Other.example.org/demo-etcd"}},
-            "spec": {"controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "demo-cp"}}});
-        let cluster = ClusterView::read(&serde_json::from_value(cluster).unwrap());
-        let concerned = |group: &str, kind: &str, name: &str| {
-            let changed = Reference { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
-            concerns(&cluster, &changed, None)
+        let cluster = |etcd: &str| {
+            let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {
+                "name": "demo", "annotations": {api::names::MANAGED_ETCD_ANNOTATION: etcd}},
+                "spec": {"controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "demo-cp"}}});
+            ClusterView::read(&serde_json::from_value(cluster).unwrap())
         };
-        assert!(concerned("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "demo-cp"));
-        assert!(concerned("example.org", "Other", "demo-etcd"));
-        for secret in ["demo-etcd", "demo-managed-etcd-apiserver-client", "demo-apiserver-etcd-client"] {
-            assert!(concerned("", "Secret", secret), "{secret}");
-        }
-        assert!(!concerned("", "Secret", "other-etcd"));
-        assert!(!concerned("example.org", "Another", "demo-etcd"));
+        let secrets = ["demo-etcd", "demo-managed-etcd-apiserver-client", "demo-apiserver-etcd-client"];
+        let secrets = secrets.map(|name| key("", "Secret", name));
+        let control_plane = key("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "demo-cp");
+        let mut all = vec![control_plane.clone(), key("example.org", "Other", "demo-etcd")];
+        all.extend(secrets.clone());
+        assert_eq!(references(&cluster("Other.example.org/demo-etcd")), all);
+        // An annotation that cannot be read may have been read before.
+        assert_eq!(
+            references(&cluster("no/etcd/at all")),
+            [std::slice::from_ref(&control_plane), &secrets[..]].concat()
+        );
+        let mut without = cluster("x");
+        without.etcd = None;
+        assert_eq!(references(&without), [control_plane]);
+        assert_ne!(key("example.org", "Another", "demo-etcd"), key("example.org", "Other", "demo-etcd"));
+    }
+
+    #[test]
+    fn a_change_concerns_the_cluster_in_the_labels() {
+        let object = json!({"metadata": {"name": "demo-1", "labels": {CLUSTER_NAME_LABEL: "demo"}}});
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let of = |group: &str, kind: &str| {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+            labelled(&resource, &object).map(String::as_str)
+        };
         // An etcd of any provider that the Cluster no longer names is among them.
-        for (group, kind) in [("cluster.x-k8s.io", "Machine"), ("example.org", "OtherEtcd")] {
-            let changed = Reference { group: group.to_owned(), kind: kind.to_owned(), name: "demo-1".to_owned() };
-            assert!(concerns(&cluster, &changed, Some(&"demo".to_owned())));
-            assert!(!concerns(&cluster, &changed, Some(&"other".to_owned())));
+        for (group, kind) in [("cluster.x-k8s.io", "Machine"), ("example.org", "OtherEtcd"), ("example.org", "Secret")]
+        {
+            assert_eq!(of(group, kind), Some("demo"), "{kind}");
         }
+        assert_eq!(of("", "Secret"), None);
     }
 }

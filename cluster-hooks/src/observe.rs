@@ -214,11 +214,14 @@ pub async fn control_plane_machines(
     cluster: &ClusterState,
 ) -> Result<Vec<DynamicObject>> {
     let (namespace, name) = (&cluster.view.namespace, &cluster.view.name);
-    let resource = context.shared.kinds.find(group, kind, CLUSTER_API_CONTRACTS).await?;
     let selector = format!("{CONTROL_PLANE_LABEL},{}={name}", names::CLUSTER_NAME_LABEL);
-    let objects = apply::dynamic(&context.shared.client, &resource, namespace);
-    let listed = objects.list(&ListParams::default().labels(&selector)).await;
-    Ok(listed.doing(|| format!("listing {} of the control plane of Cluster {name}", resource.plural))?.items)
+    let selector = ListParams::default().labels(&selector);
+    let list = |resource: ApiResource| {
+        let (objects, selector) = (apply::dynamic(&context.shared.client, &resource, namespace), selector.clone());
+        async move { objects.list(&selector).await }
+    };
+    let doing = format!("listing {kind}s of the control plane of Cluster {name}");
+    Ok(context.shared.kinds.ask_unwatched((group, kind), CLUSTER_API_CONTRACTS, &doing, list).await?.items)
 }
 
 /// Who, apart from us, has written the endpoints last. One request: watches do not keep the managers of fields.
@@ -294,16 +297,20 @@ async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String
     let providers = providers(context).await?;
     let selector = ListParams::default().labels(&format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.view.name));
     for kind in ["Machine", "MachineDeployment", "MachineSet", "MachinePool"] {
-        let resource = match context.shared.kinds.find(names::CLUSTER_GROUP, kind, CLUSTER_API_CONTRACTS).await {
-            Ok(resource) => resource,
-            // MachinePools are an option.
-            Err(error) if error.is_user_error() => continue,
-            Err(error) => return Err(error.into()),
+        let list = |resource: ApiResource| {
+            let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
+            let selector = selector.clone();
+            async move { objects.list_metadata(&selector).await }
         };
-        let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
-        let list = objects.list_metadata(&selector).await.doing(|| format!("listing {}", resource.plural))?;
-        let workers: Vec<String> = list
-            .items
+        let (kinds, doing) = (&context.shared.kinds, format!("listing {kind}s"));
+        let found = kinds.ask_unwatched((names::CLUSTER_GROUP, kind), CLUSTER_API_CONTRACTS, &doing, list).await;
+        let found = match found {
+            Ok(found) => found.items,
+            // MachinePools are an option.
+            Err(Error::Kind(error)) if error.is_user_error() => continue,
+            Err(error) => return Err(error),
+        };
+        let workers: Vec<String> = found
             .iter()
             .filter(|object| kind != "Machine" || is_worker(object.labels(), object.owner_references(), &providers))
             .map(|object| format!("{kind} {}", object.name_any()))

@@ -29,7 +29,7 @@ use plan::plan;
 use std::sync::Arc;
 
 /// Name of the controller: in logs, metrics and events, and as field manager.
-pub const NAME: &str = "control-plane-remediation";
+pub const CONTROLLER: &str = "control-plane-remediation";
 
 /// Machines of the control plane, by the name of the Cluster.
 const BY_CONTROL_PLANE_OF: Index = Index::new("Cluster of the control plane", |machine| {
@@ -51,7 +51,7 @@ struct Observation {
 /// # Errors
 /// None at present: whatever fails is tried again.
 pub async fn run(shared: Shared) -> Result<(), Error> {
-    run_for_clusters(shared, NAME, reconcile).await
+    run_for_clusters(shared, CONTROLLER, reconcile).await
 }
 
 async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {

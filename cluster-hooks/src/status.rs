@@ -15,7 +15,7 @@ const MESSAGES: Duration = Duration::from_secs(5);
 
 /// What is to be done about a condition.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Report {
+pub enum Update {
     /// It is right, or not ours to say.
     Nothing,
     /// Write it.
@@ -26,8 +26,8 @@ pub enum Report {
 
 /// Compares the condition of the Cluster with what the plan says. `since_write`: time since this process has written it,
 /// if it has.
-pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Duration>) -> Report {
-    let Some(draft) = draft(observation, plan) else { return Report::Nothing };
+pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Duration>) -> Update {
+    let Some(draft) = draft(observation, plan) else { return Update::Nothing };
     let cluster = &observation.cluster;
     compare(cluster.condition.as_ref(), of_cluster(cluster, draft, &observation.now), since_write)
 }
@@ -39,9 +39,9 @@ pub fn announcement(cluster: &ClusterState, hold: &Hold, now: &Time) -> Conditio
 
 /// Something is refused, most likely to us, so that nothing is known for certain. A Cluster without our condition that names
 /// no etcd, or is paused, is left alone.
-pub fn failure(cluster: &ClusterState, message: String, now: &Time) -> Report {
+pub fn failure(cluster: &ClusterState, message: String, now: &Time) -> Update {
     if cluster.view.paused || (cluster.view.etcd.is_none() && cluster.condition.is_none()) {
-        return Report::Nothing;
+        return Update::Nothing;
     }
     let draft = Draft::unknown(MANAGED_EXTERNAL_ETCD_READY, reasons::REFUSED, message);
     compare(cluster.condition.as_ref(), of_cluster(cluster, draft, now), None)
@@ -53,15 +53,15 @@ fn of_cluster(cluster: &ClusterState, draft: Draft, now: &Time) -> Condition {
     settled.swap_remove(0)
 }
 
-fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Duration>) -> Report {
-    let Some(before) = before else { return Report::Write(after) };
+fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Duration>) -> Update {
+    let Some(before) = before else { return Update::Write(after) };
     if *before == after {
-        return Report::Nothing;
+        return Update::Nothing;
     }
     let message_only = Condition { message: after.message.clone(), ..before.clone() } == after;
     match since_write {
-        Some(elapsed) if message_only && elapsed < MESSAGES => Report::Later(MESSAGES.saturating_sub(elapsed)),
-        _ => Report::Write(after),
+        Some(elapsed) if message_only && elapsed < MESSAGES => Update::Later(MESSAGES.saturating_sub(elapsed)),
+        _ => Update::Write(after),
     }
 }
 

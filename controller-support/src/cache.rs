@@ -128,9 +128,12 @@ impl Cached {
                 Ok(event) => self.take_in(event, &mut writer, &listing),
                 Err(error) => {
                     tracing::warn!(kind = self.resource.kind, %error, "watch interrupted, trying again");
-                    let lost = note(&listing, &error);
-                    if let (true, Some(kinds)) = (lost, &kinds) {
-                        kinds.lose(&self.resource).await;
+                    let was_listed = listing.borrow().listed;
+                    match (note(&listing, &error), &kinds) {
+                        (404, Some(kinds)) if was_listed => kinds.lose(&self.resource).await,
+                        // It went between the look-up and the watch: nobody has anything of this version.
+                        (404, Some(kinds)) => kinds.forget_version(&self.resource).await,
+                        _ => {}
                     }
                 }
             }
@@ -176,10 +179,12 @@ impl Cached {
         &self.store
     }
 
-    /// Waits for the first list. False if it has not come in time, or if the API server refuses it: nothing is known.
+    /// Waits for the first list. False if it has failed, or has not come in time: nothing is known. A list that is known to
+    /// fail is not waited for, because the kind of one object may not hold up whatever else a reconcile has to do. The watch
+    /// goes on trying, and what it finds reconciles as any change does.
     pub async fn ready(&self) -> bool {
         let mut listing = self.listing.clone();
-        let come = listing.wait_for(|listing| listing.listed || listing.refused);
+        let come = listing.wait_for(|listing| listing.listed || listing.failure.is_some());
         tokio::time::timeout(FIRST_LIST, come).await.is_ok_and(|listing| listing.is_ok_and(|listing| listing.listed))
     }
 
@@ -201,9 +206,9 @@ impl Cached {
         })
     }
 
-    /// What went wrong last, if nothing has come since: while there is something, what is known may be old.
-    #[must_use]
-    pub fn failure(&self) -> Option<String> {
+    /// What went wrong last, if nothing has come since.
+    #[cfg(test)]
+    fn failure(&self) -> Option<String> {
         self.listing.borrow().failure.clone()
     }
 
@@ -238,8 +243,8 @@ impl Cached {
     }
 }
 
-/// Remembers a failure. True if a kind that was served no longer is.
-fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> bool {
+/// Remembers a failure. Answers the API server's code, or 0 if there is none.
+fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> u16 {
     let (code, text) = match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
@@ -247,14 +252,12 @@ fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> bool {
         watcher::Error::WatchError(status) => (status.code, status.message.clone()),
         watcher::Error::NoResourceVersion => (0, error.to_string()),
     };
-    let mut lost = false;
     listing.send_modify(|listing| {
-        lost = code == 404 && listing.listed;
         listing.listed &= code != 404;
         listing.refused = matches!(code, 401 | 403 | 404);
         listing.failure = Some(text);
     });
-    lost
+    code
 }
 
 fn code(error: &kube::Error) -> u16 {

@@ -1,7 +1,7 @@
 //! Which version of another provider's kind to use. It is found the way Cluster API does it: from the contract labels on the
 //! kind's CRD. Only the CRD's metadata is read.
 
-use crate::error::is_not_found;
+use crate::error::{Result as IoResult, ResultExt, is_not_found};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{GroupVersionKind, Version};
@@ -101,11 +101,53 @@ impl Kinds {
         self.known.write().await.retain(|(known_group, known_kind, _), _| known_group != group || known_kind != kind);
     }
 
-    /// A version that was watched is no longer served: forgets the kind, and ends [`Kinds::lost`].
+    /// Asks for objects of a kind that no watch of ours follows, so that nothing but the answer 404 tells when the version
+    /// that was found is no longer served. Then the version is looked up again, and `ask` is called once more. `doing` says
+    /// what for.
+    ///
+    /// # Errors
+    /// See [`KindError`], and any answer but success.
+    pub async fn ask_unwatched<T, F, Fut>(
+        &self,
+        (group, kind): (&str, &str),
+        contracts: Contracts,
+        doing: &str,
+        ask: F,
+    ) -> IoResult<T>
+    where
+        F: Fn(ApiResource) -> Fut,
+        Fut: Future<Output = kube::Result<T>>,
+    {
+        let mut answer = ask(self.find(group, kind, contracts).await?).await;
+        if answer.as_ref().is_err_and(is_not_found) {
+            self.forget(group, kind).await;
+            answer = ask(self.find(group, kind, contracts).await?).await;
+        }
+        answer.doing(|| doing.to_owned())
+    }
+
+    /// Forgets one version, so that the next [`Kinds::find`] that would have answered it asks again.
+    pub(crate) async fn forget_version(&self, resource: &ApiResource) {
+        self.known.write().await.retain(|_, known| known != resource);
+    }
+
+    /// A version that was watched is no longer served: forgets it, and ends [`Kinds::lost`].
     pub(crate) async fn lose(&self, resource: &ApiResource) {
         tracing::warn!(kind = resource.kind, version = resource.version, "this version is no longer served");
-        self.forget(&resource.group, &resource.kind).await;
+        self.forget_version(resource).await;
         self.lost.send_modify(|lost| *lost += 1);
+    }
+
+    /// As if the version had been found.
+    #[cfg(test)]
+    pub(crate) async fn know(&self, resource: &ApiResource) {
+        let key = (resource.group.clone(), resource.kind.clone(), CLUSTER_API_CONTRACTS);
+        self.known.write().await.insert(key, resource.clone());
+    }
+
+    #[cfg(test)]
+    pub(crate) async fn knows(&self, resource: &ApiResource) -> bool {
+        self.known.read().await.values().any(|known| known == resource)
     }
 
     /// Returns when a version that is watched is no longer served, from now on. What was found before may be that version.
@@ -188,6 +230,25 @@ mod tests {
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[tokio::test]
+    async fn a_version_that_nothing_watches_is_looked_up_again_when_it_is_not_served() {
+        let url = "http://127.0.0.1:1".parse().unwrap();
+        let kinds = Kinds::new(Client::try_from(kube::Config::new(url)).unwrap());
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.org", "v1", "Kind"));
+        let answered = async |code: u16| {
+            kinds.know(&resource).await;
+            let status = kube::core::Status { code, ..kube::core::Status::default() };
+            let ask = |_| std::future::ready(Err::<(), _>(kube::Error::Api(Box::new(status.clone()))));
+            let kind = ("example.org", "Kind");
+            kinds.ask_unwatched(kind, CLUSTER_API_CONTRACTS, "listing Kinds", ask).await.unwrap_err().to_string()
+        };
+        let outage = answered(503).await;
+        assert!(outage.starts_with("listing Kinds: ") && kinds.knows(&resource).await, "{outage}");
+        let gone = answered(404).await;
+        assert!(gone.starts_with("looking up kind Kind.example.org"), "nobody has looked: {gone}");
+        assert!(!kinds.knows(&resource).await);
     }
 
     #[test]

@@ -253,6 +253,13 @@ mod tests {
         assert_eq!(limited(async { Ok(1) }).await.unwrap(), 1);
     }
 
+    /// A controller whose first list does not come, because the API server takes connections and never answers.
+    async fn waiting(shared: &Shared) {
+        let secrets = kube::Api::<k8s_openapi::api::core::v1::Secret>::all(shared.client.clone());
+        let controller = Controller::new(secrets, kube::runtime::watcher::Config::default());
+        run_controller("test", controller, shared, Arc::new(()), |_, _| async { Ok(Action::await_change()) }).await;
+    }
+
     #[tokio::test]
     async fn it_stops_also_before_the_first_list_has_come() {
         // Takes connections, and never answers.
@@ -260,10 +267,6 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let (stop, shutdown) = Shutdown::new();
         let shared = Shared::new(Client::try_from(kube::Config::new(url)).unwrap(), shutdown);
-        let secrets = kube::Api::<k8s_openapi::api::core::v1::Secret>::all(shared.client.clone());
-        let controller = Controller::new(secrets, kube::runtime::watcher::Config::default());
-        let run =
-            run_controller("test", controller, &shared, Arc::new(()), |_, _| async { Ok(Action::await_change()) });
         let after_a_connection = async {
             listener.accept().await.unwrap();
             stop.send(true).unwrap();
@@ -271,8 +274,27 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(20)).await;
         };
         tokio::select! {
-            () = run => {}
+            () = waiting(&shared) => {}
             () = after_a_connection => panic!("it does not stop"),
         }
+    }
+
+    #[tokio::test]
+    async fn it_ends_when_a_version_is_no_longer_served() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let (_stop, shutdown) = Shutdown::new();
+        let shared = Shared::new(Client::try_from(kube::Config::new(url)).unwrap(), shutdown);
+        let upgraded = async {
+            listener.accept().await.unwrap();
+            let resource = kube::discovery::ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&());
+            shared.kinds.lose(&resource).await;
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        };
+        tokio::select! {
+            () = waiting(&shared) => {}
+            () = upgraded => panic!("it goes on with a version that is not served"),
+        }
+        assert!(!shared.shutdown.is_requested(), "it is started again");
     }
 }

@@ -16,6 +16,7 @@ use crate::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
 use anyhow::{Context, Result};
 use kube::Client;
 use local_infrastructure::machine::Machines;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -177,13 +178,21 @@ pub(crate) async fn ready(process: &mut Process, port: u16) -> Result<()> {
     .await
 }
 
-/// What a program in this world serves on a port of loopback.
+/// What a program in this world serves on a port of loopback, over IPv4.
 ///
 /// # Errors
 /// When it does not answer, or not with 200.
 pub async fn get(port: u16, path: &str) -> Result<String> {
+    get_from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), path).await
+}
+
+/// The same at any address.
+///
+/// # Errors
+/// When it does not answer, or not with 200.
+pub async fn get_from(address: SocketAddr, path: &str) -> Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();

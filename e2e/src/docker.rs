@@ -2,7 +2,7 @@
 //!
 //! The daemon runs inside the world, with all it stores in the world's memory: its containers, networks and images end with
 //! the world, whatever becomes of the program, and never meet those of a daemon of this computer. What images are made of
-//! is kept in the cache and made outside, where there is a network ([`Parts::ensure`]).
+//! is kept in the cache and made outside, where there is a network (`Parts::ensure`).
 
 mod daemon;
 mod faults;

@@ -1,7 +1,7 @@
 //! What to do next. Total and pure: everything it depends on is in the [`Observation`].
 //!
 //! The rules are asked in their order, and the first that has an answer decides. A rule may rely on all that the rules
-//! before it let pass: after [`link`], for example, there is a Cluster, and it is not being deleted.
+//! before it let pass: after `link`, for example, there is a Cluster, and it is not being deleted.
 
 mod certificates;
 mod deletion;

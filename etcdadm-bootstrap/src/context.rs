@@ -16,6 +16,7 @@ use serde_json::Value;
 /// What every reconcile shares.
 pub(crate) struct Context {
     pub client: Client,
+    pub configs: Cached,
     pub machines: Cached,
     pub clusters: Cached,
     pub secrets: Cached,
@@ -35,6 +36,7 @@ impl Context {
         let labelled = Some(names::ETCD_CLUSTER_LABEL);
         Ok(Self {
             client: shared.client.clone(),
+            configs: shared.caches.watch(&ApiResource::erase::<EtcdadmConfig>(&()), None),
             machines: shared.caches.watch(&machines, None),
             clusters: shared.caches.watch(&clusters, None),
             secrets: shared.caches.watch(&ApiResource::erase::<Secret>(&()), labelled),

@@ -7,13 +7,14 @@ use crate::plan::{Plan, plan};
 use crate::status::status;
 use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
-use controller_support::{Cached, Error, Result, Shared, run_controller};
+use controller_support::run::run_controller_with;
+use controller_support::{Cached, Error, Result, Shared};
 use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject};
+use kube::api::DynamicObject;
+use kube::runtime::Controller;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::{Controller, watcher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +30,10 @@ const STEPS: usize = 10;
 /// None so far: what fails is tried again.
 pub async fn run(shared: Shared) -> Result<()> {
     let Some(context) = context(&shared).await else { return Ok(()) };
-    let controller = Controller::new(Api::<EtcdadmConfig>::all(shared.client.clone()), watcher::Config::default());
-    let configs = controller.store();
+    let configs = context.configs.clone();
+    let (store, kind) = (configs.store().clone(), configs.resource().clone());
+    // What is mapped has to be found among the configs that the controller has been told of: there is one watch of them.
+    let controller = Controller::for_shared_stream_with(configs.changes(), store, kind.clone());
     let triggers: [(&Cached, mappers::Mapper); 4] = [
         (&context.machines, mappers::machine_to_configs),
         (&context.clusters, mappers::cluster_to_configs),
@@ -39,9 +42,11 @@ pub async fn run(shared: Shared) -> Result<()> {
     ];
     let controller = triggers.into_iter().fold(controller, |controller, (cached, map)| {
         let configs = configs.clone();
-        controller.reconcile_on(mapped(cached, move |object| map(&configs, object)))
+        controller.reconcile_on(mapped(cached, move |object| {
+            map(&|namespace, cluster| configs.by_index(&mappers::BY_CLUSTER, namespace, cluster), object)
+        }))
     });
-    run_controller(CONTROLLER, controller, &shared, Arc::new(context), reconcile).await;
+    run_controller_with(CONTROLLER, controller, &shared, Arc::new(context), reconcile, kind).await;
     Ok(())
 }
 
@@ -63,12 +68,12 @@ async fn context(shared: &Shared) -> Option<Context> {
 fn mapped(
     cached: &Cached,
     map: impl Fn(&DynamicObject) -> Vec<ObjectRef<EtcdadmConfig>> + Send + 'static,
-) -> impl Stream<Item = ObjectRef<EtcdadmConfig>> + Send + 'static {
-    cached.changes().flat_map(move |object| stream::iter(map(&object)))
+) -> impl Stream<Item = ObjectRef<DynamicObject>> + Send + 'static {
+    cached.changes().flat_map(move |object| stream::iter(map(&object).into_iter().map(ObjectRef::erase)))
 }
 
-async fn reconcile(config: Arc<EtcdadmConfig>, context: Arc<Context>) -> Result<Action> {
-    let config = context.written.newest(config);
+async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
+    let config = context.written.newest(Arc::new(parse(&config)?));
     if config.metadata.deletion_timestamp.is_some() {
         // The Secret is owned by the config and goes with it.
         return Ok(Action::await_change());
@@ -87,4 +92,9 @@ async fn reconcile(config: Arc<EtcdadmConfig>, context: Arc<Context>) -> Result<
         return Ok(again.map_or_else(Action::await_change, Action::requeue));
     }
     Err(Error::Internal(format!("{STEPS} steps came to no end for {}", config.name_any())))
+}
+
+fn parse(config: &DynamicObject) -> Result<EtcdadmConfig> {
+    let parsed = config.clone().try_parse();
+    parsed.map_err(|error| Error::Internal(format!("EtcdadmConfig {} cannot be read: {error}", config.name_any())))
 }

@@ -1,17 +1,24 @@
 //! Which configs a change concerns. A reconcile that finds nothing to do costs no request, so a config too many is cheap.
 
 use api::{EtcdadmConfig, names};
+use controller_support::Index;
 use controller_support::external::MachineView;
 use kube::api::DynamicObject;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
+use std::sync::Arc;
 
-pub(crate) type Configs = Store<EtcdadmConfig>;
+/// EtcdadmConfigs by the Cluster in their label. The key of those without is empty: they may belong to any Cluster of their
+/// namespace, and only their Machines know.
+pub(crate) const BY_CLUSTER: Index = Index::new("Cluster", |config| vec![label(config)]);
+
+/// The configs of a namespace that have a key in [`BY_CLUSTER`].
+pub(crate) type Configs<'a> = &'a dyn Fn(&str, &str) -> Vec<Arc<DynamicObject>>;
 type Refs = Vec<ObjectRef<EtcdadmConfig>>;
-pub(crate) type Mapper = fn(&Configs, &DynamicObject) -> Refs;
+pub(crate) type Mapper = fn(Configs<'_>, &DynamicObject) -> Refs;
 
 /// The Machine's own config; and those that wait, because the Machine may have held the init lock.
-pub(crate) fn machine_to_configs(configs: &Configs, machine: &DynamicObject) -> Refs {
+pub(crate) fn machine_to_configs(configs: Configs<'_>, machine: &DynamicObject) -> Refs {
     let view = MachineView::read(machine);
     let own = view
         .bootstrap_config
@@ -21,13 +28,12 @@ pub(crate) fn machine_to_configs(configs: &Configs, machine: &DynamicObject) -> 
 }
 
 /// Every config of the Cluster: it may have been paused.
-pub(crate) fn cluster_to_configs(configs: &Configs, cluster: &DynamicObject) -> Refs {
-    let name = cluster.name_any();
-    select(configs, cluster, |config| may_be_of(config, &name))
+pub(crate) fn cluster_to_configs(configs: Configs<'_>, cluster: &DynamicObject) -> Refs {
+    select(configs, cluster, &cluster.name_any(), |_| true)
 }
 
 /// The config of a bootstrap Secret; and those that wait for the cluster's CA or its initialization.
-pub(crate) fn secret_to_configs(configs: &Configs, secret: &DynamicObject) -> Refs {
+pub(crate) fn secret_to_configs(configs: Configs<'_>, secret: &DynamicObject) -> Refs {
     let name = secret.name_any();
     let own = secret.owner_references().iter().filter(|owner| owner.kind == EtcdadmConfig::kind(&()));
     let own = own.map(|owner| ObjectRef::new(&owner.name).within(&secret.namespace().unwrap_or_default()));
@@ -38,27 +44,26 @@ pub(crate) fn secret_to_configs(configs: &Configs, secret: &DynamicObject) -> Re
 }
 
 /// The configs that wait for the cluster's initialization.
-pub(crate) fn lock_to_configs(configs: &Configs, lock: &DynamicObject) -> Refs {
+pub(crate) fn lock_to_configs(configs: Configs<'_>, lock: &DynamicObject) -> Refs {
     let name = lock.name_any();
     let cluster = name.strip_suffix(names::init_lock("").as_str());
     cluster.map(|cluster| waiting(configs, lock, cluster)).unwrap_or_default()
 }
 
 /// The configs of a Cluster that have no bootstrap data yet.
-fn waiting(configs: &Configs, beside: &DynamicObject, cluster: &str) -> Refs {
-    select(configs, beside, |config| {
-        may_be_of(config, cluster) && !config.status.as_ref().is_some_and(|status| status.ready)
-    })
+fn waiting(configs: Configs<'_>, beside: &DynamicObject, cluster: &str) -> Refs {
+    select(configs, beside, cluster, |config| config.data["status"]["ready"] != true)
 }
 
-/// A config without the label may belong to any Cluster of its namespace: only its Machine knows.
-fn may_be_of(config: &EtcdadmConfig, cluster: &str) -> bool {
-    config.labels().get(names::CLUSTER_NAME_LABEL).is_none_or(|label| label == cluster)
+/// Those of the Cluster, and those that may be.
+fn select(configs: Configs<'_>, beside: &DynamicObject, cluster: &str, wanted: fn(&DynamicObject) -> bool) -> Refs {
+    let namespace = beside.namespace().unwrap_or_default();
+    let found = [cluster, ""].into_iter().flat_map(|key| configs(&namespace, key));
+    found.filter(|config| wanted(config)).map(|config| ObjectRef::new(&config.name_any()).within(&namespace)).collect()
 }
 
-fn select(configs: &Configs, beside: &DynamicObject, wanted: impl Fn(&EtcdadmConfig) -> bool) -> Refs {
-    let found = configs.state_filter(|config| config.namespace() == beside.namespace() && wanted(config));
-    found.iter().map(|config| ObjectRef::from_obj(config.as_ref())).collect()
+fn label(config: &DynamicObject) -> String {
+    config.labels().get(names::CLUSTER_NAME_LABEL).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub enum Etcd {
     /// None, or no longer one.
     NotNamed,
-    /// It cannot be secret_cache up.
+    /// It cannot be looked up.
     Invalid {
         /// What is wrong.
         message: String,
@@ -98,7 +98,7 @@ impl EtcdView {
     }
 
     /// How it is, and why, in the words of its provider.
-    pub fn says(&self, how: &str) -> String {
+    pub fn describe(&self, how: &str) -> String {
         let Reference { kind, name, .. } = &self.reference;
         match &self.condition {
             Some((reason, message)) if message.is_empty() => format!("{kind} {name} {how}: {reason}"),
@@ -133,8 +133,8 @@ fn found<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
 
 fn condition(status: &Value) -> Option<(String, String)> {
     let deleting = found(status, "Deleting").filter(|deleting| deleting["status"] == "True");
-    let says = deleting.or_else(|| found(status, "Ready").filter(|ready| ready["status"] != "True"))?;
-    let text = |name: &str| says[name].as_str().unwrap_or_default().to_owned();
+    let telling = deleting.or_else(|| found(status, "Ready").filter(|ready| ready["status"] != "True"))?;
+    let text = |name: &str| telling[name].as_str().unwrap_or_default().to_owned();
     Some((text("reason"), text("message")))
 }
 

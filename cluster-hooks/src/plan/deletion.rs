@@ -34,7 +34,7 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         }
         // One that was deleted before it was its turn waits for our word as well.
         Etcd::Found(etcd) if etcd.deleting && etcd.deletion_confirmed => {
-            wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.says("is being deleted"))
+            wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.describe("is being deleted"))
         }
         Etcd::Found(etcd) => match &observation.reads.workers {
             None => Plan::Do(Step::Read(Need::Workers)),

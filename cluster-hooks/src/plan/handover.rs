@@ -263,11 +263,11 @@ fn wait_for_control_plane(observation: &Observation) -> Plan {
 
 fn why_not_usable(etcd: &EtcdView) -> String {
     match (etcd.deleting, etcd.ready) {
-        (true, _) => etcd.says("is being deleted"),
+        (true, _) => etcd.describe("is being deleted"),
         (false, true) => format!(
             "{} {} says that it is ready, and has no endpoints in its status: its provider must publish them",
             etcd.reference.kind, etcd.reference.name
         ),
-        (false, false) => etcd.says("is not ready"),
+        (false, false) => etcd.describe("is not ready"),
     }
 }

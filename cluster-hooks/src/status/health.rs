@@ -5,7 +5,7 @@
 //! says of its own components too, in the same words, so it can be recognized. It is left alone then: two writers of one
 //! condition would wake each other for ever.
 
-use super::{Report, compare};
+use super::{Update, compare};
 use crate::observation::{ControlPlaneView, Etcd, EtcdView, Observation, Pause};
 use crate::plan::Plan;
 use api::conditions::{Draft, ETCD_CLUSTER_HEALTHY, reasons, settle};
@@ -17,24 +17,24 @@ const OVERWRITTEN: Duration = Duration::from_secs(10);
 
 /// Compares the condition of the control plane with what the plan says. `last`: what this process has written last, and how
 /// long ago.
-pub fn report(observation: &Observation, plan: &Plan, last: Option<(Duration, Condition)>) -> Report {
-    let Some(control_plane) = observation.found_control_plane() else { return Report::Nothing };
-    let Some(type_) = &control_plane.adapter.condition else { return Report::Nothing };
+pub fn report(observation: &Observation, plan: &Plan, last: Option<(Duration, Condition)>) -> Update {
+    let Some(control_plane) = observation.found_control_plane() else { return Update::Nothing };
+    let Some(type_) = &control_plane.adapter.condition else { return Update::Nothing };
     let alone = observation.cluster.view.deleting || control_plane.deleting || control_plane.endpoints.is_none();
     if alone || kcp_reports_itself(control_plane) {
-        return Report::Nothing;
+        return Update::Nothing;
     }
-    let Some(draft) = draft(observation, plan) else { return Report::Nothing };
+    let Some(draft) = draft(observation, plan) else { return Update::Nothing };
     let before = control_plane.condition(type_);
     // It may go by another name there.
     let known: Vec<Condition> =
         before.iter().map(|old| Condition { type_: ETCD_CLUSTER_HEALTHY.to_owned(), ..old.clone() }).collect();
     // Without a generation: it does not depend on the control plane's spec.
-    let Some(after) = settle(&known, vec![draft], None, &observation.now).pop() else { return Report::Nothing };
+    let Some(after) = settle(&known, vec![draft], None, &observation.now).pop() else { return Update::Nothing };
     let after = Condition { type_: type_.clone(), ..after };
     match (&before, &last) {
         (Some(before), Some((elapsed, written))) if before != written && before != &after && *elapsed < OVERWRITTEN => {
-            Report::Later(OVERWRITTEN.saturating_sub(*elapsed))
+            Update::Later(OVERWRITTEN.saturating_sub(*elapsed))
         }
         _ => compare(before.as_ref(), after, last.map(|(elapsed, _)| elapsed)),
     }
@@ -70,7 +70,7 @@ fn kcp_reports_itself(control_plane: &ControlPlaneView) -> bool {
     }
     let status = |type_: &str| control_plane.condition(type_).map(|condition| condition.status);
     let is_true = |type_: &str| status(type_).as_deref() == Some("True");
-    // A paused one says nothing, once it has observation that it is.
+    // A paused one says nothing, once it has observed that it is.
     if control_plane.pause != Pause::None && is_true("Paused") {
         return false;
     }
@@ -101,7 +101,7 @@ mod tests {
         world
     }
 
-    fn reported(world: &World, last: Option<(u64, &str)>) -> Report {
+    fn reported(world: &World, last: Option<(u64, &str)>) -> Update {
         let (observation, plan) = world.plan();
         let last = last.map(|(seconds, reason)| {
             let written = condition("EtcdClusterHealthy", "True", reason, "");
@@ -112,7 +112,7 @@ mod tests {
 
     fn written(world: &World) -> String {
         match reported(world, None) {
-            Report::Write(condition) => format!("{} {} {}", condition.status, condition.reason, condition.message),
+            Update::Write(condition) => format!("{} {} {}", condition.status, condition.reason, condition.message),
             other => format!("{other:?}"),
         }
     }
@@ -136,7 +136,7 @@ mod tests {
         let initialized = condition("Initialized", "True", "Initialized", "");
         let kcp = |type_: &str, reason: &str, message: &str| condition(type_, "Unknown", reason, message);
         let paused = condition("Paused", "True", "Paused", "");
-        // Paused by us, observation and not yet observation.
+        // Paused by us, observed and not yet observed.
         assert_eq!(written(&with(&waiting(), &[])), silent);
         let message = "False WaitingForEtcd EtcdCluster demo-etcd is not ready";
         assert_eq!(written(&with(&waiting(), std::slice::from_ref(&paused))), message);
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(written(&with(&running(), &both)), silent, "it says the same of its components");
             let back = condition("ControlPlaneComponentsHealthy", "True", "Healthy", "");
             assert_eq!(written(&with(&running(), &[initialized.clone(), own.clone(), back])), "True Ready ");
-            // Its components cannot be secret_cache at because etcd is down: that is when we have something to say.
+            // Its components cannot be looked at because etcd is down: that is when we have something to say.
             let other = kcp("ControlPlaneComponentsHealthy", "InspectionFailed", "Failed to get Nodes");
             assert_eq!(written(&with(&running(), &[initialized.clone(), own, other])), "True Ready ");
         }
@@ -162,7 +162,7 @@ mod tests {
         let initialized = condition("Initialized", "True", "Initialized", "");
         let ours = condition("EtcdClusterHealthy", "True", "Ready", "");
         let mut world = with(&running(), &[initialized.clone(), ours]);
-        assert_eq!(reported(&world, None), Report::Nothing);
+        assert_eq!(reported(&world, None), Update::Nothing);
         world.set_ready(false, "");
         assert_eq!(written(&world), "False WaitingForEtcd EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3");
         let given = world.endpoints();
@@ -182,9 +182,9 @@ mod tests {
         // Overwrites by others are corrected at most once per 10 s.
         let theirs = condition("EtcdClusterHealthy", "False", "Somebody", "else");
         let world = with(&running(), &[initialized, theirs]);
-        assert_eq!(reported(&world, Some((4, "Ready"))), Report::Later(Duration::from_secs(6)));
-        assert!(matches!(reported(&world, Some((10, "Ready"))), Report::Write(_)));
-        assert!(matches!(reported(&world, None), Report::Write(_)), "by a new process at once");
+        assert_eq!(reported(&world, Some((4, "Ready"))), Update::Later(Duration::from_secs(6)));
+        assert!(matches!(reported(&world, Some((10, "Ready"))), Update::Write(_)));
+        assert!(matches!(reported(&world, None), Update::Write(_)), "by a new process at once");
     }
 
     #[test]

@@ -2,14 +2,14 @@ use super::*;
 use crate::model::World;
 use serde_json::json;
 
-fn reported(world: &mut World, since_write: Option<Duration>) -> Report {
+fn reported(world: &mut World, since_write: Option<Duration>) -> Update {
     world.settle();
     let (observation, plan) = world.plan();
     report(&observation, &plan, since_write)
 }
 
-fn write(world: &mut World, report: &Report) -> Condition {
-    let Report::Write(condition) = report else { panic!("{report:?}") };
+fn write(world: &mut World, report: &Update) -> Condition {
+    let Update::Write(condition) = report else { panic!("{report:?}") };
     let body = crate::build::status::condition(&world.observe().cluster, Some(condition));
     world.cluster["status"] = body["status"].clone();
     condition.clone()
@@ -21,13 +21,13 @@ fn the_condition_follows_and_is_written_only_when_it_differs() {
     world.settle();
     let condition = world.observe().cluster.condition.expect("it is announced before the pause");
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", reasons::WAITING_FOR_ETCD));
-    assert_eq!(reported(&mut world, None), Report::Nothing, "and need not be written twice");
+    assert_eq!(reported(&mut world, None), Update::Nothing, "and need not be written twice");
 
     let mut world = world.etcd_ready();
     let second = reported(&mut world, Some(Duration::ZERO));
     let condition = write(&mut world, &second);
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("True", reasons::READY));
-    assert_eq!(reported(&mut world, None), Report::Nothing);
+    assert_eq!(reported(&mut world, None), Update::Nothing);
 }
 
 #[test]
@@ -35,10 +35,10 @@ fn a_new_message_alone_can_wait() {
     let mut world = World::applied();
     world.settle();
     world.set_ready(false, "");
-    assert_eq!(reported(&mut world, Some(Duration::from_secs(2))), Report::Later(Duration::from_secs(3)));
-    assert!(matches!(reported(&mut world, Some(MESSAGES)), Report::Write(_)));
+    assert_eq!(reported(&mut world, Some(Duration::from_secs(2))), Update::Later(Duration::from_secs(3)));
+    assert!(matches!(reported(&mut world, Some(MESSAGES)), Update::Write(_)));
     assert!(
-        matches!(reported(&mut world, None), Report::Write(c) if c.message == "EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3")
+        matches!(reported(&mut world, None), Update::Write(c) if c.message == "EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3")
     );
 }
 
@@ -54,14 +54,14 @@ fn etcd_that_grows_is_no_alarm_as_long_as_it_serves() {
     };
     let given = world.endpoints();
     serving(&mut world, &format!("{given},https://10.0.0.9:2379"));
-    let Report::Write(condition) = reported(&mut world, None) else { panic!("nothing is said") };
+    let Update::Write(condition) = reported(&mut world, None) else { panic!("nothing is said") };
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("True", reasons::AVAILABLE));
     assert!(condition.message.starts_with("EtcdCluster demo-etcd is not ready: ScalingUp"), "{}", condition.message);
     assert!(!world.paused() && world.endpoints() == given, "and nothing is done");
 
     let reason = |world: &mut World| {
         let said = match reported(world, None) {
-            Report::Write(condition) => Some(condition),
+            Update::Write(condition) => Some(condition),
             _ => world.observe().cluster.condition,
         };
         said.map(|condition| format!("{} {}", condition.status, condition.reason)).unwrap_or_default()
@@ -80,12 +80,12 @@ fn etcd_that_grows_is_no_alarm_as_long_as_it_serves() {
 fn a_paused_cluster_is_not_written_to_and_one_that_goes_says_what_it_is_at() {
     let mut world = World::applied();
     world.cluster["spec"]["paused"] = json!(true);
-    assert_eq!(reported(&mut world, None), Report::Nothing);
+    assert_eq!(reported(&mut world, None), Update::Nothing);
     let mut world = World::applied();
     world.delete_cluster();
-    assert!(matches!(reported(&mut world, None), Report::Write(c) if c.reason == reasons::WAITING_FOR_ETCD_DELETION));
+    assert!(matches!(reported(&mut world, None), Update::Write(c) if c.reason == reasons::WAITING_FOR_ETCD_DELETION));
     world.etcd = None;
-    assert!(matches!(reported(&mut world, None), Report::Write(c) if c.reason == reasons::ETCD_DELETED));
+    assert!(matches!(reported(&mut world, None), Update::Write(c) if c.reason == reasons::ETCD_DELETED));
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn a_pause_of_the_users_is_mentioned() {
     let mut world = World::applied().etcd_ready();
     world.user_pause();
     assert!(
-        matches!(reported(&mut world, None), Report::Write(c) if c.status == "True" && c.message.contains("paused by its user"))
+        matches!(reported(&mut world, None), Update::Write(c) if c.status == "True" && c.message.contains("paused by its user"))
     );
 }
 
 #[test]
 fn a_rollout_is_told_until_it_is_done_whatever_else_is_waited_for() {
     let says = |world: &mut World| match reported(world, None) {
-        Report::Write(c) => format!("{} {} {}", c.status, c.reason, c.message),
+        Update::Write(c) => format!("{} {} {}", c.status, c.reason, c.message),
         other => format!("{other:?}"),
     };
     let mut world = World::applied().etcd_ready();
@@ -129,15 +129,15 @@ fn what_is_refused_to_us_is_unknown_and_nobodys_fault() {
     write(&mut world, &handed_over);
     let refused = "creating demo-apiserver-etcd-client: secrets is forbidden".to_owned();
     let now = world.observe().now;
-    let Report::Write(condition) = failure(&world.observe().cluster, refused.clone(), &now) else {
+    let Update::Write(condition) = failure(&world.observe().cluster, refused.clone(), &now) else {
         panic!("it stays True")
     };
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("Unknown", reasons::REFUSED));
-    write(&mut world, &Report::Write(condition));
-    assert_eq!(failure(&world.observe().cluster, refused.clone(), &now), Report::Nothing, "it is said once");
+    write(&mut world, &Update::Write(condition));
+    assert_eq!(failure(&world.observe().cluster, refused.clone(), &now), Update::Nothing, "it is said once");
     world.cluster["spec"]["paused"] = json!(true);
-    assert_eq!(failure(&world.observe().cluster, "else".to_owned(), &now), Report::Nothing);
+    assert_eq!(failure(&world.observe().cluster, "else".to_owned(), &now), Update::Nothing);
     let mut stranger = World::applied();
     stranger.cluster["metadata"]["annotations"] = json!({});
-    assert_eq!(failure(&stranger.observe().cluster, refused, &now), Report::Nothing);
+    assert_eq!(failure(&stranger.observe().cluster, refused, &now), Update::Nothing);
 }

@@ -95,12 +95,12 @@ impl Contents {
                 shelf.put(key, object);
             }
         }
-        self.tell(object);
+        self.notify(object);
     }
 
     pub(super) fn remove(&mut self, object: &Object) {
         self.take(object);
-        self.tell(object);
+        self.notify(object);
     }
 
     /// A new list has come: all that is there, and all that has gone while the watch was down.
@@ -124,7 +124,7 @@ impl Contents {
         }
     }
 
-    fn tell(&mut self, object: &Object) {
+    fn notify(&mut self, object: &Object) {
         self.subscribers.retain(|subscriber| subscriber.send(object.clone()).is_ok());
     }
 }

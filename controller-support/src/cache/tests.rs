@@ -107,6 +107,27 @@ async fn a_list_that_is_refused_is_not_waited_for_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_is_known_to_fail_is_not_waited_for() {
+    let hand = Hand::new();
+    let waiting = tokio::spawn({
+        let cached = hand.cached.clone();
+        async move { cached.ready().await }
+    });
+    let begun = Instant::now();
+    for _ in 0..3 {
+        // As with a conversion webhook that is down.
+        hand.refuse(500).await;
+        assert!(!hand.cached.ready().await);
+    }
+    assert!(!waiting.await.unwrap(), "whoever waited before is told as well");
+    assert!(begun.elapsed() < Duration::from_secs(1), "it has waited for {:?}", begun.elapsed());
+    hand.give(Ok(watcher::Event::Init)).await;
+    assert!(!hand.cached.ready().await, "a list that has begun may fail again");
+    hand.list([]).await;
+    assert!(hand.cached.ready().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_index_follows_the_objects() {
     let hand = Hand::new();
     hand.list([object("a", "1"), object("b", "1"), object("c", "2")]).await;
@@ -153,10 +174,28 @@ async fn what_has_gone_while_the_watch_was_down_is_told() {
     assert_eq!(told, ["a", "b", "b", "a"]);
 }
 
+fn kinds() -> Kinds {
+    let url = "http://127.0.0.1:1".parse().unwrap();
+    Kinds::new(Client::try_from(kube::Config::new(url)).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_was_never_served_to_the_watch_is_forgotten_too() {
+    let (kinds, secrets) = (kinds(), ApiResource::erase::<Secret>(&()));
+    kinds.know(&secrets).await;
+    let status = Status { code: 404, ..Status::default() };
+    let gone = Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))));
+    let lost = kinds.lost();
+    let (_, following) = Cached::follow(&secrets, stream::iter([gone]), Some(kinds.clone()));
+    following.await;
+    assert!(!kinds.knows(&secrets).await, "every later look-up would answer the version that is not served");
+    let told = tokio::time::timeout(Duration::from_secs(1), lost).await;
+    assert!(told.is_err(), "no controller has begun with it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_no_longer_served_is_forgotten_once() {
-    let url = "http://127.0.0.1:1".parse().unwrap();
-    let kinds = Kinds::new(Client::try_from(kube::Config::new(url)).unwrap());
+    let kinds = kinds();
     let (events, receiver) = mpsc::unbounded_channel();
     let gone = || {
         let status = Status { code: 404, ..Status::default() };

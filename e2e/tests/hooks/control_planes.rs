@@ -5,12 +5,16 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::until::until;
 use e2e::world::World;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::stage::{HOOKS, PLACEHOLDER, SOON, Stage, without_endpoint};
 
 /// A CRD is looked at again after 10 to 60 s.
 const LOOKED_AGAIN: Duration = Duration::from_secs(75);
+/// A user that is no administrator.
+const LIMITED: &str = "limited";
 const PATH: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-path";
 
 /// What a CRD says of itself.
@@ -53,6 +57,7 @@ pub(crate) async fn any_kind(world: World) -> Result<()> {
     let mut stage = Stage::start(&world).await?;
     plain(&mut stage).await?;
     corrected(&mut stage).await?;
+    forbidden(&mut stage).await?;
     stage.plane.stop().await
 }
 
@@ -139,6 +144,61 @@ async fn keeps_nothing(stage: &mut Stage) -> Result<()> {
     // A pause, and endpoints once for each change of the Cluster. Again and again would be eight times in a fifth of a second.
     ensure!((2..=12).contains(&ours.len()), "they are written again and again:\n{ours}");
     Ok(())
+}
+
+/// The permission for the kind is missing: that is told, and a Cluster can be deleted all the same. Giving it is enough.
+async fn forbidden(stage: &mut Stage) -> Result<()> {
+    let kind = "ForbiddenControlPlane";
+    let announces = Announces { path: Some("spec.etcd.external"), ..Announces::default() };
+    stage.plane.apply_crds(&[control_plane_crd(kind, "v1beta2", &announces)]).await?;
+    allow(stage, &["otheretcds"]).await?;
+    stage.kill_hook(0);
+    let client = as_limited(stage).await?;
+    stage.start_hook_with(0, client);
+    for cluster in ["forbidden", "deleted"] {
+        stage.apply_cluster(cluster, with_control_plane(kind)).await?;
+        stage.provide_etcd(cluster, "https://10.0.0.1:2379").await?;
+        let answer = "Unknown RefusedByApiServer forbiddencontrolplanes cannot be listed: \
+                      forbiddencontrolplanes.example.org is forbidden: User \"limited\" cannot list";
+        stage.until_says(cluster, answer).await?;
+    }
+    stage.delete("Cluster", "deleted").await?;
+    stage.until_gone("deleted").await?;
+    ensure!(stage.api("OtherEtcd").get_opt("forbidden-etcd").await?.is_some(), "another Cluster's etcd is deleted");
+
+    allow(stage, &["otheretcds", "forbiddencontrolplanes"]).await?;
+    stage.until_says("forbidden", "True Ready").await?;
+    ensure!(stage.secret("forbidden-apiserver-etcd-client", "tls.crt").await?.is_some(), "the gate is shut");
+    stage.delete("Cluster", "forbidden").await?;
+    stage.until_gone("forbidden").await?;
+    stage.kill_hook(0);
+    stage.start_hook(0).await
+}
+
+/// Allows user `limited` whatever hooks do, but of our example group only these resources.
+async fn allow(stage: &Stage, resources: &[&str]) -> Result<()> {
+    let groups = ["", "events.k8s.io", "apiextensions.k8s.io", "etcdcluster.cluster.x-k8s.io", "cluster.x-k8s.io"];
+    let groups = [&groups[..], &["controlplane.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"]].concat();
+    let of_example: Vec<String> =
+        resources.iter().flat_map(|name| [(*name).to_owned(), format!("{name}/status")]).collect();
+    let rule = |groups: Value, resources: Value| json!({"apiGroups": groups, "resources": resources, "verbs": ["*"]});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": LIMITED},
+        "rules": [rule(json!(groups), json!(["*"])), rule(json!(["example.org"]), json!(of_example))]});
+    stage.apply(role).await?;
+    let group = "rbac.authorization.k8s.io";
+    stage
+        .apply(json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": LIMITED},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": LIMITED},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": LIMITED}]}))
+        .await
+}
+
+/// A client that has no other permissions than [`allow`] gives.
+async fn as_limited(stage: &Stage) -> Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(stage.plane.kubeconfig()?)?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.auth_info.impersonate = Some(LIMITED.to_owned());
+    Ok(Client::try_from(config)?)
 }
 
 async fn says_in_time(stage: &Stage, prefix: &str, parts: &[&str]) -> Result<()> {

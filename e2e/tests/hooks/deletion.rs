@@ -2,7 +2,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::until::until;
 use e2e::world::World;
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::stage::{PLACEHOLDER, SOON, Stage};
@@ -86,8 +86,11 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
 
     // Those that it no longer names: nobody else would delete them, and their Machines keep the Cluster.
     stage.apply_cluster("parted", |_| ()).await?;
-    for etcd in ["parted-first", "parted-second"] {
-        claimed(&stage, "parted", etcd).await?;
+    // The second is of another provider.
+    for (kind, etcd) in
+        [("EtcdCluster", "parted-first"), ("OtherEtcd", "parted-second"), ("EtcdCluster", "parted-third")]
+    {
+        claimed(&stage, "parted", kind, etcd).await?;
     }
     stage.change("Cluster", "parted", named(&Value::Null)).await?;
     until("the Cluster no longer says anything of an etcd", SOON, async || {
@@ -97,16 +100,22 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.delete("Cluster", "parted").await?;
     stage.until_gone("parted").await?;
 
-    // One that it no longer names, while it names another: that one goes first.
+    // Some that it no longer names, while it names another: that one goes first.
     stage.apply_cluster("switched", |_| ()).await?;
-    claimed(&stage, "switched", "switched-before").await?;
+    claimed(&stage, "switched", "OtherEtcd", "switched-first").await?;
+    claimed(&stage, "switched", "EtcdCluster", "switched-second").await?;
     stage.change("Cluster", "switched", named(&json!("OtherEtcd.example.org/switched-etcd"))).await?;
     stage.apply_etcd("switched").await?;
     stage.until_says("switched", "False WaitingForEtcd OtherEtcd switched-etcd").await?;
     stage.delete("Cluster", "switched").await?;
     stage.until_gone("switched").await?;
-    for etcd in ["parted-first", "parted-second", "switched-before"] {
-        ensure!(stage.api("EtcdCluster").get_opt(etcd).await?.is_none(), "EtcdCluster {etcd} is left");
+    for kind in ["EtcdCluster", "OtherEtcd", "Machine"] {
+        let left = stage.api(kind).list(&ListParams::default()).await?;
+        ensure!(
+            left.items.is_empty(),
+            "{kind} {:?} is left",
+            left.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+        );
     }
 
     // The hook is away when the deletion begins, and comes back.
@@ -136,25 +145,24 @@ fn named(etcd: &Value) -> Value {
     json!({"metadata": {"annotations": {"etcdcluster.cluster.x-k8s.io/managed-external-etcd": etcd}}})
 }
 
-/// An EtcdCluster with a Machine that the Cluster names and has claimed.
-async fn claimed(stage: &Stage, cluster: &str, name: &str) -> Result<()> {
+/// An etcd with a Machine that the Cluster names and has claimed.
+async fn claimed(stage: &Stage, cluster: &str, kind: &str, name: &str) -> Result<()> {
+    let api_version = if kind == "EtcdCluster" { "etcdcluster.cluster.x-k8s.io/v1beta1" } else { "example.org/v1" };
+    let (group, _) = api_version.split_once('/').context("a group")?;
     let template = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": name});
     let spec = json!({"replicas": 1, "infrastructureTemplate": template});
-    stage.change("Cluster", cluster, named(&json!(name))).await?;
+    stage.change("Cluster", cluster, named(&json!(format!("{kind}.{group}/{name}")))).await?;
     stage
-        .apply(json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+        .apply(json!({"apiVersion": api_version, "kind": kind,
             "metadata": {"name": name, "namespace": "default"}, "spec": spec}))
         .await?;
-    let owned = until(format!("EtcdCluster {name} is claimed"), SOON, async || {
-        let etcd = stage.api("EtcdCluster").get(name).await?;
+    let owned = until(format!("{kind} {name} is claimed"), SOON, async || {
+        let etcd = stage.api(kind).get(name).await?;
         Ok(etcd.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(etcd))
     })
     .await?;
-    let mut machine = machine(
-        &format!("{name}-0"),
-        &[json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1",
-        "kind": "EtcdCluster", "name": name, "uid": owned.uid(), "controller": true})],
-    );
+    let owner = json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": owned.uid(), "controller": true});
+    let mut machine = machine(&format!("{name}-0"), &[owner]);
     machine["metadata"]["finalizers"] = json!([]);
     machine["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!(cluster);
     machine["spec"]["clusterName"] = json!(cluster);

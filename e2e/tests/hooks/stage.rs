@@ -11,7 +11,7 @@ use e2e::until::until;
 use e2e::world::World;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::discovery::ApiResource;
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -49,15 +49,21 @@ impl Stage {
     }
 
     pub(crate) async fn start_hook(&mut self, index: usize) -> Result<()> {
+        let client = self.plane.client_for(HOOKS[index]).await?;
+        self.start_hook_with(index, client);
+        Ok(())
+    }
+
+    /// A hook that is whatever user the client is.
+    pub(crate) fn start_hook_with(&mut self, index: usize, client: Client) {
         let (stop, shutdown) = Shutdown::new();
-        let shared = Shared::new(self.plane.client_for(HOOKS[index]).await?, shutdown);
+        let shared = Shared::new(client, shutdown);
         let task = tokio::spawn(async move {
             if let Err(error) = cluster_hooks::run(shared).await {
                 eprintln!("the hook has ended: {error}");
             }
         });
         self.hooks[index] = Some(Hook { task, _stop: stop });
-        Ok(())
     }
 
     /// Ends a hook wherever it is, between any two requests.

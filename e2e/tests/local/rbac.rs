@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::apply::{apply_object, documents};
-use e2e::bed::{Bed, Look, Manifests, get, programs};
+use e2e::bed::{Bed, Look, Manifests, get, get_from, programs};
 use e2e::plane::Requests;
 use e2e::process::{Command, Process};
 use e2e::until::until;
@@ -12,6 +12,7 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -132,6 +133,13 @@ async fn start(bed: &Bed, documents: &[Value], namespace: &str) -> Result<Proces
     })
     .await?;
     get(ADMIN_PORT, text(container, "/livenessProbe/httpGet/path")?).await?;
+    if Path::new("/proc/net/if_inet6").exists() {
+        // Pods may have IPv6 alone.
+        let address = SocketAddr::from((Ipv6Addr::LOCALHOST, ADMIN_PORT));
+        get_from(address, path).await.context("the probe over IPv6")?;
+    } else {
+        println!("the kernel has no IPv6: the probe is asked over IPv4 alone");
+    }
     Ok(process)
 }
 
