@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// All wanted members are healthy voters, and what the control plane needs is published. Mirrors `status.ready`.
 pub const READY: &str = "Ready";
-/// A quorum of the voters answers: etcd can be written to.
+/// A quorum of the voters answers, and no alarm makes etcd refuse writes: it can be written to.
 pub const AVAILABLE: &str = "Available";
 /// The first member is up: others can join.
 pub const INITIALIZED: &str = "Initialized";
@@ -13,6 +13,8 @@ pub const INITIALIZED: &str = "Initialized";
 pub const CERTIFICATES_AVAILABLE: &str = "CertificatesAvailable";
 /// Every member answers its health check.
 pub const MEMBERS_HEALTHY: &str = "MembersHealthy";
+/// etcd has raised no alarm; the message names those that it has raised, and what ends them.
+pub const NO_ALARMS: &str = "NoAlarms";
 /// `status.endpoints` names at least one healthy voter.
 pub const ENDPOINTS_AVAILABLE: &str = "EndpointsAvailable";
 /// Members are being added until there are `replicas`; the message says what is waited for.
@@ -108,6 +110,14 @@ pub mod reasons {
     pub const MEMBER_MISSING: &str = "MemberMissing";
     /// Nothing is known of a member's health.
     pub const HEALTH_UNKNOWN: &str = "HealthUnknown";
+    /// etcd has raised no alarm.
+    pub const NO_ALARMS: &str = "NoAlarms";
+    /// etcd has raised the alarm NOSPACE: its database is full, and it refuses writes.
+    pub const NO_SPACE: &str = "NoSpace";
+    /// etcd has raised the alarm CORRUPT: members have different data, and it refuses writes.
+    pub const DATA_CORRUPT: &str = "DataCorrupt";
+    /// etcd has raised an alarm that this controller does not know.
+    pub const ALARM_RAISED: &str = "AlarmRaised";
     /// The cluster is initialized.
     pub const INITIALIZED: &str = "Initialized";
     /// The cluster is not initialized yet.

@@ -12,7 +12,7 @@ use crate::backoff::WatchBackoff;
 use crate::error::{Error, Result, answer};
 use crate::kinds::Kinds;
 use contents::Contents;
-use futures::{Stream, StreamExt, stream};
+use futures::{FutureExt, Stream, StreamExt, stream};
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::discovery::ApiResource;
@@ -113,6 +113,17 @@ impl Cached {
         };
         let following = cached.clone().keep_up(events, writer, listing, kinds);
         (cached, following)
+    }
+
+    /// A watch that has shown these objects, and that shows no more: for tests of what reads a watch.
+    #[must_use]
+    pub fn fixed(resource: &ApiResource, objects: Vec<DynamicObject>) -> Self {
+        let listed = objects.into_iter().map(watcher::Event::InitApply);
+        let events = [watcher::Event::Init].into_iter().chain(listed).chain([watcher::Event::InitDone]);
+        let (cached, following) = Self::follow(resource, stream::iter(events.map(Ok).collect::<Vec<_>>()), None);
+        // It waits for nothing.
+        let _ = following.now_or_never();
+        cached
     }
 
     async fn keep_up(

@@ -2,6 +2,7 @@
 
 use crate::CONTROLLER;
 use crate::mappers::{reference, template_to_etcd_clusters};
+use crate::observe::JudgedCas;
 use crate::prober::Prober;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
@@ -11,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -32,7 +33,8 @@ pub(crate) struct Context {
     pub(crate) refused: TtlCache<String, ()>,
     pub(crate) written: WriteCache<EtcdCluster>,
     pub(crate) events: Events,
-    pub(crate) etcds: Store<EtcdCluster>,
+    pub(crate) etcds: Cached,
+    pub(crate) judged_cas: JudgedCas,
     watched: Mutex<HashSet<ApiResource>>,
     changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>,
 }
@@ -42,13 +44,10 @@ impl Context {
     ///
     /// # Errors
     /// If Cluster API's kinds cannot be looked up.
-    pub(crate) async fn new(
-        shared: Shared,
-        etcds: Store<EtcdCluster>,
-        changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>,
-    ) -> Result<Self> {
+    pub(crate) async fn new(shared: Shared, changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>) -> Result<Self> {
         let clusters = shared.kinds.find(names::CLUSTER_GROUP, "Cluster", CLUSTER_API_CONTRACTS).await?;
         let machines = shared.kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
+        let etcds = ApiResource::erase::<EtcdCluster>(&());
         let (secrets, configs) = (ApiResource::erase::<Secret>(&()), ApiResource::erase::<EtcdadmConfig>(&()));
         let ours = Some(names::ETCD_CLUSTER_LABEL);
         Ok(Self {
@@ -61,8 +60,9 @@ impl Context {
             written: WriteCache::default(),
             events: shared.events(CONTROLLER),
             watched: Mutex::default(),
+            etcds: shared.caches.watch(&etcds, None),
+            judged_cas: JudgedCas::default(),
             shared,
-            etcds,
             changes,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::CONTROLLER;
 use crate::context::Context;
+use crate::etcds::typed;
 use crate::execute::{Outcome, execute, own_template, show_up_to_date, write_status};
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
 use crate::metrics::EtcdMetrics;
@@ -15,10 +16,10 @@ use controller_support::error::answer;
 use controller_support::{Cached, Error, Result, Shared, run_controller};
 use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject};
+use kube::api::DynamicObject;
+use kube::runtime::Controller;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::{Controller, watcher};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,12 +33,12 @@ const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 /// # Errors
 /// If Cluster API's kinds cannot be looked up.
 pub async fn run(shared: Shared) -> Result<()> {
-    let controller = Controller::new(Api::<EtcdCluster>::all(shared.client.clone()), watcher::Config::default());
     let (changes, events) = mpsc::unbounded_channel();
-    let etcds = controller.store();
-    shared.metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(etcds.clone()))));
-    let context = Arc::new(Context::new(shared.clone(), etcds.clone(), changes).await?);
-    let controller = controller
+    let context = Arc::new(Context::new(shared.clone(), changes).await?);
+    let etcds = &context.etcds;
+    let (triggers, store) = typed(etcds);
+    shared.metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(store.clone()))));
+    let controller = Controller::for_shared_stream(triggers, store)
         .reconcile_on(mapped(&context.machines, |machine| machine_to_etcd_cluster(&machine).into_iter().collect()))
         .reconcile_on(mapped(&context.secrets, {
             let (etcds, clusters) = (etcds.clone(), context.clusters.clone());
@@ -47,7 +48,10 @@ pub async fn run(shared: Shared) -> Result<()> {
                 secret_to_etcd_clusters(&etcds, cluster.as_deref(), &secret)
             }
         }))
-        .reconcile_on(mapped(&context.clusters, move |cluster| cluster_to_etcd_clusters(&etcds, &cluster)))
+        .reconcile_on(mapped(&context.clusters, {
+            let etcds = etcds.clone();
+            move |cluster| cluster_to_etcd_clusters(&etcds, &cluster)
+        }))
         .reconcile_on(stream::unfold(events, |mut events| async { Some((events.recv().await?, events)) }));
     tokio::select! {
         () = run_controller(CONTROLLER, controller, &shared, context.clone(), reconcile) => {}
@@ -60,7 +64,7 @@ pub async fn run(shared: Shared) -> Result<()> {
 async fn forget_those_gone(context: &Context) {
     loop {
         tokio::time::sleep(FORGET_INTERVAL).await;
-        let there: HashSet<String> = context.etcds.state().iter().filter_map(|etcd| etcd.uid()).collect();
+        let there: HashSet<String> = context.etcds.store().state().iter().filter_map(|etcd| etcd.uid()).collect();
         context.prober.retain(|uid| there.contains(uid));
     }
 }

@@ -1,7 +1,7 @@
 //! Observations for tests, built like a story.
 
 use crate::build::version;
-use crate::observation::probe::{ListFault, MemberFault, OurFault, Run};
+use crate::observation::probe::{Alarm, ListFault, MemberFault, OurFault, Run};
 use crate::observation::{
     Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
 };
@@ -10,13 +10,14 @@ use crate::status::status;
 use api::names;
 use api::version::DEFAULT_ETCD_VERSION;
 use api::{EtcdCluster, EtcdClusterStatus, EtcdadmConfigSpec};
+use controller_support::Cached;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -117,13 +118,14 @@ impl Story {
             annotations,
             created: Some(Time(now)),
             deleting: false,
+            deleted: None,
+            finalizers: vec![names::MACHINE_FINALIZER.to_owned()],
             controller: None,
             bootstrap_config: None,
             infrastructure: None,
             data_secret: None,
             infrastructure_ready: true,
             addresses: vec![("InternalIP".to_owned(), address(index))],
-            phase: None,
         })
     }
 
@@ -136,7 +138,8 @@ impl Story {
 
     /// Somebody deletes the Machine; our hook keeps it.
     pub(crate) fn delete(&mut self, index: usize) {
-        self.observation.machines.get_mut(&name(index)).unwrap().deleting = true;
+        let machine = self.observation.machines.get_mut(&name(index)).unwrap();
+        (machine.deleting, machine.deleted) = (true, Some(Time(self.observation.now)));
     }
 
     /// The same where nothing keeps it.
@@ -213,6 +216,16 @@ impl Story {
         self.probe(index, Outcome::Answered(report));
     }
 
+    /// The members have raised alarms, as each of those that answer reports. An earlier call is forgotten.
+    pub(crate) fn alarms(&mut self, alarms: &[(usize, &str)]) {
+        let alarm = |(index, kind): &(usize, &str)| Alarm { member_id: id(*index), kind: (*kind).to_owned() };
+        for probe in self.observation.probes.values_mut() {
+            if let Outcome::Answered(report) = &mut probe.outcome {
+                report.alarms = alarms.iter().map(alarm).collect();
+            }
+        }
+    }
+
     /// Its checks fail from now on; `message` is there to be read.
     pub(crate) fn failing(&mut self, index: usize, message: &str) {
         self.probe(index, Outcome::MemberFault(MemberFault::Closed(message.to_owned())));
@@ -283,6 +296,12 @@ impl Story {
             }
         }
     }
+}
+
+/// A watch that has shown these EtcdClusters.
+pub(crate) fn watched(etcds: &[Value]) -> Cached {
+    let etcds = etcds.iter().map(|etcd| serde_json::from_value(etcd.clone()).unwrap());
+    Cached::fixed(&ApiResource::erase::<EtcdCluster>(&()), etcds.collect())
 }
 
 /// All that there has to be.

@@ -7,6 +7,7 @@ pub mod build;
 mod context;
 pub mod controller;
 mod etcd_access;
+mod etcds;
 mod execute;
 #[cfg(test)]
 mod fixture;

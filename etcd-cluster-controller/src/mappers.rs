@@ -1,10 +1,12 @@
-//! Which EtcdClusters a changed object concerns.
+//! Which EtcdClusters a changed object concerns. What it costs does not depend on how many others there are.
 
+use crate::etcds::{BY_CLUSTER_LABEL, BY_TEMPLATE, template_key};
 use api::{EtcdCluster, names};
+use controller_support::Cached;
 use controller_support::external::{ClusterView, Reference};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 
 /// The EtcdCluster that controls a Machine.
 pub(crate) fn machine_to_etcd_cluster(machine: &DynamicObject) -> Option<ObjectRef<EtcdCluster>> {
@@ -14,7 +16,7 @@ pub(crate) fn machine_to_etcd_cluster(machine: &DynamicObject) -> Option<ObjectR
 
 /// The EtcdCluster that a Secret was made for, and those of its Cluster: one may wait for the Secret of another to go.
 pub(crate) fn secret_to_etcd_clusters(
-    etcds: &Store<EtcdCluster>,
+    etcds: &Cached,
     cluster: Option<&DynamicObject>,
     secret: &DynamicObject,
 ) -> Vec<ObjectRef<EtcdCluster>> {
@@ -24,34 +26,29 @@ pub(crate) fn secret_to_etcd_clusters(
 }
 
 /// The EtcdCluster that a Cluster names, and those that say they are for it.
-pub(crate) fn cluster_to_etcd_clusters(
-    etcds: &Store<EtcdCluster>,
-    cluster: &DynamicObject,
-) -> Vec<ObjectRef<EtcdCluster>> {
+pub(crate) fn cluster_to_etcd_clusters(etcds: &Cached, cluster: &DynamicObject) -> Vec<ObjectRef<EtcdCluster>> {
     let view = ClusterView::read(cluster);
     let named = match &view.etcd {
-        Some(Ok(Reference { kind, name, .. })) if kind == "EtcdCluster" => Some(name.clone()),
+        Some(Ok(Reference { kind, name, .. })) if kind == "EtcdCluster" => etcds.get(&view.namespace, name),
         _ => None,
     };
-    let claiming = etcds.state_filter(|etcd| {
-        etcd.namespace().as_deref() == Some(&view.namespace)
-            && (etcd.labels().get(names::CLUSTER_NAME_LABEL) == Some(&view.name)
-                || named.as_deref() == etcd.metadata.name.as_deref())
-    });
-    claiming.iter().map(|etcd| ObjectRef::from_obj(etcd.as_ref())).collect()
+    let mut found = etcds.by_index(&BY_CLUSTER_LABEL, &view.namespace, &view.name);
+    found.extend(named);
+    let mut found: Vec<String> = found.iter().map(|etcd| etcd.name_any()).collect();
+    found.sort();
+    found.dedup();
+    found.iter().map(|name| reference(name, cluster)).collect()
 }
 
 /// The EtcdClusters that use a template.
 pub(crate) fn template_to_etcd_clusters(
-    etcds: &Store<EtcdCluster>,
+    etcds: &Cached,
     template: &DynamicObject,
     kind: &str,
 ) -> Vec<ObjectRef<EtcdCluster>> {
-    let users = etcds.state_filter(|etcd| {
-        let wanted = &etcd.spec.infrastructure_template;
-        etcd.namespace() == template.namespace() && wanted.kind == kind && wanted.name == template.name_any()
-    });
-    users.iter().map(|etcd| ObjectRef::from_obj(etcd.as_ref())).collect()
+    let namespace = template.namespace().unwrap_or_default();
+    let users = etcds.by_index(&BY_TEMPLATE, &namespace, &template_key(kind, &template.name_any()));
+    users.iter().map(|etcd| reference(&etcd.name_any(), template)).collect()
 }
 
 /// An EtcdCluster in the namespace of another object.
@@ -62,23 +59,62 @@ pub(crate) fn reference(name: &str, beside: &DynamicObject) -> ObjectRef<EtcdClu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Story;
-    use kube::runtime::{reflector, watcher};
-    use serde_json::json;
+    use crate::fixture::{Story, watched};
+    use serde_json::{Value, json};
+
+    fn object(value: Value) -> DynamicObject {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn etcd(change: impl FnOnce(&mut EtcdCluster)) -> Value {
+        let mut story = Story::new(1);
+        change(story.etcd());
+        serde_json::to_value(story.etcd()).unwrap()
+    }
+
+    fn names_of(found: Vec<ObjectRef<EtcdCluster>>) -> Vec<String> {
+        found.into_iter().map(|etcd| etcd.name).collect()
+    }
 
     #[test]
     fn a_secret_that_goes_wakes_the_etcd_cluster_that_takes_its_place() {
-        let (store, mut writer) = reflector::store::<EtcdCluster>();
-        writer.apply_watcher_event(&watcher::Event::Apply(Story::new(1).etcd().clone()));
-        let object = |value| serde_json::from_value::<DynamicObject>(value).unwrap();
+        let etcds = watched(&[etcd(|_| {})]);
         let cluster = object(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {
             "name": "demo", "namespace": "default", "annotations": {names::MANAGED_ETCD_ANNOTATION: "demo-etcd"}}}));
         let secret = object(json!({"metadata": {"name": "demo-managed-etcd", "namespace": "default",
             "labels": {names::ETCD_CLUSTER_LABEL: "old", names::CLUSTER_NAME_LABEL: "demo"}}}));
-        let names = |cluster| {
-            secret_to_etcd_clusters(&store, cluster, &secret).into_iter().map(|etcd| etcd.name).collect::<Vec<_>>()
-        };
+        let names = |cluster| names_of(secret_to_etcd_clusters(&etcds, cluster, &secret));
         assert_eq!(names(Some(&cluster)), ["old", "demo-etcd"]);
         assert_eq!(names(None), ["old"]);
+    }
+
+    #[test]
+    fn a_cluster_wakes_whom_it_names_and_who_says_to_be_for_it() {
+        let labelled = |name: &str, namespace: &str| {
+            etcd(|etcd| {
+                etcd.metadata.name = Some(name.to_owned());
+                etcd.metadata.namespace = Some(namespace.to_owned());
+                let label = (names::CLUSTER_NAME_LABEL.to_owned(), "demo".to_owned());
+                etcd.metadata.labels = Some([label].into());
+            })
+        };
+        let etcds = watched(&[
+            etcd(|etcd| etcd.metadata.name = Some("named".to_owned())),
+            etcd(|etcd| etcd.metadata.name = Some("of-nobody".to_owned())),
+            labelled("claims", "default"),
+            labelled("claims-too", "elsewhere"),
+        ]);
+        let names = |annotation: &str| {
+            let metadata = json!({"name": "demo", "namespace": "default",
+                "annotations": {names::MANAGED_ETCD_ANNOTATION: annotation}});
+            names_of(cluster_to_etcd_clusters(&etcds, &object(json!({"metadata": metadata}))))
+        };
+        assert_eq!(names("named"), ["claims", "named"]);
+        assert_eq!(names("claims"), ["claims"], "once");
+        assert_eq!(names("is-not-there"), ["claims"]);
+        let template = object(json!({"metadata": {"name": "etcd", "namespace": "default"}}));
+        let users = |kind| names_of(template_to_etcd_clusters(&etcds, &template, kind));
+        assert_eq!(users("LocalMachineTemplate"), ["claims", "named", "of-nobody"]);
+        assert_eq!(users("OtherTemplate"), [""; 0]);
     }
 }

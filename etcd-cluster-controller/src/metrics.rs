@@ -1,6 +1,8 @@
 //! Metrics of etcd clusters: read off the watch when they are asked for, so that none outlives its EtcdCluster.
 
 use api::EtcdCluster;
+use api::conditions::NO_ALARMS;
+use api::etcd_cluster::MemberRole;
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use prometheus_client::collector::Collector;
@@ -23,18 +25,27 @@ pub(crate) struct EtcdMetrics(pub(crate) Store<EtcdCluster>);
 /// Name, help and value.
 type Shown = (&'static str, &'static str, fn(&EtcdCluster) -> i64);
 
-const GAUGES: [Shown; 4] = [
+const GAUGES: [Shown; 7] = [
     ("etcd_cluster_ready", "1 if all wanted members are healthy voters", |etcd| {
         etcd.status.as_ref().map_or(0, |status| i64::from(status.ready))
     }),
     ("etcd_cluster_wanted_members", "Wanted members", |etcd| i64::from(etcd.spec.replicas)),
-    ("etcd_cluster_members", "Members in etcd's member list", |etcd| {
-        etcd.status.as_ref().map_or(0, |status| i64::try_from(status.members.len()).unwrap_or(i64::MAX))
-    }),
+    ("etcd_cluster_members", "Members in etcd's member list", |etcd| members(etcd, |_| true)),
+    ("etcd_cluster_voters", "Members that vote", |etcd| members(etcd, |role| role == MemberRole::Voter)),
+    ("etcd_cluster_learners", "Members that do not vote yet", |etcd| members(etcd, |role| role == MemberRole::Learner)),
     ("etcd_cluster_healthy_voters", "Healthy voters", |etcd| {
         etcd.status.as_ref().map_or(0, |status| i64::from(status.ready_replicas))
     }),
+    ("etcd_cluster_alarm_raised", "1 if etcd has raised an alarm", |etcd| {
+        let mut conditions = etcd.status.iter().flat_map(|status| &status.conditions);
+        i64::from(conditions.any(|condition| condition.type_ == NO_ALARMS && condition.status == "False"))
+    }),
 ];
+
+fn members(etcd: &EtcdCluster, wanted: fn(MemberRole) -> bool) -> i64 {
+    let members = etcd.status.iter().flat_map(|status| &status.members);
+    i64::try_from(members.filter(|member| wanted(member.role)).count()).unwrap_or(i64::MAX)
+}
 
 impl Collector for EtcdMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -62,10 +73,24 @@ mod tests {
         let (store, mut writer) = reflector::store::<EtcdCluster>();
         let metrics = Metrics::default();
         metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(store))));
-        let etcd = Story::with_voters(3, 3).etcd().clone();
+        let mut story = Story::with_voters(3, 2);
+        story.machine(2);
+        story.member(2, true);
+        story.alarms(&[(0, "NOSPACE")]);
+        story.settle();
+        let etcd = story.etcd().clone();
         writer.apply_watcher_event(&watcher::Event::Apply(etcd.clone()));
         let text = metrics.text().unwrap();
-        for (name, value) in [("ready", 1), ("wanted_members", 3), ("members", 3), ("healthy_voters", 3)] {
+        let expected = [
+            ("ready", 0),
+            ("wanted_members", 3),
+            ("members", 3),
+            ("voters", 2),
+            ("learners", 1),
+            ("healthy_voters", 2),
+            ("alarm_raised", 1),
+        ];
+        for (name, value) in expected {
             let line =
                 format!("etcdadm_provider_etcd_cluster_{name}{{namespace=\"default\",name=\"demo-etcd\"}} {value}\n");
             assert!(text.contains(&line), "{line} is not in {text}");

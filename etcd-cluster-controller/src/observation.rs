@@ -286,13 +286,18 @@ impl Observation {
         self.admitted.as_ref()?.get(&machine.uid).copied()
     }
 
-    /// Seconds since a Machine could begin to boot: since it has its bootstrap data or was to get them, or since it was
-    /// created if neither is known.
+    /// When a Machine could begin to boot: when it got its bootstrap data or was to get them, or when it was created if neither
+    /// is known.
+    #[must_use]
+    pub fn could_boot_since(&self, machine: &MachineView) -> Option<Timestamp> {
+        let since = self.bootstrapped.get(&machine.name).copied().or_else(|| self.admitted_since(machine));
+        since.or_else(|| machine.created.as_ref().map(|created| created.0))
+    }
+
+    /// For how many seconds it could.
     #[must_use]
     pub fn age(&self, machine: &MachineView) -> i64 {
-        let since = self.bootstrapped.get(&machine.name).copied().or_else(|| self.admitted_since(machine));
-        let since = since.or_else(|| machine.created.as_ref().map(|created| created.0));
-        since.map_or(0, |since| self.now.as_second() - since.as_second())
+        self.could_boot_since(machine).map_or(0, |since| self.now.as_second() - since.as_second())
     }
 }
 

@@ -33,7 +33,7 @@ pub use controller_support::plan::{Hold, block, wait};
 pub use due::due;
 pub(crate) use hooks::has_hook;
 pub use publish::Publish;
-pub(crate) use retire::waiting as leaving_waits_for;
+pub(crate) use retire::{describe as describe_leaving, waiting as leaving_waits_for};
 pub use step::{Plan, Step};
 pub(crate) use template::owns_template;
 
@@ -61,8 +61,6 @@ pub struct Decision {
     pub next: Plan,
     /// What the control plane is told.
     pub publish: Publish,
-    /// Members that there should be.
-    pub goal: usize,
 }
 
 /// What the rules look at.
@@ -106,7 +104,7 @@ pub fn plan(observation: &Observation) -> Decision {
 
 pub(crate) fn decide(view: &View<'_>) -> Decision {
     let next = RULES.iter().find_map(|rule| rule(view)).unwrap_or(Plan::Steady);
-    Decision { publish: publish::publish(view, &next), next, goal: view.wanted() }
+    Decision { publish: publish::publish(view, &next), next }
 }
 
 /// A pause stops everything, a deletion too, as everywhere in Cluster API.

@@ -1,6 +1,7 @@
 //! The status that follows from what was observed and decided. Pure; what cannot be derived again (since when a member is
 //! well, what has once been true, what has been removed) is carried over from the status before.
 
+mod alarms;
 mod conditions;
 mod ledger;
 mod members;

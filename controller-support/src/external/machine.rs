@@ -39,6 +39,10 @@ pub struct MachineView {
     pub created: Option<Time>,
     /// It is being deleted.
     pub deleting: bool,
+    /// When it was deleted.
+    pub deleted: Option<Time>,
+    /// What it waits for before it goes.
+    pub finalizers: Vec<String>,
     /// Its controller.
     pub controller: Option<OwnerView>,
     /// Its bootstrap config.
@@ -51,8 +55,6 @@ pub struct MachineView {
     pub infrastructure_ready: bool,
     /// Addresses as (type, address), in the order of the Machine.
     pub addresses: Vec<(String, String)>,
-    /// Phase, for messages only.
-    pub phase: Option<String>,
 }
 
 impl MachineView {
@@ -71,6 +73,8 @@ impl MachineView {
             annotations: machine.annotations().clone(),
             created: machine.creation_timestamp(),
             deleting: machine.metadata.deletion_timestamp.is_some(),
+            deleted: machine.metadata.deletion_timestamp.clone(),
+            finalizers: machine.finalizers().to_vec(),
             controller: machine.owner_references().iter().find(|owner| owner.controller == Some(true)).map(|owner| {
                 OwnerView {
                     group: owner.api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
@@ -87,7 +91,6 @@ impl MachineView {
                 &["/status/initialization/infrastructureProvisioned", "/status/infrastructureReady"],
             ),
             addresses: addresses(data),
-            phase: string(data, "/status/phase"),
         }
     }
 }

@@ -19,7 +19,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Config, the number in the EtcdCluster, infrastructure, Machine: in this order. The number is written before the Machine is
 /// created, so no Machine ever gets a number again; and after the config, so a manager that was killed in between finds by
@@ -224,7 +224,21 @@ fn is_as_wanted(etcd: &EtcdCluster, there: &DynamicObject, wanted: &DynamicObjec
             && api::EtcdadmConfigSpec::deserialize(spec(there))
                 .is_ok_and(|config| build::matches_config(etcd, &config, None));
     }
-    build::is_cloned_from_template(etcd, there.annotations())
+    // The name alone does not say it: the template may have been made again with another content.
+    build::is_cloned_from_template(etcd, there.annotations()) && contains(&spec(there), &spec(wanted))
+}
+
+/// Whether a value has all that is wanted of it. What is left out of a template may have been filled in.
+fn contains(there: &Value, wanted: &Value) -> bool {
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| there.get(key).is_some_and(|there| contains(there, wanted)))
+        }
+        (Value::Array(there), Value::Array(wanted)) => {
+            there.len() == wanted.len() && there.iter().zip(wanted).all(|(there, wanted)| contains(there, wanted))
+        }
+        _ => there == wanted,
+    }
 }
 
 /// Whose an object is that has the name of one that we were about to make.
@@ -267,6 +281,7 @@ fn to_dynamic(config: &EtcdadmConfig, kind: &ApiResource) -> Result<DynamicObjec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Story;
 
     #[test]
     fn a_missing_permission_is_not_a_fault_of_the_spec() {
@@ -276,6 +291,33 @@ mod tests {
         };
         assert_eq!(reason(403), reasons::REFUSED);
         assert_eq!(reason(422), reasons::INVALID_SPEC);
+    }
+
+    #[test]
+    fn what_is_left_over_is_used_only_if_it_would_be_made_the_same() {
+        let mut story = Story::new(3);
+        let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
+        let clone = |story: &Story, template: &DynamicObject| {
+            let etcd = &story.observation.etcd;
+            let parts = MachineParts { etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &clones };
+            let config = to_dynamic(&build::config(&parts), &ApiResource::erase::<EtcdadmConfig>(&())).unwrap();
+            (build::infrastructure(&parts, template).unwrap(), config)
+        };
+        let (machine, config) = clone(&story, &template);
+        // The provider fills in what the template leaves out.
+        let mut there = machine.clone();
+        there.data["spec"]["providerID"] = json!("local://demo-etcd-0");
+        assert!(is_as_wanted(&story.observation.etcd, &there, &machine));
+        assert!(is_as_wanted(&story.observation.etcd, &config, &config));
+        let mut again = template.as_ref().clone();
+        again.data["spec"]["template"]["spec"]["size"] = json!("small");
+        let (smaller, _) = clone(&story, &again);
+        assert!(!is_as_wanted(&story.observation.etcd, &there, &smaller), "the template was made again");
+        story.etcd().spec.infrastructure_template.name = "other".to_owned();
+        story.etcd().spec.etcdadm_config_spec.version = Some("3.6.1".to_owned());
+        let (other, newer) = clone(&story, &template);
+        assert!(!is_as_wanted(&story.observation.etcd, &there, &other));
+        assert!(!is_as_wanted(&story.observation.etcd, &config, &newer));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use crate::plan::Hold;
 use crate::{CONTROLLER, build};
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
-use controller_support::{Error, Result, ResultExt, apply};
+use controller_support::{Cached, Error, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject};
-use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -126,16 +126,7 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
     let there = api.get_metadata(&name).await.doing(|| format!("reading Secret {name}"))?;
     let owners = there.metadata.owner_references.clone().unwrap_or_default();
     if !owners.iter().any(|owner| owner.uid == uid) {
-        let other = owners.iter().find(|owner| owner.kind == "EtcdCluster");
-        // That of an EtcdCluster that is gone is on its way out. One that lives keeps what is its own.
-        if let Some(other) = other.filter(|other| !lives(context, &namespace, &other.name, &other.uid)) {
-            let message = format!("Secret {name} still belongs to EtcdCluster {}, and goes with that", other.name);
-            return Ok(Outcome::Blocked(Hold::new(reasons::WAITING_FOR_CERTIFICATES, message)));
-        }
-        let owner = other.map(|other| format!(" (it belongs to EtcdCluster {})", other.name)).unwrap_or_default();
-        let message =
-            format!("Secret {name} exists and does not belong to this EtcdCluster{owner}; rename or delete it");
-        return Ok(Outcome::Blocked(Hold::new(reasons::NAME_TAKEN, message)));
+        return Ok(Outcome::Blocked(of_another(&context.etcds, &namespace, &name, &owners)));
     }
     if !replace {
         if let Some(labels) = missing_labels(&wanted, &there) {
@@ -155,10 +146,19 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
     }
 }
 
-/// Whether an EtcdCluster is still there.
-fn lives(context: &Context, namespace: &str, name: &str, uid: &str) -> bool {
-    let there = context.etcds.get(&ObjectRef::new(name).within(namespace));
-    there.is_some_and(|etcd| etcd.uid().as_deref() == Some(uid))
+/// Why a Secret is left alone. That of an EtcdCluster that is gone is on its way out. One that lives keeps what is its own.
+fn of_another(etcds: &Cached, namespace: &str, secret: &str, owners: &[OwnerReference]) -> Hold {
+    let other = owners.iter().find(|owner| owner.kind == "EtcdCluster");
+    let lives = |owner: &OwnerReference| {
+        etcds.get(namespace, &owner.name).is_some_and(|etcd| etcd.uid().as_ref() == Some(&owner.uid))
+    };
+    if let Some(other) = other.filter(|other| !lives(other)) {
+        let message = format!("Secret {secret} still belongs to EtcdCluster {}, and goes with that", other.name);
+        return Hold::new(reasons::WAITING_FOR_CERTIFICATES, message);
+    }
+    let owner = other.map(|other| format!(" (it belongs to EtcdCluster {})", other.name)).unwrap_or_default();
+    let message = format!("Secret {secret} exists and does not belong to this EtcdCluster{owner}; rename or delete it");
+    Hold::new(reasons::NAME_TAKEN, message)
 }
 
 /// Puts the label back on a CA Secret that the members need: without it no watch shows it.
@@ -190,7 +190,28 @@ fn internal(error: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Story;
+    use crate::fixture::{Story, watched};
+
+    #[test]
+    fn a_secret_of_another_is_waited_for_only_if_that_is_gone() {
+        let mut story = Story::new(3);
+        let etcds = watched(&[serde_json::to_value(story.etcd()).unwrap()]);
+        let owner = |name: &str, uid: &str| OwnerReference {
+            kind: "EtcdCluster".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        };
+        let hold = |owners: &[OwnerReference]| of_another(&etcds, "default", "demo-etcd", owners);
+        let living = hold(&[owner("demo-etcd", "etcd-uid")]);
+        assert_eq!(living.reason, reasons::NAME_TAKEN, "{}", living.message);
+        assert!(living.message.contains("it belongs to EtcdCluster demo-etcd"), "{}", living.message);
+        for gone in [owner("demo-etcd", "earlier"), owner("gone", "etcd-uid")] {
+            let waits = hold(&[gone]);
+            assert_eq!(waits.reason, reasons::WAITING_FOR_CERTIFICATES, "{}", waits.message);
+        }
+        assert_eq!(hold(&[]).reason, reasons::NAME_TAKEN, "a user's own");
+    }
 
     #[test]
     fn a_secret_of_ours_gets_its_label_back() {

@@ -3,8 +3,8 @@
 //! Three things are kept apart. A member that answers says what it is ([`Report`]). A member that fails is blamed with a
 //! [`MemberFault`]. What keeps *this controller* from asking is an [`OurFault`], and blames nobody.
 //!
-//! A Machine's member is also found by the ID that answers at the Machine's addresses: [`Snapshot::answering`] gives the
-//! Machine where exactly one answers with an ID. That works with NAT and host names, where URLs do not match addresses.
+//! A Machine's member is also found by the ID that answers at the Machine's addresses: see
+//! [`Observation::machine_of`](super::Observation::machine_of).
 
 mod run;
 
@@ -22,19 +22,6 @@ pub struct Snapshot {
     pub probes: BTreeMap<String, Probe>,
     /// The latest member list.
     pub membership: Membership,
-}
-
-impl Snapshot {
-    /// The Machine whose probe is answered by this member of this cluster. `None` if there is none or if several are,
-    /// since then the addresses of the Machines are not to be trusted.
-    #[must_use]
-    pub fn answering(&self, cluster_id: u64, member_id: u64) -> Option<&str> {
-        let mut machines = self.probes.iter().filter(|(_, probe)| {
-            probe.report().is_some_and(|report| report.cluster_id == cluster_id && report.member_id == member_id)
-        });
-        let (machine, _) = machines.next()?;
-        machines.next().is_none().then_some(machine.as_str())
-    }
 }
 
 /// The latest probe of the member of one Machine.
@@ -114,7 +101,7 @@ pub struct Report {
     pub version: String,
     /// Size of its database in bytes.
     pub database_size: i64,
-    /// Alarms that are raised in its cluster. An alarm is reported; it does not make a member unhealthy.
+    /// Alarms that are raised in its cluster. The status reports them; they make no member unhealthy.
     pub alarms: Vec<Alarm>,
     /// Whether this is the expected member of the expected cluster: [`MemberFault::OtherCluster`] or
     /// [`MemberFault::OtherMember`] if not.
@@ -302,18 +289,6 @@ mod tests {
             outcome: Outcome::Answered(report),
             expected: Some(member_id),
         }
-    }
-
-    #[test]
-    fn a_member_is_found_where_exactly_one_machine_answers_with_its_id() {
-        let mut snapshot = Snapshot::default();
-        for (machine, cluster, member) in [("a", 0xc, 1), ("b", 0xc, 2), ("c", 0xd, 3)] {
-            snapshot.probes.insert(machine.to_owned(), probe(cluster, member));
-        }
-        assert_eq!(snapshot.answering(0xc, 1), Some("a"));
-        assert_eq!(snapshot.answering(0xc, 3), None, "it answers, but for another cluster");
-        snapshot.probes.insert("d".to_owned(), probe(0xc, 1));
-        assert_eq!(snapshot.answering(0xc, 1), None, "two Machines share an address");
     }
 
     #[test]

@@ -6,14 +6,18 @@ use crate::observation::{Certificates, Observation};
 use crate::pki::{CertAndKey, check_ca, expiry, is_signed_by};
 use api::{EtcdCluster, names};
 use controller_support::external::secret_text;
-use controller_support::{Result, ResultExt, apply};
+use controller_support::{Result, ResultExt, TtlCache, apply};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A staged certificate that expires sooner is made again.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 60);
+
+/// For how long what was found of a CA is kept. The Secrets may be gone.
+const JUDGED_TTL: Duration = Duration::from_secs(3600);
 
 /// The certificates, and the CA if it can be used.
 pub(super) async fn read(
@@ -30,27 +34,85 @@ pub(super) async fn read(
     if let Some(other) = other_owner(&secret, &uid) {
         return Ok((Certificates::OfAnother(other.to_owned()), None));
     }
-    let ca = match read_ca(&secret) {
-        Ok(ca) => ca,
-        Err(message) => return Ok((Certificates::Invalid(message), None)),
-    };
     let ours = |name: &str| {
         let secret: Option<Arc<DynamicObject>> = context.secrets.get(&namespace, name);
         secret.filter(|secret| other_owner(secret, &uid).is_none())
     };
+    let staged = ours(&names::staged_apiserver_client_secret(cluster));
+    let judged = context.judged_cas.judge(&secret, staged.as_deref());
+    let ca = match &judged.ca {
+        Ok(ca) => ca.clone(),
+        Err(message) => return Ok((Certificates::Invalid(message.clone()), None)),
+    };
     let control_plane_ca = ours(&names::control_plane_ca_secret(cluster)).is_some_and(|secret| {
         secret_text(&secret, build::CERT).as_deref() == Some(&ca.cert) && secret_text(&secret, build::KEY).is_none()
     });
-    let staged = ours(&names::staged_apiserver_client_secret(cluster)).and_then(|secret| {
-        let [cert, key] = [build::CERT, build::KEY].map(|key| secret_text(&secret, key));
-        key.and(cert)
-    });
-    if staged.as_ref().is_some_and(|cert| !is_signed_by(cert, &ca.cert)) {
-        return Ok((Certificates::Replaced, None));
-    }
-    let expires = staged.as_deref().and_then(expiry);
+    let expires = match judged.staged {
+        Staged::OfAnotherCa => return Ok((Certificates::Replaced, None)),
+        Staged::None => None,
+        Staged::Until(expires) => expires,
+    };
     let staged_client = expires.is_some_and(|expires| lasts(expires, observation.now));
     Ok((Certificates::Ca { control_plane_ca, staged_client, expires }, Some(ca)))
+}
+
+/// What was found of CAs. To parse one, derive its key and verify a signature costs more than the rest of a reconcile, and the
+/// answer changes only with the Secrets.
+pub(crate) struct JudgedCas(TtlCache<[Option<String>; 4], Arc<Judged>>);
+
+impl Default for JudgedCas {
+    fn default() -> Self {
+        Self(TtlCache::new(JUDGED_TTL))
+    }
+}
+
+/// What was found of one.
+struct Judged {
+    /// The CA, or what is wrong with it.
+    ca: Result<CertAndKey, String>,
+    staged: Staged,
+}
+
+/// The API servers' client certificate that is kept ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Staged {
+    /// There is none.
+    None,
+    /// Another CA has signed it.
+    OfAnotherCa,
+    /// It expires then, if it says when.
+    Until(Option<Timestamp>),
+}
+
+impl JudgedCas {
+    /// Looks at a CA, and at the certificate that it should have signed, unless these very versions are known.
+    fn judge(&self, ca: &DynamicObject, staged: Option<&DynamicObject>) -> Arc<Judged> {
+        let version = |object: Option<&DynamicObject>| {
+            [object.and_then(DynamicObject::uid), object.and_then(DynamicObject::resource_version)]
+        };
+        let ([ca_uid, ca_version], [staged_uid, staged_version]) = (version(Some(ca)), version(staged));
+        let key = [ca_uid, ca_version, staged_uid, staged_version];
+        if let Some(known) = self.0.get(&key) {
+            return known;
+        }
+        let judged = Arc::new(judge(ca, staged));
+        self.0.insert(key, judged.clone());
+        judged
+    }
+}
+
+fn judge(ca: &DynamicObject, staged: Option<&DynamicObject>) -> Judged {
+    let ca = read_ca(ca);
+    let cert = staged.and_then(|secret| {
+        let [cert, key] = [build::CERT, build::KEY].map(|key| secret_text(secret, key));
+        key.and(cert)
+    });
+    let staged = match (&ca, cert) {
+        (Ok(ca), Some(cert)) if !is_signed_by(&cert, &ca.cert) => Staged::OfAnotherCa,
+        (_, Some(cert)) => Staged::Until(expiry(&cert)),
+        (_, None) => Staged::None,
+    };
+    Judged { ca, staged }
 }
 
 fn lasts(expires: Timestamp, now: Timestamp) -> bool {
@@ -101,6 +163,36 @@ fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pki::{Client, new_ca, new_client};
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+    use time::OffsetDateTime;
+
+    const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
+
+    fn secret(version: &str, content: &CertAndKey) -> DynamicObject {
+        let content = BTreeMap::from([(build::CERT, &content.cert), (build::KEY, &content.key)]);
+        let data = content.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
+        let data: BTreeMap<String, ByteString> = data.collect();
+        serde_json::from_value(json!({"metadata": {"uid": "u", "resourceVersion": version}, "data": data})).unwrap()
+    }
+
+    #[test]
+    fn a_ca_is_judged_once_for_each_version_of_its_secrets() {
+        let (ca, other) = (new_ca("demo", NOW).unwrap(), new_ca("demo", NOW).unwrap());
+        let client = new_client(&ca, Client::ApiServer, NOW).unwrap();
+        let (known, staged) = (JudgedCas::default(), secret("7", &client));
+        let first = known.judge(&secret("1", &ca), Some(&staged));
+        assert!(first.ca.is_ok());
+        assert_eq!(first.staged, Staged::Until(Timestamp::from_second(365 * 86_400).ok()));
+        assert!(Arc::ptr_eq(&first, &known.judge(&secret("1", &ca), Some(&staged))), "nothing is looked at again");
+        assert_eq!(known.judge(&secret("2", &other), Some(&staged)).staged, Staged::OfAnotherCa);
+        assert_eq!(known.judge(&secret("1", &ca), None).staged, Staged::None);
+        assert_eq!(known.judge(&secret("1", &ca), Some(&secret("8", &other))).staged, Staged::OfAnotherCa);
+        let mixed = CertAndKey { cert: ca.cert.clone(), key: other.key };
+        assert!(known.judge(&secret("3", &mixed), None).ca.is_err());
+    }
 
     #[test]
     fn a_certificate_is_renewed_well_before_it_expires() {

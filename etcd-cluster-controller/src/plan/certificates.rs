@@ -10,7 +10,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let secret = names::ca_secret(cluster);
     let in_use = view.has_begun() || !view.observation.machines.is_empty();
     match &view.observation.certificates {
-        Certificates::Unknown => Some(wait(reasons::WAITING_FOR_CERTIFICATES, "the Secrets cannot be read yet")),
+        Certificates::Unknown => {
+            Some(wait(reasons::WAITING_FOR_CERTIFICATES, format!("Secret {secret} has not been looked up")))
+        }
         Certificates::OfAnother(other) => Some(wait(
             reasons::WAITING_FOR_CERTIFICATES,
             format!("Secret {secret} still belongs to EtcdCluster {other} and goes with that; then a new one is made"),

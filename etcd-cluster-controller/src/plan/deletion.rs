@@ -1,5 +1,6 @@
 //! Deleting the EtcdCluster. It asks nothing of etcd, so it finishes in whatever state that is.
 
+use super::retire::going;
 use super::{Plan, Step, View, block, has_hook, wait};
 use crate::observation::ClusterLink;
 use crate::quorum::cluster_going;
@@ -42,15 +43,14 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         return Some(Plan::Do(Step::DeleteMachines { delete, release, proof }));
     }
     if !observation.machines.is_empty() {
-        let names: Vec<&str> = observation.machines.keys().map(String::as_str).collect();
-        let message =
-            format!("Machines {} are being deleted; look at their finalizers and conditions", names.join(", "));
-        return Some(wait(reasons::DELETING, message));
+        let going: Vec<String> = observation.machines.values().map(going).collect();
+        return Some(wait(reasons::DELETING, going.join("; ")));
     }
     if etcd.finalizers().iter().any(|finalizer| finalizer == names::ETCD_CLUSTER_FINALIZER) {
         return Some(Plan::Do(Step::RemoveFinalizer));
     }
-    Some(wait(reasons::DELETING, ""))
+    let others = etcd.finalizers().join(", ");
+    Some(wait(reasons::DELETING, format!("all Machines are gone; it waits for the finalizers of others: {others}")))
 }
 
 /// The command with which a person confirms the deletion.

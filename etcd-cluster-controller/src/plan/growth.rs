@@ -3,17 +3,20 @@
 //! voter is healthy and no other Machine is on its way. Members whose Machines are on their way out count as voters, and not
 //! as Machines: their replacements join first.
 
+mod waits;
+
 use super::{Plan, Step, View, block, init, retire, wait};
 use crate::build;
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
-use crate::roster::{Seat, Verdict, number};
+use crate::roster::{Seat, number};
 use api::conditions::reasons;
 use api::etcd_cluster::RemovalState;
 use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use waits::{not_booting, waiting_for};
 
 /// How far a Machine is on its way to being a healthy voter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,13 +80,13 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     }
     let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner, Progress::Missing]);
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
-    let (held_back, stuck) = (machines.find(&[Progress::HeldBack]), machines.names(Progress::NotBooting));
+    let held_back = machines.find(&[Progress::HeldBack]);
     let missing = machines.live() < view.wanted();
     if !missing && held_back.is_none() {
-        let leaving = || leaving(view).unwrap_or(Plan::Steady);
-        return Some(coming.unwrap_or_else(|| if stuck.is_empty() { leaving() } else { not_booting(&stuck) }));
+        let rest = || not_booting(view, &machines).or_else(|| leaving(view)).unwrap_or(Plan::Steady);
+        return Some(coming.unwrap_or_else(rest));
     }
-    if let Some(obstacle) = obstacle(view, &machines, &stuck) {
+    if let Some(obstacle) = obstacle(view, &machines) {
         return Some(coming.unwrap_or(obstacle));
     }
     let begun = view.has_begun();
@@ -107,10 +110,7 @@ fn leaving(view: &View<'_>) -> Option<Plan> {
     if waiting.is_empty() {
         return None;
     }
-    let one = |(machine, why): &(String, String)| {
-        if why.is_empty() { format!("Machine {machine} is being deleted") } else { format!("Machine {machine}: {why}") }
-    };
-    let message = waiting.iter().map(one).collect::<Vec<_>>().join("; ");
+    let message = retire::describe(view, &waiting);
     let waits_for_us = waiting.iter().any(|(_, why)| !why.is_empty());
     Some(wait(if waits_for_us { reasons::WAITING_FOR_SAFE_REMOVAL } else { reasons::DELETING }, message))
 }
@@ -132,7 +132,7 @@ fn make_again(view: &View<'_>, machines: &Machines<'_, '_>, cluster: &ClusterVie
 }
 
 /// Why nothing can be added at all at the moment, neither Machine nor member. With a voter the member list is known.
-fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>, stuck: &[&str]) -> Option<Plan> {
+fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     if !machines.names(Progress::Leaving).is_empty() {
         return leaving(view);
     }
@@ -144,7 +144,7 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>, stuck: &[&str]) -> Opt
         ));
     }
     // Only the first member makes the cluster: without it there is nothing to join.
-    (voters == 0 && !stuck.is_empty()).then(|| not_booting(stuck))
+    if voters == 0 { not_booting(view, machines) } else { None }
 }
 
 /// Makes the next Machine. Without a template, those that are on their way are waited for first.
@@ -228,79 +228,6 @@ fn stranger(view: &View<'_>) -> Option<Plan> {
         let message = format!("{}. Nothing is added beside it", described.join("; "));
         wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
     })
-}
-
-fn waiting_for(
-    view: &View<'_>,
-    cluster: &ClusterView,
-    seat: &Seat<'_>,
-    machine: &MachineView,
-    state: Progress,
-) -> Plan {
-    let (name, observation) = (&machine.name, view.observation);
-    let deadline = deadline(observation, machine);
-    match state {
-        // Machines are made without waiting for it, as Cluster API's MachineSets do: the rest of their way runs beside.
-        Progress::NoAddress if !cluster.infrastructure_ready => {
-            let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
-            wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
-        }
-        Progress::NoAddress => {
-            let message = format!("Machine {name} has no address yet; look at its conditions{deadline}");
-            wait(reasons::WAITING_FOR_MACHINE_ADDRESS, message)
-        }
-        Progress::NoMember => {
-            let probe = if seat.why().is_empty() { String::new() } else { format!(" ({})", seat.why()) };
-            wait(reasons::WAITING_FOR_MEMBER, format!("Machine {name} is not a member yet{probe}{deadline}"))
-        }
-        Progress::Missing => {
-            let (id, since) = missing_since(observation, machine).unwrap_or_default();
-            let message = format!(
-                "member {id} of Machine {name} has been missing from etcd's member list since {since:.0}, and this controller did not remove it. Delete Machine {name} to have it replaced"
-            );
-            wait(reasons::MEMBER_MISSING, message)
-        }
-        // The next Machine has to wait for this one.
-        Progress::Learner if is_late(observation, machine) => {
-            let message = format!(
-                "member {name} is still a learner, beyond spec.healthCheck.startupGraceSeconds; look at the console of its Machine"
-            );
-            wait(reasons::WAITING_FOR_PROMOTION, message)
-        }
-        Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner{deadline}")),
-        Progress::NotListed => {
-            let message = format!("the member list cannot be read: {}", observation.why_not_listed());
-            wait(reasons::MEMBERSHIP_UNKNOWN, message)
-        }
-        Progress::NotHealthy if matches!(seat.verdict, Verdict::Unknown { .. }) => {
-            let message = format!("it is not known how member {} is: {}", seat.name(), seat.why());
-            wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
-        }
-        Progress::NotHealthy | Progress::Voter | Progress::HeldBack | Progress::NotBooting | Progress::Leaving => {
-            let message = format!("member {}. Nothing is added before it is healthy", seat.describe());
-            wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
-        }
-    }
-}
-
-/// Until when a Machine has to become a member, for messages.
-fn deadline(observation: &Observation, machine: &MachineView) -> String {
-    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
-    let left = grace - observation.age(machine);
-    match Timestamp::from_second(observation.now.as_second().saturating_add(left)) {
-        Ok(until) if observation.is_admitted(machine) && left > 0 => {
-            format!("; it is reported if that lasts until {until:.0}")
-        }
-        _ => String::new(),
-    }
-}
-
-fn not_booting(names: &[&str]) -> Plan {
-    let message = format!(
-        "Machine {} has not become a member within spec.healthCheck.startupGraceSeconds; look at its console and at the Machine's conditions",
-        names.join(", ")
-    );
-    wait(reasons::MACHINE_NOT_BOOTING, message)
 }
 
 /// The number after the highest that was ever used: a new Machine must not meet the bootstrap data or the infrastructure of

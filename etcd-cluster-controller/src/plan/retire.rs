@@ -147,3 +147,22 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
     };
     leaving.map(one).collect()
 }
+
+/// The same as a text.
+pub(crate) fn describe(view: &View<'_>, waiting: &[(String, String)]) -> String {
+    let one = |(name, why): &(String, String)| match view.observation.machines.get(name) {
+        Some(machine) if why.is_empty() => going(machine),
+        _ => format!("Machine {name}: {why}"),
+    };
+    waiting.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// A Machine that waits for others to let it go.
+pub(super) fn going(machine: &MachineView) -> String {
+    let since = machine.deleted.as_ref().map(|since| format!(" since {:.0}", since.0)).unwrap_or_default();
+    let waits = match machine.finalizers.join(", ") {
+        none if none.is_empty() => String::new(),
+        finalizers => format!(", and waits for the finalizers {finalizers}: look at its conditions"),
+    };
+    format!("Machine {} is being deleted{since}{waits}", machine.name)
+}

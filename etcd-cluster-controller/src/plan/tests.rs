@@ -525,3 +525,57 @@ fn a_closed_port_is_told_with_its_address_and_the_deadline() {
         assert!(message.contains(part), "{part} is missing in {message}");
     }
 }
+
+#[test]
+fn a_port_that_stays_closed_is_told_when_the_grace_is_over_too() {
+    let refused = || Outcome::MemberFault(crate::observation::probe::MemberFault::Refused);
+    // Without the first there is nothing to join; a later one is passed by. And a learner is waited for.
+    let mut first = Story::new(3);
+    first.machine(0);
+    let mut later = Story::with_voters(3, 2);
+    later.machine(2);
+    let mut learner = Story::with_voters(3, 2);
+    learner.machine(2);
+    learner.member(2, true);
+    for (mut story, index, url) in [
+        (first, 0, "https://10.0.0.1:2379"),
+        (later, 2, "https://10.0.0.3:2379"),
+        (learner, 2, "https://10.0.0.3:2379"),
+    ] {
+        story.pass(20);
+        story.observation.probes.remove(&name(index));
+        story.probe(index, refused());
+        story.pass(600);
+        let plan = story.plan();
+        let message = &plan.hold().unwrap().message;
+        let since = ["since 1970-01-01T00:17:00Z", "1970-01-01T00:16:40Z"];
+        for part in [name(index).as_str(), url, "connection refused", since[0], since[1]] {
+            assert!(message.contains(part), "{part} is missing in {message}");
+        }
+    }
+}
+
+#[test]
+fn what_a_machine_that_goes_waits_for_is_told_with_the_time() {
+    let mut story = Story::with_voters(3, 3);
+    story.gone(2);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(2));
+    }
+    story.publish();
+    story.settle();
+    story.machine(2);
+    story.delete_at_once(2);
+    let one = story.plan();
+    let mut story = Story::with_voters(3, 3);
+    story.delete_at_once(2);
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    story.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
+    (0..2).for_each(|index| story.delete_at_once(index));
+    for plan in [one, story.plan()] {
+        let message = &plan.hold().unwrap().message;
+        for part in ["Machine demo-etcd-2", "since 1970-01-01T00:16:40Z", names::MACHINE_FINALIZER] {
+            assert!(message.contains(part), "{part} is missing in {message}");
+        }
+    }
+}

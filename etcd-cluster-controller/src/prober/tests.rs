@@ -81,7 +81,7 @@ async fn changes_are_told_and_quiet_is_kept() {
     world.set();
     let well = |s: &Snapshot| knows(s, 2) && is(s, "m0", RunKind::Healthy) && is(s, "m1", RunKind::Healthy);
     let snapshot = world.until("well", well).await;
-    assert_eq!(snapshot.answering(0xc, 2), Some("m1"));
+    assert_eq!(snapshot.probes["m1"].report().map(|report| report.member_id), Some(2));
 
     second.is_asked_again(10).await;
     while world.changes.try_recv().is_ok() {}

@@ -1,7 +1,8 @@
 //! Conditions of an EtcdCluster: one small function each.
 
+use super::alarms::{no_alarms, read_only};
 use crate::observation::Certificates;
-use crate::plan::{Plan, Step, View, leaving_waits_for};
+use crate::plan::{Plan, Step, View, describe_leaving, leaving_waits_for};
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons, settle};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
@@ -19,6 +20,7 @@ pub(super) fn conditions(
         initialized(status),
         certificates(view, plan),
         members_healthy(view, status),
+        no_alarms(view),
         endpoints(status),
         scaling_up(view, plan, status),
         up_to_date(status),
@@ -29,6 +31,9 @@ pub(super) fn conditions(
     let etcd = &view.observation.etcd;
     settle(before, drafts, etcd.metadata.generation, &Time(view.observation.now))
 }
+
+/// Of a cluster that is not initialized.
+const NOT_UP: &str = "the first member has not come up yet; Ready says what is waited for";
 
 /// What the plan waits for, in the words of a condition.
 fn what(plan: &Plan) -> (&'static str, String) {
@@ -55,7 +60,9 @@ fn what(plan: &Plan) -> (&'static str, String) {
 
 fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
     if status.ready {
-        return Draft::new(c::READY, true, reasons::READY, "");
+        // People look here first: that the API servers cannot write is said here too.
+        let message = read_only(view).map(|(_, message)| message).unwrap_or_default();
+        return Draft::new(c::READY, true, reasons::READY, message);
     }
     match plan {
         Plan::Steady => Draft::new(c::READY, false, reasons::MEMBER_UNHEALTHY, not_well(view)),
@@ -67,7 +74,7 @@ fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
 }
 
 /// True where a quorum is known to be healthy, or has just answered a linearizable read of the member list. False only where
-/// the quorum would be lost even if everybody were well of whom nothing is known.
+/// the quorum would be lost even if everybody were well of whom nothing is known, or where etcd itself refuses writes.
 fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
     let number = |wanted: &dyn Fn(&Seat<'_>) -> bool| view.roster.voters().filter(|seat| wanted(seat)).count();
     // One that was promoted just now may have been probed last before it served: as long as the list is read by a quorum,
@@ -76,14 +83,17 @@ fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
     let unknown = number(&|seat| seat.is_unknown() || new(seat));
     let (count, well) = (number(&|_| true), number(&|seat| seat.counts));
     if !status.initialized {
-        return Draft::new(c::AVAILABLE, false, reasons::NOT_INITIALIZED, "");
+        return Draft::new(c::AVAILABLE, false, reasons::NOT_INITIALIZED, NOT_UP);
     }
     if count == 0 {
         return Draft::unknown(c::AVAILABLE, reasons::MEMBERSHIP_UNKNOWN, "the member list has not been read yet");
     }
     let quorum = count / 2 + 1;
     if well >= quorum || (well + unknown >= quorum && view.roster.is_listed()) {
-        return Draft::new(c::AVAILABLE, true, reasons::AVAILABLE, "");
+        return match read_only(view) {
+            Some((reason, message)) => Draft::new(c::AVAILABLE, false, reason, message),
+            None => Draft::new(c::AVAILABLE, true, reasons::AVAILABLE, ""),
+        };
     }
     let failing = not_well(view);
     if well + unknown >= quorum {
@@ -102,7 +112,7 @@ fn initialized(status: &EtcdClusterStatus) -> Draft {
     if status.initialized {
         Draft::new(c::INITIALIZED, true, reasons::INITIALIZED, "")
     } else {
-        Draft::new(c::INITIALIZED, false, reasons::NOT_INITIALIZED, "the first member has not come up yet")
+        Draft::new(c::INITIALIZED, false, reasons::NOT_INITIALIZED, NOT_UP)
     }
 }
 
@@ -116,7 +126,7 @@ fn certificates(view: &View<'_>, plan: &Plan) -> Draft {
             Draft::new(c::CERTIFICATES_AVAILABLE, true, reasons::CERTIFICATES_AVAILABLE, "")
         }
         (_, Plan::Block(hold)) if hold.reason == reasons::SECRET_INVALID => reason(hold.reason, hold.message.clone()),
-        _ => reason(reasons::WAITING_FOR_CERTIFICATES, String::new()),
+        _ => reason(reasons::WAITING_FOR_CERTIFICATES, what(plan).1),
     }
 }
 
@@ -152,7 +162,7 @@ fn not_well(view: &View<'_>) -> String {
 
 fn endpoints(status: &EtcdClusterStatus) -> Draft {
     if status.endpoints.is_empty() {
-        Draft::new(c::ENDPOINTS_AVAILABLE, false, reasons::NO_ENDPOINTS, "")
+        Draft::new(c::ENDPOINTS_AVAILABLE, false, reasons::NO_ENDPOINTS, "no member votes yet")
     } else {
         Draft::new(c::ENDPOINTS_AVAILABLE, true, reasons::ENDPOINTS_AVAILABLE, "")
     }
@@ -192,10 +202,7 @@ fn machines_deleting(view: &View<'_>, plan: &Plan, failed: Option<&str>) -> Draf
         None if waiting.iter().any(|(_, why)| !why.is_empty()) => reasons::WAITING_FOR_SAFE_REMOVAL,
         None => reasons::DELETING,
     };
-    let one = |(machine, why): &(String, String)| {
-        if why.is_empty() { machine.clone() } else { format!("{machine}: {why}") }
-    };
-    let mut message = waiting.iter().map(one).collect::<Vec<_>>().join("; ");
+    let mut message = describe_leaving(view, &waiting);
     if let (Plan::Do(Step::RemoveMember(_) | Step::MoveLeader { .. }), Some(failed)) = (plan, failed) {
         message = format!("{message}; the last attempt failed, and another follows: {failed}");
     }

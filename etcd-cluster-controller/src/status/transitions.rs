@@ -32,7 +32,13 @@ const ALARMING: &[&str] = &[
     reasons::CLUSTER_ID_CHANGED,
     reasons::DELETION_NOT_CONFIRMED,
     reasons::WOULD_LOSE_DATA,
+    reasons::DATA_CORRUPT,
+    reasons::NO_SPACE,
+    reasons::ALARM_RAISED,
 ];
+
+/// Conditions that may carry one of them. The later ones may repeat what an earlier one says.
+const TELLING: [&str; 3] = [c::READY, c::NO_ALARMS, c::AVAILABLE];
 
 /// Compares two statuses.
 #[must_use]
@@ -76,10 +82,17 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
             warning(reasons::MEMBER_MISSING, note);
         }
     }
-    for type_ in [c::READY, c::AVAILABLE] {
+    for (index, type_) in TELLING.into_iter().enumerate() {
+        let earlier = |reason: &str| {
+            TELLING
+                .iter()
+                .take(index)
+                .filter_map(|type_| alarming(&after.conditions, type_))
+                .any(|c| c.reason == reason)
+        };
         if let Some(now) = alarming(&after.conditions, type_)
             && alarming(&before.conditions, type_).is_none_or(|old| old.reason != now.reason)
-            && !(type_ == c::AVAILABLE && alarming(&after.conditions, c::READY).is_some_and(|r| r.reason == now.reason))
+            && !earlier(&now.reason)
         {
             let reason = ALARMING.iter().copied().find(|reason| *reason == now.reason).unwrap_or(reasons::QUORUM_LOST);
             warning(reason, now.message.clone());

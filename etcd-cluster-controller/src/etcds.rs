@@ -1,0 +1,73 @@
+//! The EtcdClusters: the watch that all controllers share, its indexes, and what of it the controller is run by.
+
+use api::{EtcdCluster, names};
+use controller_support::{Cached, Index};
+use futures::{Stream, StreamExt, future};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::watcher::Event;
+use std::sync::Arc;
+
+/// EtcdClusters by the Cluster that their label names.
+pub(crate) const BY_CLUSTER_LABEL: Index =
+    Index::new("cluster label", |etcd| etcd.labels().get(names::CLUSTER_NAME_LABEL).cloned().into_iter().collect());
+
+/// EtcdClusters by [`template_key`].
+pub(crate) const BY_TEMPLATE: Index = Index::new("infrastructure template", |etcd| {
+    let field = |name: &str| etcd.data.pointer("/spec/infrastructureTemplate")?.get(name)?.as_str();
+    field("kind").zip(field("name")).map(|(kind, name)| template_key(kind, name)).into_iter().collect()
+});
+
+/// Kind and name of a template.
+pub(crate) fn template_key(kind: &str, name: &str) -> String {
+    format!("{kind}/{name}")
+}
+
+/// The changes of EtcdClusters, and a store that has each of them before it is told.
+pub(crate) fn typed(etcds: &Cached) -> (impl Stream<Item = Arc<EtcdCluster>> + Send + 'static, Store<EtcdCluster>) {
+    let (store, mut writer) = reflector::store();
+    // A controller waits for the first list of its store. This one has no list: what is there comes one by one.
+    writer.apply_watcher_event(&Event::Init);
+    writer.apply_watcher_event(&Event::InitDone);
+    let (changes, etcds) = (etcds.changes(), etcds.clone());
+    (changes.filter_map(move |changed| future::ready(take_in(&etcds, &mut writer, &changed))), store)
+}
+
+/// The latest of an EtcdCluster, or the last of one that is gone.
+fn take_in(etcds: &Cached, writer: &mut Writer<EtcdCluster>, changed: &DynamicObject) -> Option<Arc<EtcdCluster>> {
+    let there = etcds.get(&changed.namespace().unwrap_or_default(), &changed.name_any());
+    let latest = there.as_deref().unwrap_or(changed);
+    let etcd: EtcdCluster = match latest.clone().try_parse() {
+        Ok(etcd) => etcd,
+        Err(error) => {
+            tracing::error!(etcd = changed.name_any(), %error, "this EtcdCluster cannot be read, so nothing is done for it");
+            return None;
+        }
+    };
+    writer.apply_watcher_event(&match there {
+        Some(_) => Event::Apply(etcd.clone()),
+        None => Event::Delete(etcd.clone()),
+    });
+    Some(Arc::new(etcd))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, watched};
+    use kube::runtime::reflector::ObjectRef;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn what_is_told_is_in_the_store_and_what_cannot_be_read_stops_nothing_else() {
+        let broken = json!({"metadata": {"name": "broken", "namespace": "default"}, "spec": {"replicas": "three"}});
+        let good = serde_json::to_value(Story::new(3).etcd()).unwrap();
+        let (changes, store) = typed(&watched(&[broken, good]));
+        let told: Vec<_> = changes.map(|etcd| etcd.name_any()).take(1).collect().await;
+        assert_eq!(told, ["demo-etcd"]);
+        assert!(store.get(&ObjectRef::new("demo-etcd").within("default")).is_some());
+        store.wait_until_ready().await.unwrap();
+    }
+}
