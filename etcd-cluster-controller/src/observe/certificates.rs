@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(known.judge(&secret("2", &other), Some(&staged)).staged, Staged::OfAnotherCa);
         assert_eq!(known.judge(&secret("1", &ca), None).staged, Staged::None);
         assert_eq!(known.judge(&secret("1", &ca), Some(&secret("8", &other))).staged, Staged::OfAnotherCa);
-        let mixed = CertAndKey { cert: ca.cert.clone(), key: other.key };
+        let mixed = CertAndKey { cert: ca.cert, key: other.key };
         assert!(known.judge(&secret("3", &mixed), None).ca.is_err());
     }
 
