@@ -143,7 +143,7 @@ async fn put(
     let name = object.name_any();
     match apply::create(api, CONTROLLER, object).await {
         Ok(_) => Ok(Outcome::Done),
-        Err(error) if error.is_conflict() => existing(context, etcd, api, kind, object).await,
+        Err(error) if error.is_conflict() => existing(&machines(context, etcd), etcd, api, kind, object).await,
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
             let message = format!("{} {name} is refused: {}", kind.kind, answer(&source));
             Ok(refused(reason_of(&source, refusal), message))
@@ -166,8 +166,9 @@ fn reason_of(error: &kube::Error, of_content: &'static str) -> &'static str {
     }
 }
 
+/// What is to be done about an object that has the name of one that we were about to make.
 async fn existing(
-    context: &Context,
+    machines: &Api<DynamicObject>,
     etcd: &EtcdCluster,
     api: &Api<DynamicObject>,
     kind: &ApiResource,
@@ -194,7 +195,7 @@ async fn existing(
         // It is on its way out, and its name will be free.
         Whose::Leaving => Ok(Outcome::Outdated),
         Whose::Machines(machine) => {
-            let found = machines(context, etcd).get_metadata_opt(&machine.name).await;
+            let found = machines.get_metadata_opt(&machine.name).await;
             let found = found.doing(|| format!("reading Machine {}", machine.name))?;
             if found.and_then(|found| found.metadata.uid).as_ref() == Some(&machine.uid) {
                 // Another manager was quicker.
@@ -279,58 +280,4 @@ fn to_dynamic(config: &EtcdadmConfig, kind: &ApiResource) -> Result<DynamicObjec
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::Story;
-
-    #[test]
-    fn a_missing_permission_is_not_a_fault_of_the_spec() {
-        let reason = |code| {
-            let answer = kube::core::Status::failure("no", "No").with_code(code);
-            reason_of(&kube::Error::Api(Box::new(answer)), reasons::INVALID_SPEC)
-        };
-        assert_eq!(reason(403), reasons::REFUSED);
-        assert_eq!(reason(422), reasons::INVALID_SPEC);
-    }
-
-    #[test]
-    fn what_is_left_over_is_used_only_if_it_would_be_made_the_same() {
-        let mut story = Story::new(3);
-        let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
-        let clone = |story: &Story, template: &DynamicObject| {
-            let etcd = &story.observation.etcd;
-            let parts = MachineParts { etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &clones };
-            let config = to_dynamic(&build::config(&parts), &ApiResource::erase::<EtcdadmConfig>(&())).unwrap();
-            (build::infrastructure(&parts, template).unwrap(), config)
-        };
-        let (machine, config) = clone(&story, &template);
-        // The provider fills in what the template leaves out.
-        let mut there = machine.clone();
-        there.data["spec"]["providerID"] = json!("local://demo-etcd-0");
-        assert!(is_as_wanted(&story.observation.etcd, &there, &machine));
-        assert!(is_as_wanted(&story.observation.etcd, &config, &config));
-        let mut again = template.as_ref().clone();
-        again.data["spec"]["template"]["spec"]["size"] = json!("small");
-        let (smaller, _) = clone(&story, &again);
-        assert!(!is_as_wanted(&story.observation.etcd, &there, &smaller), "the template was made again");
-        story.etcd().spec.infrastructure_template.name = "other".to_owned();
-        story.etcd().spec.etcdadm_config_spec.version = Some("3.6.1".to_owned());
-        let (other, newer) = clone(&story, &template);
-        assert!(!is_as_wanted(&story.observation.etcd, &there, &other));
-        assert!(!is_as_wanted(&story.observation.etcd, &config, &newer));
-    }
-
-    #[test]
-    fn what_a_machine_has_used_is_not_used_again() {
-        let owner = |kind: &str, uid: &str, controller: bool| json!({"apiVersion": "g/v1", "kind": kind, "name": "x", "uid": uid, "controller": controller});
-        let whose = |metadata| whose(&serde_json::from_value(metadata).unwrap(), Some("etcd-uid"));
-        let ours = owner("EtcdCluster", "etcd-uid", false);
-        assert_eq!(whose(json!({"ownerReferences": [ours]})), Whose::Ours);
-        let used = whose(json!({"ownerReferences": [ours, owner("Machine", "m", true)]}));
-        assert!(matches!(used, Whose::Machines(machine) if machine.uid == "m"));
-        let leaving = json!({"ownerReferences": [ours], "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        assert_eq!(whose(leaving), Whose::Leaving);
-        assert_eq!(whose(json!({"ownerReferences": [owner("EtcdCluster", "earlier", false)]})), Whose::Leaving);
-        assert_eq!(whose(json!({})), Whose::Others);
-    }
-}
+mod tests;
