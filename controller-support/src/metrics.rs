@@ -1,13 +1,17 @@
 //! Metrics of every controller, in OpenMetrics' text form.
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+
+/// What the name of every metric begins with.
+const PREFIX: &str = "etcdadm_provider";
 
 /// Which controller, and how a reconcile ended: `ok` or the label of its error.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -28,7 +32,8 @@ pub struct ControllerLabels {
 /// The metrics of the process.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Mutex<Registry>,
+    /// One for each part of the process, by its name.
+    parts: Mutex<BTreeMap<&'static str, Registry>>,
     /// Finished reconciles.
     pub reconciles: Family<ReconcileLabels, Counter>,
     /// Seconds that a reconcile took.
@@ -37,21 +42,24 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("etcdadm_provider");
+        let mut registry = Registry::with_prefix(PREFIX);
         let reconciles = Family::default();
         let seconds = Family::<ControllerLabels, Histogram>::new_with_constructor(|| {
             Histogram::new(exponential_buckets(0.001, 4.0, 8))
         });
         registry.register("reconciles", "Finished reconciles by result", reconciles.clone());
         registry.register("reconcile_seconds", "Duration of reconciles in seconds", seconds.clone());
-        Self { registry: Mutex::new(registry), reconciles, seconds }
+        Self { parts: Mutex::new(BTreeMap::from([("reconciles", registry)])), reconciles, seconds }
     }
 }
 
 impl Metrics {
-    /// Adds metrics of one controller to the process's registry.
-    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Sets the metrics of the part called `part`. Those that it had before, as of a controller that was started again, are
+    /// shown no longer.
+    pub fn register(&self, part: &'static str, add: impl FnOnce(&mut Registry)) {
+        let mut registry = Registry::with_prefix(PREFIX);
+        add(&mut registry);
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).insert(part, registry);
     }
 
     /// All metrics as text.
@@ -60,7 +68,33 @@ impl Metrics {
     /// Only if the buffer cannot grow.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
+        for registry in self.parts.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            encode_registry(&mut text, registry)?;
+        }
+        encode_eof(&mut text)?;
         Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::metrics::gauge::Gauge;
+
+    #[test]
+    fn a_part_that_starts_again_is_shown_once() {
+        let metrics = Metrics::default();
+        for value in [1, 2] {
+            let gauge = Gauge::<i64>::default();
+            gauge.set(value);
+            metrics.register("part", |registry| registry.register("members", "Members", gauge));
+        }
+        let text = metrics.text().unwrap();
+        assert!(
+            text.contains("etcdadm_provider_members 2\n") && !text.contains("etcdadm_provider_members 1\n"),
+            "{text}"
+        );
+        assert_eq!(text.matches("# HELP etcdadm_provider_members ").count(), 1);
+        assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
     }
 }

@@ -37,7 +37,9 @@ pub async fn run(shared: Shared) -> Result<()> {
     let context = Arc::new(Context::new(shared.clone(), changes).await?);
     let etcds = &context.etcds;
     let (triggers, store) = typed(etcds);
-    shared.metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(store.clone()))));
+    shared
+        .metrics
+        .register("etcd clusters", |registry| registry.register_collector(Box::new(EtcdMetrics(store.clone()))));
     let controller = Controller::for_shared_stream(triggers, store)
         .reconcile_on(mapped(&context.machines, |machine| machine_to_etcd_cluster(&machine).into_iter().collect()))
         .reconcile_on(mapped(&context.secrets, {

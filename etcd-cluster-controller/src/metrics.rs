@@ -72,7 +72,7 @@ mod tests {
     fn an_etcd_cluster_that_is_gone_is_not_shown() {
         let (store, mut writer) = reflector::store::<EtcdCluster>();
         let metrics = Metrics::default();
-        metrics.register(|registry| registry.register_collector(Box::new(EtcdMetrics(store))));
+        metrics.register("etcd clusters", |registry| registry.register_collector(Box::new(EtcdMetrics(store))));
         let mut story = Story::with_voters(3, 2);
         story.machine(2);
         story.member(2, true);

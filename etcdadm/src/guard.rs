@@ -23,6 +23,9 @@ use crate::paths::Paths;
 /// Exit status of a start that is refused; systemd then does not try again. `EX_CONFIG` of sysexits.h.
 pub const REFUSED: u8 = 78;
 
+/// Second line of the epoch outside the data directory, once there has been a log.
+const BEGUN: &str = "begun";
+
 /// What the data directory holds, compared with what this machine remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
@@ -58,7 +61,7 @@ pub fn data(paths: &Paths) -> Result<Data> {
     let mut lines = remembered.lines();
     let fits =
         lines.next().is_some_and(|known| known.split(' ').any(|epoch| !epoch.is_empty() && epoch == inside.trim()));
-    let has_run = lines.next() == Some("begun") || crate::config::env::is_settled(&settings);
+    let has_run = has_run(remembered, &settings);
     Ok(match (has_log(paths)?, &outside) {
         (true, None) => Data::Present,
         (true, Some(_)) if fits => Data::Present,
@@ -67,6 +70,11 @@ pub fn data(paths: &Paths) -> Result<Data> {
         (false, None) if has_run => Data::Lost,
         (false, _) => Data::Blank,
     })
+}
+
+/// Whether the member has had a write-ahead log, by the epoch outside the data directory, or by its settings.
+pub(crate) fn has_run(outside: &str, settings: &str) -> bool {
+    outside.lines().nth(1) == Some(BEGUN) || crate::config::env::is_settled(settings)
 }
 
 /// Whether there is a write-ahead log.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, environment_name, is_user_flag};
 
 use crate::endpoint::{Endpoint, Host};
-use crate::{files, install};
+use crate::{files, guard, install};
 
 const DATA_DIR: &str = "/var/lib/etcd";
 const INSTALL_DIR: &str = "/opt/bin/";
@@ -21,7 +21,7 @@ pub struct Kept {
     pub(crate) etcd_flags: Vec<(String, String)>,
     max_learners: Option<u32>,
     data_dir: Option<PathBuf>,
-    /// Of a machine that is a member: it has a write-ahead log.
+    /// Of a machine that is a member: it has a write-ahead log, or had one.
     member: Option<Member>,
 }
 
@@ -58,12 +58,15 @@ impl Kept {
             Host::Name(_) => None,
         });
         let member = || Member::load(root, value("ETCD_NAME").map(str::to_owned), address);
+        // One whose disk is not mounted stays a member: what it had is not changed before somebody brings the data back.
         let has_log = below(data_dir.as_deref().unwrap_or(Path::new(DATA_DIR))).join("member/wal").is_dir();
+        let epoch = files::read(&root.join("etc/etcd/epoch"))?.unwrap_or_default();
+        let has_run = guard::has_run(&String::from_utf8_lossy(&epoch), &env);
         Ok(Self {
             etcd_flags: flags.collect(),
             max_learners: value("ETCD_MAX_LEARNERS").and_then(|number| number.parse().ok()),
             data_dir,
-            member: has_log.then(member).transpose()?,
+            member: (has_log || has_run).then(member).transpose()?,
         })
     }
 

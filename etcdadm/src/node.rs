@@ -98,7 +98,7 @@ impl Node {
     /// Installs etcd.
     pub(crate) async fn install(&self, local: &Local) -> Result<()> {
         self.waiting_for.replace("installing etcd".to_owned());
-        install::ensure_installed(&self.paths, &self.settings, local.owner.is_some()).await
+        install::ensure_installed(&self.paths, &self.settings, local.is_member()).await
     }
 
     /// Issues the leaves that are missing or no longer good, unless the machine is a member under another address: etcd

@@ -45,10 +45,16 @@ impl Local {
         })
     }
 
+    /// Whether the machine is a member, also one whose data is gone or not mounted.
+    pub fn is_member(&self) -> bool {
+        self.owner.is_some() || matches!(self.data, Data::Lost | Data::Outdated)
+    }
+
     /// Why nothing of this member may be changed: it is known to the others under another URL than `own_url`.
     pub fn moved(&self, own_url: &str) -> Option<String> {
-        let (owner, record) = (self.owner?, self.record.as_ref()?);
+        let record = self.record.as_ref().filter(|_| self.is_member())?;
         let same = same_url(&record.peer_url, own_url);
+        let owner = Owner { cluster_id: record.cluster_id, member_id: record.member_id };
         (!same).then(|| moved(owner, &record.peer_url, own_url))
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct ProbeMetrics {
 impl ProbeMetrics {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let this = Self { probes: Family::default(), seconds: Histogram::new(exponential_buckets(0.001, 3.0, 9)) };
-        metrics.register(|registry| {
+        metrics.register("probes", |registry| {
             registry.register("etcd_probes", "Probes of etcd members by outcome", this.probes.clone());
             registry.register("etcd_probe_seconds", "Duration of probes of etcd members", this.seconds.clone());
         });

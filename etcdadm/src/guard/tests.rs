@@ -16,6 +16,10 @@ use crate::wal;
 const FIRST: &str = "ETCD_NAME=etcd-0\nETCD_INITIAL_ADVERTISE_PEER_URLS=https://10.0.0.1:2380\n\
     ETCD_INITIAL_CLUSTER=etcd-0=https://10.0.0.1:2380\nETCD_INITIAL_CLUSTER_STATE=new\nETCD_INITIAL_CLUSTER_TOKEN=t\n";
 
+fn first(paths: &Paths) -> String {
+    format!("{FIRST}ETCD_DATA_DIR={}\n", paths.data_dir().display())
+}
+
 /// Writes a program through another process: with a descriptor of this one, a test that forks meanwhile would keep it busy.
 pub(crate) fn write_program(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -36,7 +40,7 @@ impl Machine {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path(), &example());
-        files::write(&paths.etcd_env(), FIRST.as_bytes(), 0o600).unwrap();
+        files::write(&paths.etcd_env(), first(&paths).as_bytes(), 0o600).unwrap();
         write_program(&paths.program("etcd"), "#!/bin/sh\necho runs\n");
         write_program(&paths.guard(), &render(&paths));
         std::fs::create_dir_all(paths.data_dir()).unwrap();
@@ -113,10 +117,14 @@ fn a_member_starts_stops_and_starts_again() {
         assert!(machine.starts(), "as after kill -9");
     }
     let settings = std::fs::read_to_string(machine.paths.etcd_env()).unwrap();
+    let data = machine.paths.data_dir();
     assert_eq!(
         settings,
-        "ETCD_NAME=etcd-0\nETCD_INITIAL_ADVERTISE_PEER_URLS=https://10.0.0.1:2380\n\
-         ETCD_INITIAL_CLUSTER=etcd-0=https://10.0.0.1:2380\nETCD_INITIAL_CLUSTER_STATE=existing\n"
+        format!(
+            "ETCD_NAME=etcd-0\nETCD_INITIAL_ADVERTISE_PEER_URLS=https://10.0.0.1:2380\nETCD_DATA_DIR={}\n\
+             ETCD_INITIAL_CLUSTER=etcd-0=https://10.0.0.1:2380\nETCD_INITIAL_CLUSTER_STATE=existing\n",
+            data.display()
+        )
     );
     assert_eq!(std::fs::metadata(machine.paths.etcd_env()).unwrap().permissions().mode() & 0o777, 0o600);
 }
@@ -258,8 +266,24 @@ fn settings_that_cannot_be_read_are_left(#[case] broken: &str) {
     let path = format!("{}:/usr/bin:/bin", shims.display());
     for verb in ["stopped", "start"] {
         Command::new(machine.paths.guard()).arg(verb).env("PATH", &path).output().unwrap();
-        assert_eq!(std::fs::read_to_string(machine.paths.etcd_env()).unwrap(), FIRST, "{verb}");
+        assert_eq!(std::fs::read_to_string(machine.paths.etcd_env()).unwrap(), first(&machine.paths), "{verb}");
     }
+}
+
+/// By its own defaults etcd would begin a new cluster, in a directory that nobody watches.
+#[test]
+fn settings_without_the_data_directory_start_nothing() {
+    let machine = Machine::new();
+    let another = format!("{FIRST}ETCD_DATA_DIR=/mnt/new\n");
+    for settings in ["", FIRST, &another] {
+        files::write(&machine.paths.etcd_env(), settings.as_bytes(), 0o600).unwrap();
+        assert!(!machine.starts(), "{settings}");
+    }
+    files::write(&machine.paths.etcd_env(), first(&machine.paths).as_bytes(), 0o600).unwrap();
+    assert!(machine.starts());
+    machine.write_log();
+    files::write(&machine.paths.etcd_env(), another.as_bytes(), 0o600).unwrap();
+    assert!(!machine.starts(), "the data was moved, and the guard knows another directory");
 }
 
 #[test]

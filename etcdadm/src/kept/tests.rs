@@ -41,6 +41,19 @@ fn what_is_not_given_is_kept() {
     assert_eq!(flags, ["snapshot-count=10000", "experimental-compaction-batch-limit=100"]);
 }
 
+/// Its disk may come back, with data that only the old etcd should open.
+#[test]
+fn a_member_whose_disk_is_not_mounted_keeps_what_it_has() {
+    let (root, _) = machine(ENV, true);
+    std::fs::remove_dir_all(root.path().join("mnt/etcd")).unwrap();
+    assert_eq!(Kept::load(root.path()).unwrap().version(None).unwrap().to_string(), DEFAULT_ETCD_VERSION);
+    files::write(&root.path().join("etc/etcd/epoch"), b"one\nbegun\n", 0o600).unwrap();
+    let kept = Kept::load(root.path()).unwrap();
+    assert_eq!(kept.version(None).unwrap().to_string(), "3.5.21");
+    assert!(kept.version(Some(EtcdVersion::new(3, 6, 16))).is_err());
+    assert_eq!(kept.name(None).as_deref(), Some("a"));
+}
+
 fn settings(args: &[&str], kept: &Kept) -> Settings {
     let line = ["etcdadm", "init"].iter().chain(args).map(Into::into);
     let Command::Init(init) = parse(line).unwrap().command else { unreachable!() };
