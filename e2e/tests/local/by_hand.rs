@@ -3,6 +3,7 @@
 mod witness;
 
 use crate::bring_up::PATIENCE;
+use crate::kills::admitted;
 use crate::records::{Record, always_available};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
@@ -17,12 +18,17 @@ const STALL: Duration = Duration::from_secs(10);
 /// How long a cluster is watched that is to stay as it is.
 const STEADY: Duration = Duration::from_secs(8);
 
-/// Side by side: two of three Machines deleted at once, and the only Machine of a cluster of one.
+/// How long a machine boots that is deleted meanwhile.
+const BOOT: Duration = Duration::from_secs(15);
+
+/// Side by side: two of three Machines deleted at once, the only Machine of a cluster of one, and one that is just booting.
 pub(crate) async fn machines_are_deleted(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    try_join!(async { two_of_three(bed).await.context("two of three Machines are deleted") }, async {
-        the_only_one(bed).await.context("the only Machine is deleted")
-    },)?;
+    try_join!(
+        async { two_of_three(bed).await.context("two of three Machines are deleted") },
+        async { the_only_one(bed).await.context("the only Machine is deleted") },
+        async { one_that_boots(bed).await.context("a Machine is deleted while it boots") }
+    )?;
     Ok(())
 }
 
@@ -72,6 +78,43 @@ async fn the_only_one(bed: &Bed) -> Result<()> {
     })
     .await?;
     witness.stop(STALL).await
+}
+
+/// Its machine would join a moment before it is destroyed: it stays until it has joined, leaves etcd again, and goes.
+async fn one_that_boots(bed: &Bed) -> Result<()> {
+    let client = bed.client();
+    let (namespace, doomed) = ("by-hand-boots", "demo-etcd-1");
+    Look::make_namespace(&client, namespace).await?;
+    bed.machines.fault_boot_delay(namespace, doomed, BOOT)?;
+    let manifests = Manifests::new(namespace, "demo")?.without_control_plane();
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    until(format!("{doomed} may boot"), PATIENCE, async || {
+        let may = admitted(&look).await?;
+        ensure!(may.iter().any(|name| name == doomed), "bootstrap data is there for {may:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    look.delete("Machine", doomed).await?;
+    let said = until(format!("it is said what {doomed} waits for"), BOOT, async || {
+        let conditions = look.status().await?.conditions;
+        let said = conditions.into_iter().map(|condition| condition.message);
+        Ok(said.into_iter().find(|message| message.contains(doomed) && message.contains("may still become a member")))
+    })
+    .await?;
+    println!("  meanwhile it is said: {said}");
+    until("three other members are well", PATIENCE * 2, async || {
+        let machines = look.etcd_machines().await?;
+        let status = look.status().await?;
+        ensure!(status.ready && !machines.iter().any(|name| name == doomed), "{machines:?}: {:?}", status.conditions);
+        let etcd = look.membership(&bed.machines, &machines).await?;
+        ensure!(etcd.voters() == machines && machines.len() == 3, "Machines {machines:?}, members {:?}", etcd.members);
+        Ok(Some(()))
+    })
+    .await?;
+    let warnings = look.warnings(3).await?;
+    ensure!(!warnings.iter().any(|warning| warning.contains("QuorumLost")), "{warnings:?}");
+    Ok(())
 }
 
 /// Waits until a Machine that is being deleted is there, its member votes, and a condition names it: gives that.

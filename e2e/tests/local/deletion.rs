@@ -8,7 +8,7 @@ use e2e::bed::{Bed, Look, Manifests};
 use e2e::until::until;
 use futures::try_join;
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
     bed.exactly(&[(&anew, 3)]).await
 }
 
-/// Side by side, after the clusters have come up: the Cluster, and the EtcdCluster alone; both also with every machine of
+/// Side by side, after the clusters have come up: the Cluster, also in the foreground, and the EtcdCluster alone; both also with every machine of
 /// etcd dead; and the Cluster while its user has paused the control plane.
 pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
@@ -78,8 +78,15 @@ pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
         look.delete("Cluster", &look.cluster).await?;
         gone_once_the_user_allows(bed, &look).await
     };
+    // The garbage collector deletes etcd and its Machines with the Cluster, and not when it is their turn.
+    let foreground = async || {
+        let look = up(bed, "up-foreground", 3).await?;
+        look.api("Cluster").delete(&look.cluster, &DeleteParams::foreground()).await?;
+        all_is_gone(bed, &look).await
+    };
     try_join!(
         cluster("up-cluster", false),
+        foreground(),
         cluster("up-cluster-dead", true),
         etcd_alone("up-etcd", false),
         etcd_alone("up-etcd-dead", true),
