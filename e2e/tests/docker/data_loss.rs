@@ -7,24 +7,51 @@ use e2e::bed::Look;
 use e2e::bed::data::{DataLoss, Host, Keys, never_comes_back, said};
 use e2e::docker::{Container, DockerBed};
 use e2e::until::until;
+use futures::future::try_join_all;
 use std::time::{Duration, Instant};
 
 /// How long a member is watched that is to stay down: a few times what a restart takes.
 const WATCHED: Duration = Duration::from_secs(8);
 
+/// Side by side: each loss, in a cluster of its own with one member. Nothing is made in its place.
+pub(crate) async fn of_the_only_member(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    Look::make_namespace(&bed.client(), "lost-one").await?;
+    let stories = DataLoss::ALL.into_iter().zip(["robbed", "deleted", "off", "older"]).map(|(loss, name)| async move {
+        let look = up(bed, "lost-one", name, 1).await?;
+        look_closely(&look).await?;
+        let (lost, begun) = (&look.member_names(1)[0], Instant::now());
+        loses(bed, &look, lost, loss, &mut Keys::default()).await.with_context(|| format!("{lost}: {loss}"))?;
+        look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+        println!("  {lost}: {loss}: {:.1} s", begun.elapsed().as_secs_f32());
+        anyhow::Ok(())
+    });
+    try_join_all(stories).await.map(drop)
+}
+
 /// Of three: the one that initialized, then those that joined, each in another way.
 pub(crate) async fn of_one_of_three(bed: &mut DockerBed) -> Result<()> {
-    let bed = &*bed;
-    Look::make_namespace(&bed.client(), "lost").await?;
-    let look = up(bed, "lost", "lost", 3).await?;
+    let losses = [(0, DataLoss::RobbedDisk), (1, DataLoss::OlderCopy), (2, DataLoss::DeletedDirectory)];
+    one_after_the_other(bed, "lost", 3, &losses).await
+}
+
+/// Of five: the one that initialized, and those that joined.
+pub(crate) async fn of_one_of_five(bed: &mut DockerBed) -> Result<()> {
+    let losses = [(0, DataLoss::OlderCopy), (4, DataLoss::DeletedWhileOff), (2, DataLoss::RobbedDisk)];
+    one_after_the_other(bed, "lost-five", 5, &losses).await
+}
+
+/// A cluster, which loses the data of one member after the other. Each time its Machine is deleted.
+async fn one_after_the_other(bed: &DockerBed, name: &str, replicas: usize, losses: &[(usize, DataLoss)]) -> Result<()> {
+    Look::make_namespace(&bed.client(), name).await?;
+    let look = up(bed, name, name, i64::try_from(replicas)?).await?;
     look_closely(&look).await?;
-    let mut keys = Keys::default();
-    let losses = [DataLoss::RobbedDisk, DataLoss::OlderCopy, DataLoss::DeletedDirectory];
-    for (lost, loss) in look.member_names(3).iter().zip(losses) {
-        let begun = Instant::now();
-        loses(bed, &look, lost, loss, &mut keys).await.with_context(|| format!("{lost}: {loss}"))?;
+    let (names, mut keys) = (look.member_names(replicas), Keys::default());
+    for (member, loss) in losses {
+        let (lost, begun) = (&names[*member], Instant::now());
+        loses(bed, &look, lost, *loss, &mut keys).await.with_context(|| format!("{lost}: {loss}"))?;
         println!("  {lost}: {loss}: {:.1} s", begun.elapsed().as_secs_f32());
-        replaced(bed, &look, lost, keys).await.with_context(|| format!("{lost} is deleted"))?;
+        replaced(bed, &look, lost, replicas, keys).await.with_context(|| format!("{lost} is deleted"))?;
         println!("  {lost}: replaced after {:.1} s", begun.elapsed().as_secs_f32());
     }
     Ok(())
@@ -58,17 +85,23 @@ async fn loses(bed: &DockerBed, look: &Look, name: &str, loss: DataLoss, keys: &
 }
 
 /// The Machine is deleted: another comes in its place, with everything that was written.
-async fn replaced(bed: &DockerBed, look: &Look, lost: &str, keys: Keys) -> Result<()> {
+async fn replaced(bed: &DockerBed, look: &Look, lost: &str, replicas: usize, keys: Keys) -> Result<()> {
     look.delete("Machine", lost).await?;
     until(format!("another member is there in place of {lost}"), PATIENCE, async || {
         let machines = look.etcd_machines().await?;
-        ensure!(machines.len() == 3 && !machines.iter().any(|name| name == lost), "the Machines are {machines:?}");
+        ensure!(
+            machines.len() == replicas && !machines.iter().any(|name| name == lost),
+            "the Machines are {machines:?}"
+        );
         for name in &machines {
             let member = container(bed, look, name).await?;
             keys.are_all_on(&member).await?;
             let list = members(&member).await?;
             let voters = list.lines().filter(|line| line.contains(", started, ") && line.ends_with(", false")).count();
-            ensure!(voters == 3 && list.lines().count() == 3 && !list.contains(&format!(", {lost},")), "{list}");
+            ensure!(
+                voters == replicas && list.lines().count() == replicas && !list.contains(&format!(", {lost},")),
+                "{list}"
+            );
         }
         Ok(Some(()))
     })

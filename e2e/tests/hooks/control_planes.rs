@@ -179,8 +179,8 @@ async fn forbidden(stage: &mut Stage) -> Result<()> {
 async fn allow(stage: &Stage, resources: &[&str]) -> Result<()> {
     let groups = ["", "events.k8s.io", "apiextensions.k8s.io", "etcdcluster.cluster.x-k8s.io", "cluster.x-k8s.io"];
     let groups = [&groups[..], &["controlplane.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"]].concat();
-    let of_example: Vec<String> =
-        resources.iter().flat_map(|name| [(*name).to_owned(), format!("{name}/status")]).collect();
+    let with_parts = |name: &&str| ["", "/status", "/finalizers"].map(|part| format!("{name}{part}"));
+    let of_example: Vec<String> = resources.iter().flat_map(with_parts).collect();
     let rule = |groups: Value, resources: Value| json!({"apiGroups": groups, "resources": resources, "verbs": ["*"]});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": LIMITED},
         "rules": [rule(json!(groups), json!(["*"])), rule(json!(["example.org"]), json!(of_example))]});
