@@ -134,7 +134,7 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
         bed.capd().restart().await
     })?;
     print(&told, "the infrastructure away for a minute", begun);
-    let waits = format!("EtcdCluster Deleting=True Deleting: waiting for Machines {machine} to go");
+    let waits = format!("EtcdCluster Deleting=True Deleting: Machine {machine} is being deleted since ");
     ensure!(told.contains(&waits), "{waits:?} was not said");
     gone(bed, &infrastructure).await
 }
