@@ -29,15 +29,16 @@ pub(crate) async fn of_the_only_member(bed: &mut DockerBed) -> Result<()> {
     try_join_all(stories).await.map(drop)
 }
 
-/// Of three: the one that initialized, then those that joined, each in another way.
+/// Of three, each in another way: those that joined, and at last the one that initialized. Their bootstrap commands ask
+/// those before them, which have to be there to answer.
 pub(crate) async fn of_one_of_three(bed: &mut DockerBed) -> Result<()> {
-    let losses = [(0, DataLoss::RobbedDisk), (1, DataLoss::OlderCopy), (2, DataLoss::DeletedDirectory)];
+    let losses = [(2, DataLoss::DeletedDirectory), (1, DataLoss::OlderCopy), (0, DataLoss::RobbedDisk)];
     one_after_the_other(bed, "lost", 3, &losses).await
 }
 
-/// Of five: the one that initialized, and those that joined.
+/// Of five: those that joined, and the one that initialized.
 pub(crate) async fn of_one_of_five(bed: &mut DockerBed) -> Result<()> {
-    let losses = [(0, DataLoss::OlderCopy), (4, DataLoss::DeletedWhileOff), (2, DataLoss::RobbedDisk)];
+    let losses = [(4, DataLoss::DeletedWhileOff), (2, DataLoss::RobbedDisk), (0, DataLoss::OlderCopy)];
     one_after_the_other(bed, "lost-five", 5, &losses).await
 }
 

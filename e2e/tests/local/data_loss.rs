@@ -25,10 +25,11 @@ pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
     one_after_the_other(bed, "lost-three", 3, &[&[(0, RobbedDisk), (2, OlderCopy)]]).await
 }
 
-/// Of three, in the other ways.
+/// Of three, in the other ways. The bootstrap commands of a member ask those before it, of which one has to be there to
+/// answer.
 pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
     let clusters: [&[_]; 3] =
-        [&[(0, OlderCopy), (1, DeletedDirectory)], &[(0, DeletedDirectory), (2, RobbedDisk)], &[(0, DeletedWhileOff)]];
+        [&[(1, DeletedDirectory), (0, OlderCopy)], &[(0, DeletedDirectory), (2, RobbedDisk)], &[(0, DeletedWhileOff)]];
     one_after_the_other(bed, "lost-other", 3, &clusters).await
 }
 
@@ -37,7 +38,7 @@ pub(crate) async fn of_one_of_five(bed: &mut Bed) -> Result<()> {
     let clusters: [&[_]; 3] = [
         &[(0, RobbedDisk), (4, DeletedDirectory), (2, OlderCopy)],
         &[(0, DeletedDirectory)],
-        &[(0, OlderCopy), (1, RobbedDisk)],
+        &[(1, RobbedDisk), (0, OlderCopy)],
     ];
     one_after_the_other(bed, "lost-five", 5, &clusters).await
 }

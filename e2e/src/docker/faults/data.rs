@@ -17,13 +17,20 @@ const DATA: &str = "/var/lib/etcd";
 pub struct Container<'a> {
     bed: &'a DockerBed,
     name: String,
-    /// What its bootstrap data ran, as a script.
-    commands: String,
+    /// What its bootstrap data wrote and ran, as a script.
+    bootstrap: String,
 }
 
 #[derive(Deserialize)]
 struct CloudConfig {
+    write_files: Vec<WriteFile>,
     runcmd: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct WriteFile {
+    path: String,
+    content: String,
 }
 
 impl DockerBed {
@@ -33,7 +40,16 @@ impl DockerBed {
     /// When the data is not a cloud-config.
     pub fn container(&self, name: &str, user_data: &str) -> Result<Container<'_>> {
         let config: CloudConfig = serde_yaml::from_str(user_data).context("bootstrap data")?;
-        Ok(Container { bed: self, name: name.to_owned(), commands: config.runcmd.join("\n") })
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+        let write = |file: &WriteFile| {
+            let path = quoted(&file.path);
+            format!("mkdir -p \"$(dirname {path})\" && printf %s {} >{path}", quoted(&file.content))
+        };
+        // Without the mark of the first time nothing but this is skipped.
+        let mut script = vec!["rm -f /run/cluster-api/bootstrap-success.complete".to_owned()];
+        script.extend(config.write_files.iter().map(write));
+        script.extend(config.runcmd);
+        Ok(Container { bed: self, name: name.to_owned(), bootstrap: script.join("\n") })
     }
 }
 
@@ -116,7 +132,6 @@ impl Host for Container<'_> {
     }
 
     async fn rerun_bootstrap(&self, time: Duration) -> Result<Output> {
-        let script = format!("mkdir -p /run/cluster-api\n{}", self.commands);
-        self.run(&["timeout", &time.as_secs().to_string(), "sh", "-c", &script]).await
+        self.run(&["timeout", &time.as_secs().to_string(), "sh", "-c", &self.bootstrap]).await
     }
 }
