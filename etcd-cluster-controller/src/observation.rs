@@ -294,10 +294,22 @@ impl Observation {
         since.or_else(|| machine.created.as_ref().map(|created| created.0))
     }
 
-    /// For how many seconds it could.
+    /// Seconds of the start-up grace that a Machine has left; negative if it has ended.
+    fn grace_left(&self, machine: &MachineView) -> i64 {
+        let age = self.could_boot_since(machine).map_or(0, |since| self.now.as_second() - since.as_second());
+        i64::from(self.etcd.spec.health_check.startup_grace_seconds) - age
+    }
+
+    /// Whether a Machine is within `spec.healthCheck.startupGraceSeconds` of when it could begin to boot.
     #[must_use]
-    pub fn age(&self, machine: &MachineView) -> i64 {
-        self.could_boot_since(machine).map_or(0, |since| self.now.as_second() - since.as_second())
+    pub fn is_in_grace(&self, machine: &MachineView) -> bool {
+        self.grace_left(machine) > 0
+    }
+
+    /// When the start-up grace of a Machine ends, or has ended.
+    #[must_use]
+    pub fn end_of_grace(&self, machine: &MachineView) -> Option<Timestamp> {
+        Timestamp::from_second(self.now.as_second().saturating_add(self.grace_left(machine))).ok()
     }
 }
 

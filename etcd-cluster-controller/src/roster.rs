@@ -201,7 +201,6 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         Some(members) => (members.iter().map(|(id, member)| (*id, member.clone())).collect(), true),
         None => (remembered().collect(), false),
     };
-    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
     let mut seats: Vec<Seat<'_>> = Vec::with_capacity(members.len());
     let mut seated = BTreeSet::new();
     for (id, member) in members {
@@ -224,7 +223,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         let probe = observation.probes.get(&machine.name);
         let verdict = Verdict::Unknown { why: probe.map(explain).unwrap_or_default() };
         let admitted = observation.is_admitted(machine);
-        let joining = observation.has_data(machine) && observation.age(machine) < grace;
+        let joining = observation.has_data(machine) && observation.is_in_grace(machine);
         seats.push(Seat {
             machine: Some(machine),
             member: None,
@@ -243,7 +242,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     });
     let booting = |seat: &&Seat<'_>| {
         let machine = seat.machine.filter(|machine| !machine.deleting && machine.addresses.is_empty());
-        seat.admitted && seat.member.is_none() && machine.is_some_and(|machine| observation.age(machine) < grace)
+        seat.admitted && seat.member.is_none() && machine.is_some_and(|machine| observation.is_in_grace(machine))
     };
     let expected = seats.iter().filter(booting).count();
     Roster { seats, listed, expected }

@@ -13,7 +13,7 @@ use crate::stage::{HOOKS, PLACEHOLDER, SOON, Stage, without_endpoint};
 
 /// A CRD is looked at again after 10 to 60 s.
 const LOOKED_AGAIN: Duration = Duration::from_secs(75);
-/// A user that is no administrator.
+/// A user that is not an administrator.
 const LIMITED: &str = "limited";
 const PATH: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-path";
 

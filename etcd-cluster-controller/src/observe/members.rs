@@ -44,12 +44,11 @@ fn target(observation: &Observation, machine: &MachineView) -> Target {
     let mut urls: Vec<String> = present.into_iter().chain(last).collect();
     urls.dedup();
     let settled = recorded.is_some_and(|member| member.role == MemberRole::Voter && member.health == Health::Healthy);
-    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
     Target {
         machine: machine.name.clone(),
         urls,
         member_id: recorded.and_then(|member| u64::from_str_radix(&member.id, 16).ok()),
-        eager: !settled && !machine.deleting && observation.age(machine) < grace,
+        eager: !settled && !machine.deleting && observation.is_in_grace(machine),
     }
 }
 

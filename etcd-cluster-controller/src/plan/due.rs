@@ -3,8 +3,6 @@
 
 use super::Plan;
 use crate::observation::Observation;
-use controller_support::external::MachineView;
-use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
 /// How often what needs a person, or was refused, is looked at again. Permissions and kinds are not watched.
@@ -32,13 +30,7 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
 /// When the next Machine's start-up grace ends.
 fn deadline(observation: &Observation) -> Option<Duration> {
     let booting = observation.live_machines().filter(|machine| observation.is_admitted(machine));
-    let ends = booting.filter_map(|machine| end_of_grace(observation, machine));
+    let ends = booting.filter_map(|machine| observation.end_of_grace(machine));
     let left = ends.map(|end| end.as_second() - observation.now.as_second()).filter(|left| *left > 0);
     left.min().and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs)
-}
-
-/// When the start-up grace of a Machine ends, or has ended.
-pub(super) fn end_of_grace(observation: &Observation, machine: &MachineView) -> Option<Timestamp> {
-    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
-    Timestamp::from_second(observation.now.as_second() + grace - observation.age(machine)).ok()
 }

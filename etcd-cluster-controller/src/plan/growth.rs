@@ -165,8 +165,7 @@ fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan 
 
 /// Only a Machine that was let go can be late: one that is held back may be as old as it likes.
 fn is_late(observation: &Observation, machine: &MachineView) -> bool {
-    observation.is_admitted(machine)
-        && observation.age(machine) >= i64::from(observation.etcd.spec.health_check.startup_grace_seconds)
+    observation.is_admitted(machine) && !observation.is_in_grace(machine)
 }
 
 fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress {

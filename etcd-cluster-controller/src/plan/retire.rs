@@ -1,7 +1,7 @@
 //! Machines that somebody has deleted. Cluster API keeps them running for our hook; the member leaves etcd when rule 1 allows
 //! it, and only then the Machine goes.
 
-use super::{Plan, Step, View, block, deletion, due, has_hook, operation};
+use super::{Plan, Step, View, block, deletion, has_hook, operation};
 use crate::observation::hex;
 use crate::quorum::{MayGo, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
@@ -116,7 +116,7 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
     if let Some(id) = view.roster.unseated().and_then(Seat::id) {
         return format!("member {id:x} runs on no known Machine, and may be its own");
     }
-    let until = due::end_of_grace(view.observation, machine).filter(|_| seat.joining);
+    let until = view.observation.end_of_grace(machine).filter(|_| seat.joining);
     let until = until.map(|until| format!("; if it does not, it goes at {until:.0}")).unwrap_or_default();
     format!("it boots and may still become a member, which is then removed{until}")
 }

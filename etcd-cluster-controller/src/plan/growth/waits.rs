@@ -6,7 +6,6 @@ use crate::plan::{Plan, View, wait};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use controller_support::external::{ClusterView, MachineView};
-use k8s_openapi::jiff::Timestamp;
 
 pub(super) fn waiting_for(
     view: &View<'_>,
@@ -64,14 +63,9 @@ pub(super) fn waiting_for(
 
 /// Until when a Machine has to become a member, for messages.
 fn deadline(observation: &Observation, machine: &MachineView) -> String {
-    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
-    let left = grace - observation.age(machine);
-    match Timestamp::from_second(observation.now.as_second().saturating_add(left)) {
-        Ok(until) if observation.is_admitted(machine) && left > 0 => {
-            format!("; it is reported if that lasts until {until:.0}")
-        }
-        _ => String::new(),
-    }
+    let runs = observation.is_admitted(machine) && observation.is_in_grace(machine);
+    let until = observation.end_of_grace(machine).filter(|_| runs);
+    until.map(|until| format!("; it is reported if that lasts until {until:.0}")).unwrap_or_default()
 }
 
 /// The Machines whose grace is over, and that etcd has never heard of.
