@@ -80,10 +80,13 @@ step() {
 
 # A step that passes or fails as a whole, and counts as one test.
 check() {
+    local before said
+    before=$(wc -l <"$log")
     if step "$@"; then
         echo "test result: ok. 1 passed; 0 failed" >>"$log"
     else
-        echo "test result: FAILED. 0 passed; 1 failed" >>"$log"
+        said=$(tail -n "+$((before + 1))" "$log" | tail -n 30)
+        printf 'failures:\n%s\ntest result: FAILED. 0 passed; 1 failed\n' "$said" >>"$log"
         failed_steps+=("$1")
     fi
 }
@@ -149,6 +152,9 @@ for tier in "${tiers[@]}"; do
         ;;
     esac
 done
+
+# What failed once more: it may stand far above, and whoever runs this may keep only the end.
+awk '/^failures:$/ { on = 1 } /^test result: / { on = 0 } on' "$log"
 
 # Adds up every summary in the log.
 read -r passed failed < <(sed -n 's/^.*test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*$/\1 \2/p' "$log" |

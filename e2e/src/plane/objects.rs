@@ -6,9 +6,10 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
-use kube::Client;
+use kube::api::{DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::pinned_kind;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::apply::apply_object;
@@ -50,8 +51,9 @@ pub(super) async fn apply_crds(client: &Client, crds: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until discovery knows every version of `crd`. That comes after the condition Established, and a manager that
-/// starts in the moment between gives up.
+/// Waits until discovery knows every version of `crd` and its objects can be listed. That comes after the condition
+/// Established, and a manager that starts in the moment between gives up. Discovery may know a version of a changed CRD
+/// before the part of the server that answers requests for it does.
 async fn served(client: &Client, crd: &Value) -> Result<()> {
     let text =
         |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).with_context(|| format!("a CRD has {pointer}"));
@@ -62,7 +64,11 @@ async fn served(client: &Client, crd: &Value) -> Result<()> {
         };
         let kind = GroupVersionKind::gvk(group, version, kind);
         until(format!("CRD {name} is served as {version}"), SERVED, async || {
-            Ok(Some(pinned_kind(client, &kind).await?))
+            let (resource, _) = pinned_kind(client, &kind).await?;
+            Api::<DynamicObject>::all_with(client.clone(), &resource)
+                .list_metadata(&ListParams::default().limit(1))
+                .await?;
+            Ok(Some(()))
         })
         .await?;
     }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let scenarios = vec![
-        Scenario::of_a_world("hooks_hand_etcd_over_and_follow_it", handover::hands_over),
+        Scenario::of_a_world("hooks_hand_etcd_over_and_follow_it", handover::hands_over).alone(true),
         Scenario::of_a_world("hooks_are_killed_all_the_time", handover::killed_all_the_time),
         Scenario::of_a_world("hooks_serve_a_provider_that_publishes_itself_two_at_once", handover::publishes_itself),
         Scenario::of_a_world("hooks_say_what_has_to_be_corrected", handover::says_what_is_wrong),

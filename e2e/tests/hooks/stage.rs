@@ -201,10 +201,7 @@ impl Stage {
     }
 
     pub(crate) async fn control_plane(&self, cluster: &str) -> Result<ControlPlane> {
-        let object = self.api("KubeadmControlPlane").get(&format!("{cluster}-cp")).await?;
-        let endpoints = object.data.pointer("/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints");
-        let endpoints = serde_json::from_value(endpoints.cloned().unwrap_or_default()).unwrap_or_default();
-        Ok(ControlPlane { paused: object.annotations().contains_key(PAUSED), endpoints })
+        Ok(ControlPlane::of(&self.api("KubeadmControlPlane").get(&format!("{cluster}-cp")).await?))
     }
 
     pub(crate) async fn until_control_plane(&self, cluster: &str, paused: bool, endpoints: &[&str]) -> Result<()> {
@@ -255,6 +252,14 @@ impl Stage {
 pub(crate) struct ControlPlane {
     pub(crate) paused: bool,
     pub(crate) endpoints: Vec<String>,
+}
+
+impl ControlPlane {
+    pub(crate) fn of(object: &DynamicObject) -> Self {
+        let endpoints = object.data.pointer("/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints");
+        let endpoints = serde_json::from_value(endpoints.cloned().unwrap_or_default()).unwrap_or_default();
+        Self { paused: object.annotations().contains_key(PAUSED), endpoints }
+    }
 }
 
 /// Changes the documents of a Cluster: its API servers have no endpoint.
