@@ -97,10 +97,13 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         }
     }
     let mut failure = None;
+    let mut told_later = false;
     if let Plan::Do(step) = &decision.next {
         tracing::info!(?step, "doing");
         match execute(&context, &observation, step).await {
-            Ok(Outcome::Done | Outcome::Outdated) => {}
+            Ok(Outcome::Done) => told_later = step.is_seen_at_once(),
+            // Nothing was changed, so that nothing may bring the next reconcile but the time.
+            Ok(Outcome::Outdated) => {}
             Ok(Outcome::Waiting(hold)) => decision.next = Plan::Wait(hold),
             Ok(Outcome::Blocked(hold)) => decision.next = Plan::Block(hold),
             Err(error) => failure = Some(error),
@@ -115,6 +118,10 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
     if decision.next == Plan::Do(Step::RemoveFinalizer) && failure.is_none() {
         // There is nothing left to write a status to.
         return Ok(Action::await_change());
+    }
+    if told_later {
+        // What has become of it is decided and told then, with one write for both.
+        return Ok(due(&observation, &decision.next).map_or_else(Action::await_change, Action::requeue));
     }
     finish(&context, &observation, &decision, failure).await
 }

@@ -97,6 +97,12 @@ impl Seat<'_> {
         matches!(self.verdict, Verdict::Unknown { .. })
     }
 
+    /// The Machine had no address at the latest look at its member.
+    #[must_use]
+    pub fn was_without_address(&self) -> bool {
+        self.probe.is_some_and(|probe| probe.outcome == Outcome::NoAddress)
+    }
+
     /// The Machine is being deleted.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
@@ -206,7 +212,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     for (id, member) in members {
         let machine = observation.machine_of(id, &member).filter(|machine| seated.insert(machine.name.as_str()));
         let probe = machine.and_then(|machine| observation.probes.get(&machine.name));
-        let verdict = verdict(observation, id, machine, probe);
+        let verdict = verdict(observation, (id, &member), machine, probe);
         let recorded = observation.recorded(id);
         let orphaned = machine.is_none() && recorded.is_some_and(|status| !status.machine.is_empty());
         let recorded = recorded.map_or(Health::Unknown, |status| status.health);
@@ -221,7 +227,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     }
     for machine in observation.machines.values().filter(|machine| !seated.contains(machine.name.as_str())) {
         let probe = observation.probes.get(&machine.name);
-        let verdict = Verdict::Unknown { why: probe.map(explain).unwrap_or_default() };
+        let verdict = Verdict::Unknown { why: probe.map(explain_no_member).unwrap_or_default() };
         let admitted = observation.is_admitted(machine);
         let joining = observation.has_data(machine) && observation.is_in_grace(machine);
         seats.push(Seat {
@@ -271,7 +277,20 @@ fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
     Some((u64::from_str_radix(&status.id, 16).ok()?, member))
 }
 
-fn verdict(observation: &Observation, id: u64, machine: Option<&MachineView>, probe: Option<&Probe>) -> Verdict {
+/// What is known of a member that is starting.
+const NEW: &str = "it has not answered since it became a member";
+
+/// Whether a member has been neither well nor unwell so far.
+fn is_new(status: &MemberStatus) -> bool {
+    status.health == Health::Unknown && status.unhealthy_since.is_none()
+}
+
+fn verdict(
+    observation: &Observation,
+    (id, member): (u64, &Member),
+    machine: Option<&MachineView>,
+    probe: Option<&Probe>,
+) -> Verdict {
     let unknown = |why: &str| Verdict::Unknown { why: why.to_owned() };
     if machine.is_none() {
         return match observation.recorded(id).map(|status| status.machine.as_str()).filter(|name| !name.is_empty()) {
@@ -293,7 +312,7 @@ fn verdict(observation: &Observation, id: u64, machine: Option<&MachineView>, pr
     let after = u64::try_from(observation.etcd.spec.health_check.unhealthy_after_seconds).unwrap_or(60);
     match run.kind_at(observation.now, interval) {
         RunKind::Healthy => Verdict::Healthy { since: run.since },
-        RunKind::Failing if probe.expected != Some(id) => unknown("it has not been checked since it became a member"),
+        RunKind::Failing if probe.expected != Some(id) => unknown(NEW),
         RunKind::Failing => {
             // The first message is kept: later ones only alternate between ways of not answering.
             let recorded = observation.recorded(id).filter(|status| !status.message.is_empty());
@@ -304,6 +323,9 @@ fn verdict(observation: &Observation, id: u64, machine: Option<&MachineView>, pr
             let since = run.since;
             if run.has_failed_for(Duration::from_secs(after), observation.now, interval) {
                 Verdict::Unhealthy { since, why }
+            } else if member.learner && observation.recorded(id).is_none_or(is_new) {
+                // etcd adds it first and starts it then.
+                unknown(NEW)
             } else {
                 Verdict::Failing { since, why }
             }
@@ -330,6 +352,14 @@ fn explain(probe: &Probe) -> String {
         (Outcome::MemberFault(fault), None) => fault.to_string(),
     };
     if why.contains("://") { why } else { format!("{}: {why}", probe.url) }
+}
+
+/// The same of a Machine that is not a member.
+fn explain_no_member(probe: &Probe) -> String {
+    match (&probe.outcome, probe.member_fault()) {
+        (Outcome::Answered(_), None) => format!("{} answers; the member list does not show it yet", probe.url),
+        _ => explain(probe),
+    }
 }
 
 #[cfg(test)]

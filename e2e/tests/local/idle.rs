@@ -12,6 +12,8 @@ use std::time::Duration;
 const WINDOW: Duration = Duration::from_secs(75);
 /// With `E2E_FULL` set. A watch is renewed every five minutes at the latest.
 const FULL_WINDOW: Duration = Duration::from_secs(320);
+/// What we may ask of the API server from the manifests to the released control plane: some 95, and a conflict costs three.
+const BRING_UP: usize = 104;
 /// How long there has to be no write at all before the window begins.
 const CALM: Duration = Duration::from_secs(5);
 
@@ -22,9 +24,12 @@ pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
     Look::make_namespace(&client, "idle").await?;
     let manifests = Manifests::new("idle", "demo")?;
     let look = Look::at(&client, &manifests);
+    let mark = bed.plane.mark();
     manifests.apply(&client).await?;
     look.until_ready(PATIENCE).await?;
     released(&look).await?;
+    let brought_up = bed.plane.requests_since(mark)?.user(users::PROVIDER);
+    ensure!(brought_up.len() <= BRING_UP, "one bring-up:\n{brought_up}");
     calm(bed).await?;
 
     let before = look.etcds().get(&look.etcd).await?;

@@ -105,18 +105,21 @@ pub(super) async fn publish_init(
     (address, client_urls, admitted): (&str, &str, &str),
 ) -> Result<Outcome> {
     let mut secret = build::init_secret(&observation.etcd, cluster, address, client_urls, admitted);
+    if observation.init_version.is_none() {
+        return put(context, &observation.etcd, secret, false).await;
+    }
+    // The one that was seen is this EtcdCluster's.
     secret.metadata.resource_version = observation.init_version.clone();
-    put(context, &observation.etcd, secret, observation.init_version.is_some()).await
+    replace(context, &observation.etcd, &secret).await
 }
 
-/// Creates a Secret; if there is one of that name, `replace` says whether its content is brought up to date. A Secret
+/// Creates a Secret; if there is one of that name, `refresh` says whether its content is brought up to date. A Secret
 /// that is not this EtcdCluster's is left alone.
-async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: bool) -> Result<Outcome> {
+async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, refresh: bool) -> Result<Outcome> {
     let namespace = etcd.namespace().unwrap_or_default();
     let (name, uid) = (wanted.name_any(), etcd.uid().unwrap_or_default());
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &namespace);
-    let known = wanted.metadata.resource_version.is_some() || context.secrets.get(&namespace, &name).is_some();
-    if !known {
+    if context.secrets.get(&namespace, &name).is_none() {
         match apply::create(&api, CONTROLLER, &wanted).await {
             Ok(_) => return Ok(Outcome::Done),
             Err(error) if error.is_conflict() => {}
@@ -128,7 +131,7 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
     if !owners.iter().any(|owner| owner.uid == uid) {
         return Ok(Outcome::Blocked(of_another(&context.etcds, &namespace, &name, &owners)));
     }
-    if !replace {
+    if !refresh {
         if let Some(labels) = missing_labels(&wanted, &there) {
             // Without them it is in no watch of ours, and would be looked for here again and again.
             return match apply::merge(&api, CONTROLLER, &name, &labels).await {
@@ -139,7 +142,13 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, replace: boo
         }
         return Ok(Outcome::Done);
     }
-    match apply::apply(&api, CONTROLLER, &wanted).await {
+    replace(context, etcd, &wanted).await
+}
+
+/// Brings the content of a Secret up to date.
+async fn replace(context: &Context, etcd: &EtcdCluster, wanted: &Secret) -> Result<Outcome> {
+    let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
+    match apply::apply(&api, CONTROLLER, wanted).await {
         Ok(_) => Ok(Outcome::Done),
         Err(error) if error.is_conflict() => Ok(Outcome::Outdated),
         Err(error) => Err(error),

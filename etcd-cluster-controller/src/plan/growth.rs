@@ -185,7 +185,8 @@ fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress
         () if missing_since(observation, machine).is_some() => Progress::Missing,
         () if is_held_back(view, seat, machine) => Progress::HeldBack,
         () if is_late(observation, machine) => Progress::NotBooting,
-        () if observation.address(machine).is_none() => Progress::NoAddress,
+        // Or it has one since a moment ago, and the first answer from there is on its way.
+        () if observation.address(machine).is_none() || seat.was_without_address() => Progress::NoAddress,
         () => Progress::NoMember,
     }
 }

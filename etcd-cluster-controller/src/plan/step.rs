@@ -120,6 +120,30 @@ impl Step {
         matches!(self, Self::MoveLeader { .. } | Self::RemoveMember(_) | Self::ReleaseHook { .. })
     }
 
+    /// Whether it changes an object that is watched, so that the next reconcile comes with what it has changed. Not what is
+    /// done to etcd, nor what the status itself carries: the status tells of it before anything else happens.
+    #[must_use]
+    pub fn is_seen_at_once(&self) -> bool {
+        match self {
+            Self::Record { .. }
+            | Self::EnsureCertificates { .. }
+            | Self::LabelCa { .. }
+            | Self::PublishInit { .. }
+            | Self::CreateMachine { .. }
+            | Self::Admit { .. }
+            | Self::DeleteHeldBack { .. }
+            | Self::SetProviderId { .. }
+            | Self::AddHook { .. } => true,
+            Self::Begin(_)
+            | Self::Finish(_)
+            | Self::MoveLeader { .. }
+            | Self::RemoveMember(_)
+            | Self::ReleaseHook { .. }
+            | Self::DeleteMachines { .. }
+            | Self::RemoveFinalizer => false,
+        }
+    }
+
     /// What is done, for conditions.
     #[must_use]
     pub fn describe(&self) -> String {

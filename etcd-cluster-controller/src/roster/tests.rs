@@ -27,6 +27,45 @@ fn a_member_is_healthy_failing_unhealthy_or_unknown() {
 }
 
 #[test]
+fn a_learner_that_starts_is_unknown_until_it_has_answered_or_failed_for_long() {
+    let mut story = Story::with_voters(3, 1);
+    story.machine(1);
+    story.member(1, true);
+    story.failing(1, "down");
+    let starts = Verdict::Unknown { why: "it has not answered since it became a member".to_owned() };
+    assert_eq!(verdict_of(&story, 1), starts);
+    story.settle();
+    story.pass(59);
+    assert_eq!(verdict_of(&story, 1), starts, "what is said stays the same");
+    story.pass(1);
+    assert!(matches!(verdict_of(&story, 1), Verdict::Unhealthy { .. }));
+    story.settle();
+    story.observation.probes.remove(&name(1));
+    story.failing(1, "down");
+    assert!(
+        matches!(verdict_of(&story, 1), Verdict::Failing { .. }),
+        "a new controller knows that it is no longer new"
+    );
+    story.healthy(1);
+    story.settle();
+    story.failing(1, "down");
+    assert!(matches!(verdict_of(&story, 1), Verdict::Failing { .. }), "it has answered");
+}
+
+#[test]
+fn a_machine_that_answers_and_is_not_listed_is_not_said_to_be_silent() {
+    let mut story = Story::with_voters(3, 1);
+    story.machine(1);
+    story.address(1);
+    story.healthy(1);
+    let seats = roster(&story.observation);
+    assert_eq!(
+        seats.by_machine(&name(1)).unwrap().why(),
+        "https://10.0.0.2:2379 answers; the member list does not show it yet"
+    );
+}
+
+#[test]
 fn a_gap_in_the_checks_is_not_held_against_a_member() {
     let mut story = Story::with_voters(3, 3);
     story.failing(1, "down");
