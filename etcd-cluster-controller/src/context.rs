@@ -4,6 +4,7 @@ use crate::CONTROLLER;
 use crate::mappers::{reference, template_to_etcd_clusters};
 use crate::observe::JudgedCas;
 use crate::prober::Prober;
+use crate::untold::Untold;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::{Cached, Events, Result, Shared, TtlCache, WriteCache};
@@ -32,6 +33,7 @@ pub(crate) struct Context {
     /// What has been refused, and does not matter now.
     pub(crate) refused: TtlCache<String, ()>,
     pub(crate) written: WriteCache<EtcdCluster>,
+    pub(crate) untold: Untold,
     pub(crate) events: Events,
     pub(crate) etcds: Cached,
     pub(crate) judged_cas: JudgedCas,
@@ -58,6 +60,7 @@ impl Context {
             prober: Prober::new(changes.clone(), &shared.metrics),
             refused: TtlCache::new(REFUSED_TTL),
             written: WriteCache::default(),
+            untold: Untold::default(),
             events: shared.events(CONTROLLER),
             watched: Mutex::default(),
             etcds: shared.caches.watch(&etcds, None),

@@ -9,7 +9,7 @@ use crate::metrics::EtcdMetrics;
 use crate::observation::Observation;
 use crate::observe::{observe, observe_live};
 use crate::plan::{Decision, Hold, Plan, Step, due, owns_template, plan, wait};
-use crate::status::status;
+use crate::status::{can_wait, status};
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
 use controller_support::error::answer;
@@ -81,6 +81,7 @@ fn mapped(
 async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Action> {
     let mut observation = observe(&context, context.written.newest(etcd)).await?;
     let mut decision = plan(&observation);
+    let mut is_live = false;
     if is_fenced(&decision.next) {
         // What takes something away is decided twice: the second time on what is read live, right before it is done.
         let live = observe_live(&context, &observation).await?;
@@ -89,7 +90,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
             tracing::info!(planned = ?decision.next, live = ?again.next, "off: it does not come out the same live");
         }
         let agreed = again.next == decision.next;
-        (observation, decision) = (live, again);
+        (observation, decision, is_live) = (live, again, true);
         if !agreed && is_fenced(&decision.next) {
             // The status of what was read live is written all the same.
             let message = "what was read again asks for another step than what was known before; deciding anew";
@@ -97,13 +98,10 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         }
     }
     let mut failure = None;
-    let mut told_later = false;
     if let Plan::Do(step) = &decision.next {
         tracing::info!(?step, "doing");
         match execute(&context, &observation, step).await {
-            Ok(Outcome::Done) => told_later = step.is_seen_at_once(),
-            // Nothing was changed, so that nothing may bring the next reconcile but the time.
-            Ok(Outcome::Outdated) => {}
+            Ok(Outcome::Done | Outcome::Outdated) => {}
             Ok(Outcome::Waiting(hold)) => decision.next = Plan::Wait(hold),
             Ok(Outcome::Blocked(hold)) => decision.next = Plan::Block(hold),
             Err(error) => failure = Some(error),
@@ -119,22 +117,26 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         // There is nothing left to write a status to.
         return Ok(Action::await_change());
     }
-    if told_later {
-        // What has become of it is decided and told then, with one write for both.
-        return Ok(due(&observation, &decision.next).map_or_else(Action::await_change, Action::requeue));
-    }
-    finish(&context, &observation, &decision, failure).await
+    finish(&context, &observation, (&decision, is_live), failure).await
 }
 
-/// Writes the status, whatever has happened, and says when to look again.
+/// Writes the status, whatever has happened, and says when to look again. Between one step and the next only what could be
+/// lost is written. What was read live is always told: the next reconcile begins with the watches again.
 async fn finish(
     context: &Context,
     observation: &Observation,
-    decision: &Decision,
+    (decision, is_live): (&Decision, bool),
     failure: Option<Error>,
 ) -> Result<Action> {
     let failed = failure.as_ref().map(ToString::to_string);
-    write_status(context, observation, status(observation, decision, failed.as_deref())).await?;
+    let after = status(observation, decision, failed.as_deref());
+    let etcd = observation.etcd.as_ref();
+    let can_wait = failure.is_none() && !is_live && can_wait(etcd.status.as_ref(), &after, &decision.next);
+    if can_wait && context.untold.is_for_a_moment(etcd) {
+        return Ok(due(observation, &decision.next).map_or_else(Action::await_change, Action::requeue));
+    }
+    context.untold.end(etcd);
+    write_status(context, observation, after).await?;
     if owns_template(observation, &decision.next) {
         own_template(context, observation).await;
     }

@@ -56,6 +56,7 @@ impl Story {
                 certificates: certificates(),
                 init_urls: None,
                 init_version: None,
+                init_uid: None,
                 admitted: None,
                 bootstrapped: BTreeMap::new(),
                 template: Template::Found { template: Arc::new(template), clones: local_machine() },

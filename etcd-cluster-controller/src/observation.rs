@@ -32,6 +32,8 @@ pub struct Observation {
     pub init_urls: Option<String>,
     /// Resource version of the init Secret, if that exists: each admission is a change of just this version.
     pub init_version: Option<String>,
+    /// UID of the init Secret that is seen.
+    pub init_uid: Option<String>,
     /// UIDs of the Machines that may join by the init Secret, and since when. `None`: it does not say so, and all may.
     pub admitted: Option<BTreeMap<String, Timestamp>>,
     /// When a Machine got its bootstrap data, by name of the Machine.

@@ -65,6 +65,7 @@ async fn read(
         certificates: Certificates::Unknown,
         init_urls: None,
         init_version: None,
+        init_uid: None,
         admitted: None,
         bootstrapped: BTreeMap::new(),
         configs: BTreeMap::new(),
@@ -87,6 +88,7 @@ async fn read(
         if let Some(secret) = init_secret(&context.secrets, &namespace, &cluster, &uid) {
             observation.init_urls = secret_text(&secret, "clientUrls").filter(|urls| !urls.is_empty());
             observation.init_version = secret.resource_version();
+            observation.init_uid = secret.uid();
             observation.admitted = secret_text(&secret, names::ADMITTED).map(|text| admission::decode(&text));
         }
         observation.bootstrapped = bootstrapped(&context.secrets, &namespace, &observation);

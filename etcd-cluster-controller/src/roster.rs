@@ -227,7 +227,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     }
     for machine in observation.machines.values().filter(|machine| !seated.contains(machine.name.as_str())) {
         let probe = observation.probes.get(&machine.name);
-        let verdict = Verdict::Unknown { why: probe.map(explain_no_member).unwrap_or_default() };
+        let verdict = Verdict::Unknown { why: probe.map(|p| explain_no_member(observation, p)).unwrap_or_default() };
         let admitted = observation.is_admitted(machine);
         let joining = observation.has_data(machine) && observation.is_in_grace(machine);
         seats.push(Seat {
@@ -277,12 +277,18 @@ fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
     Some((u64::from_str_radix(&status.id, 16).ok()?, member))
 }
 
-/// What is known of a member that is starting.
+/// What is known of a member that is starting. How follows: at first that of the Machine that was booting.
 const NEW: &str = "it has not answered since it became a member";
 
-/// Whether a member has been neither well nor unwell so far.
+/// A member that is starting. Its first message is kept as long as it does.
+fn starting(observation: &Observation, id: u64, probe: &Probe) -> Verdict {
+    let said = observation.recorded(id).map(|status| &status.message).filter(|message| message.starts_with(NEW));
+    Verdict::Unknown { why: said.cloned().unwrap_or_else(|| format!("{NEW}: {}", explain(probe))) }
+}
+
+/// Whether a member has never answered so far, nor been held to be unwell.
 fn is_new(status: &MemberStatus) -> bool {
-    status.health == Health::Unknown && status.unhealthy_since.is_none()
+    status.health == Health::Unknown && status.unhealthy_since.is_none() && status.version.is_empty()
 }
 
 fn verdict(
@@ -312,7 +318,7 @@ fn verdict(
     let after = u64::try_from(observation.etcd.spec.health_check.unhealthy_after_seconds).unwrap_or(60);
     match run.kind_at(observation.now, interval) {
         RunKind::Healthy => Verdict::Healthy { since: run.since },
-        RunKind::Failing if probe.expected != Some(id) => unknown(NEW),
+        RunKind::Failing if probe.expected != Some(id) => starting(observation, id, probe),
         RunKind::Failing => {
             // The first message is kept: later ones only alternate between ways of not answering.
             let recorded = observation.recorded(id).filter(|status| !status.message.is_empty());
@@ -325,7 +331,7 @@ fn verdict(
                 Verdict::Unhealthy { since, why }
             } else if member.learner && observation.recorded(id).is_none_or(is_new) {
                 // etcd adds it first and starts it then.
-                unknown(NEW)
+                starting(observation, id, probe)
             } else {
                 Verdict::Failing { since, why }
             }
@@ -355,9 +361,13 @@ fn explain(probe: &Probe) -> String {
 }
 
 /// The same of a Machine that is not a member.
-fn explain_no_member(probe: &Probe) -> String {
+fn explain_no_member(observation: &Observation, probe: &Probe) -> String {
+    let is_current = probe.run.kind_at(observation.now, observation.interval()) == RunKind::Healthy;
     match (&probe.outcome, probe.member_fault()) {
-        (Outcome::Answered(_), None) => format!("{} answers; the member list does not show it yet", probe.url),
+        (Outcome::Answered(_), None) if is_current && observation.members().is_some() => {
+            format!("{} answers; the member list does not show it yet", probe.url)
+        }
+        (Outcome::Answered(_), None) if is_current => format!("{} answers; the member list is being read", probe.url),
         _ => explain(probe),
     }
 }

@@ -11,7 +11,7 @@ pub mod transitions;
 
 use crate::build;
 use crate::observation::{ClusterLink, Observation};
-use crate::plan::{Decision, View};
+use crate::plan::{Decision, Plan, View};
 use api::etcd_cluster::{EtcdClusterStatus, MemberStatus};
 use api::names;
 use api::version::EtcdVersion;
@@ -65,6 +65,25 @@ pub fn differs(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) ->
     ours.conditions.retain(|condition| after.conditions.iter().any(|own| own.type_ == condition.type_));
     ours.conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
     ours != *after
+}
+
+/// Whether the status may be left to the reconcile that follows a step: everything that cannot be derived again is as before.
+/// What is left are words and counts.
+#[must_use]
+pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus, next: &Plan) -> bool {
+    let Plan::Do(step) = next else { return false };
+    let before = before.cloned().unwrap_or_default();
+    let kept = EtcdClusterStatus {
+        replicas: before.replicas,
+        updated_replicas: before.updated_replicas,
+        ready_replicas: before.ready_replicas,
+        selector: before.selector.clone(),
+        cluster_id: before.cluster_id.clone(),
+        observed_generation: before.observed_generation,
+        conditions: before.conditions.clone(),
+        ..after.clone()
+    };
+    step.is_seen_at_once() && kept == before
 }
 
 fn updated(observation: &Observation) -> i32 {

@@ -108,8 +108,10 @@ pub(super) async fn publish_init(
     if observation.init_version.is_none() {
         return put(context, &observation.etcd, secret, false).await;
     }
-    // The one that was seen is this EtcdCluster's.
+    // The one that was seen is this EtcdCluster's. One that is gone is not made again by a write that is meant for it: its
+    // version alone would not prevent that.
     secret.metadata.resource_version = observation.init_version.clone();
+    secret.metadata.uid = observation.init_uid.clone();
     replace(context, &observation.etcd, &secret).await
 }
 
@@ -140,7 +142,8 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, refresh: boo
                 Err(error) => Err(error),
             };
         }
-        return Ok(Outcome::Done);
+        // It is as it should be, and no watch shows it yet.
+        return Ok(Outcome::Outdated);
     }
     replace(context, etcd, &wanted).await
 }

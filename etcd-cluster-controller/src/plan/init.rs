@@ -15,6 +15,10 @@ type Admitted<'a> = BTreeMap<&'a str, Timestamp>;
 /// Joining members find the voters in the init Secret: it follows the membership, not the health of the moment.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
+    // What is remembered of the members may be older than what is published.
+    if !view.roster.is_listed() && observation.init_urls.is_some() && observation.admitted.is_some() {
+        return None;
+    }
     let healthy = view.roster.voters().filter(|seat| seat.is_healthy());
     let address = healthy.filter_map(|seat| host_of(&observation.client_url(seat.machine?)?)).next()?;
     let mut voters: Vec<String> = view.roster.voters().filter_map(|seat| client_url(observation, seat)).collect();

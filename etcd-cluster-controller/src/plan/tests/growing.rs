@@ -25,6 +25,8 @@ enum Happening {
     Delete(usize),
     /// A Machine that was deleted is gone. Its member stays in etcd's list: nobody removes it.
     Gone(usize),
+    /// The manager is started again, and has asked nobody yet.
+    Restart,
     InitSecretLost,
     SpecChanged,
 }
@@ -40,6 +42,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         Just(Happening::ListLost),
         Just(Happening::ListBack),
         (1..700_i64).prop_map(Happening::Pass),
+        Just(Happening::Restart),
     ]
 }
 
@@ -129,6 +132,7 @@ impl World {
                 self.story.observation.machines.entry(name(index)).and_modify(|machine| machine.deleting = true);
             }
             Happening::Gone(index) => self.gone(&name(index)),
+            Happening::Restart => self.story.observation.probes.clear(),
             Happening::InitSecretLost => {
                 self.story.observation.init_urls = None;
                 self.story.observation.init_version = None;
@@ -179,6 +183,8 @@ impl World {
         let wanted = usize::try_from(self.story.observation.etcd.spec.replicas).unwrap();
         let decision = crate::plan::plan(&self.story.observation);
         let after = crate::status::status(&self.story.observation, &decision, None);
+        let before = self.story.observation.etcd.status.as_ref();
+        let can_wait = crate::status::can_wait(before, &after, &decision.next);
         match decision.next {
             Plan::Do(Step::CreateMachine { number: next, .. }) => {
                 let new = name(usize::try_from(next).unwrap());
@@ -232,7 +238,9 @@ impl World {
             Plan::Steady | Plan::Wait(_) | Plan::Block(_) => {}
         }
         prop_assert!(!after.ready || after.ready_replicas >= self.story.observation.etcd.spec.replicas);
-        self.story.etcd().status = Some(after.clone());
+        if !can_wait {
+            self.story.etcd().status = Some(after.clone());
+        }
         Ok(after)
     }
 
