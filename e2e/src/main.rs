@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::docker::{Parts, runtime};
-use e2e::tools::{Etcd, Tools};
+use e2e::tools::{Etcd, Judge, Tools};
 
 /// The test bed of cluster-api-provider-etcdadm.
 #[derive(Parser)]
@@ -58,6 +58,7 @@ fn main() -> ExitCode {
 
 fn build(docker: bool, all_etcd: bool) -> anyhow::Result<()> {
     let tools = Tools::ensure()?;
+    Judge::ensure()?;
     if all_etcd {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
     }

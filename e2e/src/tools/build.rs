@@ -73,8 +73,7 @@ fn fingerprint(module: &Module, programs: &[&Program], arguments: &[String]) -> 
         hash.update(part.len().to_be_bytes());
         hash.update(part);
     };
-    for file in ["go.mod", "go.sum"] {
-        let path = module_dir(module).join(file);
+    for path in sources(&module_dir(module))? {
         add(&fs::read(&path).with_context(|| format!("read {}", path.display()))?);
     }
     for program in programs {
@@ -86,6 +85,20 @@ fn fingerprint(module: &Module, programs: &[&Program], arguments: &[String]) -> 
     }
     add(go_output(module, &["env", "GOVERSION", "GOOS", "GOARCH"])?.as_bytes());
     Ok(hexadecimal(&hash.finalize()[..6]))
+}
+
+/// The pins, and the few programs that are written here.
+fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
+    let mut written = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("read {}", directory.display()))?.path();
+        if path.extension().is_some_and(|extension| extension == "go") {
+            written.push(path);
+        }
+    }
+    written.sort();
+    Ok([vec![directory.join("go.mod"), directory.join("go.sum")], written].concat())
 }
 
 fn build(module: &Module, version: &str, program: &Program, arguments: &[String], into: &Path) -> Result<()> {

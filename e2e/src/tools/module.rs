@@ -107,6 +107,14 @@ pub(super) const CONTAINERD: Module = Module {
     version_variables: &[("github.com/containerd/containerd/v2/version.Version", VersionPart::Whole)],
 };
 
+/// The judge of histories, which is ours, on etcd's robustness suite.
+pub(super) const ROBUSTNESS: Module = Module {
+    name: "robustness",
+    source: "go.etcd.io/etcd/tests/v3",
+    programs: &[Program { name: "judge", package: "." }],
+    version_variables: &[],
+};
+
 const CLUSTER_API_VERSION: &[(&str, VersionPart)] =
     &[("sigs.k8s.io/cluster-api/version.gitVersion", VersionPart::Whole)];
 const CAPI_BOOTSTRAP: Program =
