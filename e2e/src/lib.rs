@@ -7,6 +7,7 @@
 //!   API managers, each a plain process.
 //! * [`bed`] adds the local infrastructure and this project's manager, and the vocabulary of scenarios about clusters.
 //! * [`docker`] is the same with containers: a Docker daemon in the world, and Cluster API's docker infrastructure.
+//! * [`history`] writes to etcd all the time, records every request, and has etcd's own judge look at the record.
 //! * [`infrastructure`] is the choice between the two, for the demo and the benchmarks.
 //! * [`scenarios`] runs them, in several worlds at once.
 //! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
@@ -17,6 +18,7 @@ pub mod bench;
 pub mod cache;
 pub mod demo;
 pub mod docker;
+pub mod history;
 pub mod infrastructure;
 pub mod plane;
 pub mod process;

@@ -374,6 +374,12 @@ impl Machine {
         Err(Error::Program { program: "rm".to_owned(), message })
     }
 
+    /// Where etcd's data directory lies, to be read from outside. Nobody but the machine may write there while it runs.
+    #[must_use]
+    pub fn etcd_data(&self) -> PathBuf {
+        self.layout.upper(disk::ETCD_DATA)
+    }
+
     /// Saves a copy of etcd's data directory, in place of the one saved before. A running machine stands still meanwhile,
     /// so the copy is what a power cut would have left.
     ///

@@ -1,0 +1,269 @@
+//! A write load on etcd whose every request is recorded, and etcd's own judge of the record.
+//!
+//! ```ignore
+//! let history = History::begin(&world, "members-fail", &access, Load::default()).await?;
+//! // … members die, freeze, are cut off …
+//! let record = history.end().await?;
+//! println!("{}", record.figures());
+//! record.judge(&members)?;
+//! ```
+//!
+//! There are two groups of clients: one follows the endpoints that there are ([`History::endpoints`]), one keeps those of
+//! the beginning, as an API server does. In each, one more client watches every key. A [`request::Request`] is sent once,
+//! to one endpoint; what came of it is [`record::Outcome`]. The judge is a program of the module `e2e/tools/robustness`.
+//! It wants a database that is empty at the beginning, and nobody else may write meanwhile.
+//!
+//! [`objects`] is the same idea for writes through a Kubernetes API server.
+
+mod endpoints;
+mod figures;
+mod judge;
+mod load;
+mod mix;
+pub mod objects;
+pub mod record;
+mod report;
+pub mod request;
+pub mod response;
+pub mod session;
+pub mod watcher;
+mod wire;
+
+use crate::plane::workload::EtcdAccess;
+use crate::tools::Judge;
+use crate::until::until;
+use crate::world::World;
+use anyhow::{Context, Result, bail, ensure};
+use endpoints::Endpoints;
+use mix::Mix;
+use record::{Clock, Operation, Outcome, Recorder};
+use request::Request;
+use response::Response;
+use session::Session;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use watcher::{Watch, Watcher};
+
+pub use figures::Figures;
+pub use judge::{MemberData, Verdict};
+pub use load::Load;
+
+/// How long the last read, which needs a quorum, may take to be answered.
+const LAST_READ: Duration = Duration::from_secs(30);
+/// How long the watches may take to tell everything, once that is known.
+const CAUGHT_UP: Duration = Duration::from_secs(15);
+
+/// A load that is going on. Dropping it ends it.
+pub struct History {
+    clock: Clock,
+    access: EtcdAccess,
+    directory: PathBuf,
+    judge: Judge,
+    seed: u64,
+    /// The next client's number.
+    next: usize,
+    operations: Vec<Operation>,
+    stop: Arc<AtomicBool>,
+    current: watch::Sender<Vec<String>>,
+    last: watch::Sender<Option<i64>>,
+    clients: JoinSet<Vec<Operation>>,
+    watchers: JoinSet<Vec<Watch>>,
+}
+
+/// Everything that was asked and answered.
+#[derive(Clone)]
+pub struct Record {
+    directory: PathBuf,
+    judge: Judge,
+    seed: u64,
+    operations: Vec<Operation>,
+    watches: Vec<Watch>,
+}
+
+impl History {
+    /// Begins to write to the etcd behind `access`. The files will be in a directory called `name` beside the world's logs.
+    ///
+    /// # Errors
+    /// When etcd does not answer, or is not empty.
+    pub async fn begin(world: &World, name: &str, access: &EtcdAccess, load: Load) -> Result<Self> {
+        let seed = seed(load.seed)?;
+        println!("  history {name}: E2E_SEED={seed} repeats the requests");
+        let directory = world.logs().join(format!("history-{name}"));
+        std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+        let mut history = Self {
+            clock: Clock::start(),
+            access: access.clone(),
+            directory,
+            judge: Judge::ensure()?,
+            seed,
+            next: 0,
+            operations: Vec::new(),
+            stop: Arc::default(),
+            current: watch::channel(access.endpoints.clone()).0,
+            last: watch::channel(None).0,
+            clients: JoinSet::new(),
+            watchers: JoinSet::new(),
+        };
+        // The judge asks for the proof that the database is empty.
+        let first = history.read_all().await.context("the first read")?;
+        ensure!(first == 1, "etcd is not empty: its revision is {first}");
+        let fixed = Endpoints::Fixed(access.endpoints.clone().into());
+        let current = Endpoints::Current(history.current.subscribe());
+        for endpoints in [fixed, current] {
+            for _ in 0..load.clients {
+                history.start_client(&endpoints, load);
+            }
+            history.start_watcher(endpoints);
+        }
+        Ok(history)
+    }
+
+    /// Tells the group that follows the endpoints which ones there are now.
+    pub fn endpoints(&self, endpoints: Vec<String>) {
+        self.current.send_replace(endpoints);
+    }
+
+    /// A recorder for requests of a scenario's own, whose operations are given to [`History::add`].
+    pub fn recorder(&mut self) -> Recorder {
+        self.next += 1;
+        self.clock.client(self.next)
+    }
+
+    /// Adds what a recorder of [`History::recorder`] has recorded.
+    pub fn add(&mut self, recorder: Recorder) {
+        self.operations.extend(recorder.finish());
+    }
+
+    /// Ends the load, reads everything a last time, and waits until the watches have told as much.
+    ///
+    /// # Errors
+    /// When the last read is not answered, or a watch does not come to the end.
+    pub async fn end(mut self) -> Result<Record> {
+        self.stop.store(true, Ordering::Relaxed);
+        let clients = std::mem::take(&mut self.clients).join_all().await;
+        self.operations.extend(clients.into_iter().flatten());
+        let last = self.read_all().await.context("the last read")?;
+        self.last.send_replace(Some(last));
+        let watchers = std::mem::take(&mut self.watchers).join_all();
+        let watches = timeout(CAUGHT_UP, watchers).await;
+        let watches = watches.with_context(|| format!("a watch does not tell all changes up to revision {last}"))?;
+        Ok(Record {
+            directory: self.directory,
+            judge: self.judge,
+            seed: self.seed,
+            operations: self.operations,
+            watches: watches.into_iter().flatten().collect(),
+        })
+    }
+
+    fn start_client(&mut self, endpoints: &Endpoints, load: Load) {
+        let recorder = self.recorder();
+        let client = load::Client {
+            recorder,
+            session: Session::new(&self.access),
+            endpoints: endpoints.clone(),
+            mix: Mix::new(self.seed, self.next, load.keys),
+            rest: load.rest,
+            stop: self.stop.clone(),
+            turn: self.next,
+        };
+        self.clients.spawn(client.run());
+    }
+
+    fn start_watcher(&mut self, endpoints: Endpoints) {
+        self.next += 1;
+        let watcher = Watcher {
+            clock: self.clock.clone(),
+            client: self.next,
+            endpoints,
+            access: self.access.clone(),
+            last: self.last.subscribe(),
+        };
+        self.watchers.spawn(watcher.run());
+    }
+
+    /// Reads all keys, trying until that is answered, and gives the store's revision.
+    async fn read_all(&mut self) -> Result<i64> {
+        let mut recorder = self.recorder();
+        let mut session = Session::new(&self.access);
+        let endpoints = Endpoints::Current(self.current.subscribe());
+        let mut turn = 0;
+        let revision = until("etcd answers a read", LAST_READ, async || {
+            turn += 1;
+            let endpoint = endpoints.pick(turn).context("there is no endpoint")?;
+            let request = Request::all(0);
+            match recorder.record(request.clone(), session.ask(&endpoint, &request)).await {
+                Outcome::Ok(Response::Range { revision, .. }) => Ok(Some(revision)),
+                other => bail!("{other:?}"),
+            }
+        })
+        .await?;
+        self.operations.extend(recorder.finish());
+        Ok(revision)
+    }
+}
+
+impl Record {
+    /// Its figures.
+    pub fn figures(&self) -> Figures {
+        Figures::of(self.operations.iter().map(Operation::sample))
+    }
+
+    /// Has etcd's judge look at it. The logs of members that run on this computer settle what became of requests without
+    /// an answer, and without them watches are not judged: give those of all members, or none.
+    ///
+    /// # Errors
+    /// When there is a violation, or no verdict: with the reason, the seed and the place of the picture.
+    pub fn judge(&self, members: &[MemberData]) -> Result<Verdict> {
+        report::write(&self.directory, &self.operations, &self.watches)?;
+        let seed = || format!("E2E_SEED={}", self.seed);
+        let verdict = judge::judge(self.judge.program(), &self.directory, members).with_context(seed)?;
+        self.leases_are_kept().with_context(seed)?;
+        Ok(verdict)
+    }
+
+    /// A copy to be changed, whose files go to a directory of that name beside this one's.
+    #[must_use]
+    pub fn copy(&self, name: &str) -> Self {
+        let directory = self.directory.with_file_name(format!("history-{name}"));
+        Self { directory, ..self.clone() }
+    }
+
+    /// Adds what a recorder of [`History::recorder`] has recorded.
+    pub fn add(&mut self, recorder: Recorder) {
+        self.operations.extend(recorder.finish());
+    }
+
+    /// What the watches have told.
+    pub fn watches_mut(&mut self) -> &mut [Watch] {
+        &mut self.watches
+    }
+
+    /// The model of etcd's suite has no word for a lease that is not there. Clients use a lease only after it was granted to
+    /// them, and not after they wanted to end it; so etcd has lost an acknowledged write if it does not know one.
+    fn leases_are_kept(&self) -> Result<()> {
+        for operation in &self.operations {
+            if let Outcome::Failed(error) = &operation.outcome {
+                ensure!(
+                    !error.contains(session::LOST_LEASE),
+                    "a granted lease is lost: {:?}: {error}",
+                    operation.request
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn seed(wanted: Option<u64>) -> Result<u64> {
+    match (wanted, std::env::var("E2E_SEED")) {
+        (Some(seed), _) => Ok(seed),
+        (None, Ok(seed)) => seed.parse().context("E2E_SEED is a number"),
+        (None, Err(_)) => Ok(rand::random()),
+    }
+}

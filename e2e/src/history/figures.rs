@@ -1,0 +1,137 @@
+//! What a history says in a few numbers.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One request, as far as the figures go. Times are nanoseconds since the history has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) is_read: bool,
+    pub(super) call: i64,
+    pub(super) returned: i64,
+    pub(super) fate: Fate,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Ok,
+    Failed,
+    Unknown,
+}
+
+/// The figures of a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Reads that were answered.
+    pub reads: usize,
+    /// Writes that were acknowledged.
+    pub writes: usize,
+    /// Writes that certainly did not happen.
+    pub failed: usize,
+    /// Writes of which nobody knows whether they happened.
+    pub unknown: usize,
+    /// The longest time in which no write was acknowledged, from the first request to the last one's end.
+    pub longest_stall: Duration,
+    /// Of a hundred acknowledged writes, 99 took no longer than this.
+    pub p99: Duration,
+}
+
+impl Figures {
+    /// Those of these requests.
+    pub(super) fn of(samples: impl IntoIterator<Item = Sample>) -> Self {
+        let samples: Vec<Sample> = samples.into_iter().collect();
+        let count = |is_read: bool, fate: Fate| {
+            samples.iter().filter(|sample| sample.is_read == is_read && sample.fate == fate).count()
+        };
+        Self {
+            reads: count(true, Fate::Ok),
+            writes: count(false, Fate::Ok),
+            failed: count(false, Fate::Failed),
+            unknown: count(false, Fate::Unknown),
+            longest_stall: longest_stall(&samples),
+            p99: p99(&samples),
+        }
+    }
+}
+
+fn acknowledged(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
+    samples.iter().filter(|sample| !sample.is_read && sample.fate == Fate::Ok)
+}
+
+fn longest_stall(samples: &[Sample]) -> Duration {
+    let begin = samples.iter().map(|sample| sample.call).min().unwrap_or_default();
+    let end = samples.iter().map(|sample| sample.returned).max().unwrap_or_default();
+    let mut times: Vec<i64> = acknowledged(samples).map(|write| write.returned).collect();
+    times.extend([begin, end]);
+    times.sort_unstable();
+    nanoseconds(times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default())
+}
+
+fn p99(samples: &[Sample]) -> Duration {
+    let mut times: Vec<i64> = acknowledged(samples).map(|write| write.returned - write.call).collect();
+    times.sort_unstable();
+    let index = (times.len() * 99).div_ceil(100).saturating_sub(1);
+    nanoseconds(times.get(index).copied().unwrap_or_default())
+}
+
+fn nanoseconds(time: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(time).unwrap_or_default())
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { reads, writes, failed, unknown, longest_stall, p99 } = self;
+        write!(
+            f,
+            "{writes} writes ({failed} failed, {unknown} unknown), {reads} reads; longest stall {:.1} s, p99 {:.1} ms",
+            longest_stall.as_secs_f64(),
+            p99.as_secs_f64() * 1000.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn write(call: i64, returned: i64, fate: Fate) -> Sample {
+        Sample { is_read: false, call, returned, fate }
+    }
+
+    #[test]
+    fn the_stall_at_the_end_counts_and_failed_writes_end_none() {
+        let figures = Figures::of([
+            write(0, SECOND, Fate::Ok),
+            write(2 * SECOND, 3 * SECOND, Fate::Ok),
+            write(3 * SECOND, 4 * SECOND, Fate::Failed),
+            write(4 * SECOND, 9 * SECOND, Fate::Unknown),
+        ]);
+        assert_eq!((figures.writes, figures.failed, figures.unknown), (2, 1, 1));
+        assert_eq!(figures.longest_stall, Duration::from_secs(6));
+        assert_eq!(figures.p99, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn reads_end_no_stall() {
+        let read = Sample { is_read: true, call: 0, returned: 5 * SECOND, fate: Fate::Ok };
+        let figures = Figures::of([write(0, SECOND, Fate::Ok), read]);
+        assert_eq!((figures.reads, figures.longest_stall), (1, Duration::from_secs(4)));
+    }
+
+    #[test]
+    fn one_slow_write_of_a_hundred_is_beyond_the_99th() {
+        let mut samples = vec![write(0, SECOND, Fate::Ok); 99];
+        samples.push(write(0, 8 * SECOND, Fate::Ok));
+        assert_eq!(Figures::of(samples.clone()).p99, Duration::from_secs(1));
+        samples.push(write(0, 8 * SECOND, Fate::Ok));
+        assert_eq!(Figures::of(samples).p99, Duration::from_secs(8));
+    }
+
+    #[test]
+    fn nothing_at_all_has_no_figures() {
+        assert_eq!(Figures::of([]), Figures::default());
+    }
+}

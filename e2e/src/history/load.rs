@@ -1,0 +1,63 @@
+//! One client of a load: a request, a moment's rest, the next request.
+
+use super::endpoints::Endpoints;
+use super::mix::Mix;
+use super::record::{Operation, Outcome, Recorder};
+use super::session::Session;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// After a request that was not answered. Without a rest there would be thousands of them, which show nothing and which
+/// the judge has to think about.
+const BACK_OFF: Duration = Duration::from_millis(200);
+
+/// How much is asked of etcd.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Decides the requests; without it, `E2E_SEED` or chance.
+    pub seed: Option<u64>,
+    /// How many clients there are in each of the two groups.
+    pub clients: usize,
+    /// How many keys they share. The fewer, the more they meet.
+    pub keys: usize,
+    /// How long a client rests after an answer.
+    pub rest: Duration,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self { seed: None, clients: 4, keys: 8, rest: Duration::from_millis(25) }
+    }
+}
+
+/// A client that goes on until it is told to stop.
+pub(super) struct Client {
+    pub(super) recorder: Recorder,
+    pub(super) session: Session,
+    pub(super) endpoints: Endpoints,
+    pub(super) mix: Mix,
+    pub(super) rest: Duration,
+    pub(super) stop: Arc<AtomicBool>,
+    /// With which endpoint it begins, so that not all begin with the same.
+    pub(super) turn: usize,
+}
+
+impl Client {
+    /// Gives what it has recorded.
+    pub(super) async fn run(mut self) -> Vec<Operation> {
+        while !self.stop.load(Ordering::Relaxed) {
+            self.turn += 1;
+            let Some(endpoint) = self.endpoints.pick(self.turn) else {
+                sleep(BACK_OFF).await;
+                continue;
+            };
+            let request = self.mix.request();
+            let outcome = self.recorder.record(request.clone(), self.session.ask(&endpoint, &request)).await;
+            self.mix.learn(&request, &outcome);
+            sleep(if matches!(outcome, Outcome::Ok(_)) { self.rest } else { BACK_OFF }).await;
+        }
+        self.recorder.finish()
+    }
+}

@@ -1,0 +1,106 @@
+//! The same idea through a Kubernetes API server: writers and readers of a few ConfigMaps, whose every request is recorded.
+//! No object may be lost, no read may go back in time, and no update may be overwritten unseen.
+
+pub mod check;
+mod writer;
+
+use super::Figures;
+use super::record::Clock;
+use super::seed;
+use crate::until::until;
+use anyhow::{Result, ensure};
+use check::{Operation, Outcome, Request, violations};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use writer::Writer;
+
+/// How many writers there are, and how many objects they share.
+const WRITERS: usize = 6;
+const OBJECTS: usize = 5;
+/// How long the last reads may take to be answered.
+const LAST_READ: Duration = Duration::from_secs(30);
+/// How many violations an error tells.
+const TOLD: usize = 5;
+
+/// Writers that go on until they are stopped. Dropping it stops them.
+pub struct ObjectWriters {
+    clock: Clock,
+    seed: u64,
+    objects: Api<ConfigMap>,
+    stop: Arc<AtomicBool>,
+    writers: JoinSet<Vec<Operation>>,
+}
+
+/// Everything that was asked and answered.
+#[derive(Debug)]
+pub struct ObjectRecord {
+    seed: u64,
+    operations: Vec<Operation>,
+}
+
+impl ObjectWriters {
+    /// Begins to write ConfigMaps in a namespace, which has to be there and has none that is called `written-…`.
+    ///
+    /// # Errors
+    /// When `E2E_SEED` is not a number.
+    pub fn begin(client: &Client, namespace: &str) -> Result<Self> {
+        let seed = seed(None)?;
+        println!("  writers of ConfigMaps in {namespace}: E2E_SEED={seed} repeats the requests");
+        let mut begun = Self {
+            clock: Clock::start(),
+            seed,
+            objects: Api::namespaced(client.clone(), namespace),
+            stop: Arc::default(),
+            writers: JoinSet::new(),
+        };
+        for number in 0..WRITERS {
+            let writer = begun.writer(number);
+            begun.writers.spawn(writer.run(begun.stop.clone()));
+        }
+        Ok(begun)
+    }
+
+    /// Stops all writers, and reads every object a last time.
+    ///
+    /// # Errors
+    /// When a last read is not answered.
+    pub async fn end(mut self) -> Result<ObjectRecord> {
+        self.stop.store(true, Ordering::Relaxed);
+        let written = std::mem::take(&mut self.writers).join_all().await;
+        let mut reader = self.writer(WRITERS);
+        until("the API server answers a list", LAST_READ, async || Ok(reader.list().await.then_some(()))).await?;
+        let mut operations: Vec<Operation> = written.into_iter().flatten().collect();
+        operations.extend(reader.finish());
+        Ok(ObjectRecord { seed: self.seed, operations })
+    }
+
+    fn writer(&self, number: usize) -> Writer {
+        Writer::new(self.clock.clone(), self.objects.clone(), number, OBJECTS, self.seed)
+    }
+}
+
+impl ObjectRecord {
+    /// Its figures. A refused write is one that failed.
+    pub fn figures(&self) -> Figures {
+        Figures::of(self.operations.iter().map(Operation::sample))
+    }
+
+    /// Checks that nothing was lost and nobody saw time go back.
+    ///
+    /// # Errors
+    /// When there is a violation, or too little was written to show anything; the error has the seed.
+    pub fn check(&self) -> Result<()> {
+        let seed = || format!("E2E_SEED={}", self.seed);
+        let is_made = |operation: &&Operation| matches!(operation.request, Request::Create { .. });
+        let made = self.operations.iter().filter(is_made).filter(|made| matches!(made.outcome, Outcome::Ok { .. }));
+        ensure!(made.count() > 0, "no object was made");
+        let found = violations(&self.operations);
+        let told = found.iter().take(TOLD).map(String::as_str).collect::<Vec<_>>().join("\n");
+        ensure!(found.is_empty(), "{} violations, {}:\n{told}", found.len(), seed());
+        Ok(())
+    }
+}

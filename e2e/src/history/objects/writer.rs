@@ -1,0 +1,156 @@
+//! One writer: it makes, replaces and reads ConfigMaps, one request after the other.
+
+use super::check::{Operation, Outcome, Request};
+use crate::history::figures::{Fate, Sample};
+use crate::history::record::Clock;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
+use kube::{Error, ResourceExt};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// After this time nobody waits for an answer any more.
+const ANSWER: Duration = Duration::from_secs(5);
+/// After an answer, and after none.
+const REST: Duration = Duration::from_millis(40);
+const BACK_OFF: Duration = Duration::from_millis(300);
+/// Where the value is in a ConfigMap.
+const FIELD: &str = "value";
+/// What the names of all objects begin with.
+const PREFIX: &str = "written-";
+/// HTTP status of a refusal because another write came first, and of an object that is not there.
+const CONFLICT: u16 = 409;
+const NOT_FOUND: u16 = 404;
+
+/// A writer, and what it has recorded.
+pub(super) struct Writer {
+    clock: Clock,
+    objects: Api<ConfigMap>,
+    number: usize,
+    names: usize,
+    random: StdRng,
+    values: u64,
+    /// The last state that this writer has seen of each object.
+    seen: HashMap<String, ConfigMap>,
+    last: i64,
+    operations: Vec<Operation>,
+}
+
+impl Writer {
+    pub(super) fn new(clock: Clock, objects: Api<ConfigMap>, number: usize, names: usize, seed: u64) -> Self {
+        // Writers of one history must not make the same requests.
+        let random = StdRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(number as u64));
+        Self { clock, objects, number, names, random, values: 0, seen: HashMap::new(), last: 0, operations: Vec::new() }
+    }
+
+    /// Goes on until it is told to stop, and gives what it has recorded.
+    pub(super) async fn run(mut self, stop: Arc<AtomicBool>) -> Vec<Operation> {
+        while !stop.load(Ordering::Relaxed) {
+            let name = format!("{PREFIX}{}", self.random.random_range(0..self.names));
+            let answered = match self.random.random_range(0..10) {
+                0 => self.list().await,
+                1 | 2 => self.read(&name).await,
+                // With what was seen some time ago: often another has written since, and it is to be refused.
+                3 | 4 => self.write(&name).await,
+                _ => self.read(&name).await && self.write(&name).await,
+            };
+            sleep(if answered { REST } else { BACK_OFF }).await;
+        }
+        self.finish()
+    }
+
+    /// Everything that was recorded.
+    pub(super) fn finish(self) -> Vec<Operation> {
+        self.operations
+    }
+
+    /// Reads all objects at once. Says whether that was answered.
+    pub(super) async fn list(&mut self) -> bool {
+        let call = self.later();
+        let listed = timeout(ANSWER, self.objects.list(&ListParams::default())).await;
+        let returned = self.later();
+        let Ok(Ok(list)) = listed else { return false };
+        let mut found: HashMap<String, ConfigMap> =
+            list.items.into_iter().map(|object| (object.name_any(), object)).collect();
+        for number in 0..self.names {
+            let object = format!("{PREFIX}{number}");
+            let outcome = found.remove(&object).map_or(Outcome::Missing, |found| self.saw(&object, found));
+            self.operations.push(Operation { object, request: Request::Read, call, outcome, returned });
+        }
+        true
+    }
+
+    async fn read(&mut self, name: &str) -> bool {
+        let call = self.later();
+        let read = timeout(ANSWER, self.objects.get(name)).await;
+        self.record(name, Request::Read, call, read.ok())
+    }
+
+    /// Replaces an object as this writer has seen it last, or makes it if it has not seen it.
+    async fn write(&mut self, name: &str) -> bool {
+        self.values += 1;
+        let value = format!("{}-{}", self.number, self.values);
+        let data = Some([(FIELD.to_owned(), value.clone())].into());
+        let call = self.later();
+        let (request, written) = if let Some(seen) = self.seen.get(name) {
+            let object = ConfigMap { data, ..seen.clone() };
+            let written = timeout(ANSWER, self.objects.replace(name, &PostParams::default(), &object)).await;
+            (Request::Update { base: version(seen), value }, written)
+        } else {
+            let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+            let object = ConfigMap { data, metadata, ..ConfigMap::default() };
+            (Request::Create { value }, timeout(ANSWER, self.objects.create(&PostParams::default(), &object)).await)
+        };
+        self.record(name, request, call, written.ok())
+    }
+
+    /// Records what came of a request, which is none if it has not been answered in time.
+    fn record(&mut self, name: &str, request: Request, call: i64, answer: Option<Result<ConfigMap, Error>>) -> bool {
+        let returned = self.later();
+        let outcome = match answer {
+            Some(Ok(object)) => self.saw(name, object),
+            Some(Err(Error::Api(status))) if status.code == CONFLICT => Outcome::Refused(status.message.clone()),
+            Some(Err(Error::Api(status))) if status.code == NOT_FOUND => Outcome::Missing,
+            Some(Err(error)) => Outcome::Unknown(error.to_string()),
+            None => Outcome::Unknown(format!("no answer within {} s", ANSWER.as_secs())),
+        };
+        let answered = !matches!(outcome, Outcome::Unknown(_));
+        self.operations.push(Operation { object: name.to_owned(), request, call, outcome, returned });
+        answered
+    }
+
+    fn saw(&mut self, name: &str, object: ConfigMap) -> Outcome {
+        let value = object.data.as_ref().and_then(|data| data.get(FIELD)).cloned().unwrap_or_default();
+        let outcome = Outcome::Ok { version: version(&object), value };
+        self.seen.insert(name.to_owned(), object);
+        outcome
+    }
+
+    /// The present time, and later than any other of this writer.
+    fn later(&mut self) -> i64 {
+        self.last = self.clock.now().max(self.last + 1);
+        self.last
+    }
+}
+
+impl Operation {
+    /// What it means for the figures.
+    pub(super) fn sample(&self) -> Sample {
+        let fate = match self.outcome {
+            Outcome::Ok { .. } => Fate::Ok,
+            Outcome::Missing if !self.is_write() => Fate::Ok,
+            Outcome::Refused(_) | Outcome::Missing => Fate::Failed,
+            Outcome::Unknown(_) => Fate::Unknown,
+        };
+        Sample { is_read: !self.is_write(), call: self.call, returned: self.returned, fate }
+    }
+}
+
+fn version(object: &ConfigMap) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,137 @@
+//! Who asked what, when, and what came of it.
+
+use super::figures::{Fate, Sample};
+use super::request::Request;
+use super::response::Response;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was answered.
+    Ok(Response),
+    /// It certainly did not happen: nobody was there, or it was refused before it could take effect.
+    Failed(String),
+    /// Nobody knows whether it happened, or still will: no answer in time, a lost connection, a lost leader.
+    Unknown(String),
+}
+
+/// One request from beginning to end. Times are nanoseconds since the history has begun.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Who asked.
+    pub client: usize,
+    /// Requests of one stream never overlap. A client begins another one when it does not know what came of a request.
+    pub stream: usize,
+    /// What was asked.
+    pub request: Request,
+    /// When.
+    pub call: i64,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// When that was known.
+    pub returned: i64,
+}
+
+/// The clock that all clients of a history share.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    begun: Instant,
+    streams: Arc<AtomicUsize>,
+}
+
+/// Records the requests of one client, which makes one after the other.
+#[derive(Debug)]
+pub struct Recorder {
+    clock: Clock,
+    client: usize,
+    stream: usize,
+    last: i64,
+    operations: Vec<Operation>,
+}
+
+impl Clock {
+    /// Starts now.
+    pub fn start() -> Self {
+        Self { begun: Instant::now(), streams: Arc::default() }
+    }
+
+    /// Nanoseconds since the start; never 0.
+    pub fn now(&self) -> i64 {
+        i64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(i64::MAX).max(1)
+    }
+
+    /// A recorder for a client, whose number nobody else has.
+    pub fn client(&self, client: usize) -> Recorder {
+        Recorder { clock: self.clone(), client, stream: self.stream(), last: 0, operations: Vec::new() }
+    }
+
+    fn stream(&self) -> usize {
+        self.streams.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Recorder {
+    /// Records a request that `ask` makes.
+    pub async fn record(&mut self, request: Request, ask: impl Future<Output = Outcome>) -> Outcome {
+        let call = self.later();
+        let outcome = ask.await;
+        let returned = self.later();
+        let operation =
+            Operation { client: self.client, stream: self.stream, request, call, outcome: outcome.clone(), returned };
+        self.operations.push(operation);
+        if matches!(outcome, Outcome::Unknown(_)) {
+            self.stream = self.clock.stream();
+        }
+        outcome
+    }
+
+    /// Everything that was recorded.
+    pub fn finish(self) -> Vec<Operation> {
+        self.operations
+    }
+
+    /// The present time, and later than any other of this client: that is what the judge asks for.
+    fn later(&mut self) -> i64 {
+        self.last = self.clock.now().max(self.last + 1);
+        self.last
+    }
+}
+
+impl Operation {
+    /// What it means for the figures.
+    pub(super) fn sample(&self) -> Sample {
+        let fate = match self.outcome {
+            Outcome::Ok(_) => Fate::Ok,
+            Outcome::Failed(_) => Fate::Failed,
+            Outcome::Unknown(_) => Fate::Unknown,
+        };
+        Sample { is_read: self.request.is_read(), call: self.call, returned: self.returned, fate }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::ready;
+
+    #[tokio::test]
+    async fn times_grow_strictly_and_an_unknown_request_ends_its_stream() {
+        let clock = Clock::start();
+        let mut recorder = clock.client(3);
+        for _ in 0..100 {
+            recorder.record(Request::get("a"), ready(Outcome::Failed("no".to_owned()))).await;
+        }
+        recorder.record(Request::get("a"), ready(Outcome::Unknown("lost".to_owned()))).await;
+        recorder.record(Request::get("a"), ready(Outcome::Failed("no".to_owned()))).await;
+        let operations = recorder.finish();
+        let times: Vec<i64> = operations.iter().flat_map(|operation| [operation.call, operation.returned]).collect();
+        assert!(times[0] > 0);
+        assert!(times.is_sorted_by(|a, b| a < b));
+        let streams: Vec<usize> = operations.iter().map(|operation| operation.stream).collect();
+        assert_eq!(streams[..101], [0; 101]);
+        assert_eq!(streams[101], 1);
+    }
+}

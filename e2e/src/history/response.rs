@@ -1,0 +1,130 @@
+//! What etcd answers, in the JSON form of etcd's own robustness suite. The suite compares every part of an answer, so an
+//! empty list and a missing one are not the same.
+
+use super::request::Value;
+use serde::Serialize;
+
+/// What etcd has answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Response {
+    /// To [`Request::Range`].
+    Range {
+        /// What was read.
+        #[serde(rename = "Range")]
+        range: Found,
+        /// The store's revision.
+        #[serde(rename = "Revision")]
+        revision: i64,
+    },
+    /// To [`Request::Txn`].
+    Txn {
+        /// What was done.
+        #[serde(rename = "Txn")]
+        txn: Done,
+        /// The store's revision afterwards.
+        #[serde(rename = "Revision")]
+        revision: i64,
+    },
+    /// To [`Request::LeaseGrant`].
+    LeaseGrant {
+        /// Nothing.
+        #[serde(rename = "LeaseGrant")]
+        granted: Nothing,
+        /// The store's revision.
+        #[serde(rename = "Revision")]
+        revision: i64,
+    },
+    /// To [`Request::LeaseRevoke`].
+    LeaseRevoke {
+        /// Nothing.
+        #[serde(rename = "LeaseRevoke")]
+        revoked: Nothing,
+        /// The store's revision afterwards.
+        #[serde(rename = "Revision")]
+        revision: i64,
+    },
+}
+
+/// Keys that were found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Found {
+    /// The keys, sorted.
+    #[serde(rename = "KVs")]
+    pub keys: Vec<KeyValue>,
+    /// How many there are, those beyond the limit included.
+    pub count: i64,
+}
+
+/// What a transaction has done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Done {
+    /// A condition did not hold.
+    pub failure: bool,
+    /// For each operation of the branch that was taken.
+    pub results: Vec<OpResult>,
+}
+
+/// What one operation has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct OpResult {
+    /// Keys that were found; none for what is not a read.
+    #[serde(rename = "KVs", skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<KeyValue>>,
+    /// How many were found.
+    pub count: i64,
+    /// How many were deleted.
+    pub deleted: i64,
+}
+
+/// A key as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct KeyValue {
+    /// The key.
+    pub key: String,
+    /// Its value.
+    pub value: Value,
+    /// Revision of its last change.
+    pub mod_revision: i64,
+    /// How often it was written since it was made.
+    pub version: i64,
+}
+
+/// What has nothing in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Nothing {}
+
+impl Response {
+    /// The store's revision that the answer names.
+    pub fn revision(&self) -> i64 {
+        match self {
+            Self::Range { revision, .. }
+            | Self::Txn { revision, .. }
+            | Self::LeaseGrant { revision, .. }
+            | Self::LeaseRevoke { revision, .. } => *revision,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{json, to_value};
+
+    #[test]
+    fn what_is_not_a_read_has_no_list_of_keys_and_a_read_that_finds_nothing_has_an_empty_one() {
+        assert_eq!(to_value(OpResult::default()).unwrap(), json!({"Count": 0, "Deleted": 0}));
+        let found = OpResult { keys: Some(Vec::new()), ..OpResult::default() };
+        assert_eq!(to_value(found).unwrap(), json!({"KVs": [], "Count": 0, "Deleted": 0}));
+    }
+
+    #[test]
+    fn a_lease_is_answered_with_nothing_but_a_revision() {
+        let granted = Response::LeaseGrant { granted: Nothing {}, revision: 4 };
+        assert_eq!(to_value(granted).unwrap(), json!({"LeaseGrant": {}, "Revision": 4}));
+    }
+}
