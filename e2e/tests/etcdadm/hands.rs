@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{Host, said, serves};
 use e2e::bed::{Membership, machine_image, programs};
+use e2e::plane::workload::EtcdAccess;
 use e2e::tools::Etcd;
 use e2e::until::until;
 use e2e::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
@@ -105,6 +106,18 @@ impl Person {
         let remove = async || said(on, &["/opt/bin/etcdctl.sh", "member", "remove", id]).await.map(|_| Some(()));
         until(format!("{} is removed", gone.spec().name), REMOVED, remove).await
     }
+}
+
+/// What an API server would get of a cluster: its members' endpoints, and the certificates that one of them has.
+pub(crate) async fn access(members: &[Machine]) -> Result<EtcdAccess> {
+    let first = members.first().context("no member")?;
+    let file = async |name: &str| said(first, &["cat", &format!("/etc/etcd/pki/{name}")]).await;
+    Ok(EtcdAccess {
+        endpoints: members.iter().map(|member| format!("https://{}:2379", member.address())).collect(),
+        ca: file("ca.crt").await?,
+        certificate: file("apiserver-etcd-client.crt").await?,
+        key: file("apiserver-etcd-client.key").await?,
+    })
 }
 
 /// Puts a command where bootstrap data would have it.

@@ -4,9 +4,11 @@
 
 mod data_loss;
 mod hands;
+mod judge;
+mod load;
 
 use e2e::scenarios::{Scenario, prepare_and_run};
-use e2e::tools::{Etcd, Tools};
+use e2e::tools::{Etcd, Judge, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
 use std::process::ExitCode;
@@ -14,13 +16,14 @@ use std::process::ExitCode;
 type Run = fn(World, Etcd) -> LocalBoxFuture<'static, anyhow::Result<()>>;
 
 /// The longest of them.
-const OF_FIVE: &str = "of_two_of_five";
+const OF_FIVE: &str = "data_loss_of_two_of_five";
 
-const STORIES: [(&str, Run); 4] = [
-    ("of_the_only_member", |world, etcd| Box::pin(data_loss::of_the_only_member(world, etcd))),
-    ("of_one_of_three", |world, etcd| Box::pin(data_loss::of_one_of_three(world, etcd))),
-    ("of_the_first_of_three", |world, etcd| Box::pin(data_loss::of_the_first_of_three(world, etcd))),
+const STORIES: [(&str, Run); 5] = [
+    ("data_loss_of_the_only_member", |world, etcd| Box::pin(data_loss::of_the_only_member(world, etcd))),
+    ("data_loss_of_one_of_three", |world, etcd| Box::pin(data_loss::of_one_of_three(world, etcd))),
+    ("data_loss_of_the_first_of_three", |world, etcd| Box::pin(data_loss::of_the_first_of_three(world, etcd))),
     (OF_FIVE, |world, etcd| Box::pin(data_loss::of_two_of_five(world, etcd))),
+    ("load_survives_faults", |world, etcd| Box::pin(load::survives_faults(world, etcd))),
 ];
 
 fn name(story: &str, etcd: Etcd) -> String {
@@ -29,13 +32,14 @@ fn name(story: &str, etcd: Etcd) -> String {
         Etcd::V3_6 => "3_6",
         Etcd::V3_7 => "3_7",
     };
-    format!("etcdadm_data_loss_{story}_with_etcd_{minor}")
+    format!("etcdadm_{story}_with_etcd_{minor}")
 }
 
-/// Makes outside the releases of etcd that are going to be run.
+/// Makes outside the releases of etcd that are going to be run, and the judge.
 fn prepare(_: &Tools, wanted: &[&str]) -> anyhow::Result<()> {
     let is_run = |etcd: &Etcd| STORIES.iter().any(|(story, _)| wanted.contains(&name(story, *etcd).as_str()));
-    Etcd::ALL.into_iter().filter(is_run).try_for_each(|etcd| etcd.ensure())
+    Etcd::ALL.into_iter().filter(is_run).try_for_each(|etcd| etcd.ensure())?;
+    Judge::ensure().map(drop)
 }
 
 fn main() -> ExitCode {
@@ -45,5 +49,7 @@ fn main() -> ExitCode {
             scenario.long(etcd != Etcd::V3_6 || story == OF_FIVE)
         })
     };
-    prepare_and_run(prepare, Etcd::ALL.into_iter().flat_map(each).collect(), Ok)
+    let mut scenarios: Vec<_> = Etcd::ALL.into_iter().flat_map(each).collect();
+    scenarios.push(Scenario::of_a_world("judge_finds_a_lost_write", judge::finds_a_lost_write));
+    prepare_and_run(prepare, scenarios, Ok)
 }
