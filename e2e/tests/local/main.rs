@@ -27,7 +27,8 @@ mod without_faults;
 
 use anyhow::{Context, Result};
 use e2e::bed::Bed;
-use e2e::scenarios::{Scenario, run};
+use e2e::scenarios::{Scenario, prepare_and_run};
+use e2e::tools::{Judge, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
 use std::process::ExitCode;
@@ -35,10 +36,15 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
-    run(scenarios(), |world| {
+    prepare_and_run(prepare, scenarios(), |world| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
         Ok(Lane { runtime, world, bed: None })
     })
+}
+
+/// Makes outside the judge of those scenarios that record what is written.
+fn prepare(_: &Tools, wanted: &[&str]) -> Result<()> {
+    if wanted.iter().any(|name| name.starts_with("scale::")) { Judge::ensure().map(drop) } else { Ok(()) }
 }
 
 /// How long it may take to delete what a scenario has made.

@@ -1,18 +1,25 @@
 //! More members for a cluster that is in use: its control plane is told of them once, when all are there.
 
 pub(crate) mod history;
-mod writer;
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::{EtcdClusterStatus, MemberRole};
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::{self as load, Load, MemberData};
 use e2e::plane::{Requests, users};
 use e2e::until::until;
 use history::History;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use writer::Writer;
+use std::time::Duration;
+
+/// What is written meanwhile: less than elsewhere, since machines boot beside it.
+const LOAD: Load = Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50) };
+/// Fewer writes show little.
+const WRITES: usize = 50;
+/// How long the new members are written to.
+const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// From one member to three. The manager is killed once, while the second one joins.
 pub(crate) async fn one_to_three(bed: &mut Bed) -> Result<()> {
@@ -33,7 +40,8 @@ async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, kill
     let old = look.until_ready(PATIENCE).await?.endpoints;
     released(&look).await?;
 
-    let (mark, writer) = (bed.plane.mark(), Writer::start(bed.machines.get(namespace, &look.member_names(1)[0])?));
+    let mark = bed.plane.mark();
+    let writers = load::History::begin(bed.world(), namespace, &look.etcd_access().await?, LOAD).await?;
     let etcds = History::of(look.etcds(), &look.etcd).await?;
     let clusters = History::of(look.api("Cluster"), &look.cluster).await?;
     let patch = Patch::Merge(json!({"spec": {"replicas": after}}));
@@ -58,9 +66,9 @@ async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, kill
     })
     .await?;
 
-    let (written, failed) = writer.stop().await?;
-    ensure!(failed.is_empty(), "{} of {} writes failed: {failed:?}", failed.len(), written + failed.len());
-    ensure!(written >= 10, "only {written} writes: that shows little");
+    writers.endpoints(new.split(',').map(str::to_owned).collect());
+    tokio::time::sleep(AFTERWARDS).await;
+    is_kept(bed, &look, &writers.end().await?, after)?;
     for status in etcds.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         in_order(&status, &old, before, after).with_context(|| format!("a status on the way: {status:?}"))?;
     }
@@ -70,6 +78,20 @@ async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, kill
     ensure!(!look.control_plane_is_paused().await?, "the control plane was paused again");
     told_once(&look, &bed.plane.requests_since(mark)?, &new, before, after)?;
     bed.exactly(&[(&look, after)]).await
+}
+
+/// Every write was acknowledged, soon, and none was lost.
+fn is_kept(bed: &Bed, look: &Look, record: &load::Record, members: usize) -> Result<()> {
+    let figures = record.figures();
+    println!("  {}: {figures}", look.namespace);
+    ensure!(figures.failed + figures.unknown == 0 && figures.writes >= WRITES, "{figures}");
+    let data = |name: String| {
+        let data = bed.machines.get(&look.namespace, &name)?.etcd_data();
+        anyhow::Ok(MemberData { name, data })
+    };
+    let members = look.member_names(members).into_iter().map(data).collect::<Result<Vec<_>>>()?;
+    println!("  {}: {}", look.namespace, record.judge(&members)?);
+    Ok(())
 }
 
 /// Whatever the status said on the way: the old endpoints in it, no learner, one learner at a time; Ready with all or none
