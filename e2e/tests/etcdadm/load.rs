@@ -2,7 +2,7 @@
 //! and nobody reads what is old. Then the same for a Kubernetes API server on it.
 
 use crate::hands::{Person, access};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use e2e::bed::data::{on, said, serves};
 use e2e::history::objects::ObjectWriters;
 use e2e::history::record::{Outcome, Recorder};
@@ -118,11 +118,17 @@ async fn leader_is_cut_off(members: &[Machine], access: &EtcdAccess, history: &m
 
     let endpoint = |machine: &Machine| format!("https://{}:2379", machine.address());
     let key = format!("{PREFIX}written-elsewhere");
-    let (mut writer, mut session) = (history.recorder(), Session::new(access));
-    let put = Request::put(key.as_str(), "new", 0);
-    let written = writer.record(put.clone(), session.ask(&endpoint(new), &put)).await;
+    let (mut writer, mut session, mut number) = (history.recorder(), Session::new(access), 0);
+    until("the others take a write", ELECTION, async || {
+        number += 1;
+        let put = Request::put(key.as_str(), format!("elsewhere-{number}"), 0);
+        match writer.record(put.clone(), session.ask(&endpoint(new), &put)).await {
+            Outcome::Ok(_) => Ok(Some(())),
+            other => bail!("{other:?}"),
+        }
+    })
+    .await?;
     history.add(writer);
-    ensure!(matches!(written, Outcome::Ok(_)), "the others take no writes: {written:?}");
     let mut reader = history.recorder();
     let range = Range { start: key.clone(), ..Range::default() };
     let read = reader.record(Request::get(key), session.read_own_copy(&endpoint(&old), &range)).await;

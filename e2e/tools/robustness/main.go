@@ -19,7 +19,6 @@ import (
 	"github.com/anishathalye/porcupine"
 	"go.uber.org/zap"
 
-	"go.etcd.io/etcd/tests/v3/robustness/model"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 	"go.etcd.io/etcd/tests/v3/robustness/validate"
 )
@@ -111,19 +110,6 @@ func judge(directory string, timeout time.Duration) (said verdict) {
 		}
 	}
 	return said
-}
-
-// persistedRequests are those in the members' logs; none where there are no logs.
-func persistedRequests(lg *zap.Logger, directory string) ([]model.EtcdRequest, error) {
-	members, err := filepath.Glob(filepath.Join(directory, "server-*"))
-	if err != nil || len(members) == 0 {
-		return nil, err
-	}
-	requests, err := report.LoadClusterPersistedRequests(lg, directory)
-	if err == nil && len(requests) == 0 {
-		err = fmt.Errorf("there are no requests in the logs of %d members", len(members))
-	}
-	return requests, err
 }
 
 // decide tells a violation from a question that has no answer: a history that does not meet the suite's assumptions, or
