@@ -8,6 +8,7 @@ mod images;
 mod inventory;
 mod look;
 mod members;
+mod observed;
 
 use crate::plane::{Plane, PlaneOptions, users};
 use crate::process::{Command, Process};
@@ -24,13 +25,16 @@ pub use clusters::{EXAMPLE, Manifests};
 pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
+use observed::Observed;
 
 /// Ports of the managers' admin servers: the first manager's, the second's.
 pub(crate) const ADMIN_PORTS: [u16; 2] = [9700, 9701];
 
 /// A world in which clusters can be made.
 pub struct Bed {
-    // Managers first: when the bed is dropped, nobody should miss the API server.
+    // First of all: it should not see the rest go.
+    observed: Option<Observed>,
+    // Then managers: when the bed is dropped, nobody should miss the API server.
     managers: [Option<Process>; 2],
     local_infrastructure: Process,
     /// The management plane.
@@ -81,7 +85,15 @@ impl Bed {
                 .args(["--bridge", BRIDGE, "--subnet", &format!("{}/{PREFIX_LENGTH}", subnet())])
                 .spawn()?;
         let started_in = begun.elapsed();
-        Ok(Self { managers: [None, None], local_infrastructure, plane, machines, world: world.clone(), started_in })
+        Ok(Self {
+            observed: None,
+            managers: [None, None],
+            local_infrastructure,
+            plane,
+            machines,
+            world: world.clone(),
+            started_in,
+        })
     }
 
     /// A client for the person in front of the bed.

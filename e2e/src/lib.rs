@@ -9,6 +9,7 @@
 //! * [`docker`] is the same with containers: a Docker daemon in the world, and Cluster API's docker infrastructure.
 //! * [`history`] writes to etcd all the time, records every request, and has etcd's own judge look at the record.
 //! * [`infrastructure`] is the choice between the two, for the demo and the benchmarks.
+//! * [`observer`] watches a bed from outside, and judges what has happened there.
 //! * [`scenarios`] runs them, in several worlds at once.
 //! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
 
@@ -20,6 +21,7 @@ pub mod demo;
 pub mod docker;
 pub mod history;
 pub mod infrastructure;
+pub mod observer;
 pub mod plane;
 pub mod process;
 pub mod scenarios;

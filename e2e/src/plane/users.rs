@@ -25,9 +25,19 @@ pub const CAPI_CONTROL_PLANE: &str = "capi-control-plane";
 pub const PROVIDER: &str = "provider";
 /// This project's local infrastructure controllers.
 pub const LOCAL_INFRASTRUCTURE: &str = "local-infrastructure";
+/// The observer of scenarios, whose requests are nobody else's.
+pub const OBSERVER: &str = "observer";
 
-const ALL: [&str; 7] =
-    [ADMIN, CONTROLLER_MANAGER, CAPI_CORE, CAPI_BOOTSTRAP, CAPI_CONTROL_PLANE, PROVIDER, LOCAL_INFRASTRUCTURE];
+const ALL: [&str; 8] = [
+    ADMIN,
+    CONTROLLER_MANAGER,
+    CAPI_CORE,
+    CAPI_BOOTSTRAP,
+    CAPI_CONTROL_PLANE,
+    PROVIDER,
+    LOCAL_INFRASTRUCTURE,
+    OBSERVER,
+];
 
 /// The users of a plane.
 pub(super) struct Users {

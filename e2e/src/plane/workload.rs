@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use std::fs;
+use std::path::PathBuf;
 
 /// Port of the workload's API server on loopback.
 const PORT: u16 = 16443;
@@ -31,6 +32,10 @@ pub struct EtcdAccess {
 pub struct WorkloadApiServer {
     /// A client for it.
     pub client: Client,
+    /// Endpoints that it was started with.
+    pub endpoints: Vec<String>,
+    /// The kubeconfig of [`users::OBSERVER`] there.
+    pub observers_kubeconfig: PathBuf,
     _process: Process,
 }
 
@@ -66,7 +71,8 @@ impl WorkloadApiServer {
             .spawn()?;
         let client = super::client(users.kubeconfig(users::ADMIN)?).await?;
         health::apiserver_ready(&mut process, &client).await?;
-        Ok(Self { client, _process: process })
+        let observers_kubeconfig = users.kubeconfig(users::OBSERVER)?.to_owned();
+        Ok(Self { client, endpoints: etcd.endpoints.clone(), observers_kubeconfig, _process: process })
     }
 
     /// Stores an object in etcd, and reads it back.

@@ -6,6 +6,7 @@ use api::EtcdClusterStatus;
 use api::names;
 use e2e::apply::apply_object;
 use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::observer::Silence;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -29,6 +30,7 @@ pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
     let machines = ours.etcd_machines().await?;
     for name in &machines[1..] {
         let machine = bed.machines.get(&ours.namespace, name)?;
+        bed.fault(&format!("{name} is killed"), &[&machine], Silence::Lasting);
         tokio::task::spawn_blocking(move || machine.kill()).await??;
     }
     ours.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;

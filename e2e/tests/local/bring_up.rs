@@ -32,6 +32,7 @@ pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
     gate_was_kept(&look, &bed.plane.requests_since(before)?)?;
 
     let server = WorkloadApiServer::start(bed.world(), &look.etcd_access().await?).await?;
+    bed.observe_api_server(&format!("{}/{}", look.namespace, look.cluster), &server);
     server.store_an_object().await
 }
 

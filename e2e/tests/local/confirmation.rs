@@ -4,6 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, bail, ensure};
 use api::names;
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::observer::Silence;
 use e2e::until::until;
 use futures::try_join;
 use k8s_openapi::api::core::v1::Namespace;
@@ -84,6 +85,7 @@ async fn dead_cluster(bed: &Bed) -> Result<()> {
     let machines = look.etcd_machines().await?;
     for name in &machines[..2] {
         let machine = bed.machines.get(&look.namespace, name)?;
+        bed.fault(&format!("{name} is killed"), &[&machine], Silence::Lasting);
         tokio::task::spawn_blocking(move || machine.kill()).await??;
     }
     look.delete("Machine", &machines[2]).await?;

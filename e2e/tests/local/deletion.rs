@@ -5,6 +5,7 @@ use crate::kills::admitted;
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::observer::Silence;
 use e2e::until::until;
 use futures::try_join;
 use kube::ResourceExt;
@@ -129,6 +130,7 @@ async fn kill_all(bed: &Bed, look: &Look) -> Result<()> {
     crate::boots::look_again(look, &patch).await?;
     for name in look.etcd_machines().await? {
         let machine = bed.machines.get(&look.namespace, &name)?;
+        bed.fault(&format!("{name} is killed"), &[&machine], Silence::Lasting);
         tokio::task::spawn_blocking(move || machine.kill()).await??;
     }
     look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;

@@ -4,6 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::EtcdClusterStatus;
 use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::observer::Silence;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
@@ -44,7 +45,7 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
 impl Up<'_> {
     async fn machine_dies(&self, number: usize) -> Result<()> {
         let name = self.name(number);
-        self.on(number, Machine::kill).await?;
+        self.breaks("its machine is killed", number, Machine::kill).await?;
         let message = self.until("MembersHealthy", "False", "MemberUnhealthy").await?;
         ensure!(message.contains(&name), "the member is named: {message}");
         // Told at once; and for as long as it may be a short absence, the cluster is ready.
@@ -63,36 +64,39 @@ impl Up<'_> {
         ensure!(warning.starts_with("Warning MemberUnhealthy") && warning.contains(&name), "the warning is: {warning}");
         self.nothing_is_removed(&status).await?;
 
-        self.on(number, Machine::power_on).await?;
+        self.mends(number, Machine::power_on).await?;
         self.all_is_as_it_was().await
     }
 
     async fn machine_reboots(&self, number: usize) -> Result<()> {
-        self.on(number, Machine::reboot).await?;
+        self.breaks("its machine reboots", number, Machine::reboot).await?;
+        self.mends(number, |_| Ok(())).await?;
         self.all_is_as_it_was().await
     }
 
     async fn for_a_moment(&self, number: usize, fault: Action, end: Action) -> Result<()> {
         let name = self.name(number);
-        self.on(number, fault).await?;
+        self.breaks("it is away for a moment", number, fault).await?;
         let message = self.until("MembersHealthy", "False", "MemberUnhealthy").await?;
         ensure!(message.contains(&name), "the member is named: {message}");
         self.until("Ready", "False", "WaitingForHealthyMembers").await?;
         self.nothing_is_removed(&self.look.status().await?).await?;
-        self.on(number, end).await?;
+        self.mends(number, end).await?;
         self.all_is_as_it_was().await
     }
 
     async fn quorum_is_lost(&self, one: usize, other: usize) -> Result<()> {
-        self.on(one, Machine::kill).await?;
-        self.on(other, Machine::kill).await?;
+        for number in [one, other] {
+            self.breaks("its machine is killed", number, Machine::kill).await?;
+        }
         let message = self.until("Available", "False", "QuorumLost").await?;
         for number in [one, other] {
             ensure!(message.contains(&self.name(number)), "the members are named: {message}");
         }
         self.nothing_is_removed(&self.look.status().await?).await?;
-        self.on(one, Machine::power_on).await?;
-        self.on(other, Machine::power_on).await?;
+        for number in [one, other] {
+            self.mends(number, Machine::power_on).await?;
+        }
         self.all_is_as_it_was().await
     }
 
@@ -129,8 +133,15 @@ impl Up<'_> {
         format!("{}-{number}", self.look.etcd)
     }
 
-    async fn on(&self, number: usize, action: Action) -> Result<()> {
+    async fn breaks(&self, what: &str, number: usize, action: Action) -> Result<()> {
         let machine = self.bed.machines.get(&self.look.namespace, &self.name(number))?;
+        self.bed.fault(&format!("{}: {what}", self.name(number)), &[&machine], Silence::Lasting);
+        Ok(tokio::task::spawn_blocking(move || action(&machine)).await??)
+    }
+
+    async fn mends(&self, number: usize, action: Action) -> Result<()> {
+        let machine = self.bed.machines.get(&self.look.namespace, &self.name(number))?;
+        self.bed.fault_is_over(&format!("{}: that is over", self.name(number)), &[&machine]);
         Ok(tokio::task::spawn_blocking(move || action(&machine)).await??)
     }
 }

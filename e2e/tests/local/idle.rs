@@ -3,6 +3,7 @@
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::observer::Silence;
 use e2e::plane::{Mark, Request, users};
 use e2e::until::until;
 use kube::ResourceExt;
@@ -46,9 +47,12 @@ pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
 
     // It was silence, not sleep: the members are being asked all the time.
     let member = look.etcd_machines().await?.pop().context("no Machine")?;
-    bed.machines.get(&look.namespace, &member)?.freeze()?;
+    let machine = bed.machines.get(&look.namespace, &member)?;
+    bed.fault(&format!("{member} is frozen"), &[&machine], Silence::Lasting);
+    machine.freeze()?;
     look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
-    bed.machines.get(&look.namespace, &member)?.thaw()?;
+    bed.fault_is_over(&format!("{member} goes on"), &[&machine]);
+    machine.thaw()?;
     look.until_ready(PATIENCE).await?;
     Ok(())
 }

@@ -25,7 +25,7 @@ mod scale;
 mod uninstalled;
 mod without_faults;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
 use e2e::scenarios::{Scenario, prepare_and_run};
 use e2e::tools::{Judge, Tools};
@@ -58,16 +58,23 @@ struct Lane {
 }
 
 impl Lane {
-    fn run(&mut self, scenario: Steps) -> Result<()> {
+    /// Runs a scenario under observation: what happens to etcd while it runs is judged as well.
+    fn run(&mut self, name: &str, scenario: Steps) -> Result<()> {
         let left = self.bed.take();
         self.bed = self.runtime.block_on(async {
             let mut bed = match left {
                 Some(bed) => bed,
                 None => Bed::start(&self.world).await?,
             };
+            bed.observe(name)?;
+            let passed = scenario(&mut bed).await;
+            let observed = bed.end_observation(passed.is_err());
             // A bed that a scenario has failed on is not used again: who knows what it has left undone.
-            scenario(&mut bed).await?;
-            bed.clear(CLEAR).await?;
+            match (passed, observed) {
+                (Err(error), Err(seen)) => return Err(anyhow!("{error:#}; and {seen:#}")),
+                (Err(error), Ok(())) | (Ok(()), Err(error)) => return Err(error),
+                (Ok(()), Ok(())) => bed.clear(CLEAR).await?,
+            }
             anyhow::Ok(Some(bed))
         })?;
         Ok(())
@@ -90,7 +97,8 @@ macro_rules! scenario {
         fn steps(bed: &mut Bed) -> LocalBoxFuture<'_, Result<()>> {
             Box::pin($module::$name(bed))
         }
-        Scenario::new(concat!(stringify!($module), "::", stringify!($name)), |lane: &mut Lane| lane.run(steps))
+        let name = concat!(stringify!($module), "::", stringify!($name));
+        Scenario::new(name, |lane: &mut Lane| lane.run(name, steps))
     }};
 }
 

@@ -4,6 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{Host, Keys, on, said, stays_silent};
 use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::observer::Silence;
 use e2e::until::until;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -29,6 +30,7 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
 
     let dead = look.member_names(3)[1].clone();
     let machine = bed.machines.get(&look.namespace, &dead)?;
+    bed.fault(&format!("{dead} is killed"), &[&machine], Silence::Lasting);
     on(&machine, Machine::kill).await?;
     let message = look
         .until_condition("MembersHealthy", "False", "MemberUnhealthy", NOTICED)
@@ -43,6 +45,7 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
         ..Secret::default()
     };
     look.secrets().create(&PostParams::default(), &restored).await?;
+    bed.fault_is_over(&format!("{dead} is switched on"), &[&machine]);
     Host::power_on(&machine).await?;
     look.until_condition("Ready", "True", "Ready", PATIENCE).await.context("the CA is back, without its labels")?;
     until("the Secret has its labels again", NOTICED, async || {
@@ -64,6 +67,7 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     keys.write(&removed, 10).await?;
     let list = Membership::on(witness.clone()).await?;
     let member = list.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
+    bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
     said(&witness, &["/opt/bin/etcdctl.sh", "member", "remove", &member.id]).await?;
 
     until("the missing member is told", NOTICED, async || {

@@ -4,6 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::observer::Silence;
 use e2e::until::until;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -39,6 +40,9 @@ async fn without_manager(bed: &Bed, look: &Look) -> Result<()> {
     let hook = held.annotations().get(names::PRE_TERMINATE_HOOK_ANNOTATION);
     ensure!(hook.is_some(), "Machine {} has no pre-terminate hook: {:?}", machines[1], held.annotations());
 
+    // The page says so: without its hook a machine goes while its member votes.
+    let doomed = bed.machines.get(&look.namespace, &machines[1])?;
+    bed.fault(&format!("nobody holds {} any more", machines[1]), &[&doomed], Silence::Lasting);
     run(bed, look, "annotate machines").await?;
     until(format!("Machine {} is gone", machines[1]), GONE, async || {
         let left = look.etcd_machines().await?;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
 use e2e::bed::data::{DataLoss, Keys, never_comes_back};
 use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::observer::Silence;
 use e2e::until::until;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
@@ -50,6 +51,10 @@ impl<'a> Cluster<'a> {
         let begun = Instant::now();
         let lost = self.machine(&self.name(member))?;
         self.keys.write(&lost, 5).await?;
+        let about = lost.spec().name.clone();
+        if loss == DataLoss::OlderCopy {
+            self.bed.fault(&format!("{about}: a copy is saved, and it reboots"), &[&lost], Silence::AtMost(PATIENCE));
+        }
         loss.prepare(&lost).await?;
         self.keys.write(&lost, 5).await?;
         self.until_well().await?;
@@ -58,6 +63,7 @@ impl<'a> Cluster<'a> {
         ensure!(before.voters().len() == self.replicas, "{before:?}");
 
         let history = History::of(self.look.etcds(), &self.look.etcd).await?;
+        self.bed.fault(&format!("{about}: {loss}"), &[&lost], Silence::Lasting);
         loss.strike(&lost).await?;
         never_comes_back(&lost, loss, WATCHED).await?;
         self.is_told_of(member).await?;

@@ -1,0 +1,101 @@
+//! A bed under observation: one record for each scenario, judged at its end.
+
+use super::Bed;
+use crate::observer::record::ApiServer;
+use crate::observer::{Expected, Observer, Silence, TIMELINE, Verdict, timeline, writes};
+use crate::plane::workload::WorkloadApiServer;
+use crate::plane::{Mark, users};
+use anyhow::{Context, Result};
+use local_infrastructure::machine::Machine;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An observer, and where its scenario began.
+pub(super) struct Observed {
+    observer: Observer,
+    mark: Mark,
+    logs: PathBuf,
+    scenario: String,
+}
+
+impl Bed {
+    /// Begins to observe everything that happens here, for the scenario of this name.
+    ///
+    /// # Errors
+    /// When there can be no record.
+    pub fn observe(&mut self, scenario: &str) -> Result<()> {
+        let logs = self.world().with_logs(scenario)?.logs().to_owned();
+        let machines = self.world().state("machines")?.join("machines");
+        let data = move |machine: &str| machines.join(machine).join("disk/upper/var/lib/etcd");
+        let kubeconfig = self.plane.kubeconfig_for(users::OBSERVER)?;
+        let mark = self.plane.mark();
+        let observer = Observer::start(scenario, &logs, kubeconfig, Arc::new(data))?;
+        self.observed = Some(Observed { observer, mark, logs, scenario: scenario.to_owned() });
+        Ok(())
+    }
+
+    /// Ends the observation, if there is one, and judges the record. Where something is wrong, or the scenario has failed, a
+    /// timeline is written beside the record.
+    ///
+    /// # Errors
+    /// With the violations that were found and not expected; or when there is no whole record.
+    pub fn end_observation(&mut self, failed: bool) -> Result<()> {
+        let Some(Observed { observer, mark, logs, scenario }) = self.observed.take() else { return Ok(()) };
+        let (lines, expected) = observer.stop()?;
+        let writes = writes(&self.plane.requests_since(mark)?);
+        let verdict = Verdict::of(&lines, &writes, &expected);
+        for violation in &verdict.provoked {
+            println!("  found as expected: {violation}");
+        }
+        let path = logs.join(TIMELINE);
+        if failed || !verdict.is_fine() {
+            let violations = [verdict.violations.clone(), verdict.provoked.clone()].concat();
+            std::fs::write(&path, timeline(&lines, &writes, &violations)).context("write the timeline")?;
+        }
+        verdict.into_result().with_context(|| format!("see {} of {scenario}", path.display()))
+    }
+
+    /// The scenario does something to machines: from now on their members may be silent, or leave etcd without our doing.
+    /// Told before it is done. Nothing happens where nobody observes.
+    pub fn fault(&self, what: &str, machines: &[&Machine], silence: Silence) {
+        if let Some(observed) = &self.observed {
+            observed.observer.fault(what, &names(machines), silence);
+        }
+    }
+
+    /// The scenario has ended what it did to machines: their members are to answer again.
+    pub fn fault_is_over(&self, what: &str, machines: &[&Machine]) {
+        if let Some(observed) = &self.observed {
+            observed.observer.over(what, &names(machines));
+        }
+    }
+
+    /// The scenario provokes a violation of this rule with this machine. The scenario fails unless it is found.
+    pub fn expect_violation(&self, rule: &'static str, machine: &Machine) {
+        if let Some(observed) = &self.observed {
+            let machine = name(machine);
+            observed.observer.expect(Expected { rule, machine });
+        }
+    }
+
+    /// An API server of the Cluster `<namespace>/<name>` runs, with these endpoints.
+    pub fn observe_api_server(&self, cluster: &str, server: &WorkloadApiServer) {
+        if let Some(observed) = &self.observed {
+            let told = ApiServer {
+                name: format!("{cluster} (running)"),
+                cluster: cluster.to_owned(),
+                endpoints: server.endpoints.clone(),
+                ready: None,
+            };
+            observed.observer.api_server(told, &server.observers_kubeconfig);
+        }
+    }
+}
+
+fn name(machine: &Machine) -> String {
+    format!("{}/{}", machine.spec().namespace, machine.spec().name)
+}
+
+fn names(machines: &[&Machine]) -> Vec<String> {
+    machines.iter().map(|machine| name(machine)).collect()
+}

@@ -1,0 +1,179 @@
+//! Somebody who watches all the time, from outside: ten times a second every member of every etcd cluster by its own word,
+//! and all along what the objects of the management plane say.
+//!
+//! What it sees becomes one record for each scenario, a file of lines in JSON. [`rules`] judge the record at the end. They
+//! know nothing of what the scenario is about: a scenario that makes faults says so, so that nobody else is blamed.
+//!
+//! The observer has a thread of its own, so that no scenario holds it up, and says what it has cost.
+
+mod disk;
+mod fleet;
+mod objects;
+mod probe;
+mod processes;
+pub mod record;
+mod recorder;
+pub mod rules;
+mod secrets;
+mod servers;
+mod soon;
+pub mod state;
+mod timeline;
+mod verdict;
+mod wal;
+
+use crate::plane::users;
+use anyhow::{Context, Result, anyhow};
+use disk::Disks;
+use fleet::Fleet;
+use record::{ApiServer, Event, Fault, Line};
+use recorder::{Recorder, now};
+use secrets::Secrets;
+use servers::Server;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+pub use disk::DataDirectory;
+pub use timeline::timeline;
+pub use verdict::{Expected, Verdict, writes};
+
+/// Name of the timeline's file.
+pub const TIMELINE: &str = "timeline.txt";
+/// Name of the record's file.
+pub const RECORD: &str = "observer.jsonl";
+/// A member that was made silent has so long to answer again, at most, once the scenario has let it.
+const RECOVERY: Duration = Duration::from_secs(60);
+
+/// How long the members of a fault may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Until [`Observer::over`] says otherwise.
+    Lasting,
+    /// At most so long; and only until they answer again, if they fall silent at all.
+    AtMost(Duration),
+}
+
+/// A running observer. Dropped without being stopped, it ends as well, and nobody judges its record.
+pub struct Observer {
+    recorder: Recorder,
+    servers: mpsc::UnboundedSender<Server>,
+    expected: Mutex<Vec<Expected>>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Observer {
+    /// Begins to observe. `kubeconfig` is that of [`users::OBSERVER`]; `data` says where a machine has etcd's data.
+    ///
+    /// # Errors
+    /// When there can be no record in `logs`, or no thread.
+    pub fn start(scenario: &str, logs: &Path, kubeconfig: &Path, data: Arc<DataDirectory>) -> Result<Self> {
+        let recorder = Recorder::create(&logs.join(RECORD))?;
+        recorder.note(Event::Begun { scenario: scenario.to_owned() });
+        let (stop, stopped) = oneshot::channel();
+        let (servers, new_servers) = mpsc::unbounded_channel();
+        let (of_thread, kubeconfig) = (recorder.clone(), kubeconfig.to_owned());
+        let thread = std::thread::Builder::new().name(users::OBSERVER.to_owned());
+        let thread = thread.spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                tokio::select! {
+                    result = observe(of_thread, &kubeconfig, data, new_servers) => result,
+                    _ = stopped => Ok(()),
+                }
+            })
+        });
+        let thread = thread.context("start the observer's thread")?;
+        Ok(Self { recorder, servers, expected: Mutex::default(), stop, thread })
+    }
+
+    /// A scenario makes a fault: from now on the members on these machines, `<namespace>/<name>`, may be silent, or leave etcd
+    /// without our doing. Told before it happens.
+    pub fn fault(&self, what: impl Into<String>, machines: &[String], silence: Silence) {
+        let until = match silence {
+            Silence::Lasting => None,
+            Silence::AtMost(time) => Some(now() + time),
+        };
+        self.recorder.note(Event::Fault(Fault { what: what.into(), machines: machines.to_vec(), until }));
+    }
+
+    /// A scenario has ended its faults of these machines: their members are to answer again.
+    pub fn over(&self, what: impl Into<String>, machines: &[String]) {
+        self.fault(what, machines, Silence::AtMost(RECOVERY));
+    }
+
+    /// Something that belongs into the timeline.
+    pub fn note(&self, text: impl Into<String>) {
+        self.recorder.note(Event::Note { text: text.into() });
+    }
+
+    /// A violation that the scenario provokes. It is an error if it is not found.
+    pub fn expect(&self, expected: Expected) {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner).push(expected);
+    }
+
+    /// An API server of a workload cluster runs: from now on it is asked whether it is ready.
+    pub fn api_server(&self, server: ApiServer, kubeconfig: &Path) {
+        // A thread that has ended says why when it is stopped.
+        let _ = self.servers.send(Server { told: server, kubeconfig: kubeconfig.to_owned() });
+    }
+
+    /// The record so far.
+    ///
+    /// # Errors
+    /// When a part of it could not be written.
+    pub fn lines(&self) -> Result<Vec<Line>> {
+        self.recorder.lines()
+    }
+
+    /// Ends it, and gives the whole record and the violations that the scenario expects.
+    ///
+    /// # Errors
+    /// When the observer has ended before, or a part of the record could not be written.
+    pub fn stop(self) -> Result<(Vec<Line>, Vec<Expected>)> {
+        let _ = self.stop.send(());
+        self.thread.join().map_err(|_| anyhow!("the observer has panicked"))?.context("the observer has ended")?;
+        self.recorder.note(Event::Ended);
+        let expected = self.expected.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((self.recorder.lines()?, expected))
+    }
+}
+
+/// Observes until it is dropped. What it has cost is in the record all along.
+async fn observe(
+    recorder: Recorder,
+    kubeconfig: &Path,
+    data: Arc<DataDirectory>,
+    mut servers: mpsc::UnboundedReceiver<Server>,
+) -> Result<()> {
+    let client = servers::client(kubeconfig).await.context("the observer's way to the API server")?;
+    let secrets = Secrets::default();
+    let fleet = Fleet { secrets: secrets.clone(), disks: Disks::new(data), recorder: recorder.clone() };
+    let new_servers = async {
+        while let Some(server) = servers.recv().await {
+            tokio::spawn(server.follow(recorder.clone()));
+        }
+        std::future::pending::<()>().await;
+    };
+    let _cost = Cost(recorder.clone());
+    futures::join!(fleet.run(), secrets.follow(client.clone()), objects::follow(client, recorder.clone()), new_servers);
+    Ok(())
+}
+
+/// Says at the end how much processor time this thread has taken.
+struct Cost(Recorder);
+
+impl Drop for Cost {
+    fn drop(&mut self) {
+        // Nanoseconds on a processor, nanoseconds waiting for one, and how often it had one.
+        let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let mut numbers = statistics.split_whitespace().filter_map(|number| number.parse().ok());
+        let mut next = || Duration::from_nanos(numbers.next().unwrap_or_default()).as_secs_f32();
+        let (ran, waited) = (next(), next());
+        let text = format!("the observer took {ran:.2} s of processor time, and waited {waited:.2} s for it");
+        self.0.note(Event::Note { text });
+    }
+}

@@ -1,0 +1,105 @@
+//! Whom the observer asks: every member of every EtcdCluster, as soon as its address is known, and for as long as anybody has
+//! it on his list.
+
+use super::disk::Disks;
+use super::probe::{PERIOD, Probe};
+use super::processes;
+use super::record::Event;
+use super::recorder::Recorder;
+use super::secrets::Secrets;
+use super::state::{State, client_url};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// With more members than this, each is asked less often, so that the observer does not become a load of its own.
+const MEMBERS_A_ROUND: usize = 40;
+/// A round that comes so late is told: the observer was held up.
+const LATE: Duration = Duration::from_secs(1);
+/// Rounds between two looks at the processes.
+const ROUNDS_A_LOOK: u64 = 10;
+
+/// Members that are asked, by EtcdCluster and client URL, with the Cluster that their credentials come from.
+type Targets = BTreeMap<(String, String), String>;
+
+pub(super) struct Fleet {
+    pub(super) secrets: Secrets,
+    pub(super) disks: Disks,
+    pub(super) recorder: Recorder,
+}
+
+impl Fleet {
+    /// Follows what is known, for ever.
+    pub(super) async fn run(self) {
+        let mut asked: BTreeMap<(String, String), (String, AbortOnDrop)> = BTreeMap::new();
+        let stride = Arc::new(AtomicU64::new(1));
+        let begun = Instant::now();
+        let mut rounds = interval(PERIOD);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut last = begun;
+        for round in 0_u64.. {
+            rounds.tick().await;
+            let between = last.elapsed();
+            last = Instant::now();
+            if between >= LATE {
+                let millis = u64::try_from(between.as_millis()).unwrap_or(u64::MAX);
+                self.recorder.note(Event::Late { millis });
+            }
+            if round.is_multiple_of(ROUNDS_A_LOOK) {
+                processes::look(&self.recorder);
+            }
+            let wanted = targets(&self.recorder.state());
+            let members = u64::try_from(wanted.len().div_ceil(MEMBERS_A_ROUND)).unwrap_or(1);
+            stride.store(members.max(1), Ordering::Relaxed);
+            asked.retain(|target, (cluster, _)| {
+                let stays = wanted.get(target) == Some(cluster);
+                if !stays {
+                    self.recorder
+                        .note(Event::Gone { what: "member".to_owned(), name: format!("{} {}", target.0, target.1) });
+                }
+                stays
+            });
+            for (target, cluster) in wanted {
+                let (etcd, url) = target.clone();
+                asked.entry(target).or_insert_with(|| {
+                    let probe = Probe {
+                        etcd,
+                        cluster: cluster.clone(),
+                        url,
+                        secrets: self.secrets.clone(),
+                        disks: self.disks.clone(),
+                        recorder: self.recorder.clone(),
+                        stride: stride.clone(),
+                    };
+                    // All of them at the same moments.
+                    let next = begun + PERIOD * u32::try_from(round + 1).unwrap_or(u32::MAX);
+                    (cluster, AbortOnDrop(tokio::spawn(probe.run(next)).abort_handle()))
+                });
+            }
+        }
+    }
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Those that have an address: by their Machine, or because some member lists them.
+fn targets(state: &State) -> Targets {
+    let mut targets = Targets::new();
+    for (name, view) in state.etcds.iter().filter(|(_, view)| !view.object.cluster.is_empty()) {
+        let machines = state.machines.values().filter(|machine| machine.etcd == *name);
+        let addresses = machines.flat_map(|machine| machine.addresses.iter().map(|address| client_url(address)));
+        let listed = view.list.iter().flat_map(|member| member.urls.iter().cloned());
+        let urls: BTreeSet<String> = addresses.chain(listed).collect();
+        targets.extend(urls.into_iter().map(|url| ((name.clone(), url), view.object.cluster.clone())));
+    }
+    targets
+}

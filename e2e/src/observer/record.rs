@@ -1,0 +1,286 @@
+//! What the observer writes down: a line for everything that has changed, in the order in which it was seen.
+
+use anyhow::{Context, Result};
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+/// One line of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// When it was seen.
+    pub at: Timestamp,
+    /// What was seen.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What was seen. Objects are named `<namespace>/<name>`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Event {
+    /// The record begins.
+    Begun {
+        /// Name of the scenario.
+        scenario: String,
+    },
+    /// A Cluster is there, or has changed.
+    Cluster(Cluster),
+    /// An EtcdCluster is there, or has changed.
+    Etcd(Etcd),
+    /// A Machine is there, or has changed.
+    Machine(Machine),
+    /// A control plane is there, or has changed.
+    ControlPlane(ControlPlane),
+    /// An API server, running or about to be made, uses these endpoints.
+    ApiServer(ApiServer),
+    /// Something that was told of by its kind and name is gone, or is no longer observed.
+    Gone {
+        /// The event's kind: `cluster`, `etcd`, `machine`, `controlPlane`, `apiServer`, `member`.
+        what: String,
+        /// Its name; of a member `<namespace>/<EtcdCluster> <client URL>`.
+        name: String,
+    },
+    /// What a member has answered.
+    Member(Member),
+    /// How far the log on the disk of a silent member goes.
+    Disk(Disk),
+    /// What an etcd process was started with.
+    Process(Process),
+    /// A scenario makes a fault, or ends one.
+    Fault(Fault),
+    /// A scenario has something to say that changes nothing for the rules.
+    Note {
+        /// What.
+        text: String,
+    },
+    /// The observer itself was held up: members may have been silent, or several things have happened at once.
+    Late {
+        /// Milliseconds between two rounds of samples.
+        millis: u64,
+    },
+    /// The record ends.
+    Ended,
+}
+
+/// What matters of a Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Its name.
+    pub name: String,
+    /// Somebody has deleted it.
+    pub deleting: bool,
+}
+
+/// What matters of an EtcdCluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Etcd {
+    /// Its name.
+    pub name: String,
+    /// Its UID: another one is another EtcdCluster of the same name.
+    pub uid: String,
+    /// Its Cluster.
+    pub cluster: String,
+    /// Wanted members.
+    pub replicas: usize,
+    /// The part of the spec that a rollout may follow from: all but the health checks.
+    pub spec: Value,
+    /// Somebody has deleted it.
+    pub deleting: bool,
+    /// Whether it says that it is ready.
+    pub ready: bool,
+    /// Endpoints that its status publishes.
+    pub endpoints: Vec<String>,
+    /// Endpoints that API servers may be using, by its annotation.
+    pub in_use: Vec<String>,
+    /// Its `max-learners`, by its annotation.
+    pub max_learners: Option<u32>,
+    /// Its `status.operation`.
+    pub operation: Option<Operation>,
+}
+
+/// A change of etcd that was decided on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// `RemoveMember` or `MoveLeader`.
+    pub what: String,
+    /// Member that it is done to, in hexadecimal.
+    pub member: String,
+}
+
+/// What matters of a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The EtcdCluster that it is a member's Machine of; empty if it is something else.
+    pub etcd: String,
+    /// Its phase.
+    pub phase: String,
+    /// Somebody has deleted it.
+    pub deleting: bool,
+    /// Its IP addresses.
+    pub addresses: Vec<String>,
+    /// Those of its annotations that are ours or hold it back from being deleted.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What matters of a control plane.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlPlane {
+    /// Its name.
+    pub name: String,
+    /// Its Cluster.
+    pub cluster: String,
+    /// Endpoints in its spec: what its next API server gets. The placeholder is left out.
+    pub endpoints: Vec<String>,
+    /// It is paused.
+    pub paused: bool,
+    /// Machines that match its spec, by its own status.
+    pub up_to_date: i64,
+}
+
+/// An API server of a workload cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiServer {
+    /// Its name: that of its config, or of its process.
+    pub name: String,
+    /// Its Cluster.
+    pub cluster: String,
+    /// Endpoints that it was, or will be, started with.
+    pub endpoints: Vec<String>,
+    /// Whether it says that it is ready; nothing is known of one that is only a config.
+    pub ready: Option<bool>,
+}
+
+/// What one member has answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// The EtcdCluster.
+    pub etcd: String,
+    /// The client URL that was asked.
+    pub url: String,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// An answer, or none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Answer {
+    /// The member's own status.
+    Status(Box<Status>),
+    /// It did not answer in time; why not.
+    Silent(String),
+}
+
+/// A member's own status and member list. IDs are hexadecimal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its ID.
+    pub id: String,
+    /// ID of its cluster.
+    pub cluster_id: String,
+    /// ID of the leader that it knows; empty if it knows none.
+    pub leader: String,
+    /// Raft's term.
+    pub term: u64,
+    /// Index that it knows to be committed.
+    pub index: u64,
+    /// Index that it has applied.
+    pub applied: u64,
+    /// Revision of its keys.
+    pub revision: i64,
+    /// Version of etcd.
+    pub version: String,
+    /// It does not vote.
+    pub learner: bool,
+    /// Size of its database in bytes.
+    pub db_size: i64,
+    /// What it complains of, alarms included.
+    pub errors: Vec<String>,
+    /// The members that it knows, by ID; empty when it does not tell, as learners do not.
+    pub list: Vec<Listed>,
+    /// Index that it had applied when it was first seen to have this list: a list with a higher one is newer.
+    pub list_at: u64,
+}
+
+/// An entry of a member list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Listed {
+    /// ID, in hexadecimal.
+    pub id: String,
+    /// Name; empty until it has started once.
+    pub name: String,
+    /// It does not vote.
+    pub learner: bool,
+    /// URLs for clients; empty until it has started once.
+    pub urls: Vec<String>,
+}
+
+/// How far the log on a disk goes, while its member does not answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    /// The EtcdCluster.
+    pub etcd: String,
+    /// The client URL of its member.
+    pub url: String,
+    /// Index of the last entry; 0 if there is no log.
+    pub last: u64,
+}
+
+/// An etcd process, as its machine has started it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// The client URL that it advertises.
+    pub url: String,
+    /// Its `max-learners`: 1 where it is not told, as by etcd's own default.
+    pub max_learners: u32,
+}
+
+/// A fault that a scenario makes, or the end of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What it does.
+    pub what: String,
+    /// Machines whose members may be silent from now on, or leave without our doing.
+    pub machines: Vec<String>,
+    /// Until when; without a time until another fault of these machines says.
+    pub until: Option<Timestamp>,
+}
+
+impl Event {
+    /// What this is about: the same thing, seen again, has the same key. Faults and notes stand alone.
+    #[must_use]
+    pub fn key(&self) -> Option<(String, String)> {
+        let key = |what: &str, name: &str| Some((what.to_owned(), name.to_owned()));
+        match self {
+            Self::Cluster(cluster) => key("cluster", &cluster.name),
+            Self::Etcd(etcd) => key("etcd", &etcd.name),
+            Self::Machine(machine) => key("machine", &machine.name),
+            Self::ControlPlane(control_plane) => key("controlPlane", &control_plane.name),
+            Self::ApiServer(server) => key("apiServer", &server.name),
+            Self::Gone { what, name } => key(what, name),
+            Self::Member(member) => key("member", &format!("{} {}", member.etcd, member.url)),
+            Self::Disk(disk) => key("disk", &format!("{} {}", disk.etcd, disk.url)),
+            Self::Process(process) => key("process", &process.url),
+            Self::Begun { .. } | Self::Fault(_) | Self::Note { .. } | Self::Late { .. } | Self::Ended => None,
+        }
+    }
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// When a line is not one of a record; the error has its number.
+pub fn read(text: impl BufRead) -> Result<Vec<Line>> {
+    let line = |(number, line): (usize, std::io::Result<String>)| {
+        let place = || format!("line {} of the record", number + 1);
+        serde_json::from_str(&line.with_context(place)?).with_context(place)
+    };
+    text.lines().enumerate().map(line).collect()
+}

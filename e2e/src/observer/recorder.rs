@@ -1,0 +1,132 @@
+//! The record while it is being written: in a file, and in memory for those who go on from what is known.
+
+use super::record::{Event, Line};
+use super::state::{State, machine_at};
+use anyhow::{Context, Result, anyhow};
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where everybody who observes something writes it. Copies write the same record.
+#[derive(Clone)]
+pub(super) struct Recorder(Arc<Mutex<Writing>>);
+
+struct Writing {
+    file: File,
+    /// Why the file could not be written, if so.
+    failure: Option<String>,
+    lines: Vec<Line>,
+    /// The last event of each thing that was seen.
+    latest: BTreeMap<(String, String), Event>,
+    state: State,
+}
+
+impl Recorder {
+    /// Begins a record in the file at `path`.
+    ///
+    /// # Errors
+    /// When there can be no such file.
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
+        let writing =
+            Writing { file, failure: None, lines: Vec::new(), latest: BTreeMap::new(), state: State::default() };
+        Ok(Self(Arc::new(Mutex::new(writing))))
+    }
+
+    /// Writes down what was seen, unless it is what was seen of the same thing before.
+    pub(super) fn note(&self, event: Event) {
+        let mut writing = self.lock();
+        if let Some(key) = event.key() {
+            let gone = matches!(event, Event::Gone { .. });
+            match writing.latest.get(&key) {
+                None if gone => return,
+                Some(before) if *before == event => return,
+                _ => {}
+            }
+            if gone {
+                writing.latest.remove(&key);
+            } else {
+                writing.latest.insert(key, event.clone());
+            }
+        }
+        writing.add(Line { at: now(), event });
+    }
+
+    /// What is known now.
+    pub(super) fn state(&self) -> State {
+        self.lock().state.clone()
+    }
+
+    /// The Machine of the member with this client URL.
+    pub(super) fn machine_at(&self, etcd: &str, url: &str) -> Option<String> {
+        let writing = self.lock();
+        let seat = writing.state.etcds.get(etcd)?.seats.get(url).map(|seat| seat.machine.clone());
+        seat.filter(|machine| !machine.is_empty()).or_else(|| machine_at(&writing.state.machines, etcd, url))
+    }
+
+    /// Everything so far.
+    ///
+    /// # Errors
+    /// When a part of it did not get into the file.
+    pub(super) fn lines(&self) -> Result<Vec<Line>> {
+        let writing = self.lock();
+        match &writing.failure {
+            None => Ok(writing.lines.clone()),
+            Some(failure) => Err(anyhow!("the observer's record could not be written: {failure}")),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Writing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writing {
+    fn add(&mut self, line: Line) {
+        let written = serde_json::to_string(&line).map_err(std::io::Error::from);
+        let written = written.and_then(|text| self.file.write_all(format!("{text}\n").as_bytes()));
+        if let Err(error) = written {
+            self.failure.get_or_insert_with(|| error.to_string());
+        }
+        self.state.apply(&line);
+        self.lines.push(line);
+    }
+}
+
+/// The time, as the audit log has it too.
+#[expect(clippy::disallowed_methods, reason = "the observer says when it has seen something")]
+pub(super) fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{self, Machine};
+    use super::*;
+
+    #[test]
+    fn what_has_not_changed_is_not_repeated_and_the_file_has_what_memory_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("record.jsonl");
+        let recorder = Recorder::create(&path).unwrap();
+        let machine = |phase: &str| {
+            Event::Machine(Machine { name: "a/b".to_owned(), phase: phase.to_owned(), ..Machine::default() })
+        };
+        let gone = || Event::Gone { what: "machine".to_owned(), name: "a/b".to_owned() };
+        let note = || Event::Note { text: "twice".to_owned() };
+        for event in
+            [gone(), machine("Pending"), machine("Pending"), machine("Running"), note(), note(), gone(), gone()]
+        {
+            recorder.note(event);
+        }
+        recorder.note(machine("Running"));
+        let lines = recorder.lines().unwrap();
+        let events: Vec<Event> = lines.iter().map(|line| line.event.clone()).collect();
+        assert_eq!(events, [machine("Pending"), machine("Running"), note(), note(), gone(), machine("Running")]);
+        let file = std::io::BufReader::new(File::open(&path).unwrap());
+        assert_eq!(record::read(file).unwrap(), lines);
+    }
+}

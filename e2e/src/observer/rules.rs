@@ -1,0 +1,227 @@
+//! The invariants: what no record may show. All of them are pure, so that a record can be judged again at any time.
+
+mod additions;
+mod endpoints;
+mod fence;
+mod max_learners;
+mod memory;
+mod one_at_a_time;
+mod published;
+mod rollouts;
+mod sight;
+mod strength;
+#[cfg(test)]
+mod tests;
+mod voters;
+
+use super::record::{Event, Line, Listed, Member};
+use super::state::{EtcdView, State};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+pub use memory::NAME as FORGETFUL;
+
+/// How far around a violation our writes are shown.
+const AROUND: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(3), SignedDuration::from_secs(1));
+/// How many of them at most: those nearest to it.
+const MOST: usize = 12;
+
+/// A write that the API server has answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Write {
+    /// When it came in.
+    pub at: Timestamp,
+    /// Whether it was our manager's.
+    pub ours: bool,
+    /// Whether it was a person's or a scenario's.
+    pub by_hand: bool,
+    /// `create`, `update`, `patch`, `delete`, `deletecollection`.
+    pub verb: String,
+    /// Resource in the plural, with its subresource after a slash.
+    pub resource: String,
+    /// `<namespace>/<name>`.
+    pub name: String,
+    /// HTTP status of the answer.
+    pub code: u16,
+    /// The endpoints that it writes into a control plane.
+    pub endpoints: Option<Vec<String>>,
+}
+
+/// Something that must not happen, and has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Violation {
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// When.
+    pub at: Timestamp,
+    /// The EtcdCluster.
+    pub etcd: String,
+    /// The Machine that it is about; empty if it is about the cluster.
+    pub machine: String,
+    /// What was seen.
+    pub what: String,
+    /// How things stood before it.
+    pub before: String,
+    /// Our writes around it.
+    pub writes: Vec<String>,
+}
+
+/// One line of a record, with what was known before and after it.
+struct Moment<'a> {
+    line: &'a Line,
+    before: &'a State,
+    after: &'a State,
+    writes: &'a [Write],
+}
+
+/// What a rule has found, before it is put into context.
+struct Finding {
+    /// When it began; the moment's own time if not given.
+    at: Option<Timestamp>,
+    etcd: String,
+    machine: String,
+    what: String,
+}
+
+trait Rule {
+    fn name(&self) -> &'static str;
+    /// Looks at the next line, and gives what it finds wrong.
+    fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding>;
+}
+
+/// Judges a record. `writes` are those of the same time, oldest first.
+#[must_use]
+pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
+    let mut rules: Vec<Box<dyn Rule>> = vec![
+        Box::new(voters::Voters::default()),
+        Box::new(strength::Strength),
+        Box::new(one_at_a_time::OneAtATime::default()),
+        Box::new(additions::Additions::default()),
+        Box::new(max_learners::MaxLearners::default()),
+        Box::new(memory::Memory::default()),
+        Box::new(fence::Fence::default()),
+        Box::new(endpoints::Endpoints::default()),
+        Box::new(published::Published::default()),
+        Box::new(rollouts::Rollouts::default()),
+        Box::new(sight::Sight::default()),
+    ];
+    let mut state = State::default();
+    let mut violations = Vec::new();
+    for line in lines {
+        let before = state.clone();
+        state.apply(line);
+        let moment = Moment { line, before: &before, after: &state, writes };
+        for rule in &mut rules {
+            let found = rule.look(&moment);
+            violations.extend(found.into_iter().map(|finding| in_context(rule.name(), finding, &moment)));
+        }
+    }
+    violations
+}
+
+fn in_context(rule: &'static str, finding: Finding, moment: &Moment<'_>) -> Violation {
+    let at = finding.at.unwrap_or(moment.line.at);
+    let before = moment.before.etcds.get(&finding.etcd);
+    let mut near: Vec<&Write> = moment
+        .writes
+        .iter()
+        .filter(|write| write.ours && at - AROUND.0 <= write.at && write.at <= at + AROUND.1)
+        .collect();
+    near.sort_by_key(|write| write.at.duration_since(at).abs());
+    near.truncate(MOST);
+    near.sort_by_key(|write| write.at);
+    Violation {
+        rule,
+        at,
+        before: before.map_or_else(String::new, |view| moment.before.describe(view)),
+        writes: near.into_iter().map(ToString::to_string).collect(),
+        etcd: finding.etcd,
+        machine: finding.machine,
+        what: finding.what,
+    }
+}
+
+impl Moment<'_> {
+    fn now(&self) -> Timestamp {
+        self.line.at
+    }
+
+    /// The clusters as they were until now, but for those that are being deleted.
+    fn clusters(&self) -> impl Iterator<Item = (&String, &Arc<EtcdView>)> {
+        self.before.etcds.iter().filter(|(_, view)| !self.before.is_ending(view))
+    }
+
+    /// The answer of a member of a cluster that is not being deleted, with that cluster before and after it.
+    fn answer(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
+        let Event::Member(member) = &self.line.event else { return None };
+        let (before, after) = (self.before.etcds.get(&member.etcd)?, self.after.etcds.get(&member.etcd)?);
+        (!self.after.is_ending(after)).then_some((member, before, after))
+    }
+
+    /// The same, where it has brought another member list.
+    fn new_list(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
+        self.answer().filter(|(_, before, after)| before.list != after.list)
+    }
+}
+
+impl Finding {
+    fn about(etcd: &str, machine: &str, what: String) -> Self {
+        Self { at: None, etcd: etcd.to_owned(), machine: machine.to_owned(), what }
+    }
+
+    fn since(self, at: Timestamp) -> Self {
+        Self { at: Some(at), ..self }
+    }
+}
+
+impl State {
+    /// A cluster in one line: every listed member, then every other one that was asked.
+    fn describe(&self, view: &EtcdView) -> String {
+        let seated = |member: &Listed| match view.seat(member) {
+            None => "never answered".to_owned(),
+            Some(seat) => match seat.status() {
+                None => "silent".to_owned(),
+                Some(status) if status.cluster_id != view.id => format!("answers as {}", status.cluster_id),
+                Some(status) if status.leader == status.id => format!("leads, index {}", status.index),
+                Some(status) => format!("index {}", status.index),
+            },
+        };
+        let role = |member: &Listed| if member.learner { "learner" } else { "voter" };
+        let listed = view.list.iter().map(|member| {
+            let name = if member.name.is_empty() { &member.id } else { &member.name };
+            format!("{name} {}, {}", role(member), seated(member))
+        });
+        let urls: BTreeSet<&String> = view.list.iter().flat_map(|member| &member.urls).collect();
+        let others = view.seats.iter().filter(|(url, _)| !urls.contains(url));
+        let others = others.map(|(url, seat)| {
+            let answers = if seat.status().is_some() { "answers" } else { "silent" };
+            format!("{url} not listed, {answers}")
+        });
+        listed.chain(others).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Names of members, for messages.
+fn names<'a>(members: impl IntoIterator<Item = &'a Listed>) -> String {
+    let name = |member: &'a Listed| if member.name.is_empty() { member.id.clone() } else { member.name.clone() };
+    members.into_iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} {} {} {}: {}", self.at, self.verb, self.resource, self.name, self.code)
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:.3}, {}: {}", self.rule, self.at, self.etcd, self.what)?;
+        write!(f, "\n    before: {}", self.before)?;
+        if self.writes.is_empty() {
+            return write!(f, "\n    we wrote nothing around that time");
+        }
+        self.writes.iter().try_for_each(|line| write!(f, "\n    we wrote: {line}"))
+    }
+}

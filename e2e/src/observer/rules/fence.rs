@@ -1,0 +1,48 @@
+//! A voter is removed only after `status.operation` has named it: that fences the removal, whichever manager does it.
+
+use super::{Finding, Moment, Rule};
+use crate::observer::record::Event;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
+
+/// The status is written before the member goes; that it is so may become known a moment after it.
+const KNOWN: SignedDuration = SignedDuration::from_secs(1);
+
+#[derive(Default)]
+pub(super) struct Fence {
+    /// Cluster and member that some status has named.
+    named: BTreeSet<(String, String)>,
+    /// Voters that have gone unnamed: when, cluster, member, Machine.
+    gone: Vec<(Timestamp, String, String, String)>,
+}
+
+impl Rule for Fence {
+    fn name(&self) -> &'static str {
+        "removed without being announced"
+    }
+
+    fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
+        if let Event::Etcd(etcd) = &moment.line.event
+            && let Some(operation) = etcd.operation.as_ref().filter(|operation| operation.what == "RemoveMember")
+        {
+            self.named.insert((etcd.name.clone(), operation.member.clone()));
+        }
+        if let Some((member, before, after)) = moment.new_list() {
+            for voter in before.voters().filter(|voter| !after.list.iter().any(|listed| listed.id == voter.id)) {
+                let machine = before.machine_of(voter);
+                if !moment.after.is_excused(&machine, moment.now()) {
+                    self.gone.push((moment.now(), member.etcd.clone(), voter.id.clone(), machine));
+                }
+            }
+        }
+        let named = &self.named;
+        self.gone.retain(|(_, etcd, id, _)| !named.contains(&(etcd.clone(), id.clone())));
+        let known = |(at, ..): &mut (Timestamp, _, _, _)| moment.now().duration_since(*at) >= KNOWN;
+        let due: Vec<_> = self.gone.extract_if(.., known).collect();
+        let finding = |(at, etcd, id, machine): (Timestamp, String, String, String)| {
+            let what = format!("voter {id} was removed, and no status.operation had named it");
+            Finding::about(&etcd, &machine, what).since(at)
+        };
+        due.into_iter().map(finding).collect()
+    }
+}

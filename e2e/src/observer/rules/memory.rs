@@ -1,0 +1,163 @@
+//! No member forgets what it has known: one that comes back under its ID with an older log, or with none, would vote again
+//! on what it has voted for already.
+//!
+//! A member tells how far its log was committed while it runs, and its disk tells how far its log goes while it does not.
+//! etcd answers only when the others have brought it up to date, so its own word alone would come too late.
+
+use super::{Finding, Moment, Rule};
+use crate::observer::record::{Answer, Event, Member, Status};
+use crate::observer::state::{State, client_url};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Name of the rule.
+pub const NAME: &str = "forgetful voter";
+
+/// What a member told so long before it fell silent is on its disk: it may tell of an entry a moment before it has written
+/// it, and that it is silent is known a second later at most.
+const WRITTEN: SignedDuration = SignedDuration::from_secs(2);
+/// For so long a member that has a leader may be behind what it knew: after a restart it hears anew what is committed.
+const CATCHES_UP: SignedDuration = SignedDuration::from_secs(2);
+
+/// A cluster and the ID of a member.
+type Id = (String, String);
+
+#[derive(Default)]
+pub(super) struct Memory {
+    /// What each member knew, and since when: the newest that is old enough to be on its disk, and everything after it.
+    known: BTreeMap<Id, Vec<(Timestamp, u64)>>,
+    /// Who answered at a cluster's URL last.
+    ids: BTreeMap<(String, String), String>,
+    /// Members whose disk has less than they knew: how much, and how much they knew.
+    lost: BTreeMap<Id, (u64, u64)>,
+    /// Members that answer with less than they knew: since when, and how much they knew.
+    behind: BTreeMap<Id, (Timestamp, u64)>,
+    removed: BTreeSet<Id>,
+    /// Strangers, by cluster, URL and ID of their cluster.
+    strangers: BTreeSet<(String, String, String)>,
+}
+
+impl Rule for Memory {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
+        let mut findings = self.still_behind(moment.now());
+        match &moment.line.event {
+            Event::Gone { what, name } if what == "etcd" => self.forget(name),
+            Event::Disk(disk) => {
+                let Some(id) = self.ids.get(&(disk.etcd.clone(), disk.url.clone())) else { return findings };
+                let id = (disk.etcd.clone(), id.clone());
+                let knew = self.known_at(&id, moment.now());
+                if disk.last < knew {
+                    self.lost.insert(id, (disk.last, knew));
+                } else {
+                    self.lost.remove(&id);
+                }
+            }
+            _ => {}
+        }
+        let Some((member, before, after)) = moment.answer() else { return findings };
+        let Answer::Status(status) = &member.answer else {
+            self.falls_silent(moment.now(), member);
+            return findings;
+        };
+        if status.cluster_id != after.id {
+            findings.extend(self.stranger(moment.after, member, status, &after.id));
+            return findings;
+        }
+        let machine = after.seats.get(&member.url).map_or("", |seat| &seat.machine);
+        findings.extend(self.answers(moment.now(), member, status, machine));
+        if before.list != after.list {
+            let id = |listed: &String| (member.etcd.clone(), listed.clone());
+            let has = |list: &[super::Listed], id: &String| list.iter().any(|listed| listed.id == *id);
+            let left = before.list.iter().filter(|listed| !has(&after.list, &listed.id));
+            self.removed.extend(left.map(|listed| id(&listed.id)));
+            for listed in after.list.iter().filter(|listed| !has(&before.list, &listed.id)) {
+                if self.removed.contains(&id(&listed.id)) {
+                    let what = format!("member {} was removed, and is a member again", listed.id);
+                    findings.push(Finding::about(&member.etcd, &after.machine_of(listed), what));
+                }
+            }
+        }
+        findings
+    }
+}
+
+impl Memory {
+    /// A member of the right cluster answers.
+    fn answers(&mut self, now: Timestamp, member: &Member, status: &Status, machine: &str) -> Option<Finding> {
+        let id = (member.etcd.clone(), status.id.clone());
+        self.ids.insert((member.etcd.clone(), member.url.clone()), status.id.clone());
+        let lost = self.lost.remove(&id).map(|(last, knew)| {
+            let end = if last == 0 { "with no log".to_owned() } else { format!("with a log that ended at {last}") };
+            let what = format!("member {} knew index {knew}, started again {end}, and takes part under its ID", id.1);
+            Finding::about(&member.etcd, machine, what)
+        });
+        let knew = self.known_at(&id, now);
+        if status.index >= knew {
+            self.behind.remove(&id);
+            let known = self.known.entry(id).or_default();
+            known.push((now, status.index));
+            let written = known.iter().rposition(|(at, _)| now.duration_since(*at) >= WRITTEN).unwrap_or(0);
+            known.drain(..written);
+        } else if !status.leader.is_empty() {
+            self.behind.entry(id).or_insert((now, knew));
+        }
+        lost
+    }
+
+    /// What it told last may not have reached its disk.
+    fn falls_silent(&mut self, now: Timestamp, member: &Member) {
+        let Some(id) = self.ids.get(&(member.etcd.clone(), member.url.clone())) else { return };
+        let id = (member.etcd.clone(), id.clone());
+        self.behind.remove(&id);
+        if let Some(known) = self.known.get_mut(&id) {
+            known.retain(|(at, _)| now.duration_since(*at) >= WRITTEN);
+        }
+    }
+
+    /// How far a member's log went on its disk at least.
+    fn known_at(&self, id: &Id, now: Timestamp) -> u64 {
+        let known = self.known.get(id).map(Vec::as_slice).unwrap_or_default();
+        let written = known.iter().filter(|(at, _)| now.duration_since(*at) >= WRITTEN);
+        written.map(|(_, index)| *index).max().unwrap_or(0)
+    }
+
+    fn still_behind(&mut self, now: Timestamp) -> Vec<Finding> {
+        let (due, waiting): (BTreeMap<_, _>, _) = std::mem::take(&mut self.behind)
+            .into_iter()
+            .partition(|(_, (since, _))| now.duration_since(*since) >= CATCHES_UP);
+        self.behind = waiting;
+        let finding = |((etcd, id), (since, knew)): (Id, (Timestamp, u64))| {
+            let what = format!("member {id} knew index {knew}, has a leader, and is behind that");
+            Finding::about(&etcd, "", what).since(since)
+        };
+        due.into_iter().map(finding).collect()
+    }
+
+    /// A member of another cluster answers: it may have got the address of a machine that is gone. Otherwise its etcd has
+    /// begun anew.
+    fn stranger(&mut self, state: &State, member: &Member, status: &Status, id: &str) -> Option<Finding> {
+        let of_another = state.machines.values().any(|machine| {
+            let has = |address: &String| client_url(address) == member.url;
+            machine.etcd != member.etcd && !machine.etcd.is_empty() && machine.addresses.iter().any(has)
+        });
+        let key = (member.etcd.clone(), member.url.clone(), status.cluster_id.clone());
+        if of_another || !self.strangers.insert(key) {
+            return None;
+        }
+        let what =
+            format!("{} is a member of cluster {}, not of {id}: etcd has begun anew", member.url, status.cluster_id);
+        Some(Finding::about(&member.etcd, "", what))
+    }
+
+    /// The EtcdCluster is gone: one of the same name begins anew.
+    fn forget(&mut self, etcd: &str) {
+        self.known.retain(|(of, _), _| of != etcd);
+        self.ids.retain(|(of, _), _| of != etcd);
+        self.lost.retain(|(of, _), _| of != etcd);
+        self.behind.retain(|(of, _), _| of != etcd);
+    }
+}

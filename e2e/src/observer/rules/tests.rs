@@ -1,0 +1,173 @@
+//! Each rule, on records of a few lines: what it lets pass, and what it finds.
+
+mod story;
+
+use super::check;
+use crate::observer::record::{Etcd, Fault};
+use rstest::rstest;
+use story::{LEARNER, Story, VOTER};
+
+/// Three voters that answer.
+fn three() -> Story {
+    Story::of(3).list(&[(0, VOTER), (1, VOTER), (2, VOTER)]).answer(&[0, 1, 2]).after(10)
+}
+
+fn joins_as_a_voter(story: Story) -> Story {
+    story.list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2, 3])
+}
+
+fn has_four(story: Story) -> Story {
+    let joins = story.list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, LEARNER)]).answer(&[0, 1, 2, 3]).after(5);
+    joins.list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2, 3]).after(5)
+}
+
+fn replaced(story: Story) -> Story {
+    let left = has_four(story).announced(0).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]);
+    left.silent(0).after(1).published(&[1, 2, 3]).after(10)
+}
+
+#[rstest]
+#[case::steady(three(), &[])]
+#[case::a_member_is_replaced(replaced(three()), &[])]
+#[case::a_voter_falls_silent(three().silent(1).after(6), &["silent voter"])]
+#[case::a_slow_answer(three().silent(1).after(4).answer(&[1]).after(10), &[])]
+#[case::a_scenario_kills_it(three().fault(&[1], None).silent(1).after(60), &[])]
+#[case::another_one_falls_silent(three().fault(&[1], None).silent(1).silent(2).after(6), &["silent voter"])]
+#[case::the_fault_is_over(three().fault(&[1], None).silent(1).after(60).fault(&[1], Some(60)).after(66), &["silent voter"])]
+#[case::it_answers_again_and_stops(
+    three().fault(&[1], Some(60)).silent(1).after(9).answer(&[1]).after(9).silent(1).after(9),
+    &["silent voter"]
+)]
+#[case::the_cluster_is_deleted(three().etcd(|etcd| etcd.deleting = true).silent(1).silent(2).after(60), &[])]
+#[case::a_machine_goes_before_its_member(three().silent(0).after(6).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]), &["silent voter"])]
+#[case::a_voter_is_removed_first(three().announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]), &["weaker than before"])]
+#[case::a_dead_voter_is_removed(
+    three().fault(&[0], None).silent(0).after(60).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9),
+    &[]
+)]
+#[case::a_person_removes_a_voter(three().fault(&[0], None).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9), &[])]
+#[case::a_silent_learner_is_promoted(
+    three().fault(&[3], None).list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, LEARNER)]).answer(&[0, 1, 2]).silent(3).after(9)
+        .list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]),
+    &["weaker than before"]
+)]
+#[case::it_joins_as_a_voter(joins_as_a_voter(three()), &["weaker than before", "wrong addition"])]
+#[case::nobody_was_asked_meanwhile(joins_as_a_voter(three().fault(&[0, 1, 2], None).silent(0).silent(1).silent(2).after(9)), &[])]
+#[case::too_many_learners(
+    Story::of(5).list(&[(0, VOTER), (1, LEARNER), (2, LEARNER), (3, LEARNER), (4, LEARNER)]).answer(&[0]),
+    &["wrong addition"]
+)]
+#[case::two_promotions_at_once(
+    Story::of(3).list(&[(0, VOTER), (1, LEARNER), (2, LEARNER)]).answer(&[0, 1, 2]).after(5)
+        .list(&[(0, VOTER), (1, VOTER), (2, VOTER)]).answer(&[0, 1, 2]),
+    &["two changes at once"]
+)]
+#[case::the_observer_was_late(
+    Story::of(3).list(&[(0, VOTER), (1, LEARNER), (2, LEARNER)]).answer(&[0, 1, 2]).after(5).late()
+        .list(&[(0, VOTER), (1, VOTER), (2, VOTER)]).answer(&[0, 1, 2]),
+    &[]
+)]
+#[case::the_same_limit(three().process(0, 3).process(1, 3), &[])]
+#[case::another_limit(three().process(0, 3).process(1, 1).after(1), &["different max-learners"])]
+#[case::a_removal_without_an_operation(
+    has_four(three()).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]).silent(0).after(2),
+    &["removed without being announced"]
+)]
+fn members(#[case] story: Story, #[case] found: &[&str]) {
+    assert_eq!(story.found(), found);
+}
+
+#[rstest]
+#[case::a_restart(three().fault(&[1], Some(60)).silent(1).disk(1, 0).after(9).answer(&[1]).after(9), &[])]
+#[case::an_older_log(three().fault(&[1], Some(60)).silent(1).disk(1, -3).after(9).answer(&[1]).after(9), &["forgetful voter"])]
+#[case::an_older_log_that_never_starts(three().fault(&[1], None).silent(1).disk(1, -3).after(60), &[])]
+#[case::it_is_taken_away_again(
+    three().fault(&[1], Some(60)).silent(1).disk(1, -3).after(3).disk(1, 0).after(3).answer(&[1]).after(9), &[]
+)]
+#[case::what_it_told_last_was_not_written(
+    three().grows().answer(&[1]).after(1).fault(&[1], Some(60)).silent(1).disk(1, -1).after(9).answer(&[1]).after(9), &[]
+)]
+#[case::it_stays_behind(three().goes_back(1, 4).after(3), &["forgetful voter"])]
+#[case::it_catches_up(three().goes_back(1, 4).after(1).answer(&[1]).after(9), &[])]
+#[case::a_removed_member_is_back(
+    replaced(three()).list(&[(0, LEARNER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]), &["forgetful voter"]
+)]
+#[case::etcd_begins_anew(three().stranger(1).after(1), &["forgetful voter"])]
+#[case::an_address_is_given_away(three().fault(&[1], None).given_away(1).stranger(1).after(60), &[])]
+#[case::another_etcd_cluster_of_that_name(three().anew().list(&[(0, VOTER)]).stranger(0).after(9), &[])]
+fn memories(#[case] story: Story, #[case] found: &[&str]) {
+    assert_eq!(story.found(), found);
+}
+
+#[rstest]
+#[case::all_three(three().published(&[0, 1, 2]), &[])]
+#[case::one_of_three_is_left_to_a_server(replaced(replaced_server()), &[])]
+#[case::two_are_taken_from_a_server(
+    two_left(replaced_server()), &["too few live endpoints"]
+)]
+#[case::one_is_taken_beside_a_dead_one(one_left_beside_a_dead_one(), &["too few live endpoints"])]
+#[case::a_list_with_one_that_does_not_vote(three().server(&[0, 7, 8]).after(2), &["too few live endpoints"])]
+#[case::a_list_that_comes_before_the_promotion(
+    Story::of(3).list(&[(0, VOTER), (1, LEARNER)]).answer(&[0, 1]).after(5).server(&[1])
+        .list(&[(0, VOTER), (1, VOTER)]).answer(&[0, 1]).after(2),
+    &[]
+)]
+#[case::not_sorted(three().published(&[1, 0, 2]), &["wrong endpoints"])]
+#[case::none_any_more(three().published(&[0, 1, 2]).published(&[]), &["wrong endpoints"])]
+#[case::a_learner(
+    Story::of(3).list(&[(0, VOTER), (1, LEARNER)]).answer(&[0, 1]).published(&[0, 1]).after(2).after(2), &["wrong endpoints"]
+)]
+#[case::one_list_for_each_spec(three().plane(&[0]).grow().plane(&[0, 1, 2]), &[])]
+#[case::a_list_without_a_cause(three().plane(&[0]).grow().plane(&[0, 1]).plane(&[0, 1, 2]), &["one more control-plane rollout"])]
+#[case::the_same_list_again(three().plane(&[0]).plane(&[0]), &[])]
+#[case::nobody_answers_a_cluster_that_is_ready(
+    Story::of(1).etcd(|etcd: &mut Etcd| etcd.ready = true).after(1).after(6), &["nothing was observed"]
+)]
+fn endpoints(#[case] story: Story, #[case] found: &[&str]) {
+    assert_eq!(story.found(), found);
+}
+
+/// Three voters, which an API server uses.
+fn replaced_server() -> Story {
+    three().server(&[0, 1, 2]).after(5)
+}
+
+/// A scenario kills one member, and we take another one away.
+fn one_left_beside_a_dead_one() -> Story {
+    let story = has_four(replaced_server()).fault(&[2], None).silent(2).after(3);
+    story.announced(0).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 3]).silent(0).after(3)
+}
+
+/// Two members are replaced.
+fn two_left(story: Story) -> Story {
+    let grown = has_four(story);
+    let grown = grown.list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER), (4, LEARNER)]).after(3);
+    let grown = grown.answer(&[0, 1, 3, 4]).after(3);
+    let grown = grown.list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER), (4, VOTER)]).answer(&[0, 1, 3, 4]);
+    let left = grown.after(3).announced(0).list(&[(1, VOTER), (2, VOTER), (3, VOTER), (4, VOTER)]).answer(&[1, 3, 4]);
+    let left = left.silent(0).after(3).announced(1).list(&[(2, VOTER), (3, VOTER), (4, VOTER)]).answer(&[3, 4]);
+    left.silent(1).after(3)
+}
+
+#[test]
+fn a_violation_has_the_moment_the_state_before_it_and_our_writes_around_it() {
+    let story = three().write("patch", "etcdclusters/status", "ns/e").after(1).announced(0);
+    let story = story.list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(30).write("delete", "machines", "ns/m0");
+    let found = check(&story.lines, &story.writes);
+    let told = found.first().unwrap().to_string();
+    assert!(told.starts_with("weaker than before at 2026-01-01T00:00:11"), "{told}");
+    assert!(told.contains("survived 1 failures and survives 0: [m0] left"), "{told}");
+    assert!(told.contains("before: m0 voter, leads, index 10; m1 voter, index 10;"), "{told}");
+    assert!(told.ends_with("we wrote: 2026-01-01T00:00:10.000Z patch etcdclusters/status ns/e: 200"), "{told}");
+}
+
+#[test]
+fn faults_are_read_as_they_are_written() {
+    let story = three().fault(&[1], Some(5)).disk(1, 0).process(1, 3).late();
+    for line in &story.lines {
+        let text = serde_json::to_string(line).unwrap();
+        assert_eq!(&serde_json::from_str::<crate::observer::record::Line>(&text).unwrap(), line, "{text}");
+    }
+    let fault = serde_json::to_value(Fault::default()).unwrap();
+    assert_eq!(fault["until"], serde_json::Value::Null);
+}

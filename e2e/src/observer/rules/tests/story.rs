@@ -1,0 +1,226 @@
+//! Records of a cluster `ns/e`, whose members `m0`, `m1` … have the addresses 10.0.0.0, 10.0.0.1 …
+
+use crate::observer::record::{
+    Answer, ApiServer, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Operation, Process,
+    Status,
+};
+use crate::observer::rules::{Write, check};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+/// How members are listed.
+pub(super) const VOTER: bool = false;
+pub(super) const LEARNER: bool = true;
+
+const ETCD: &str = "ns/e";
+const PLANE: &str = "ns/p";
+
+pub(super) struct Story {
+    pub(super) lines: Vec<Line>,
+    pub(super) writes: Vec<Write>,
+    at: Timestamp,
+    etcd: Etcd,
+    list: Vec<Listed>,
+    index: u64,
+}
+
+pub(super) fn url(number: usize) -> String {
+    format!("https://10.0.0.{number}:2379")
+}
+
+fn urls(numbers: &[usize]) -> Vec<String> {
+    numbers.iter().map(|number| url(*number)).collect()
+}
+
+impl Story {
+    pub(super) fn of(replicas: usize) -> Self {
+        let etcd = Etcd {
+            name: ETCD.to_owned(),
+            uid: "first".to_owned(),
+            cluster: "ns/c".to_owned(),
+            replicas,
+            spec: json!({"replicas": replicas}),
+            max_learners: Some(3),
+            ..Etcd::default()
+        };
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        let mut story =
+            Self { lines: Vec::new(), writes: Vec::new(), at, etcd: etcd.clone(), list: Vec::new(), index: 9 };
+        for number in 0..5 {
+            story.machine(ETCD, number);
+        }
+        story.and(Event::Etcd(etcd))
+    }
+
+    fn and(mut self, event: Event) -> Self {
+        self.lines.push(Line { at: self.at, event });
+        self
+    }
+
+    fn machine(&mut self, etcd: &str, number: usize) {
+        let name = if etcd == ETCD { format!("ns/m{number}") } else { format!("other/m{number}") };
+        let addresses = vec![format!("10.0.0.{number}")];
+        let machine = Machine { name, etcd: etcd.to_owned(), addresses, ..Machine::default() };
+        self.lines.push(Line { at: self.at, event: Event::Machine(machine) });
+    }
+
+    /// Seconds pass, and something is seen that changes nothing.
+    pub(super) fn after(mut self, seconds: i64) -> Self {
+        self.at += SignedDuration::from_secs(seconds);
+        self.and(Event::Note { text: "later".to_owned() })
+    }
+
+    /// From now on this is the member list of those that answer.
+    pub(super) fn list(mut self, members: &[(usize, bool)]) -> Self {
+        self.index += 1;
+        let listed = |(number, learner): &(usize, bool)| Listed {
+            id: format!("{number}"),
+            name: format!("m{number}"),
+            learner: *learner,
+            urls: urls(&[*number]),
+        };
+        self.list = members.iter().map(listed).collect();
+        self
+    }
+
+    fn status(&self, number: usize) -> Status {
+        Status {
+            id: number.to_string(),
+            cluster_id: self.etcd.uid.clone(),
+            leader: "0".to_owned(),
+            index: self.index,
+            applied: self.index,
+            list: self.list.clone(),
+            list_at: self.index,
+            ..Status::default()
+        }
+    }
+
+    fn member(self, number: usize, answer: Answer) -> Self {
+        self.and(Event::Member(Member { etcd: ETCD.to_owned(), url: url(number), answer }))
+    }
+
+    pub(super) fn answer(self, numbers: &[usize]) -> Self {
+        numbers.iter().fold(self, |story, number| {
+            let status = story.status(*number);
+            story.member(*number, Answer::Status(Box::new(status)))
+        })
+    }
+
+    pub(super) fn silent(self, number: usize) -> Self {
+        self.member(number, Answer::Silent("it is silent".to_owned()))
+    }
+
+    /// A member answers with an index that is so much lower.
+    pub(super) fn goes_back(self, number: usize, by: u64) -> Self {
+        let status = Status { index: self.index - by, ..self.status(number) };
+        self.member(number, Answer::Status(Box::new(status)))
+    }
+
+    /// A member of another cluster answers there.
+    pub(super) fn stranger(self, number: usize) -> Self {
+        let status = Status { id: "77".to_owned(), cluster_id: "another".to_owned(), ..self.status(number) };
+        self.member(number, Answer::Status(Box::new(status)))
+    }
+
+    /// Something is written to etcd.
+    pub(super) fn grows(mut self) -> Self {
+        self.index += 1;
+        self
+    }
+
+    /// The log on a disk ends so far from what was told last.
+    pub(super) fn disk(self, number: usize, from: i64) -> Self {
+        let last = self.index.saturating_add_signed(from);
+        self.and(Event::Disk(Disk { etcd: ETCD.to_owned(), url: url(number), last }))
+    }
+
+    pub(super) fn process(self, number: usize, max_learners: u32) -> Self {
+        self.and(Event::Process(Process { url: url(number), max_learners }))
+    }
+
+    /// A scenario's fault; it ends after so many seconds, or only when another one says so.
+    pub(super) fn fault(self, numbers: &[usize], seconds: Option<i64>) -> Self {
+        let machines = numbers.iter().map(|number| format!("ns/m{number}")).collect();
+        let until = seconds.map(|seconds| self.at + SignedDuration::from_secs(seconds));
+        self.and(Event::Fault(Fault { what: "a fault".to_owned(), machines, until }))
+    }
+
+    pub(super) fn late(self) -> Self {
+        self.and(Event::Late { millis: 1500 })
+    }
+
+    pub(super) fn etcd(mut self, change: impl FnOnce(&mut Etcd)) -> Self {
+        change(&mut self.etcd);
+        let etcd = self.etcd.clone();
+        self.and(Event::Etcd(etcd))
+    }
+
+    /// A removal is written into the status.
+    pub(super) fn announced(self, number: usize) -> Self {
+        let operation = Operation { what: "RemoveMember".to_owned(), member: number.to_string() };
+        self.etcd(|etcd| etcd.operation = Some(operation))
+    }
+
+    pub(super) fn published(self, numbers: &[usize]) -> Self {
+        self.etcd(|etcd| etcd.endpoints = urls(numbers))
+    }
+
+    /// Two more members are wanted.
+    pub(super) fn grow(self) -> Self {
+        self.etcd(|etcd| {
+            etcd.replicas += 2;
+            etcd.spec = json!({"replicas": etcd.replicas});
+        })
+    }
+
+    /// The EtcdCluster is deleted, and another one of that name is made.
+    pub(super) fn anew(mut self) -> Self {
+        self = self.and(Event::Gone { what: "etcd".to_owned(), name: ETCD.to_owned() });
+        self.etcd(|etcd| etcd.uid = "another".to_owned())
+    }
+
+    /// The address of a member is that of another cluster's Machine as well.
+    pub(super) fn given_away(mut self, number: usize) -> Self {
+        self.machine("other/e", number);
+        self
+    }
+
+    /// An API server uses these endpoints.
+    pub(super) fn server(self, numbers: &[usize]) -> Self {
+        let (name, cluster) = ("ns/server".to_owned(), "ns/c".to_owned());
+        self.and(Event::ApiServer(ApiServer { name, cluster, endpoints: urls(numbers), ready: None }))
+    }
+
+    /// We write these endpoints into the control plane.
+    pub(super) fn plane(mut self, numbers: &[usize]) -> Self {
+        self = self.write("patch", "kubeadmcontrolplanes", PLANE);
+        if let Some(write) = self.writes.last_mut() {
+            write.endpoints = Some(urls(numbers));
+        }
+        let (name, cluster) = (PLANE.to_owned(), "ns/c".to_owned());
+        self.and(Event::ControlPlane(ControlPlane { name, cluster, ..ControlPlane::default() }))
+    }
+
+    pub(super) fn write(mut self, verb: &str, resource: &str, name: &str) -> Self {
+        self.writes.push(Write {
+            at: self.at,
+            ours: true,
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            name: name.to_owned(),
+            code: 200,
+            ..Write::default()
+        });
+        self
+    }
+
+    /// Names of the rules that find something, each once.
+    pub(super) fn found(self) -> Vec<&'static str> {
+        let story = self.and(Event::Ended);
+        let mut found: Vec<_> = check(&story.lines, &story.writes).iter().map(|violation| violation.rule).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}

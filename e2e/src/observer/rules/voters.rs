@@ -1,0 +1,37 @@
+//! Every voter answers, unless a scenario has made it silent. A machine that goes before its member has left, or a member
+//! that ends by itself, costs the cluster a failure that it was to survive.
+
+use super::{Finding, Moment, Rule};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
+
+/// A silence as long as this is not a slow answer, on a busy computer either.
+const GRACE: SignedDuration = SignedDuration::from_secs(5);
+
+#[derive(Default)]
+pub(super) struct Voters {
+    /// Those that were found: cluster, member, since when.
+    found: BTreeSet<(String, String, Timestamp)>,
+}
+
+impl Rule for Voters {
+    fn name(&self) -> &'static str {
+        "silent voter"
+    }
+
+    fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (name, view) in moment.clusters() {
+            for voter in view.voters() {
+                let Some(since) = moment.before.silent_since(view, voter, moment.now()) else { continue };
+                let lasts = moment.now().duration_since(since);
+                if lasts >= GRACE && self.found.insert((name.clone(), voter.id.clone(), since)) {
+                    let machine = view.machine_of(voter);
+                    let what = format!("voter {} is silent, and no scenario has made it so", voter.name);
+                    findings.push(Finding::about(name, &machine, what).since(since));
+                }
+            }
+        }
+        findings
+    }
+}

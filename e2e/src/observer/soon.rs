@@ -1,0 +1,20 @@
+//! How long an interrupted watch stays down: not long, as the record has a gap meanwhile.
+
+use kube::runtime::utils::Backoff;
+use std::time::Duration;
+
+/// The same short delay after every failure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Soon;
+
+impl Iterator for Soon {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(250))
+    }
+}
+
+impl Backoff for Soon {
+    fn reset(&mut self) {}
+}

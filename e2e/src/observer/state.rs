@@ -1,0 +1,265 @@
+//! What was known at a moment: the record up to there.
+
+use super::record::{
+    Answer, ApiServer, Cluster, ControlPlane, Etcd, Event, Fault, Line, Listed, Machine, Member, Status,
+};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How long a member has to answer again before a fault with a time limit counts as over.
+const RECOVERED: SignedDuration = SignedDuration::from_secs(2);
+
+/// Everything that is known. Copies share what they have in common.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// Clusters, by name.
+    pub clusters: BTreeMap<String, Arc<Cluster>>,
+    /// EtcdClusters and their members, by name.
+    pub etcds: BTreeMap<String, Arc<EtcdView>>,
+    /// Machines, by name.
+    pub machines: BTreeMap<String, Arc<Machine>>,
+    /// Control planes, by name.
+    pub control_planes: BTreeMap<String, Arc<ControlPlane>>,
+    /// API servers, by name.
+    pub api_servers: BTreeMap<String, Arc<ApiServer>>,
+    excuses: BTreeMap<String, Excuse>,
+}
+
+/// One etcd cluster.
+#[derive(Clone, Debug, Default)]
+pub struct EtcdView {
+    /// The EtcdCluster.
+    pub object: Etcd,
+    /// Who was asked, by client URL.
+    pub seats: BTreeMap<String, Seat>,
+    /// The cluster ID of the first member that answered; empty before.
+    pub id: String,
+    /// The newest member list that any member gave, by ID.
+    pub list: Vec<Listed>,
+    /// Raft's index of that list.
+    pub list_at: u64,
+    /// When it was first seen.
+    pub list_since: Option<Timestamp>,
+}
+
+/// A member that is asked.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// Its Machine; empty if none has its address.
+    pub machine: String,
+    /// Its last answer.
+    pub answer: Arc<Answer>,
+    /// Since when it answers as a member of its cluster, or does not.
+    pub since: Timestamp,
+}
+
+/// A member may be silent.
+#[derive(Clone, Debug)]
+struct Excuse {
+    until: Option<Timestamp>,
+    /// It was silent after the fault.
+    was_silent: bool,
+    /// Since when it answers again after that.
+    back_since: Option<Timestamp>,
+}
+
+impl Excuse {
+    /// The member was asked once more. Once it has answered for a while, a fault with a time limit is over for good.
+    fn goes_on(&mut self, now: Timestamp, is_live: bool, since: Timestamp) {
+        if let (Some(until), Some(back)) = (self.until, self.back_since)
+            && now.duration_since(back) >= RECOVERED
+        {
+            self.until = Some(until.min(back + RECOVERED));
+        }
+        self.was_silent |= !is_live;
+        self.back_since = (is_live && self.was_silent).then_some(since);
+    }
+}
+
+impl Seat {
+    /// Its status, if it answers.
+    #[must_use]
+    pub fn status(&self) -> Option<&Status> {
+        match &*self.answer {
+            Answer::Status(status) => Some(status),
+            Answer::Silent(_) => None,
+        }
+    }
+}
+
+impl EtcdView {
+    /// Members that vote.
+    pub fn voters(&self) -> impl Iterator<Item = &Listed> {
+        self.list.iter().filter(|member| !member.learner)
+    }
+
+    /// Whether a member votes, by its ID.
+    #[must_use]
+    pub fn votes(&self, id: &str) -> bool {
+        self.voters().any(|voter| voter.id == id)
+    }
+
+    /// The seat of a listed member.
+    #[must_use]
+    pub fn seat(&self, member: &Listed) -> Option<&Seat> {
+        member.urls.iter().find_map(|url| self.seats.get(url))
+    }
+
+    /// Whether it answers as a member of this cluster.
+    #[must_use]
+    pub fn is_live(&self, seat: &Seat) -> bool {
+        seat.status().is_some_and(|status| status.cluster_id == self.id)
+    }
+
+    /// Whether it answers, or did until a moment ago: so short a silence may be a slow answer.
+    #[must_use]
+    pub fn was_live(&self, member: &Listed, now: Timestamp) -> bool {
+        let moment = SignedDuration::from_secs(2);
+        self.seat(member).is_some_and(|seat| self.is_live(seat) || now.duration_since(seat.since) < moment)
+    }
+
+    /// Name of a listed member's Machine.
+    #[must_use]
+    pub fn machine_of(&self, member: &Listed) -> String {
+        let namespace = self.object.name.split_once('/').map_or("", |(namespace, _)| namespace);
+        match self.seat(member) {
+            Some(seat) if !seat.machine.is_empty() => seat.machine.clone(),
+            _ => format!("{namespace}/{}", member.name),
+        }
+    }
+}
+
+/// The Machine of a cluster that has the address in a client URL.
+pub(super) fn machine_at(machines: &BTreeMap<String, Arc<Machine>>, etcd: &str, url: &str) -> Option<String> {
+    let has = |address: &String| client_url(address) == url;
+    let mut ours = machines.values().filter(|machine| machine.etcd == etcd);
+    ours.find(|machine| machine.addresses.iter().any(has)).map(|machine| machine.name.clone())
+}
+
+/// Where a member on a machine with this address serves clients.
+#[must_use]
+pub fn client_url(address: &str) -> String {
+    if address.contains(':') { format!("https://[{address}]:2379") } else { format!("https://{address}:2379") }
+}
+
+impl State {
+    /// Goes one line on.
+    pub fn apply(&mut self, line: &Line) {
+        match &line.event {
+            Event::Cluster(cluster) => drop(self.clusters.insert(cluster.name.clone(), Arc::new(cluster.clone()))),
+            Event::Machine(machine) => drop(self.machines.insert(machine.name.clone(), Arc::new(machine.clone()))),
+            Event::ControlPlane(new) => drop(self.control_planes.insert(new.name.clone(), Arc::new(new.clone()))),
+            Event::ApiServer(server) => drop(self.api_servers.insert(server.name.clone(), Arc::new(server.clone()))),
+            Event::Etcd(etcd) => self.etcd(etcd),
+            Event::Gone { what, name } => self.gone(what, name),
+            Event::Member(member) => self.member(line.at, member),
+            Event::Fault(fault) => self.fault(fault),
+            _ => {}
+        }
+    }
+
+    fn etcd(&mut self, etcd: &Etcd) {
+        let view = Arc::make_mut(self.etcds.entry(etcd.name.clone()).or_default());
+        if view.object.uid != etcd.uid {
+            *view = EtcdView::default();
+        }
+        view.object.clone_from(etcd);
+    }
+
+    fn gone(&mut self, what: &str, name: &str) {
+        match what {
+            "cluster" => drop(self.clusters.remove(name)),
+            "etcd" => drop(self.etcds.remove(name)),
+            "machine" => drop(self.machines.remove(name)),
+            "controlPlane" => drop(self.control_planes.remove(name)),
+            "apiServer" => drop(self.api_servers.remove(name)),
+            "member" => {
+                if let Some((etcd, url)) = name.split_once(' ')
+                    && let Some(view) = self.etcds.get_mut(etcd)
+                {
+                    Arc::make_mut(view).seats.remove(url);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn member(&mut self, at: Timestamp, member: &Member) {
+        let Some(view) = self.etcds.get_mut(&member.etcd) else { return };
+        let view = Arc::make_mut(view);
+        let before = view.seats.get(&member.url);
+        let was_live = before.map(|seat| view.is_live(seat));
+        let since = before.map_or(at, |seat| seat.since);
+        let machine = match before.filter(|seat| !seat.machine.is_empty()) {
+            Some(seat) => seat.machine.clone(),
+            None => machine_at(&self.machines, &member.etcd, &member.url).unwrap_or_default(),
+        };
+        if let Answer::Status(status) = &member.answer {
+            if view.id.is_empty() {
+                view.id.clone_from(&status.cluster_id);
+            }
+            let is_newer = view.list.is_empty() || status.list_at > view.list_at;
+            if status.cluster_id == view.id && is_newer && !status.list.is_empty() && view.list != status.list {
+                view.list.clone_from(&status.list);
+                (view.list_at, view.list_since) = (status.list_at, Some(at));
+            }
+        }
+        let mut seat = Seat { machine, answer: Arc::new(member.answer.clone()), since };
+        let is_live = view.is_live(&seat);
+        if was_live != Some(is_live) {
+            seat.since = at;
+        }
+        if let Some(excuse) = self.excuses.get_mut(&seat.machine) {
+            excuse.goes_on(at, is_live, seat.since);
+        }
+        view.seats.insert(member.url.clone(), seat);
+    }
+
+    fn fault(&mut self, fault: &Fault) {
+        let is_silent = |machine: &String| {
+            let mut seats = self.etcds.values().flat_map(|view| view.seats.values());
+            seats.any(|seat| seat.machine == *machine && seat.status().is_none())
+        };
+        let excuse = |machine: &String| Excuse { until: fault.until, was_silent: is_silent(machine), back_since: None };
+        let new: Vec<_> = fault.machines.iter().map(|machine| (machine.clone(), excuse(machine))).collect();
+        self.excuses.extend(new);
+    }
+
+    /// Whether the member of a machine may be silent: a scenario has said so.
+    #[must_use]
+    pub fn is_excused(&self, machine: &str, now: Timestamp) -> bool {
+        self.excuse_ends(machine).is_some_and(|end| end.is_none_or(|end| now < end))
+    }
+
+    /// When the excuse of a machine ends or has ended: nothing if it never had one, no time if only the scenario knows.
+    #[must_use]
+    pub fn excuse_ends(&self, machine: &str) -> Option<Option<Timestamp>> {
+        let excuse = self.excuses.get(machine)?;
+        let Some(until) = excuse.until else { return Some(None) };
+        let back = excuse.back_since.map(|since| since + RECOVERED);
+        Some(Some(back.map_or(until, |back| back.min(until))))
+    }
+
+    /// Since when a member is silent without an excuse; nothing if it answers or is excused.
+    #[must_use]
+    pub fn silent_since(&self, view: &EtcdView, member: &Listed, now: Timestamp) -> Option<Timestamp> {
+        let seat = view.seat(member);
+        if seat.is_some_and(|seat| view.is_live(seat)) {
+            return None;
+        }
+        let since = seat.map(|seat| seat.since).or(view.list_since)?;
+        match self.excuse_ends(&view.machine_of(member)) {
+            None => Some(since),
+            Some(None) => None,
+            Some(Some(end)) => (end <= now).then(|| since.max(end)),
+        }
+    }
+
+    /// Whether the cluster is being deleted, which no rule may hold up.
+    #[must_use]
+    pub fn is_ending(&self, view: &EtcdView) -> bool {
+        let cluster = self.clusters.get(&view.object.cluster);
+        view.object.deleting || cluster.is_some_and(|cluster| cluster.deleting)
+    }
+}
