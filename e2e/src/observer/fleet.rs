@@ -18,7 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 /// With more members than this, each is asked less often, so that the observer does not become a load of its own.
 const MEMBERS_A_ROUND: usize = 40;
 /// A round that comes so late is told: the observer was held up.
-const LATE: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_millis(400);
 /// Rounds between two looks at the processes.
 const ROUNDS_A_LOOK: u64 = 10;
 

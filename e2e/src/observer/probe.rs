@@ -1,10 +1,11 @@
 //! One member, asked again and again.
 
 use super::disk::Disks;
-use super::record::{Answer, Event, Listed, Member, Status};
+use super::record::{Answer, Listed, Member, Status};
 use super::recorder::Recorder;
 use super::secrets::Secrets;
 use etcd_client::{Client, ConnectOptions, StatusResponse};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +15,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 /// A member that has not answered by then is silent.
 const DEADLINE: Duration = Duration::from_secs(1);
+/// What is said of it then.
+const NO_ANSWER: &str = "no answer within 1 s";
+/// A connection without an answer for so long is given up: that of a machine that has come back is of no use any more.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a member is asked until its list and its index are of the same moment.
 const TRIES: usize = 5;
 
@@ -48,6 +53,7 @@ impl Probe {
     /// Asks for ever, first at `first`.
     pub(super) async fn run(self, first: Instant) {
         let mut connection = Connection::default();
+        let mut last = first;
         let mut rounds = interval_at(first, PERIOD);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Skip);
         for round in 0_u64.. {
@@ -55,20 +61,41 @@ impl Probe {
             if !round.is_multiple_of(self.stride.load(Ordering::Relaxed)) {
                 continue;
             }
-            let answer = match timeout(DEADLINE, self.ask(&mut connection)).await {
-                Ok(None) => continue,
-                Ok(Some(Ok(status))) => Answer::Status(Box::new(status)),
-                Ok(Some(Err(why))) => Answer::Silent(why),
-                Err(_) => Answer::Silent(format!("no answer within {} s", DEADLINE.as_secs())),
+            let answer = match self.answer(&mut connection, &mut last).await {
+                None => continue,
+                Some(Ok(status)) => Answer::Status(Box::new(status)),
+                Some(Err(why)) => {
+                    connection.failures += 1;
+                    Answer::Silent(why)
+                }
             };
-            if let Answer::Silent(_) = answer {
-                // The client waits for a broken connection longer than a machine takes to come back.
-                connection.client = None;
-                connection.failures += 1;
-                self.disks.look(&self.recorder, &self.etcd, &self.url);
-            }
-            self.recorder.note(Event::Member(Member { etcd: self.etcd.clone(), url: self.url.clone(), answer }));
+            self.note(answer, &mut last);
         }
+    }
+
+    /// Its answer, which is waited for longer than the deadline: on a busy computer a connection takes its time, and one
+    /// that is begun anew every second is never there. What has not come by the deadline is told at once.
+    async fn answer(&self, connection: &mut Connection, last: &mut Instant) -> Option<Result<Status, String>> {
+        let begun = Instant::now();
+        let mut asked = pin!(self.ask(connection));
+        let mut limit = DEADLINE;
+        loop {
+            match timeout(limit, &mut asked).await {
+                Ok(answer) => return answer,
+                Err(_) if begun.elapsed() >= PATIENCE => return Some(Err(NO_ANSWER.to_owned())),
+                Err(_) => self.note(Answer::Silent(NO_ANSWER.to_owned()), last),
+            }
+            limit = PERIOD;
+        }
+    }
+
+    fn note(&self, answer: Answer, last: &mut Instant) {
+        if let Answer::Silent(_) = answer {
+            self.disks.look(&self.recorder, &self.etcd, &self.url);
+        }
+        let member = Member { etcd: self.etcd.clone(), url: self.url.clone(), answer, gap: None };
+        self.recorder.note_answer(member, last.elapsed());
+        *last = Instant::now();
     }
 
     /// Its answer; nothing as long as there are no credentials to ask it with.
@@ -77,7 +104,7 @@ impl Probe {
             Some(client) => client,
             None => match self.connect(connection.failures).await? {
                 Ok(client) => client,
-                Err(error) => return Some(Err(error.to_string())),
+                Err(error) => return Some(Err(why(&error))),
             },
         };
         match learn(&mut client, connection).await {
@@ -85,7 +112,7 @@ impl Probe {
                 connection.client = Some(client);
                 Some(Ok(status))
             }
-            Err(error) => Some(Err(error.to_string())),
+            Err(error) => Some(Err(why(&error))),
         }
     }
 
@@ -93,7 +120,7 @@ impl Probe {
         let credentials = self.secrets.of(&self.cluster, failures)?;
         let host = self.url.trim_start_matches("https://");
         let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
-        let options = ConnectOptions::new().with_tls(credentials.tls(host)).with_connect_timeout(DEADLINE);
+        let options = ConnectOptions::new().with_tls(credentials.tls(host)).with_connect_timeout(PATIENCE);
         Some(Client::connect([&self.url], Some(options)).await)
     }
 }
@@ -153,6 +180,15 @@ fn told(status: &StatusResponse, known: &Connection) -> Status {
         list: if learner { Vec::new() } else { known.list.clone() },
         list_at: if learner { 0 } else { known.list_at },
     }
+}
+
+/// The first cause of an error; the rest is about who called whom.
+fn why(error: &etcd_client::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(below) = cause.source() {
+        cause = below;
+    }
+    cause.to_string()
 }
 
 fn hexadecimal(id: u64) -> String {

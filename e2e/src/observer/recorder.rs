@@ -1,6 +1,7 @@
 //! The record while it is being written: in a file, and in memory for those who go on from what is known.
 
-use super::record::{Event, Line};
+use super::probe::PERIOD;
+use super::record::{Event, Line, Member};
 use super::state::{State, machine_at};
 use anyhow::{Context, Result, anyhow};
 use k8s_openapi::jiff::Timestamp;
@@ -9,6 +10,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A member that was asked so long ago, or less, was asked all the time.
+const ROUNDS: Duration = PERIOD.saturating_mul(2);
 
 /// Where everybody who observes something writes it. Copies write the same record.
 #[derive(Clone)]
@@ -53,6 +58,19 @@ impl Recorder {
             }
         }
         writing.add(Line { at: now(), event });
+    }
+
+    /// The same for the answer of a member, which it has given so long after the one before.
+    pub(super) fn note_answer(&self, mut member: Member, between: Duration) {
+        let gap = (between > ROUNDS).then(|| u64::try_from(between.as_millis()).unwrap_or(u64::MAX));
+        let mut writing = self.lock();
+        let event = Event::Member(member.clone());
+        let Some(key) = event.key() else { return };
+        if writing.latest.get(&key) != Some(&event) {
+            writing.latest.insert(key, event);
+            member.gap = gap;
+            writing.add(Line { at: now(), event: Event::Member(member) });
+        }
     }
 
     /// What is known now.

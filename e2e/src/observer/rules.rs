@@ -96,9 +96,9 @@ trait Rule {
 pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
     let mut rules: Vec<Box<dyn Rule>> = vec![
         Box::new(voters::Voters::default()),
-        Box::new(strength::Strength),
-        Box::new(one_at_a_time::OneAtATime::default()),
-        Box::new(additions::Additions::default()),
+        Box::new(strength::Strength::default()),
+        Box::new(one_at_a_time::OneAtATime),
+        Box::new(additions::Additions),
         Box::new(max_learners::MaxLearners::default()),
         Box::new(memory::Memory::default()),
         Box::new(fence::Fence::default()),
@@ -108,39 +108,50 @@ pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
         Box::new(sight::Sight::default()),
     ];
     let mut state = State::default();
-    let mut violations = Vec::new();
+    let mut violations: Vec<Violation> = Vec::new();
     for line in lines {
         let before = state.clone();
         state.apply(line);
         let moment = Moment { line, before: &before, after: &state, writes };
         for rule in &mut rules {
             let found = rule.look(&moment);
-            violations.extend(found.into_iter().map(|finding| in_context(rule.name(), finding, &moment)));
+            violations.extend(found.into_iter().map(|finding| Violation {
+                rule: rule.name(),
+                at: finding.at.unwrap_or(line.at),
+                etcd: finding.etcd,
+                machine: finding.machine,
+                what: finding.what,
+                before: String::new(),
+                writes: written_around(finding.at.unwrap_or(line.at), writes),
+            }));
         }
     }
+    violations.sort_by_key(|violation| violation.at);
+    say_what_was_before(&mut violations, lines);
     violations
 }
 
-fn in_context(rule: &'static str, finding: Finding, moment: &Moment<'_>) -> Violation {
-    let at = finding.at.unwrap_or(moment.line.at);
-    let before = moment.before.etcds.get(&finding.etcd);
-    let mut near: Vec<&Write> = moment
-        .writes
-        .iter()
-        .filter(|write| write.ours && at - AROUND.0 <= write.at && write.at <= at + AROUND.1)
-        .collect();
+/// Goes through the record once more: a violation may be found some time after it has happened.
+fn say_what_was_before(violations: &mut [Violation], lines: &[Line]) {
+    let mut state = State::default();
+    let mut lines = lines.iter().peekable();
+    for violation in violations {
+        while let Some(line) = lines.next_if(|line| line.at < violation.at) {
+            state.apply(line);
+        }
+        let view = state.etcds.get(&violation.etcd);
+        violation.before = view.map_or_else(String::new, |view| state.describe(view));
+    }
+}
+
+/// Our writes around a moment, in words.
+fn written_around(at: Timestamp, writes: &[Write]) -> Vec<String> {
+    let mut near: Vec<&Write> =
+        writes.iter().filter(|write| write.ours && at - AROUND.0 <= write.at && write.at <= at + AROUND.1).collect();
     near.sort_by_key(|write| write.at.duration_since(at).abs());
     near.truncate(MOST);
     near.sort_by_key(|write| write.at);
-    Violation {
-        rule,
-        at,
-        before: before.map_or_else(String::new, |view| moment.before.describe(view)),
-        writes: near.into_iter().map(ToString::to_string).collect(),
-        etcd: finding.etcd,
-        machine: finding.machine,
-        what: finding.what,
-    }
+    near.into_iter().map(ToString::to_string).collect()
 }
 
 impl Moment<'_> {
@@ -163,6 +174,17 @@ impl Moment<'_> {
     /// The same, where it has brought another member list.
     fn new_list(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
         self.answer().filter(|(_, before, after)| before.list != after.list)
+    }
+
+    /// The same, where the member had the list before and was asked all the time: whatever is new happened since the last
+    /// round.
+    fn new_list_of_this_round(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
+        let had_it = |member: &Member, before: &EtcdView| {
+            let status = before.seats.get(&member.url).and_then(|seat| seat.status());
+            status.is_some_and(|status| status.list == before.list)
+        };
+        self.new_list()
+            .filter(|(member, before, _)| !before.list.is_empty() && member.gap.is_none() && had_it(member, before))
     }
 }
 

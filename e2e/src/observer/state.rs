@@ -1,7 +1,7 @@
 //! What was known at a moment: the record up to there.
 
 use super::record::{
-    Answer, ApiServer, Cluster, ControlPlane, Etcd, Event, Fault, Line, Listed, Machine, Member, Status,
+    Answer, ApiServer, Cluster, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Status,
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// How long a member has to answer again before a fault with a time limit counts as over.
 const RECOVERED: SignedDuration = SignedDuration::from_secs(2);
+/// How long a slow answer may take.
+const A_MOMENT: SignedDuration = SignedDuration::from_secs(2);
 
 /// Everything that is known. Copies share what they have in common.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,8 @@ pub struct State {
     /// API servers, by name.
     pub api_servers: BTreeMap<String, Arc<ApiServer>>,
     excuses: BTreeMap<String, Excuse>,
+    /// When the observer was held up last: it may have missed any answer until then.
+    late: Option<Timestamp>,
 }
 
 /// One etcd cluster.
@@ -39,8 +43,8 @@ pub struct EtcdView {
     pub list: Vec<Listed>,
     /// Raft's index of that list.
     pub list_at: u64,
-    /// When it was first seen.
-    pub list_since: Option<Timestamp>,
+    /// When each of its voters was first seen to be one, by ID.
+    pub votes_since: BTreeMap<String, Timestamp>,
 }
 
 /// A member that is asked.
@@ -50,8 +54,10 @@ pub struct Seat {
     pub machine: String,
     /// Its last answer.
     pub answer: Arc<Answer>,
-    /// Since when it answers as a member of its cluster, or does not.
+    /// Since when it answers as a member of its cluster, or gives no sign of life.
     pub since: Timestamp,
+    /// How far the log on its disk went when it was looked at last.
+    pub disk: Option<u64>,
 }
 
 /// A member may be silent.
@@ -112,13 +118,6 @@ impl EtcdView {
         seat.status().is_some_and(|status| status.cluster_id == self.id)
     }
 
-    /// Whether it answers, or did until a moment ago: so short a silence may be a slow answer.
-    #[must_use]
-    pub fn was_live(&self, member: &Listed, now: Timestamp) -> bool {
-        let moment = SignedDuration::from_secs(2);
-        self.seat(member).is_some_and(|seat| self.is_live(seat) || now.duration_since(seat.since) < moment)
-    }
-
     /// Name of a listed member's Machine.
     #[must_use]
     pub fn machine_of(&self, member: &Listed) -> String {
@@ -154,7 +153,9 @@ impl State {
             Event::Etcd(etcd) => self.etcd(etcd),
             Event::Gone { what, name } => self.gone(what, name),
             Event::Member(member) => self.member(line.at, member),
+            Event::Disk(disk) => self.disk(line.at, disk),
             Event::Fault(fault) => self.fault(fault),
+            Event::Late { .. } => self.late = Some(line.at),
             _ => {}
         }
     }
@@ -202,10 +203,14 @@ impl State {
             let is_newer = view.list.is_empty() || status.list_at > view.list_at;
             if status.cluster_id == view.id && is_newer && !status.list.is_empty() && view.list != status.list {
                 view.list.clone_from(&status.list);
-                (view.list_at, view.list_since) = (status.list_at, Some(at));
+                view.list_at = status.list_at;
+                for voter in view.list.iter().filter(|listed| !listed.learner) {
+                    view.votes_since.entry(voter.id.clone()).or_insert(at);
+                }
             }
         }
-        let mut seat = Seat { machine, answer: Arc::new(member.answer.clone()), since };
+        let disk = before.and_then(|seat| seat.disk);
+        let mut seat = Seat { machine, answer: Arc::new(member.answer.clone()), since, disk };
         let is_live = view.is_live(&seat);
         if was_live != Some(is_live) {
             seat.since = at;
@@ -214,6 +219,16 @@ impl State {
             excuse.goes_on(at, is_live, seat.since);
         }
         view.seats.insert(member.url.clone(), seat);
+    }
+
+    /// A log that grows is a sign of life: the member takes part, and its answers do not reach us, or not in time.
+    fn disk(&mut self, at: Timestamp, disk: &Disk) {
+        let Some(view) = self.etcds.get_mut(&disk.etcd) else { return };
+        let Some(seat) = Arc::make_mut(view).seats.get_mut(&disk.url) else { return };
+        if seat.status().is_none() && seat.disk.is_some_and(|before| before < disk.last) {
+            seat.since = at;
+        }
+        seat.disk = Some(disk.last);
     }
 
     fn fault(&mut self, fault: &Fault) {
@@ -241,15 +256,24 @@ impl State {
         Some(Some(back.map_or(until, |back| back.min(until))))
     }
 
-    /// Since when a member is silent without an excuse; nothing if it answers or is excused.
+    /// Whether a member answers, or did until a moment ago: so short a silence may be a slow answer.
     #[must_use]
-    pub fn silent_since(&self, view: &EtcdView, member: &Listed, now: Timestamp) -> Option<Timestamp> {
-        let seat = view.seat(member);
+    pub fn was_live(&self, view: &EtcdView, member: &Listed, now: Timestamp) -> bool {
+        let was_heard = |seat: &Seat| now.duration_since(self.late.map_or(seat.since, |late| late.max(seat.since)));
+        view.seat(member).is_some_and(|seat| view.is_live(seat) || was_heard(seat) < A_MOMENT)
+    }
+
+    /// Since when a voter is silent without an excuse; nothing if it answers or is excused.
+    #[must_use]
+    pub fn silent_since(&self, view: &EtcdView, voter: &Listed, now: Timestamp) -> Option<Timestamp> {
+        let seat = view.seat(voter);
         if seat.is_some_and(|seat| view.is_live(seat)) {
             return None;
         }
-        let since = seat.map(|seat| seat.since).or(view.list_since)?;
-        match self.excuse_ends(&view.machine_of(member)) {
+        // As long as it did not vote nobody depended on it.
+        let votes = *view.votes_since.get(&voter.id)?;
+        let since = seat.map_or(votes, |seat| seat.since.max(votes)).max(self.late.unwrap_or(votes));
+        match self.excuse_ends(&view.machine_of(voter)) {
             None => Some(since),
             Some(None) => None,
             Some(Some(end)) => (end <= now).then(|| since.max(end)),

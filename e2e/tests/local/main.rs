@@ -12,6 +12,7 @@ mod confirmation;
 mod corrections;
 mod data_loss;
 mod deletion;
+mod forgetful;
 mod gitops;
 mod health;
 mod idle;
@@ -119,6 +120,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(data_loss::of_one_of_three),
         scenario!(data_loss::of_one_of_three_in_other_ways).long(true),
         scenario!(data_loss::of_one_of_five).long(true),
+        scenario!(forgetful::voters_are_found),
         scenario!(missing::the_ca),
         scenario!(missing::a_member),
         scenario!(deletion::in_the_middle),

@@ -1,16 +1,9 @@
 //! Whoever joins a cluster that has members joins as a learner, and there are never more learners than `max-learners`.
 
 use super::{Finding, Moment, Rule, names};
-use crate::observer::record::{Event, Listed};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use crate::observer::record::Listed;
 
-/// A learner takes longer than this until it may be promoted, unless the observer was held up.
-const CATCHES_UP: SignedDuration = SignedDuration::from_secs(2);
-
-#[derive(Default)]
-pub(super) struct Additions {
-    late: Option<Timestamp>,
-}
+pub(super) struct Additions;
 
 impl Rule for Additions {
     fn name(&self) -> &'static str {
@@ -18,16 +11,12 @@ impl Rule for Additions {
     }
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
-        if matches!(moment.line.event, Event::Late { .. }) {
-            self.late = Some(moment.now());
-        }
         let Some((member, before, after)) = moment.new_list() else { return Vec::new() };
         let mut findings = Vec::new();
-        let was_watched = before.seats.values().any(|seat| seat.status().is_some_and(|it| it.list == before.list));
-        let was_late = self.late.is_some_and(|late| moment.now().duration_since(late) < CATCHES_UP);
         let is_new = |listed: &&Listed| !before.list.iter().any(|known| known.id == listed.id);
         let came: Vec<&Listed> = after.voters().filter(is_new).collect();
-        if was_watched && !was_late && !before.list.is_empty() && !came.is_empty() {
+        // It takes longer than a round from the addition of a learner to its promotion.
+        if moment.new_list_of_this_round().is_some() && !came.is_empty() {
             let what = format!("[{}] joined as voters, not as learners", names(came));
             findings.push(Finding::about(&member.etcd, "", what));
         }

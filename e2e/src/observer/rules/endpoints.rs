@@ -3,7 +3,7 @@
 //! nothing away beside it.
 
 use super::{Finding, Moment, Rule};
-use crate::observer::record::{Event, Listed};
+use crate::observer::record::Event;
 use crate::observer::state::{EtcdView, State};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Rule for Endpoints {
             let clusters = moment.after.etcds.iter().filter(|(_, view)| !moment.after.is_ending(view));
             for (name, view) in clusters.filter(|(_, view)| !view.list.is_empty()) {
                 for (user, list) in lists(moment.after, view) {
-                    if too_few(moment.after, view, list, now).is_some() && has_changed(moment, name, user, list) {
+                    if too_few(moment.after, view, list, now).is_some() && has_lost(moment, name, user, list) {
                         self.few.entry((name.clone(), user.clone())).or_insert(now);
                     }
                 }
@@ -53,13 +53,22 @@ impl Rule for Endpoints {
     }
 }
 
-/// Whether this line has changed the list, or who votes: what a scenario's faults do later is not looked at again.
-fn has_changed(moment: &Moment<'_>, etcd: &String, user: &String, list: &[String]) -> bool {
-    let Some(before) = moment.before.etcds.get(etcd) else { return true };
-    let voters = |view: &EtcdView| view.voters().map(|voter| voter.id.clone()).collect::<Vec<_>>();
-    let same_voters = moment.after.etcds.get(etcd).is_some_and(|after| voters(before) == voters(after));
+/// Whether this line has brought the list, or has taken live endpoints from it: what scenarios have made silent before does
+/// not become our doing when it leaves.
+fn has_lost(moment: &Moment<'_>, etcd: &String, user: &String, list: &[String]) -> bool {
+    let (Some(before), Some(after)) = (moment.before.etcds.get(etcd), moment.after.etcds.get(etcd)) else {
+        return true;
+    };
     let same_list = lists(moment.before, before).into_iter().any(|(of, before)| of == user && before == list);
-    !same_voters || !same_list
+    let live =
+        |state: &State, view: &EtcdView| list.iter().filter(|url| is_live(state, view, url, moment.now())).count();
+    !same_list || live(moment.before, before) > live(moment.after, after)
+}
+
+/// Whether a voter is behind an endpoint, and is alive.
+fn is_live(state: &State, view: &EtcdView, url: &String, now: Timestamp) -> bool {
+    let voter = view.voters().find(|voter| voter.urls.contains(url));
+    voter.is_some_and(|voter| state.was_live(view, voter, now))
 }
 
 /// Who uses which endpoints of a cluster.
@@ -74,13 +83,12 @@ fn lists<'a>(state: &'a State, view: &EtcdView) -> Vec<(&'a String, &'a [String]
 
 /// What is wrong with a list, if anything is.
 fn too_few(state: &State, view: &EtcdView, list: &[String], now: Timestamp) -> Option<String> {
-    let voter = |url: &String| view.voters().find(|voter| voter.urls.contains(url));
-    let live = list.iter().filter(|url| voter(url).is_some_and(|voter: &Listed| view.was_live(voter, now))).count();
+    let live = list.iter().filter(|url| is_live(state, view, url, now)).count();
     let excused = |url: &&String| {
         let machine = view.seats.get(*url).map(|seat| &seat.machine);
         machine.is_some_and(|machine| state.is_excused(machine, now))
     };
-    let is_dead = |url: &&String| !voter(url).is_some_and(|voter| view.was_live(voter, now));
+    let is_dead = |url: &&String| !is_live(state, view, url, now);
     let excused = list.iter().filter(is_dead).filter(excused).count();
     let wanted = ((list.len() - 1) / 2 + 1).min(list.len() - excused);
     (live < wanted).then(|| format!("{live} of {} are live voters, at least {wanted} should be", list.len()))

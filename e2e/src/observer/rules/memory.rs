@@ -43,7 +43,7 @@ impl Rule for Memory {
     }
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
-        let mut findings = self.still_behind(moment.now());
+        let mut findings = self.still_behind(moment);
         match &moment.line.event {
             Event::Gone { what, name } if what == "etcd" => self.forget(name),
             Event::Disk(disk) => {
@@ -125,14 +125,20 @@ impl Memory {
         written.map(|(_, index)| *index).max().unwrap_or(0)
     }
 
-    fn still_behind(&mut self, now: Timestamp) -> Vec<Finding> {
+    fn still_behind(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
+        let now = moment.now();
+        let machine = |etcd: &String, id: &String| {
+            let mut seats = moment.before.etcds.get(etcd).into_iter().flat_map(|view| view.seats.values());
+            let seat = seats.find(|seat| seat.status().is_some_and(|status| status.id == *id));
+            seat.map_or_else(String::new, |seat| seat.machine.clone())
+        };
         let (due, waiting): (BTreeMap<_, _>, _) = std::mem::take(&mut self.behind)
             .into_iter()
             .partition(|(_, (since, _))| now.duration_since(*since) >= CATCHES_UP);
         self.behind = waiting;
         let finding = |((etcd, id), (since, knew)): (Id, (Timestamp, u64))| {
             let what = format!("member {id} knew index {knew}, has a leader, and is behind that");
-            Finding::about(&etcd, "", what).since(since)
+            Finding::about(&etcd, &machine(&etcd, &id), what).since(since)
         };
         due.into_iter().map(finding).collect()
     }

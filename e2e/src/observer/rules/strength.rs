@@ -2,11 +2,32 @@
 //! of the wanted size.
 
 use super::{Finding, Moment, Rule, names};
-use crate::observer::record::Listed;
-use crate::observer::state::EtcdView;
-use k8s_openapi::jiff::Timestamp;
+use crate::observer::record::{Event, Listed};
+use crate::observer::state::{EtcdView, State};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-pub(super) struct Strength;
+/// Who answers so soon after a change was alive when it happened.
+const CONFIRMED: SignedDuration = SignedDuration::from_secs(3);
+
+#[derive(Default)]
+pub(super) struct Strength {
+    /// Changes that may have made a cluster weaker.
+    doubts: Vec<Doubt>,
+}
+
+struct Doubt {
+    at: Timestamp,
+    etcd: String,
+    machine: String,
+    /// The voters after the change, and those of them that were alive.
+    voters: Vec<String>,
+    alive: Vec<String>,
+    /// Failures that it survived before.
+    was: isize,
+    /// Failures that it has to survive.
+    wanted: isize,
+    change: String,
+}
 
 impl Rule for Strength {
     fn name(&self) -> &'static str {
@@ -14,36 +35,70 @@ impl Rule for Strength {
     }
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
-        let Some((member, before, after)) = moment.new_list() else { return Vec::new() };
-        let left: Vec<&Listed> = before.voters().filter(|voter| !after.votes(&voter.id)).collect();
-        let came: Vec<&Listed> = after.voters().filter(|voter| !before.votes(&voter.id)).collect();
-        if before.list.is_empty() || left.is_empty() && came.is_empty() {
-            return Vec::new();
-        }
-        // Who leaves because a scenario says so is not our doing.
-        let excused = |voter: &&Listed| moment.after.is_excused(&before.machine_of(voter), moment.now());
-        if came.is_empty() && left.iter().all(excused) {
-            return Vec::new();
-        }
-        let (now, wanted) = (moment.now(), (after.object.replicas.saturating_sub(1) / 2).cast_signed());
-        let (was, is) = (survives(before, now), survives(after, now));
-        if is >= was.min(wanted) {
-            return Vec::new();
-        }
-        let what = format!(
-            "the cluster survived {was} failures and survives {is}: [{}] left, [{}] came, [{}] vote",
-            names(left.iter().copied()),
-            names(came.iter().copied()),
-            names(after.voters())
-        );
-        let machine = left.first().or(came.first()).map_or_else(String::new, |voter| before.machine_of(voter));
-        vec![Finding::about(&member.etcd, &machine, what)]
+        let mut findings = Vec::new();
+        self.doubts.retain_mut(|doubt| {
+            let Some(view) = moment.after.etcds.get(&doubt.etcd) else { return false };
+            let heard = view.seats.values().filter(|seat| view.is_live(seat)).filter_map(|seat| seat.status());
+            doubt.alive.extend(heard.map(|status| status.id.clone()));
+            if doubt.survives() >= doubt.wanted {
+                return false;
+            }
+            if moment.now().duration_since(doubt.at) >= CONFIRMED || matches!(moment.line.event, Event::Ended) {
+                let what = format!(
+                    "the cluster survived {} failures and survives {}: {}",
+                    doubt.was,
+                    doubt.survives(),
+                    doubt.change
+                );
+                findings.push(Finding::about(&doubt.etcd, &doubt.machine, what).since(doubt.at));
+                return false;
+            }
+            true
+        });
+        self.doubts.extend(doubt(moment));
+        findings
     }
 }
 
-/// Voters that are alive beyond a quorum; negative without one.
-fn survives(view: &EtcdView, now: Timestamp) -> isize {
-    let voters: Vec<&Listed> = view.voters().collect();
-    let alive = voters.iter().filter(|voter| view.was_live(voter, now)).count();
-    alive.cast_signed() - (voters.len() / 2 + 1).cast_signed()
+impl Doubt {
+    /// Voters that are alive beyond a quorum; negative without one.
+    fn survives(&self) -> isize {
+        let alive = self.voters.iter().filter(|id| self.alive.contains(id)).count();
+        alive.cast_signed() - quorum(self.voters.len())
+    }
+}
+
+fn quorum(voters: usize) -> isize {
+    (voters / 2 + 1).cast_signed()
+}
+
+/// What a new member list leaves to be confirmed.
+fn doubt(moment: &Moment<'_>) -> Option<Doubt> {
+    let (member, before, after) = moment.new_list()?;
+    let now = moment.now();
+    let left: Vec<&Listed> = before.voters().filter(|voter| !after.votes(&voter.id)).collect();
+    let came: Vec<&Listed> = after.voters().filter(|voter| !before.votes(&voter.id)).collect();
+    // Who leaves because a scenario says so is not our doing.
+    let excused = |voter: &&Listed| moment.after.is_excused(&before.machine_of(voter), now);
+    if before.list.is_empty() || came.is_empty() && left.iter().all(excused) {
+        return None;
+    }
+    let was = alive(moment.before, before, now).len().cast_signed() - quorum(before.voters().count());
+    let tolerated = (after.object.replicas.saturating_sub(1) / 2).cast_signed();
+    let doubt = Doubt {
+        at: now,
+        etcd: member.etcd.clone(),
+        machine: left.first().or(came.first()).map_or_else(String::new, |voter| before.machine_of(voter)),
+        voters: after.voters().map(|voter| voter.id.clone()).collect(),
+        alive: alive(moment.after, after, now),
+        was,
+        wanted: was.min(tolerated),
+        change: format!("[{}] left, [{}] came, [{}] vote", names(left), names(came), names(after.voters())),
+    };
+    (doubt.survives() < doubt.wanted).then_some(doubt)
+}
+
+/// IDs of the voters that are alive.
+fn alive(state: &State, view: &EtcdView, now: Timestamp) -> Vec<String> {
+    view.voters().filter(|voter| state.was_live(view, voter, now)).map(|voter| voter.id.clone()).collect()
 }

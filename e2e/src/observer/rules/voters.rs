@@ -6,7 +6,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
 /// A silence as long as this is not a slow answer, on a busy computer either.
-const GRACE: SignedDuration = SignedDuration::from_secs(5);
+const GRACE: SignedDuration = SignedDuration::from_secs(10);
+/// A member that leaves may fall silent so long before its leaving is seen.
+const LEAVES: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Default)]
 pub(super) struct Voters {
@@ -22,13 +24,16 @@ impl Rule for Voters {
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (name, view) in moment.clusters() {
+            let after = moment.after.etcds.get(name);
             for voter in view.voters() {
                 let Some(since) = moment.before.silent_since(view, voter, moment.now()) else { continue };
+                let leaves = after.is_some_and(|after| !after.list.iter().any(|listed| listed.id == voter.id));
+                let limit = if leaves { LEAVES } else { GRACE };
                 let lasts = moment.now().duration_since(since);
-                if lasts >= GRACE && self.found.insert((name.clone(), voter.id.clone(), since)) {
-                    let machine = view.machine_of(voter);
-                    let what = format!("voter {} is silent, and no scenario has made it so", voter.name);
-                    findings.push(Finding::about(name, &machine, what).since(since));
+                if lasts >= limit && self.found.insert((name.clone(), voter.id.clone(), since)) {
+                    let left = if leaves { ", before it left" } else { "" };
+                    let what = format!("voter {} is silent{left}, and no scenario has made it so", voter.name);
+                    findings.push(Finding::about(name, &view.machine_of(voter), what).since(since));
                 }
             }
         }

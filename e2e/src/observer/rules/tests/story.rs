@@ -22,6 +22,7 @@ pub(super) struct Story {
     etcd: Etcd,
     list: Vec<Listed>,
     index: u64,
+    gap: Option<u64>,
 }
 
 pub(super) fn url(number: usize) -> String {
@@ -44,8 +45,8 @@ impl Story {
             ..Etcd::default()
         };
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
-        let mut story =
-            Self { lines: Vec::new(), writes: Vec::new(), at, etcd: etcd.clone(), list: Vec::new(), index: 9 };
+        let (lines, writes, list) = (Vec::new(), Vec::new(), Vec::new());
+        let mut story = Self { lines, writes, at, etcd: etcd.clone(), list, index: 9, gap: None };
         for number in 0..5 {
             story.machine(ETCD, number);
         }
@@ -97,7 +98,8 @@ impl Story {
     }
 
     fn member(self, number: usize, answer: Answer) -> Self {
-        self.and(Event::Member(Member { etcd: ETCD.to_owned(), url: url(number), answer }))
+        let gap = self.gap;
+        self.and(Event::Member(Member { etcd: ETCD.to_owned(), url: url(number), answer, gap }))
     }
 
     pub(super) fn answer(self, numbers: &[usize]) -> Self {
@@ -146,7 +148,9 @@ impl Story {
         self.and(Event::Fault(Fault { what: "a fault".to_owned(), machines, until }))
     }
 
-    pub(super) fn late(self) -> Self {
+    /// From now on members are asked seldom.
+    pub(super) fn late(mut self) -> Self {
+        self.gap = Some(900);
         self.and(Event::Late { millis: 1500 })
     }
 

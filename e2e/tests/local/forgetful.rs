@@ -1,0 +1,77 @@
+//! The observer finds what must not be: members that vote on, though they have forgotten what they have voted for.
+
+use crate::bring_up::PATIENCE;
+use anyhow::{Context, Result, bail, ensure};
+use e2e::bed::data::{DataLoss, Host, Keys, said, serves, stays_silent};
+use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::observer::{Silence, rules};
+use futures::try_join;
+use local_infrastructure::machine::Machine;
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long the guard in front of etcd is watched: a few times what a restart takes.
+const REFUSED: Duration = Duration::from_secs(4);
+/// Keys between the last moment that the observer has seen and the loss.
+const MORE: usize = 5;
+/// What the observer saw so long before a member fell silent, it takes for written.
+const WRITTEN: Duration = Duration::from_secs(3);
+/// Starts etcd as the unit would, without the guard in front of it.
+const BY_HAND: &str = "set -a; . /etc/etcd/etcd.env; set +a; export ETCD_INITIAL_CLUSTER_STATE=existing; \
+    setsid /opt/bin/etcd </dev/null >/var/log/etcd-by-hand.log 2>&1 &";
+
+/// Side by side: an emptied disk, and an older copy. Each time the guard refuses, and a person starts etcd by hand around it: the
+/// member is soon as well as any other, for everybody who asks it. The observer knows better.
+pub(crate) async fn voters_are_found(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    Look::make_namespace(&bed.client(), "forgetful").await?;
+    try_join!(async { votes_again(bed, "emptied", DataLoss::RobbedDisk).await.context("an emptied disk") }, async {
+        votes_again(bed, "older", DataLoss::OlderCopy).await.context("an older copy")
+    },)?;
+    Ok(())
+}
+
+async fn votes_again(bed: &Bed, name: &str, loss: DataLoss) -> Result<()> {
+    let client = bed.client();
+    let manifests = Manifests::new("forgetful", name)?.without_control_plane();
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    look.until_ready(PATIENCE).await?;
+    let names = look.member_names(3);
+    // The one that joined last knows all members from its first start: it needs no other settings to begin anew.
+    let lost = bed.machines.get(&look.namespace, &names[2])?;
+    let others = [bed.machines.get(&look.namespace, &names[0])?, bed.machines.get(&look.namespace, &names[1])?];
+
+    let mut keys = Keys::default();
+    bed.fault(&format!("{}: {loss}", names[2]), &[&lost], Silence::Lasting);
+    loss.prepare(&lost).await?;
+    keys.write(&others[0], MORE).await?;
+    tokio::time::sleep(WRITTEN).await;
+    loss.strike(&lost).await?;
+    stays_silent(&lost, REFUSED).await.context("the guard refuses")?;
+
+    // A leader panics a member that has less than it said it had. A new leader asks it first.
+    let ids = Membership::on(others[0].clone()).await?;
+    hand_over(&others, &ids).await?;
+    bed.expect_violation(rules::FORGETFUL, &lost);
+    said(&lost, &["sh", "-c", BY_HAND]).await?;
+    serves(&lost).await.context("started by hand, it serves")?;
+    keys.are_all_on(&lost).await.context("nobody who asks the member can see it")?;
+    let after = Membership::on(lost.clone()).await?;
+    ensure!(after == ids, "it has come back as another member: {ids:?}, {after:?}");
+    Ok(())
+}
+
+/// Has the other one of two machines' members lead.
+async fn hand_over(machines: &[Machine; 2], ids: &Membership) -> Result<()> {
+    for (one, other) in [(&machines[0], &machines[1]), (&machines[1], &machines[0])] {
+        let status = said(one, &["/opt/bin/etcdctl.sh", "endpoint", "status", "--write-out=json"]).await?;
+        let status: Value = serde_json::from_str(&status).context("etcdctl's answer")?;
+        let status = &status[0]["Status"];
+        if status["leader"] == status["header"]["member_id"] {
+            let to = ids.members.iter().find(|member| member.name == Host::name(other)).context("it is not listed")?;
+            return said(one, &["/opt/bin/etcdctl.sh", "move-leader", &to.id]).await.map(drop);
+        }
+    }
+    bail!("neither leads")
+}
