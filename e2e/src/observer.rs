@@ -1,8 +1,9 @@
-//! Somebody who watches all the time, from outside: ten times a second every member of every etcd cluster by its own word,
-//! and all along what the objects of the management plane say.
+//! Somebody who watches all the time, from outside: ten times a second every member of every etcd cluster by its own
+//! word, and all along what the objects of the management plane say.
 //!
-//! What it sees becomes one record for each scenario, a file of lines in JSON. [`rules`] judge the record at the end. They
-//! know nothing of what the scenario is about: a scenario that makes faults says so, so that nobody else is blamed.
+//! What it sees becomes one record for each scenario, a file of lines in JSON. [`rules`] judge the record at the end.
+//! They know nothing of what the scenario is about: a scenario that makes faults says so, so that nobody else is
+//! blamed.
 //!
 //! The observer has a thread of its own, so that no scenario holds it up, and says what it has cost.
 
@@ -90,8 +91,8 @@ impl Observer {
         Ok(Self { recorder, servers, expected: Mutex::default(), stop, thread })
     }
 
-    /// A scenario makes a fault: from now on the members on these machines, `<namespace>/<name>`, may be silent, or leave etcd
-    /// without our doing. Told before it happens.
+    /// A scenario makes a fault: from now on the members on these machines, `<namespace>/<name>`, may be silent, or
+    /// leave etcd without our doing. Told before it happens.
     pub fn fault(&self, what: impl Into<String>, machines: &[String], silence: Silence) {
         let until = match silence {
             Silence::Lasting => None,

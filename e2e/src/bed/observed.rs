@@ -34,8 +34,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Ends the observation, if there is one, and judges the record. Where something is wrong, or the scenario has failed, a
-    /// timeline is written beside the record.
+    /// Ends the observation, if there is one, and judges the record. Where something is wrong, or the scenario has
+    /// failed, a timeline is written beside the record.
     ///
     /// # Errors
     /// With the violations that were found and not expected; or when there is no whole record.
@@ -55,8 +55,8 @@ impl Bed {
         verdict.into_result().with_context(|| format!("see {} of {scenario}", path.display()))
     }
 
-    /// The scenario does something to machines: from now on their members may be silent, or leave etcd without our doing.
-    /// Told before it is done. Nothing happens where nobody observes.
+    /// The scenario does something to machines: from now on their members may be silent, or leave etcd without our
+    /// doing. Told before it is done. Nothing happens where nobody observes.
     pub fn fault(&self, what: &str, machines: &[&Machine], silence: Silence) {
         if let Some(observed) = &self.observed {
             observed.observer.fault(what, &names(machines), silence);

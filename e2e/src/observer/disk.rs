@@ -28,8 +28,8 @@ impl Disks {
         Self { directory, read: Arc::default() }
     }
 
-    /// Writes down how far the log of a silent member goes, if that is another log than the last time. A disk that is not
-    /// there, or cannot be read now, is passed over.
+    /// Writes down how far the log of a silent member goes, if that is another log than the last time. A disk that is
+    /// not there, or cannot be read now, is passed over.
     pub(super) fn look(&self, recorder: &Recorder, etcd: &str, url: &str) {
         let Some(machine) = recorder.machine_at(etcd, url) else { return };
         let data = (self.directory)(&machine);

@@ -1,5 +1,5 @@
-//! Whom the observer asks: every member of every EtcdCluster, as soon as its address is known, and for as long as anybody has
-//! it on his list.
+//! Whom the observer asks: every member of every EtcdCluster, as soon as its address is known, and for as long as
+//! anybody has it on his list.
 
 use super::disk::Disks;
 use super::probe::{PERIOD, Probe};

@@ -52,7 +52,8 @@ pub(super) async fn follow(client: Client, recorder: Recorder) {
     futures::future::join_all(KINDS.map(follow)).await;
 }
 
-/// Follows one kind. What is missing from a new list is gone. Errors are retried, and meanwhile nothing is known to change.
+/// Follows one kind. What is missing from a new list is gone. Errors are retried, and meanwhile nothing is known to
+/// change.
 async fn follow_kind(
     events: impl Stream<Item = watcher::Result<watcher::Event<DynamicObject>>>,
     describe: fn(&DynamicObject) -> Option<Event>,

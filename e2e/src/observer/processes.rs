@@ -10,8 +10,8 @@ const FLAGS: [&str; 2] = ["max-learners", "experimental-max-learners"];
 /// What etcd itself takes.
 const DEFAULT: u32 = 1;
 
-/// Writes down what every etcd process that serves clients over TLS was started with. A process that ends meanwhile, or belongs to
-/// somebody else, is passed over.
+/// Writes down what every etcd process that serves clients over TLS was started with. A process that ends meanwhile, or
+/// belongs to somebody else, is passed over.
 pub(super) fn look(recorder: &Recorder) {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in numbers.map(|entry| entry.path()) {

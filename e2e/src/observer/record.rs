@@ -166,7 +166,8 @@ pub struct Member {
     pub url: String,
     /// The answer.
     pub answer: Answer,
-    /// Milliseconds since its last answer, where that is more than two rounds: what it tells is not all that has happened.
+    /// Milliseconds since its last answer, where that is more than two rounds: what it tells is not all that has
+    /// happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<u64>,
 }

@@ -176,8 +176,8 @@ impl Moment<'_> {
         self.answer().filter(|(_, before, after)| before.list != after.list)
     }
 
-    /// The same, where the member had the list before and was asked all the time: whatever is new happened since the last
-    /// round.
+    /// The same, where the member had the list before and was asked all the time: whatever is new happened since the
+    /// last round.
     fn new_list_of_this_round(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
         let had_it = |member: &Member, before: &EtcdView| {
             let status = before.seats.get(&member.url).and_then(|seat| seat.status());

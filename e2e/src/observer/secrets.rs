@@ -86,8 +86,8 @@ impl Secrets {
         }
     }
 
-    /// Credentials for the `attempt`-th attempt to be let in by the members of a Cluster: the newest first, then those before
-    /// it, and so on in turn. Nothing before there are any.
+    /// Credentials for the `attempt`-th attempt to be let in by the members of a Cluster: the newest first, then those
+    /// before it, and so on in turn. Nothing before there are any.
     pub(super) fn of(&self, cluster: &str, attempt: usize) -> Option<Credentials> {
         let clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = &clusters.get(cluster)?.all;

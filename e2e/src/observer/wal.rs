@@ -1,8 +1,8 @@
 //! How far etcd's log on a disk goes. Only what that takes is read: frames, their types, and the index of an entry.
 //!
 //! The log is a directory of segments, each a sequence of frames: eight bytes with the length of a record (and how many
-//! bytes of padding follow it, in the highest one), then the record. A segment is allocated in advance, and zeros follow the
-//! last frame.
+//! bytes of padding follow it, in the highest one), then the record. A segment is allocated in advance, and zeros
+//! follow the last frame.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

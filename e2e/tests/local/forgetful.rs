@@ -20,8 +20,8 @@ const WRITTEN: Duration = Duration::from_secs(3);
 const BY_HAND: &str = "set -a; . /etc/etcd/etcd.env; set +a; export ETCD_INITIAL_CLUSTER_STATE=existing; \
     setsid /opt/bin/etcd </dev/null >/var/log/etcd-by-hand.log 2>&1 &";
 
-/// Side by side: an emptied disk, and an older copy. Each time the guard refuses, and a person starts etcd by hand around it: the
-/// member is soon as well as any other, for everybody who asks it. The observer knows better.
+/// Side by side: an emptied disk, and an older copy. Each time the guard refuses, and a person starts etcd by hand
+/// around it: the member is soon as well as any other, for everybody who asks it. The observer knows better.
 pub(crate) async fn voters_are_found(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     Look::make_namespace(&bed.client(), "forgetful").await?;

@@ -1,6 +1,6 @@
-//! Every list of endpoints that an API server uses, or that the next one gets, keeps enough live ones: one more than the
-//! failures that a cluster of that size survives. What scenarios have made silent is not held against us, as long as we take
-//! nothing away beside it.
+//! Every list of endpoints that an API server uses, or that the next one gets, keeps enough live ones: one more than
+//! the failures that a cluster of that size survives. What scenarios have made silent is not held against us, as long
+//! as we take nothing away beside it.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::Event;
@@ -53,8 +53,8 @@ impl Rule for Endpoints {
     }
 }
 
-/// Whether this line has brought the list, or has taken live endpoints from it: what scenarios have made silent before does
-/// not become our doing when it leaves.
+/// Whether this line has brought the list, or has taken live endpoints from it: what scenarios have made silent before
+/// does not become our doing when it leaves.
 fn has_lost(moment: &Moment<'_>, etcd: &String, user: &String, list: &[String]) -> bool {
     let (Some(before), Some(after)) = (moment.before.etcds.get(etcd), moment.after.etcds.get(etcd)) else {
         return true;

@@ -1,5 +1,5 @@
-//! All members of a cluster have the same `max-learners`, that of the EtcdCluster's annotation: members with different values
-//! drop each other's learners.
+//! All members of a cluster have the same `max-learners`, that of the EtcdCluster's annotation: members with different
+//! values drop each other's learners.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::Event;

@@ -1,8 +1,8 @@
-//! No member forgets what it has known: one that comes back under its ID with an older log, or with none, would vote again
-//! on what it has voted for already.
+//! No member forgets what it has known: one that comes back under its ID with an older log, or with none, would vote
+//! again on what it has voted for already.
 //!
-//! A member tells how far its log was committed while it runs, and its disk tells how far its log goes while it does not.
-//! etcd answers only when the others have brought it up to date, so its own word alone would come too late.
+//! A member tells how far its log was committed while it runs, and its disk tells how far its log goes while it does
+//! not. etcd answers only when the others have brought it up to date, so its own word alone would come too late.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::{Answer, Event, Member, Status};
@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Name of the rule.
 pub const NAME: &str = "forgetful voter";
 
-/// What a member told so long before it fell silent is on its disk: it may tell of an entry a moment before it has written
-/// it, and that it is silent is known a second later at most.
+/// What a member told so long before it fell silent is on its disk: it may tell of an entry a moment before it has
+/// written it, and that it is silent is known a second later at most.
 const WRITTEN: SignedDuration = SignedDuration::from_secs(2);
 /// For so long a member that has a leader may be behind what it knew: after a restart it hears anew what is committed.
 const CATCHES_UP: SignedDuration = SignedDuration::from_secs(2);
@@ -143,8 +143,8 @@ impl Memory {
         due.into_iter().map(finding).collect()
     }
 
-    /// A member of another cluster answers: it may have got the address of a machine that is gone. Otherwise its etcd has
-    /// begun anew.
+    /// A member of another cluster answers: it may have got the address of a machine that is gone. Otherwise its etcd
+    /// has begun anew.
     fn stranger(&mut self, state: &State, member: &Member, status: &Status, id: &str) -> Option<Finding> {
         let of_another = state.machines.values().any(|machine| {
             let has = |address: &String| client_url(address) == member.url;

@@ -1,4 +1,5 @@
-//! The published endpoints follow the voters: sorted, each once, never a learner's, and never none once there were some.
+//! The published endpoints follow the voters: sorted, each once, never a learner's, and never none once there were
+//! some.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::Event;

@@ -1,5 +1,5 @@
-//! Each list of endpoints that we write into a control plane rolls it. There has to be a cause for each: a changed spec of
-//! the EtcdCluster, a Machine that somebody deleted, or a fault.
+//! Each list of endpoints that we write into a control plane rolls it. There has to be a cause for each: a changed spec
+//! of the EtcdCluster, a Machine that somebody deleted, or a fault.
 
 use super::{Finding, Moment, Rule, Write};
 use crate::observer::record::Event;

@@ -1,5 +1,5 @@
-//! After any change of the voters the cluster survives at least as many failures as before, or as many as a healthy cluster
-//! of the wanted size.
+//! After any change of the voters the cluster survives at least as many failures as before, or as many as a healthy
+//! cluster of the wanted size.
 
 use super::{Finding, Moment, Rule, names};
 use crate::observer::record::{Event, Listed};

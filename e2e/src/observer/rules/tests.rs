@@ -39,21 +39,34 @@ fn replaced(story: Story) -> Story {
 )]
 #[case::a_scenario_kills_it(three().fault(&[1], None).silent(1).after(60), &[])]
 #[case::another_one_falls_silent(three().fault(&[1], None).silent(1).silent(2).after(11), &["silent voter"])]
-#[case::the_fault_is_over(three().fault(&[1], None).silent(1).after(60).fault(&[1], Some(60)).after(71), &["silent voter"])]
+#[case::the_fault_is_over(
+    three().fault(&[1], None).silent(1).after(60).fault(&[1], Some(60)).after(71),
+    &["silent voter"]
+)]
 #[case::it_answers_again_and_stops(
     three().fault(&[1], Some(60)).silent(1).after(9).answer(&[1]).after(9).silent(1).after(11),
     &["silent voter"]
 )]
 #[case::the_cluster_is_deleted(three().etcd(|etcd| etcd.deleting = true).silent(1).silent(2).after(60), &[])]
-#[case::a_machine_goes_before_its_member(three().silent(0).after(4).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]), &["silent voter"])]
-#[case::a_voter_is_removed_first(three().announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(5), &["weaker than before"])]
+#[case::a_machine_goes_before_its_member(
+    three().silent(0).after(4).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]),
+    &["silent voter"]
+)]
+#[case::a_voter_is_removed_first(
+    three().announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(5),
+    &["weaker than before"]
+)]
 #[case::a_dead_voter_is_removed(
     three().fault(&[0], None).silent(0).after(60).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9),
     &[]
 )]
-#[case::a_person_removes_a_voter(three().fault(&[0], None).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9), &[])]
+#[case::a_person_removes_a_voter(
+    three().fault(&[0], None).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9),
+    &[]
+)]
 #[case::a_silent_learner_is_promoted(
-    three().fault(&[3], None).list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, LEARNER)]).answer(&[0, 1, 2]).silent(3).after(9)
+    three().fault(&[3], None).list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, LEARNER)]).answer(&[0, 1, 2])
+        .silent(3).after(9)
         .list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).after(5),
     &["weaker than before"]
 )]
@@ -63,7 +76,10 @@ fn replaced(story: Story) -> Story {
     &[]
 )]
 #[case::it_joins_as_a_voter(joins_as_a_voter(three()), &["wrong addition"])]
-#[case::nobody_was_asked_meanwhile(joins_as_a_voter(three().fault(&[0, 1, 2], None).silent(0).silent(1).silent(2).after(9)), &[])]
+#[case::nobody_was_asked_meanwhile(
+    joins_as_a_voter(three().fault(&[0, 1, 2], None).silent(0).silent(1).silent(2).after(9)),
+    &[]
+)]
 #[case::too_many_learners(
     Story::of(5).list(&[(0, VOTER), (1, LEARNER), (2, LEARNER), (3, LEARNER), (4, LEARNER)]).answer(&[0]),
     &["wrong addition"]
@@ -90,13 +106,17 @@ fn members(#[case] story: Story, #[case] found: &[&str]) {
 
 #[rstest]
 #[case::a_restart(three().fault(&[1], Some(60)).silent(1).disk(1, 0).after(9).answer(&[1]).after(9), &[])]
-#[case::an_older_log(three().fault(&[1], Some(60)).silent(1).disk(1, -3).after(9).answer(&[1]).after(9), &["forgetful voter"])]
+#[case::an_older_log(
+    three().fault(&[1], Some(60)).silent(1).disk(1, -3).after(9).answer(&[1]).after(9),
+    &["forgetful voter"]
+)]
 #[case::an_older_log_that_never_starts(three().fault(&[1], None).silent(1).disk(1, -3).after(60), &[])]
 #[case::it_is_taken_away_again(
     three().fault(&[1], Some(60)).silent(1).disk(1, -3).after(3).disk(1, 0).after(3).answer(&[1]).after(9), &[]
 )]
 #[case::what_it_told_last_was_not_written(
-    three().grows().answer(&[1]).after(1).fault(&[1], Some(60)).silent(1).disk(1, -1).after(9).answer(&[1]).after(9), &[]
+    three().grows().answer(&[1]).after(1).fault(&[1], Some(60)).silent(1).disk(1, -1).after(9).answer(&[1]).after(9),
+    &[]
 )]
 #[case::it_stays_behind(three().goes_back(1, 4).after(3), &["forgetful voter"])]
 #[case::it_catches_up(three().goes_back(1, 4).after(1).answer(&[1]).after(9), &[])]
@@ -127,10 +147,14 @@ fn memories(#[case] story: Story, #[case] found: &[&str]) {
 #[case::not_sorted(three().published(&[1, 0, 2]), &["wrong endpoints"])]
 #[case::none_any_more(three().published(&[0, 1, 2]).published(&[]), &["wrong endpoints"])]
 #[case::a_learner(
-    Story::of(3).list(&[(0, VOTER), (1, LEARNER)]).answer(&[0, 1]).published(&[0, 1]).after(2).after(2), &["wrong endpoints"]
+    Story::of(3).list(&[(0, VOTER), (1, LEARNER)]).answer(&[0, 1]).published(&[0, 1]).after(2).after(2),
+    &["wrong endpoints"]
 )]
 #[case::one_list_for_each_spec(three().plane(&[0]).grow().plane(&[0, 1, 2]), &[])]
-#[case::a_list_without_a_cause(three().plane(&[0]).grow().plane(&[0, 1]).plane(&[0, 1, 2]), &["one more control-plane rollout"])]
+#[case::a_list_without_a_cause(
+    three().plane(&[0]).grow().plane(&[0, 1]).plane(&[0, 1, 2]),
+    &["one more control-plane rollout"]
+)]
 #[case::the_same_list_again(three().plane(&[0]).plane(&[0]), &[])]
 #[case::nobody_answers_a_cluster_that_is_ready(
     Story::of(1).etcd(|etcd: &mut Etcd| etcd.ready = true).after(1).after(6), &["nothing was observed"]

@@ -1,5 +1,5 @@
-//! Every voter answers, unless a scenario has made it silent. A machine that goes before its member has left, or a member
-//! that ends by itself, costs the cluster a failure that it was to survive.
+//! Every voter answers, unless a scenario has made it silent. A machine that goes before its member has left, or a
+//! member that ends by itself, costs the cluster a failure that it was to survive.
 
 use super::{Finding, Moment, Rule};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
