@@ -6,6 +6,7 @@
 //! * [`plane`] starts a management plane in a world: etcd, kube-apiserver, kube-controller-manager and unmodified Cluster
 //!   API managers, each a plain process.
 //! * [`bed`] adds the local infrastructure and this project's manager, and the vocabulary of scenarios about clusters.
+//! * [`faults`] puts our manager behind a proxy, and lets faults happen at exact places.
 //! * [`docker`] is the same with containers: a Docker daemon in the world, and Cluster API's docker infrastructure.
 //! * [`history`] writes to etcd all the time, records every request, and has etcd's own judge look at the record.
 //! * [`infrastructure`] is the choice between the two, for the demo and the benchmarks.
@@ -19,6 +20,7 @@ pub mod bench;
 pub mod cache;
 pub mod demo;
 pub mod docker;
+pub mod faults;
 pub mod history;
 pub mod infrastructure;
 pub mod observer;

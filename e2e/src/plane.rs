@@ -169,6 +169,12 @@ impl Plane {
         self.users.kubeconfig(user)
     }
 
+    /// Directory of the certificate that every server of the plane shows, `tls.crt` with `tls.key`, and of their authority's,
+    /// `ca.crt`.
+    pub(crate) fn certificates(&self) -> &Path {
+        &self.certificates
+    }
+
     /// A client that is `user` for the API server.
     ///
     /// # Errors

@@ -146,7 +146,7 @@ async fn pause(look: &Look, value: Option<&str>) -> Result<()> {
 }
 
 /// Nothing of the Cluster is left, not even a Secret, a machine, or what etcd's machines were made from.
-async fn all_is_gone(bed: &Bed, look: &Look) -> Result<()> {
+pub(crate) async fn all_is_gone(bed: &Bed, look: &Look) -> Result<()> {
     let kinds =
         ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalCluster", "LocalMachine"];
     look.until_nothing_is_left(&kinds, GONE).await?;

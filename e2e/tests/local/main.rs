@@ -12,6 +12,7 @@ mod confirmation;
 mod corrections;
 mod data_loss;
 mod deletion;
+mod departures;
 mod forgetful;
 mod gitops;
 mod health;
@@ -20,9 +21,11 @@ mod kills;
 mod missing;
 mod outage;
 mod own_errors;
+mod places;
 mod rbac;
 mod records;
 mod scale;
+mod stale;
 mod uninstalled;
 mod without_faults;
 
@@ -109,7 +112,12 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(bring_up::one_and_five_members),
         scenario!(bring_up::same_names_in_two_namespaces),
         scenario!(bring_up::documents_in_any_order),
-        scenario!(kills::manager_at_random_points),
+        scenario!(places::life_of_one),
+        scenario!(places::life_of_three).long(true),
+        scenario!(places::refusals).long(true),
+        scenario!(departures::calls_to_etcd).long(true),
+        scenario!(departures::writes).long(true),
+        scenario!(stale::watches_one_by_one),
         scenario!(kills::two_managers_at_once),
         scenario!(kills::local_infrastructure),
         scenario!(outage::api_server_away),

@@ -1,0 +1,190 @@
+//! The proxy between managers and etcd members.
+//!
+//! What is sent from this world to port 2379 of a machine ends here instead: a rule of the kernel's packet filter says so. For
+//! a cluster that is looked after, the proxy is its members to the manager, with a certificate of the cluster's own CA, and the
+//! manager to its members. Others that show another certificate than the manager's, and other clusters, are passed on as they
+//! are.
+//!
+//! What runs on the machines themselves, etcdadm above all, reaches members directly. A member that is away looks different
+//! from behind the proxy: the connection is taken, and then closed.
+
+use super::etcd_call::EtcdCall;
+use super::etcd_tls::{EtcdTls, is_managers};
+use super::gate::{Call, Gate, Rule, Strike, Writes};
+use super::manager::FaultyManager;
+use super::redirect::{OWN_ADDRESS, Redirect};
+use super::relay::{Body, HTTP_2, Server, relay};
+use crate::bed::{Bed, Look};
+use anyhow::{Context, Result};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::{Bytes, Incoming};
+use local_infrastructure::machine::Machines;
+use rustix::net::sockopt::ip_original_dst;
+use rustls::pki_types::ServerName;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+
+/// A running proxy before all members of a bed. Only one can be there at a time.
+pub struct EtcdProxy {
+    watched: Arc<Watched>,
+    task: JoinHandle<()>,
+    _redirect: Redirect,
+}
+
+/// The clusters that are looked after, by namespace.
+struct Watched {
+    machines: Machines,
+    clusters: Mutex<BTreeMap<String, Arc<Cluster>>>,
+}
+
+struct Cluster {
+    look: Look,
+    gate: Arc<Gate<EtcdCall>>,
+}
+
+/// The calls of one manager to the etcd of one cluster.
+pub struct EtcdCalls(Arc<Gate<EtcdCall>>);
+
+impl EtcdProxy {
+    /// Starts it, with nothing to look after.
+    ///
+    /// # Errors
+    /// When packets cannot be redirected here.
+    pub async fn start(bed: &Bed) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.context("listen")?;
+        let redirect = Redirect::to(listener.local_addr()?.port())?;
+        let watched = Arc::new(Watched { machines: bed.machines.clone(), clusters: Mutex::default() });
+        let task = tokio::spawn({
+            let watched = watched.clone();
+            async move {
+                loop {
+                    let Ok((stream, _)) = listener.accept().await else { continue };
+                    // One that ends with an error is one that a side has closed, or a fault.
+                    tokio::spawn(watched.clone().serve(stream));
+                }
+            }
+        });
+        Ok(Self { watched, task, _redirect: redirect })
+    }
+
+    /// Has these rules be applied to what `manager` asks the members of a cluster, the only one of its namespace. Call it
+    /// before the cluster comes up.
+    #[must_use]
+    pub fn between(&self, manager: &FaultyManager, look: &Look, rules: Vec<Rule<EtcdCall>>) -> EtcdCalls {
+        let gate = Arc::new(Gate::new(manager.victim(), rules));
+        let cluster = Arc::new(Cluster { look: look.clone(), gate: gate.clone() });
+        let mut clusters = self.watched.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters.insert(look.namespace.clone(), cluster);
+        EtcdCalls(gate)
+    }
+}
+
+impl Drop for EtcdProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl EtcdCalls {
+    /// Adds a rule; earlier ones come first. [`super::Fault::Answer`] is the code of gRPC for a call by gRPC.
+    pub fn add(&self, rule: Rule<EtcdCall>) {
+        self.0.add(rule);
+    }
+
+    /// All writes until now.
+    #[must_use]
+    pub fn writes(&self) -> Writes<EtcdCall> {
+        self.0.writes()
+    }
+
+    /// The faults that have happened until now.
+    #[must_use]
+    pub fn strikes(&self) -> Vec<Strike<EtcdCall>> {
+        self.0.strikes()
+    }
+}
+
+impl Watched {
+    /// One connection, to its end.
+    async fn serve(self: Arc<Self>, mut stream: TcpStream) -> Result<()> {
+        stream.set_nodelay(true)?;
+        let member = ip_original_dst(&stream).context("a connection that was not redirected")?;
+        let mut server = connect(member).await?;
+        let Some((machine, cluster)) = self.cluster_at(*member.ip()) else {
+            copy_bidirectional(&mut stream, &mut server).await?;
+            return Ok(());
+        };
+        let tls = EtcdTls::of(&cluster.look, *member.ip()).await?;
+        let stream = tls.acceptor.accept(stream).await?;
+        // Only a process that lives makes a handshake.
+        let life = cluster.gate.life();
+        let gate = is_managers(stream.get_ref().1.peer_certificates()).then(|| cluster.gate.clone());
+        let protocol = stream.get_ref().1.alpn_protocol().filter(|protocol| *protocol == HTTP_2);
+        let server = tls.connector(protocol)?.connect(ServerName::from(IpAddr::from(*member.ip())), server).await?;
+        relay(stream, server, |server, request| handle(gate.clone(), life, machine.clone(), server, request)).await
+    }
+
+    /// Name and cluster of the machine with an address, if the cluster is looked after.
+    fn cluster_at(&self, address: Ipv4Addr) -> Option<(String, Arc<Cluster>)> {
+        let machines = self.machines.list().ok()?;
+        let machine = machines.iter().find(|machine| machine.address() == address)?;
+        let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters.get(&machine.spec().namespace).map(|cluster| (machine.spec().name.clone(), cluster.clone()))
+    }
+}
+
+/// Connects to a member from the address whose packets are not redirected.
+async fn connect(member: SocketAddrV4) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((OWN_ADDRESS, 0)))?;
+    let stream = socket.connect(member.into()).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+async fn handle(
+    gate: Option<Arc<Gate<EtcdCall>>>,
+    life: u32,
+    machine: String,
+    server: Server,
+    request: Request<Incoming>,
+) -> Result<Response<Body>> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let call = EtcdCall::of(parts.uri.path(), &machine);
+    let by_grpc = parts.headers.get(http::header::CONTENT_TYPE).is_some_and(|kind| kind == GRPC);
+    let send = async {
+        let (parts, body) = server.send(Request::from_parts(parts, Full::new(body))).await?.into_parts();
+        let body = match call.is_write() {
+            // Only when all of it is there has the member answered.
+            true => body.collect().await?.map_err(|never| match never {}).boxed_unsync(),
+            false => body.boxed_unsync(),
+        };
+        Ok((parts.status.as_u16(), Ok(Response::from_parts(parts, body))))
+    };
+    match gate {
+        Some(gate) => gate.pass(life, &call, send, |code| instead(code, by_grpc)).await?,
+        None => send.await?.1,
+    }
+}
+
+/// The content type of gRPC.
+const GRPC: &str = "application/grpc";
+
+/// An answer in a member's place: of gRPC with its code, of the gateway with an HTTP status.
+fn instead(code: u16, by_grpc: bool) -> Result<Response<Body>> {
+    let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
+    let answer = match by_grpc {
+        true => Response::builder()
+            .header(http::header::CONTENT_TYPE, GRPC)
+            .header("grpc-status", code)
+            .header("grpc-message", "the test bed answers"),
+        false => Response::builder().status(StatusCode::from_u16(code)?),
+    };
+    Ok(answer.body(body)?)
+}

@@ -1,0 +1,65 @@
+//! TLS in the place of a member, and in that of the manager: with certificates of the cluster's own CA.
+
+use super::relay::HTTP_2;
+use super::tls::{self, Identity};
+use crate::bed::Look;
+use anyhow::{Context, Result};
+use api::names;
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::pki_types::CertificateDer;
+use std::net::Ipv4Addr;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The common name in the manager's certificates.
+const MANAGER: &str = "etcd-cluster-controller";
+
+/// Both sides of one connection.
+pub(super) struct EtcdTls {
+    /// The member's.
+    pub(super) acceptor: TlsAcceptor,
+    authority: String,
+    manager: Identity,
+}
+
+impl EtcdTls {
+    /// For the member with this address.
+    ///
+    /// # Errors
+    /// When the cluster has no CA yet.
+    pub(super) async fn of(look: &Look, address: Ipv4Addr) -> Result<Self> {
+        let secret = names::ca_secret(&look.cluster);
+        let authority = look.secret(&secret, "tls.crt").await?;
+        let key = KeyPair::from_pem(&look.secret(&secret, "tls.key").await?).context("the key of etcd's CA")?;
+        let issuer = Issuer::from_ca_cert_pem(&authority, key).context("etcd's CA")?;
+        let of = |name: &str, addresses: Vec<String>, purpose| -> Result<Identity> {
+            let mut params = CertificateParams::new(addresses)?;
+            params.distinguished_name = DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            params.extended_key_usages = vec![purpose];
+            let key = KeyPair::generate()?;
+            Ok(Identity { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
+        };
+        let member = of("member", vec![address.to_string()], ExtendedKeyUsagePurpose::ServerAuth)?;
+        let manager = of(MANAGER, Vec::new(), ExtendedKeyUsagePurpose::ClientAuth)?;
+        let acceptor = tls::acceptor(&member, Some(&authority), &[HTTP_2, b"http/1.1"])?;
+        Ok(Self { acceptor, authority, manager })
+    }
+
+    /// The manager's side, which speaks `protocol` if there is one.
+    ///
+    /// # Errors
+    /// When the certificates cannot be used.
+    pub(super) fn connector(&self, protocol: Option<&[u8]>) -> Result<TlsConnector> {
+        tls::connector(&self.authority, Some(&self.manager), protocol)
+    }
+}
+
+/// Whether a client that has shown these certificates is our manager.
+pub(super) fn is_managers(shown: Option<&[CertificateDer<'_>]>) -> bool {
+    let Some(certificate) = shown.and_then(<[_]>::first) else { return false };
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
+    certificate.subject().iter_common_name().any(|name| name.as_str().is_ok_and(|name| name == MANAGER))
+}

@@ -1,0 +1,242 @@
+//! Where every request passes, gets its number, and meets its fault.
+
+use super::victim::Victim;
+use anyhow::{Result, bail};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A request that something can happen to.
+pub trait Call: Clone + fmt::Display + Send + Sync + 'static {
+    /// Whether it changes something, and therefore has a number.
+    fn is_write(&self) -> bool;
+}
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The manager is killed, and the server never sees the request.
+    KillBefore,
+    /// The server does what it is asked for; the manager is killed and never sees the answer.
+    KillAfter,
+    /// The server does what it is asked for, and instead of its answer the connection is closed.
+    LoseAnswer,
+    /// It reaches the server later. Others overtake it.
+    Delay(Duration),
+    /// It is answered with this HTTP status, and the server never sees it.
+    Answer(u16),
+}
+
+/// Which requests meet a fault.
+pub struct Rule<C> {
+    matches: Box<dyn Fn(Option<usize>, &C) -> bool + Send + Sync>,
+    fault: Fault,
+    left: usize,
+}
+
+impl<C: Call> Rule<C> {
+    /// The `number`-th write, from 1.
+    #[must_use]
+    pub fn at_write(number: usize, fault: Fault) -> Self {
+        Self { matches: Box::new(move |found, _| found == Some(number)), fault, left: 1 }
+    }
+
+    /// The first request, write or read, that `matches` says yes to.
+    #[must_use]
+    pub fn at_call(matches: impl Fn(&C) -> bool + Send + Sync + 'static, fault: Fault) -> Self {
+        Self { matches: Box::new(move |_, call| matches(call)), fault, left: 1 }
+    }
+
+    /// Not only the first of them, but this many.
+    #[must_use]
+    pub fn times(self, times: usize) -> Self {
+        Self { left: times, ..self }
+    }
+}
+
+/// A fault that has happened.
+#[derive(Clone, Debug)]
+pub struct Strike<C> {
+    /// What it was.
+    pub fault: Fault,
+    /// What it happened to.
+    pub call: C,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is not known: whoever asked did not wait, or the server is away.
+    Unknown,
+    /// The server has answered with this HTTP status, and the manager knows.
+    Answered(u16),
+    /// The server has answered with this HTTP status, and the manager does not know.
+    AnswerLost(u16),
+    /// The server has never seen it. The manager was answered with this HTTP status, or was killed.
+    NotSent(Option<u16>),
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Write<C> {
+    /// What was written.
+    pub call: C,
+    /// In which life of the manager, from 1.
+    pub life: u32,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// Writes in their order; the first one has the number 1.
+#[derive(Clone, Debug)]
+pub struct Writes<C>(Vec<Write<C>>);
+
+impl<C> Default for Writes<C> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<C> Writes<C> {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Write<C>> {
+        self.0.iter()
+    }
+}
+
+/// A line for each, with its number.
+impl<C: fmt::Display> fmt::Display for Writes<C> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Write { call, life, fate }) in self.0.iter().enumerate() {
+            writeln!(formatter, "{:>4} life {life}: {call}: {fate:?}", index + 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets requests of one manager pass to one kind of server.
+pub(super) struct Gate<C> {
+    state: Mutex<State<C>>,
+    /// Held while a write is on its way: "after the n-th" means that the next one has not been sent.
+    turn: tokio::sync::Mutex<()>,
+    victim: Arc<Victim>,
+}
+
+struct State<C> {
+    rules: Vec<Rule<C>>,
+    writes: Vec<Write<C>>,
+    strikes: Vec<Strike<C>>,
+}
+
+impl<C: Call> Gate<C> {
+    pub(super) fn new(victim: Arc<Victim>, rules: Vec<Rule<C>>) -> Self {
+        let state = State { rules, writes: Vec::new(), strikes: Vec::new() };
+        Self { state: Mutex::new(state), turn: tokio::sync::Mutex::default(), victim }
+    }
+
+    /// The manager's present life.
+    pub(super) fn life(&self) -> u32 {
+        self.victim.life()
+    }
+
+    pub(super) fn add(&self, rule: Rule<C>) {
+        self.lock().rules.push(rule);
+    }
+
+    pub(super) fn writes(&self) -> Writes<C> {
+        Writes(self.lock().writes.clone())
+    }
+
+    pub(super) fn strikes(&self) -> Vec<Strike<C>> {
+        self.lock().strikes.clone()
+    }
+
+    /// Passes a request of a life on with `send`, which gives the server's HTTP status and answer, or has its fault happen.
+    /// `instead` makes an answer in the server's place.
+    ///
+    /// # Errors
+    /// When there is nothing to answer: the connection is to be closed.
+    pub(super) async fn pass<R>(
+        &self,
+        life: u32,
+        call: &C,
+        send: impl Future<Output = Result<(u16, R)>>,
+        instead: impl FnOnce(u16) -> R,
+    ) -> Result<R> {
+        let mut turn = if call.is_write() { Some(self.turn.lock().await) } else { None };
+        self.victim.is_alive(life)?;
+        let (number, fault) = self.meet(life, call);
+        match fault {
+            Some(Fault::KillBefore) => {
+                self.victim.kill();
+                self.became(number, Fate::NotSent(None));
+                bail!("killed before {call}");
+            }
+            Some(Fault::Answer(code)) => {
+                self.became(number, Fate::NotSent(Some(code)));
+                return Ok(instead(code));
+            }
+            Some(Fault::Delay(time)) => {
+                let was_its_turn = turn.take().is_some();
+                tokio::time::sleep(time).await;
+                if was_its_turn {
+                    turn = Some(self.turn.lock().await);
+                }
+                self.victim.is_alive(life)?;
+            }
+            Some(Fault::KillAfter | Fault::LoseAnswer) | None => {}
+        }
+        let (code, answer) = send.await?;
+        if fault == Some(Fault::KillAfter) {
+            self.victim.kill();
+        }
+        if matches!(fault, Some(Fault::KillAfter | Fault::LoseAnswer)) {
+            self.became(number, Fate::AnswerLost(code));
+            bail!("the answer to {call} is lost");
+        }
+        self.became(number, Fate::Answered(code));
+        drop(turn);
+        Ok(answer)
+    }
+
+    /// The number of a request, if it is a write, and the fault that a rule has for it.
+    fn meet(&self, life: u32, call: &C) -> (Option<usize>, Option<Fault>) {
+        let mut state = self.lock();
+        let number = call.is_write().then(|| {
+            state.writes.push(Write { call: call.clone(), life, fate: Fate::Unknown });
+            state.writes.len()
+        });
+        let rule = state.rules.iter_mut().find(|rule| rule.left > 0 && (rule.matches)(number, call));
+        let fault = rule.map(|rule| {
+            rule.left -= 1;
+            rule.fault
+        });
+        state.strikes.extend(fault.map(|fault| Strike { fault, call: call.clone() }));
+        (number, fault)
+    }
+
+    fn became(&self, number: Option<usize>, fate: Fate) {
+        if let Some(number) = number {
+            self.lock().writes[number - 1].fate = fate;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

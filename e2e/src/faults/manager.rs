@@ -1,0 +1,149 @@
+//! A manager of ours that faults happen to.
+
+use super::api_call::ApiCall;
+use super::api_proxy::{ApiProxy, Setup};
+use super::gate::{Gate, Rule, Strike, Writes};
+use super::victim::Victim;
+use super::watches::Watches;
+use crate::bed::{Bed, programs};
+use crate::plane::users;
+use crate::process::{Command, Process};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A manager behind a proxy. When it is killed it is started again at once, until this is stopped or dropped.
+pub struct FaultyManager {
+    name: String,
+    logs: PathBuf,
+    victim: Arc<Victim>,
+    gate: Arc<Gate<ApiCall>>,
+    watches: Watches,
+    supervisor: JoinHandle<Result<()>>,
+    stop: Option<oneshot::Sender<()>>,
+    _proxy: ApiProxy,
+}
+
+impl FaultyManager {
+    /// Starts one, called `name` in messages and logs, without a lease. With a `namespace` it sees that one only, so that
+    /// several of them share a bed and each counts the writes for its own clusters.
+    ///
+    /// It is back before the manager is ready.
+    ///
+    /// # Errors
+    /// When the program is not built, or the proxy does not start.
+    pub async fn start(bed: &Bed, name: &str, namespace: Option<&str>, rules: Vec<Rule<ApiCall>>) -> Result<Self> {
+        let victim = Arc::new(Victim::default());
+        let gate = Arc::new(Gate::new(victim.clone(), rules));
+        let watches = Watches::default();
+        let proxy = ApiProxy::start(Setup {
+            kubeconfig: bed.plane.kubeconfig_for(users::PROVIDER)?,
+            certificates: bed.plane.certificates(),
+            own_kubeconfig: bed.world().state("faults")?.join(format!("{name}.kubeconfig")),
+            namespace: namespace.map(str::to_owned),
+            gate: gate.clone(),
+            watches: watches.clone(),
+        })
+        .await
+        .context("start a proxy before the API server")?;
+        let logs = bed.world().logs().to_owned();
+        let command = Command::new(format!("manager-{name}"), programs()?.join("manager"), &logs)
+            .arg("--kubeconfig")
+            .arg(&proxy.kubeconfig)
+            .args(["--log-format", "json", "--log-level", "info", "--leader-elect=false"])
+            // Nobody asks there.
+            .args(["--admin-address", "127.0.0.1:0"]);
+        victim.begin();
+        let process = command.spawn()?;
+        victim.runs_as(process.pid());
+        let (stop, stopped) = oneshot::channel();
+        let supervisor = tokio::spawn(supervise(process, victim.clone(), stopped));
+        Ok(Self { name: name.to_owned(), logs, victim, gate, watches, supervisor, stop: Some(stop), _proxy: proxy })
+    }
+
+    /// Adds a rule; earlier ones come first.
+    pub fn add(&self, rule: Rule<ApiCall>) {
+        self.gate.add(rule);
+    }
+
+    /// From now on no event of `resource` (in the plural) reaches the manager: its cache gets stale. Lists are not changed.
+    pub fn hold_watch(&self, resource: &str) {
+        self.watches.hold(resource);
+    }
+
+    /// How many pieces of watches are kept at the moment: at least one for each event.
+    #[must_use]
+    pub fn kept(&self, resource: &str) -> usize {
+        self.watches.kept(resource)
+    }
+
+    /// Lets everything through that was kept, and gives how many pieces of watches that was.
+    pub fn release_watch(&self, resource: &str) -> usize {
+        self.watches.release(resource)
+    }
+
+    /// All writes until now.
+    #[must_use]
+    pub fn writes(&self) -> Writes<ApiCall> {
+        self.gate.writes()
+    }
+
+    /// The faults that have happened until now.
+    #[must_use]
+    pub fn strikes(&self) -> Vec<Strike<ApiCall>> {
+        self.gate.strikes()
+    }
+
+    /// For other proxies that it is behind.
+    pub(super) fn victim(&self) -> Arc<Victim> {
+        self.victim.clone()
+    }
+
+    /// Stops it for good, and gives all its writes, which are also left beside its log.
+    ///
+    /// # Errors
+    /// When it has ended otherwise than by a fault.
+    pub async fn stop(mut self) -> Result<Writes<ApiCall>> {
+        // The supervisor ends with it.
+        self.stop = None;
+        (&mut self.supervisor).await.context("the supervisor of a manager")??;
+        Ok(self.writes())
+    }
+}
+
+impl Drop for FaultyManager {
+    fn drop(&mut self) {
+        // With it goes the process.
+        self.supervisor.abort();
+        // Beside the log.
+        let path = self.logs.join(format!("manager-{}.writes", self.name));
+        if let Err(error) = fs::write(&path, self.gate.writes().to_string()) {
+            eprintln!("{}: {error}", path.display());
+        }
+    }
+}
+
+/// Starts the process again whenever it has been killed, until it is told to stop.
+async fn supervise(mut process: Process, victim: Arc<Victim>, mut stopped: oneshot::Receiver<()>) -> Result<()> {
+    let mut failure = None;
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            status = process.wait() => {
+                let status = status?;
+                if !victim.was_killed() {
+                    failure = Some(format!("{} ended with {status}; see {}", process.name(), process.log().display()));
+                }
+                victim.begin();
+                process.restart().await?;
+                victim.runs_as(process.pid());
+            }
+        }
+    }
+    victim.kill();
+    process.kill().await?;
+    failure.map_or(Ok(()), |failure| bail!(failure))
+}

@@ -1,0 +1,90 @@
+//! One connection to a manager, one to a server, and the requests between them.
+
+use anyhow::Result;
+use http::{Request, Response};
+use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper::server;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio_rustls::{client, server as tls_server};
+
+/// What comes back, as it comes.
+pub(super) type Body = UnsyncBoxBody<Bytes, hyper::Error>;
+
+/// The name of HTTP/2 where TLS agrees on a protocol.
+pub(super) const HTTP_2: &[u8] = b"h2";
+
+/// The server's side of a connection.
+#[derive(Clone)]
+pub(super) enum Server {
+    /// HTTP/1.1: one request after the other.
+    One(Arc<Mutex<http1::SendRequest<Full<Bytes>>>>),
+    /// HTTP/2.
+    Many(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Server {
+    /// Sends a request, and gives the answer when its head is there.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
+        match self {
+            Self::One(server) => {
+                let mut server = server.lock().await;
+                server.ready().await?;
+                Ok(server.send_request(request).await?)
+            }
+            Self::Many(server) => {
+                let mut server = server.clone();
+                server.ready().await?;
+                Ok(server.send_request(request).await?)
+            }
+        }
+    }
+}
+
+/// Has `handle` answer all requests of a connection, until one side ends it. An error of `handle` ends it as well, or with
+/// HTTP/2 the request's stream. Both sides have to speak the same version of HTTP.
+///
+/// # Errors
+/// When the connection ends in the middle of something.
+pub(super) async fn relay<F>(
+    manager: tls_server::TlsStream<TcpStream>,
+    server: client::TlsStream<TcpStream>,
+    handle: impl Fn(Server, Request<Incoming>) -> F,
+) -> Result<()>
+where
+    F: Future<Output = Result<Response<Body>>> + Send + 'static,
+{
+    let is_http2 = manager.get_ref().1.alpn_protocol() == Some(HTTP_2);
+    let (manager, server) = (TokioIo::new(manager), TokioIo::new(server));
+    // When the server closes its side, what it has sent before still goes through.
+    if is_http2 {
+        let (sender, server) = http2::handshake(TokioExecutor::new(), server).await?;
+        let service = service_fn(|request| handle(Server::Many(sender.clone()), request));
+        let http2 = server::conn::http2::Builder::new(TokioExecutor::new());
+        let mut manager = pin!(http2.serve_connection(manager, service));
+        tokio::select! {
+            ended = manager.as_mut() => return Ok(ended?),
+            _ = server => manager.as_mut().graceful_shutdown(),
+        }
+        return Ok(manager.await?);
+    }
+    let (sender, server) = http1::handshake(server).await?;
+    let sender = Arc::new(Mutex::new(sender));
+    let service = service_fn(|request| handle(Server::One(sender.clone()), request));
+    let mut manager = pin!(server::conn::http1::Builder::new().serve_connection(manager, service));
+    tokio::select! {
+        ended = manager.as_mut() => return Ok(ended?),
+        _ = server => manager.as_mut().graceful_shutdown(),
+    }
+    Ok(manager.await?)
+}

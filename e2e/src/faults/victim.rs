@@ -1,0 +1,88 @@
+//! The process that is killed: which of its lives is going on, and how to end that at once.
+
+use anyhow::{Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A manager through all its lives. Nothing that an ended life has asked for reaches a server.
+#[derive(Debug, Default)]
+pub(super) struct Victim(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many lives have begun.
+    life: u32,
+    /// The process, from its start until it is killed.
+    pid: Option<Pid>,
+    killed: bool,
+}
+
+impl Victim {
+    /// The number of the present life, from 1.
+    pub(super) fn life(&self) -> u32 {
+        self.lock().life
+    }
+
+    /// # Errors
+    /// When this life has been ended.
+    pub(super) fn is_alive(&self, life: u32) -> Result<()> {
+        let state = self.lock();
+        ensure!(state.life == life && !state.killed, "the manager that asked is gone");
+        Ok(())
+    }
+
+    /// Whether the present life was ended by [`Victim::kill`].
+    pub(super) fn was_killed(&self) -> bool {
+        self.lock().killed
+    }
+
+    /// A life begins: comes before its process.
+    pub(super) fn begin(&self) {
+        let mut state = self.lock();
+        *state = State { life: state.life + 1, pid: None, killed: false };
+    }
+
+    /// The process of the present life.
+    pub(super) fn runs_as(&self, pid: Option<u32>) {
+        let mut state = self.lock();
+        state.pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        if state.killed {
+            end(&mut state);
+        }
+    }
+
+    /// Ends the present life with `SIGKILL`. When this is back, nothing more of it passes.
+    pub(super) fn kill(&self) {
+        let mut state = self.lock();
+        state.killed = true;
+        end(&mut state);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end(state: &mut State) {
+    if let Some(pid) = state.pid.take() {
+        // One that has just ended by itself is not there any more, and whoever waits for it says so.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_an_ended_life_passes() {
+        let victim = Victim::default();
+        victim.begin();
+        assert!(victim.is_alive(1).is_ok());
+        victim.kill();
+        assert!(victim.is_alive(1).is_err() && victim.was_killed());
+        victim.begin();
+        assert!(victim.is_alive(2).is_ok() && !victim.was_killed());
+        assert!(victim.is_alive(1).is_err(), "a request may be on its way longer than its process lives");
+    }
+}

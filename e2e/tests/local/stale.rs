@@ -1,0 +1,50 @@
+//! A watch of ours lags behind: what we decide on is old, and nothing is made twice for that.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::kills::made_once;
+use anyhow::{Context, Result};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::faults::FaultyManager;
+use e2e::until::until;
+use futures::future::try_join_all;
+use std::time::Duration;
+
+/// What our manager watches while a cluster comes up.
+const WATCHES: [&str; 6] =
+    ["clusters", "etcdclusters", "etcdadmconfigs", "kubeadmcontrolplanes", "machines", "secrets"];
+/// How long a watch lags behind, after its first event.
+const LAGS: Duration = Duration::from_secs(8);
+
+/// Side by side, a cluster for each watch: held back from the beginning until some time after its first event. The cluster
+/// comes up afterwards, made of what was made once.
+pub(crate) async fn watches_one_by_one(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let shared = &*bed;
+    try_join_all(WATCHES.map(|resource| async move {
+        lagging(shared, resource).await.with_context(|| format!("the watch of {resource} lags behind"))
+    }))
+    .await?;
+    bed.start_manager(0).await
+}
+
+async fn lagging(bed: &Bed, resource: &str) -> Result<()> {
+    let (client, namespace) = (bed.client(), format!("stale-{resource}"));
+    Look::make_namespace(&client, &namespace).await?;
+    let manager = FaultyManager::start(bed, &namespace, Some(&namespace), Vec::new()).await?;
+    manager.hold_watch(resource);
+    let before = bed.plane.mark();
+    let manifests = Manifests::new(&namespace, "demo")?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    until(format!("events of {resource} are kept"), PATIENCE, async || Ok((manager.kept(resource) > 0).then_some(())))
+        .await?;
+    tokio::time::sleep(LAGS).await;
+    let kept = manager.release_watch(resource);
+    println!("stale::watches_one_by_one: {kept} pieces of the watch of {resource} were kept");
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    bed.exactly(&[(&look, 3)]).await?;
+    made_once(bed, &namespace, before)?;
+    manager.stop().await?;
+    Ok(())
+}
