@@ -33,6 +33,6 @@ pub use etcd_call::EtcdCall;
 pub use etcd_proxy::{EtcdCalls, EtcdProxy};
 pub use gate::{Call, Fate, Fault, Rule, Strike, Write, Writes};
 pub use manager::FaultyManager;
-pub use place::{How, Place};
+pub use place::{At, How, Place};
 pub use snapshot::Snapshot;
 pub use sweep::{Ending, Sweep};

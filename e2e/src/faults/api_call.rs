@@ -2,6 +2,7 @@
 
 use super::gate::Call;
 use http::{Method, Uri};
+use serde_json::Value;
 use std::fmt;
 
 /// What a request does.
@@ -38,7 +39,7 @@ pub struct ApiCall {
     pub subresource: String,
     /// Namespace; empty for all of them, and for what has none.
     pub namespace: String,
-    /// Name, empty for collections and creations.
+    /// Name, empty for collections.
     pub name: String,
 }
 
@@ -73,6 +74,16 @@ impl ApiCall {
         };
         let (group, namespace) = (group.to_owned(), namespace.to_owned());
         (!resource.is_empty()).then_some(Self { verb, group, resource, subresource, namespace, name })
+    }
+
+    /// The same, with the name of what is created, which only the body says.
+    #[must_use]
+    pub fn with_name_of(mut self, body: &[u8]) -> Self {
+        if self.verb == Verb::Create && self.name.is_empty() {
+            let object: Value = serde_json::from_slice(body).unwrap_or_default();
+            object["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut self.name);
+        }
+        self
     }
 
     /// The same request for one namespace, if it is about the collection of all namespaces: path and query. `None`: it is not.
@@ -138,7 +149,8 @@ mod tests {
         assert_eq!(found.to_string(), "patch etcdclusters/status demo-etcd");
         assert!(found.is_write());
         let created = call(Method::POST, "/api/v1/namespaces/ns/secrets?fieldManager=x").unwrap();
-        assert_eq!(created.to_string(), "create secrets");
+        let created = created.with_name_of(br#"{"metadata": {"name": "demo-etcd"}}"#);
+        assert_eq!(created.to_string(), "create secrets demo-etcd");
         assert!(created.is_write());
         let deleted = call(Method::DELETE, "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines/m").unwrap();
         assert_eq!(deleted.to_string(), "delete machines m");

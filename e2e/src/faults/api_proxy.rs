@@ -114,7 +114,7 @@ impl Proxy {
     async fn handle(self: Arc<Self>, life: u32, server: Server, request: Request<Incoming>) -> Result<Response<Body>> {
         let (mut parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let call = ApiCall::of(&parts.method, &parts.uri);
+        let call = ApiCall::of(&parts.method, &parts.uri).map(|call| call.with_name_of(&body));
         if let (Some(call), Some(namespace)) = (&call, &self.namespace)
             && let Some(confined) = call.confined(&parts.uri, namespace)
         {

@@ -27,9 +27,12 @@ pub enum Fault {
     Answer(u16),
 }
 
+/// Given the number of a request, if it is a write, and the request itself.
+type Matches<C> = Box<dyn Fn(Option<usize>, &C) -> bool + Send + Sync>;
+
 /// Which requests meet a fault.
 pub struct Rule<C> {
-    matches: Box<dyn Fn(Option<usize>, &C) -> bool + Send + Sync>,
+    matches: Matches<C>,
     fault: Fault,
     left: usize,
 }
@@ -113,6 +116,14 @@ impl<C> Writes<C> {
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = &Write<C>> {
         self.0.iter()
+    }
+}
+
+impl<C: fmt::Display> Writes<C> {
+    /// What was written, without what became of it: what a [`super::Sweep`] begins with.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.0.iter().map(|write| write.call.to_string()).collect()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Places of a story: one of our writes, and what happens to it.
 
-use super::gate::Fault;
+use super::gate::{Call, Fault, Rule};
 use anyhow::{Context, Error, Result, bail};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 
 /// What happens at a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// The manager is killed, and the write never reaches the server.
     KilledBefore,
@@ -24,9 +25,7 @@ impl How {
     /// What an API server says now and then.
     pub const REFUSALS: [Self; 3] = [Self::Answered(409), Self::Answered(429), Self::Answered(500)];
 
-    /// As what is done to a request.
-    #[must_use]
-    pub fn fault(self) -> Fault {
+    fn fault(self) -> Fault {
         match self {
             Self::KilledBefore => Fault::KillBefore,
             Self::KilledAfter => Fault::KillAfter,
@@ -36,11 +35,20 @@ impl How {
     }
 }
 
-/// One of our writes, and what happens to it. Written as `17:answer-lost`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One of our writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The one with this number, from 1.
+    Number(usize),
+    /// The first one that is written like this: `create secrets demo-etcd`.
+    First(String),
+}
+
+/// One of our writes, and what happens to it. Written as `17:answer-lost`, or `create secrets demo-etcd:killed-after`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Number of the write, from 1.
-    pub write: usize,
+    /// Which write.
+    pub at: At,
     /// What happens to it.
     pub how: How,
 }
@@ -49,14 +57,41 @@ impl Place {
     /// Each of `writes` writes in each of these ways.
     #[must_use]
     pub fn all(writes: usize, ways: &[How]) -> Vec<Self> {
-        (1..=writes).flat_map(|write| ways.iter().map(move |how| Self { write, how: *how })).collect()
+        (1..=writes).flat_map(|number| ways.iter().map(move |how| Self::number(number, *how))).collect()
     }
 
-    /// Every `every`-th of `writes` writes, from the `first` one on, with the ways taking turns.
+    /// Every `every`-th of `writes` writes, with the ways taking turns.
     #[must_use]
-    pub fn sample(writes: usize, ways: &[How], first: usize, every: usize) -> Vec<Self> {
-        let writes = (first..=writes).step_by(every);
-        writes.zip(ways.iter().cycle()).map(|(write, how)| Self { write, how: *how }).collect()
+    pub fn sample(writes: usize, ways: &[How], every: usize) -> Vec<Self> {
+        let numbers = (1..=writes).step_by(every);
+        numbers.zip(ways.iter().cycle()).map(|(number, how)| Self::number(number, *how)).collect()
+    }
+
+    fn number(number: usize, how: How) -> Self {
+        Self { at: At::Number(number), how }
+    }
+
+    /// The rule that has it happen. The first `earlier` writes are not counted.
+    #[must_use]
+    pub fn rule<C: Call>(&self, earlier: usize) -> Rule<C> {
+        let fault = self.how.fault();
+        match self.at.clone() {
+            At::Number(number) => Rule::at_write(earlier + number, fault),
+            At::First(write) => Rule::at_call(move |call: &C| call.is_write() && call.to_string() == write, fault),
+        }
+    }
+
+    /// As a part of a namespace's name: short, and different from those of a story's other places.
+    #[must_use]
+    pub fn slug(&self) -> String {
+        match &self.at {
+            At::Number(number) => format!("{number}-{}", self.how),
+            At::First(write) => {
+                let mut hasher = DefaultHasher::new();
+                write.hash(&mut hasher);
+                format!("{:x}-{}", hasher.finish(), self.how)
+            }
+        }
     }
 }
 
@@ -73,7 +108,10 @@ impl fmt::Display for How {
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}", self.write, self.how)
+        match &self.at {
+            At::Number(number) => write!(formatter, "{number}:{}", self.how),
+            At::First(write) => write!(formatter, "{write}:{}", self.how),
+        }
     }
 }
 
@@ -95,8 +133,9 @@ impl FromStr for Place {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (write, how) = text.split_once(':').with_context(|| format!("{text} is not like 17:answer-lost"))?;
-        Ok(Self { write: write.parse().with_context(|| format!("number of a write: {write}"))?, how: how.parse()? })
+        let (write, how) = text.rsplit_once(':').with_context(|| format!("{text} is not like 17:answer-lost"))?;
+        let at = write.parse().map_or_else(|_| At::First(write.to_owned()), At::Number);
+        Ok(Self { at, how: how.parse()? })
     }
 }
 
@@ -106,18 +145,19 @@ mod tests {
 
     #[test]
     fn a_place_is_read_as_it_is_written() {
-        let ways = [How::DEATHS, How::REFUSALS].concat();
-        for place in Place::all(2, &ways) {
+        let mut places = Place::all(2, &[How::DEATHS, How::REFUSALS].concat());
+        places.push(Place { at: At::First("create secrets demo-etcd".to_owned()), how: How::KilledAfter });
+        for place in places {
             assert_eq!(place.to_string().parse::<Place>().unwrap(), place);
         }
-        assert_eq!(Place { write: 17, how: How::AnswerLost }.to_string(), "17:answer-lost");
+        assert_eq!(Place::number(17, How::AnswerLost).to_string(), "17:answer-lost");
         assert!("17".parse::<Place>().is_err() && "17:eaten".parse::<Place>().is_err());
     }
 
     #[test]
     fn a_sample_has_all_ways() {
-        let names: Vec<String> = Place::sample(12, &How::DEATHS, 2, 4).iter().map(Place::to_string).collect();
-        assert_eq!(names, ["2:killed-before", "6:killed-after", "10:answer-lost"]);
+        let names: Vec<String> = Place::sample(12, &How::DEATHS, 5).iter().map(Place::to_string).collect();
+        assert_eq!(names, ["1:killed-before", "6:killed-after", "11:answer-lost"]);
         assert_eq!(Place::all(12, &How::DEATHS).len(), 36);
     }
 }

@@ -1,9 +1,10 @@
 //! The same story once for each place.
 
-use super::place::Place;
+use super::place::{At, How, Place};
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
 use futures::stream;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Replays one place: `E2E_PLACE=17:answer-lost`.
@@ -16,7 +17,7 @@ const ENOUGH: usize = 5;
 pub enum Ending {
     /// As it has to, after the fault happened to this write.
     AfterFault(String),
-    /// As it has to, with fewer writes than the place's number: when things coincide differently, there are some less.
+    /// As it has to, without the fault: when things coincide differently, there are some writes less.
     NotReached,
 }
 
@@ -24,10 +25,8 @@ pub enum Ending {
 pub struct Sweep<'a> {
     /// Its name, for people.
     pub name: &'a str,
-    /// Writes that it has when nothing happens.
-    pub writes: usize,
-    /// Where something happens. `E2E_PLACE` takes their place.
-    pub places: Vec<Place>,
+    /// What was written when nothing happened, in its order.
+    pub writes: Vec<String>,
     /// How many stories run side by side.
     pub at_once: usize,
 }
@@ -39,19 +38,45 @@ struct Row {
 }
 
 impl Sweep<'_> {
-    /// Tells the story at all places, and prints each of them with what happened and the seconds.
+    /// Tells the story at every write in each of these ways.
+    ///
+    /// Which write has which number differs from run to run, as controllers write side by side. What no number has hit in one
+    /// of the ways is told again, and found by what is written.
     ///
     /// # Errors
-    /// When one did not end as it has to, with the place that repeats it; when most places were not reached.
-    pub async fn run(mut self, story: impl AsyncFn(Place) -> Result<Ending>) -> Result<()> {
-        if let Ok(place) = std::env::var(PLACE) {
-            self.places = vec![place.parse().context(PLACE)?];
+    /// As [`Sweep::run`].
+    pub async fn run_all(&self, ways: &[How], story: impl AsyncFn(Place) -> Result<Ending>) -> Result<()> {
+        let hit = self.run(Place::all(self.writes.len(), ways), &story).await?;
+        if is_replay() {
+            return Ok(());
         }
-        let begun = Instant::now();
-        println!("{}: {} writes, {} places", self.name, self.writes, self.places.len());
-        let total = self.places.len();
+        let writes: BTreeSet<&String> = self.writes.iter().collect();
+        let every = writes.into_iter().flat_map(|write| ways.iter().map(move |how| (write.clone(), *how)));
+        let missed = every.filter(|place| !hit.contains(place));
+        let missed: Vec<Place> = missed.map(|(write, how)| Place { at: At::First(write), how }).collect();
+        if !missed.is_empty() {
+            self.run(missed, &story).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the story at these places, or at the one that `E2E_PLACE` names, and prints each with what happened and the
+    /// seconds. Gives what was written there, and what happened to it.
+    ///
+    /// # Errors
+    /// When one did not end as it has to, with the place that repeats it; when many places were not reached.
+    pub async fn run(
+        &self,
+        mut places: Vec<Place>,
+        story: impl AsyncFn(Place) -> Result<Ending>,
+    ) -> Result<BTreeSet<(String, How)>> {
+        if let Ok(place) = std::env::var(PLACE) {
+            places = vec![place.parse().context(PLACE)?];
+        }
+        let (begun, total) = (Instant::now(), places.len());
+        println!("{}: {} writes, {total} places", self.name, self.writes.len());
         let mut rows: Vec<Row> = Vec::new();
-        let mut stories = stream::iter(self.places).map(|place| tell(&story, place)).buffer_unordered(self.at_once);
+        let mut stories = stream::iter(places).map(|place| tell(&story, place)).buffer_unordered(self.at_once);
         while let Some(row) = stories.next().await {
             println!("  {}", row.line());
             rows.push(row);
@@ -60,26 +85,35 @@ impl Sweep<'_> {
             }
         }
         drop(stories);
-        let reached = rows.iter().filter(|row| matches!(row.ending, Ok(Ending::AfterFault(_)))).count();
-        let seconds = begun.elapsed().as_secs();
-        println!("{}: {reached} of {total} places reached, {seconds} s", self.name);
-        let failures: Vec<&Row> = rows.iter().filter(|row| row.ending.is_err()).collect();
+        let hit: Vec<(String, How)> = rows.iter().filter_map(Row::hit).collect();
+        println!("{}: {} of {total} places reached, {} s", self.name, hit.len(), begun.elapsed().as_secs());
+        let failures: Vec<String> = rows.iter().filter(|row| row.ending.is_err()).map(Row::line).collect();
         if !failures.is_empty() {
-            let lines: Vec<String> = failures.iter().map(|row| row.line()).collect();
-            bail!("{PLACE}=… repeats one of these places:\n{}", lines.join("\n"));
+            bail!("{PLACE}=… repeats one of these places:\n{}", failures.join("\n"));
         }
-        ensure!(reached * 4 >= total * 3, "only {reached} of {total} places were reached: little is shown");
-        Ok(())
+        ensure!(hit.len() * 4 >= total * 3, "only {} of {total} places were reached: little is shown", hit.len());
+        Ok(hit.into_iter().collect())
     }
+}
+
+fn is_replay() -> bool {
+    std::env::var_os(PLACE).is_some()
 }
 
 async fn tell(story: &impl AsyncFn(Place) -> Result<Ending>, place: Place) -> Row {
     let begun = Instant::now();
-    let ending = story(place).await;
+    let ending = story(place.clone()).await;
     Row { place, seconds: begun.elapsed().as_secs_f64(), ending }
 }
 
 impl Row {
+    fn hit(&self) -> Option<(String, How)> {
+        match &self.ending {
+            Ok(Ending::AfterFault(write)) => Some((write.clone(), self.place.how)),
+            _ => None,
+        }
+    }
+
     fn line(&self) -> String {
         let ending = match &self.ending {
             Ok(Ending::AfterFault(write)) => write.clone(),
@@ -92,21 +126,38 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::How;
     use super::*;
+    use std::sync::Mutex;
 
     fn sweep() -> Sweep<'static> {
-        Sweep { name: "a story", writes: 4, places: Place::all(4, &How::DEATHS), at_once: 3 }
+        Sweep { name: "a story", writes: ["a", "b", "c", "d"].map(str::to_owned).to_vec(), at_once: 3 }
+    }
+
+    async fn same(_: Place) -> Result<Ending> {
+        Ok(Ending::AfterFault("a".to_owned()))
     }
 
     #[tokio::test]
     async fn a_failing_place_is_named_and_most_places_have_to_be_reached() {
-        let good = async |_| Ok(Ending::AfterFault("a write".to_owned()));
-        sweep().run(good).await.unwrap();
-        let third = async |place: Place| if place.write == 3 { bail!("lost") } else { good(place).await };
-        let error = sweep().run(third).await.unwrap_err().to_string();
+        sweep().run(Place::all(4, &How::DEATHS), same).await.unwrap();
+        let third = async |place: Place| if place.at == At::Number(3) { bail!("lost") } else { same(place).await };
+        let error = sweep().run(Place::all(4, &How::DEATHS), third).await.unwrap_err().to_string();
         assert!(error.contains("3:killed-after") && !error.contains("2:killed-after"), "{error}");
-        let error = sweep().run(async |_| Ok(Ending::NotReached)).await.unwrap_err().to_string();
+        let nowhere = async |_| Ok(Ending::NotReached);
+        let error = sweep().run(Place::all(4, &How::DEATHS), nowhere).await.unwrap_err().to_string();
         assert!(error.contains("0 of 12"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_no_number_has_hit_is_found_by_its_name() {
+        let named = Mutex::new(Vec::new());
+        let story = async |place: Place| {
+            if let At::First(write) = &place.at {
+                named.lock().unwrap().push(write.clone());
+            }
+            same(place).await
+        };
+        sweep().run_all(&[How::AnswerLost], story).await.unwrap();
+        assert_eq!(named.into_inner().unwrap(), ["b", "c", "d"]);
     }
 }

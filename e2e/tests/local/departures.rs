@@ -6,31 +6,26 @@ use crate::deletion::all_is_gone;
 use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
-use e2e::faults::{ApiCall, Ending, EtcdCall, EtcdProxy, FaultyManager, How, Place, Rule, Sweep, Writes};
+use e2e::faults::{Ending, EtcdCall, EtcdCalls, EtcdProxy, FaultyManager, How, Place, Sweep, Writes};
 use e2e::until::until;
 use std::collections::BTreeSet;
 
 /// Clusters side by side. Each has a manager of its own, which sees no other's.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 3;
 
 /// All calls that change etcd: leadership moves away, the member is removed.
 pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let proxy = EtcdProxy::start(bed).await?;
-    let story = async |namespace: &str, rules| departure(bed, namespace, Some((&proxy, rules)), None).await;
-    let counted = story("calls-counted", Vec::new()).await.context("without a fault")?.etcd;
+    let story = Story { bed, proxy: Some(&proxy) };
+    let counted = story.tell("calls-counted", None).await.context("without a fault")?.etcd;
     for call in ["MoveLeader", "MemberRemove"] {
         let times = counted.iter().filter(|write| write.call.method == call).count();
         ensure!(times == 1, "{call} was called {times} times without a fault:\n{counted}");
     }
-    let places = Place::all(counted.len(), &How::DEATHS);
-    Sweep { name: "departures::calls_to_etcd", writes: counted.len(), places, at_once: AT_ONCE }
-        .run(async |place| {
-            let rules = vec![Rule::at_write(place.write, place.how.fault())];
-            let calls = story(&format!("calls-{}-{}", place.write, place.how), rules).await?.etcd;
-            Ok(ending(&calls, place.write))
-        })
-        .await?;
+    let told = async |place: Place| Ok(story.tell(&format!("calls-{}", place.slug()), Some(place)).await?.ending());
+    let sweep = Sweep { name: "departures::calls_to_etcd", writes: counted.names(), at_once: AT_ONCE };
+    sweep.run(Place::all(counted.len(), &How::DEATHS), told).await?;
     drop(proxy);
     bed.start_manager(0).await
 }
@@ -38,70 +33,76 @@ pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
 /// All writes, from the deletion of the Machine on.
 pub(crate) async fn writes(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
-    let shared = &*bed;
-    let counted = departure(shared, "leaving-counted", None, None).await.context("without a fault")?;
-    let writes = counted.api.len() - counted.up;
-    Sweep { name: "departures::writes", writes, places: Place::all(writes, &How::DEATHS), at_once: AT_ONCE }
-        .run(async |place| {
-            let namespace = format!("leaving-{}-{}", place.write, place.how);
-            let writes = departure(shared, &namespace, None, Some(place)).await?;
-            Ok(ending(&writes.api, writes.up + place.write))
-        })
-        .await?;
+    let story = Story { bed, proxy: None };
+    let counted = story.tell("leaving-counted", None).await.context("without a fault")?.api;
+    let told = async |place: Place| Ok(story.tell(&format!("leaving-{}", place.slug()), Some(place)).await?.ending());
+    let sweep = Sweep { name: "departures::writes", writes: counted, at_once: AT_ONCE };
+    sweep.run_all(&How::DEATHS, told).await?;
     bed.start_manager(0).await
 }
 
-fn ending<C: std::fmt::Display>(writes: &Writes<C>, number: usize) -> Ending {
-    writes.iter().nth(number - 1).map_or(Ending::NotReached, |write| Ending::AfterFault(write.call.to_string()))
-}
-
-/// What one manager has written.
-struct Written {
-    api: Writes<ApiCall>,
-    /// How much of it when the cluster was up.
-    up: usize,
+/// What one manager has done.
+struct Told {
+    /// Its writes since the deletion of the Machine.
+    api: Vec<String>,
     etcd: Writes<EtcdCall>,
+    /// What the fault happened to.
+    struck: Option<String>,
 }
 
-/// Three members come up, the leader's Machine is deleted, and another one takes its place. `place` is counted from there.
-async fn departure(
-    bed: &Bed,
-    namespace: &str,
-    etcd: Option<(&EtcdProxy, Vec<Rule<EtcdCall>>)>,
-    place: Option<Place>,
-) -> Result<Written> {
-    let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
-    let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
-    // Here no control plane gets a Node, and so none would ever roll out with the endpoints of other members.
-    let manifests = Manifests::new(namespace, "demo")?.without_control_plane();
-    let look = Look::at(&client, &manifests);
-    let etcd = etcd.map(|(proxy, rules)| proxy.between(&manager, &look, rules));
-    manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    let doomed = until(format!("a member of {namespace} leads"), PATIENCE, async || {
-        Ok(look.status().await?.members.into_iter().find(|member| member.leader).map(|member| member.name))
-    })
-    .await?;
-    let before = look.membership(&bed.machines, std::slice::from_ref(&doomed)).await?;
-    let up = manager.writes().len();
-    if let Some(place) = place {
-        manager.add(Rule::at_write(up + place.write, place.how.fault()));
+impl Told {
+    fn ending(self) -> Ending {
+        self.struck.map_or(Ending::NotReached, Ending::AfterFault)
     }
-    look.delete("Machine", &doomed).await?;
-    let machines = replaced(bed, &look, &doomed).await?;
-    let after = look.membership(&bed.machines, &machines).await?;
-    let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
-    ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
-    only_theirs(bed, &look, &machines).await?;
-    let warnings = warnings(&client, namespace).await?;
-    ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
-    let etcd = etcd.map_or_else(Writes::default, |calls| calls.writes());
-    let api = manager.writes();
-    look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await.context("the deletion")?;
-    manager.stop().await?;
-    Ok(Written { api, up, etcd })
+}
+
+/// Three members come up, the leader's Machine is deleted, and another one takes its place.
+struct Story<'a> {
+    bed: &'a Bed,
+    /// Where faults happen; `None`: at the writes to the API server.
+    proxy: Option<&'a EtcdProxy>,
+}
+
+impl Story<'_> {
+    /// `place` is counted from the deletion of the Machine.
+    async fn tell(&self, namespace: &str, place: Option<Place>) -> Result<Told> {
+        let (bed, client) = (self.bed, self.bed.client());
+        Look::make_namespace(&client, namespace).await?;
+        let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
+        // Here no control plane gets a Node, and so none would ever roll out with the endpoints of other members.
+        let manifests = Manifests::new(namespace, "demo")?.without_control_plane();
+        let look = Look::at(&client, &manifests);
+        let calls = self.proxy.map(|proxy| proxy.between(&manager, &look, Vec::new()));
+        manifests.apply(&client).await?;
+        look.until_ready(PATIENCE).await?;
+        let doomed = until(format!("a member of {namespace} leads"), PATIENCE, async || {
+            Ok(look.status().await?.members.into_iter().find(|member| member.leader).map(|member| member.name))
+        })
+        .await?;
+        let before = look.membership(&bed.machines, std::slice::from_ref(&doomed)).await?;
+        let up = manager.writes().len();
+        match (&calls, &place) {
+            (Some(calls), Some(place)) => calls.add(place.rule(calls.writes().len())),
+            (None, Some(place)) => manager.add(place.rule(up)),
+            (_, None) => {}
+        }
+        look.delete("Machine", &doomed).await?;
+        let machines = replaced(bed, &look, &doomed).await?;
+        let after = look.membership(&bed.machines, &machines).await?;
+        let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+        ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
+        only_theirs(bed, &look, &machines).await?;
+        let warnings = warnings(&client, namespace).await?;
+        ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
+        let api = manager.writes().names().split_off(up);
+        let etcd = calls.as_ref().map_or_else(Writes::default, EtcdCalls::writes);
+        let at_etcd = calls.as_ref().and_then(|calls| Some(calls.strikes().first()?.call.to_string()));
+        let struck = at_etcd.or_else(|| Some(manager.strikes().first()?.call.to_string()));
+        look.delete("Cluster", &look.cluster).await?;
+        all_is_gone(bed, &look).await.context("the deletion")?;
+        manager.stop().await?;
+        Ok(Told { api, etcd, struck })
+    }
 }
 
 /// Waits until three Machines without the `doomed` one are three voters, and nothing is being done any more. Gives their names.
