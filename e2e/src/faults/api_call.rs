@@ -136,37 +136,37 @@ impl fmt::Display for ApiCall {
 mod tests {
     use super::*;
 
-    fn call(method: Method, uri: &'static str) -> Option<ApiCall> {
-        ApiCall::of(&method, &Uri::from_static(uri))
+    fn call(method: &Method, uri: &'static str) -> Option<ApiCall> {
+        ApiCall::of(method, &Uri::from_static(uri))
     }
 
     #[test]
     fn paths_say_what_is_written() {
         let status =
             "/apis/etcdcluster.cluster.x-k8s.io/v1beta1/namespaces/ns/etcdclusters/demo-etcd/status?force=true";
-        let found = call(Method::PATCH, status).unwrap();
+        let found = call(&Method::PATCH, status).unwrap();
         assert_eq!((found.namespace.as_str(), found.group.as_str()), ("ns", "etcdcluster.cluster.x-k8s.io"));
         assert_eq!(found.to_string(), "patch etcdclusters/status demo-etcd");
         assert!(found.is_write());
-        let created = call(Method::POST, "/api/v1/namespaces/ns/secrets?fieldManager=x").unwrap();
+        let created = call(&Method::POST, "/api/v1/namespaces/ns/secrets?fieldManager=x").unwrap();
         let created = created.with_name_of(br#"{"metadata": {"name": "demo-etcd"}}"#);
         assert_eq!(created.to_string(), "create secrets demo-etcd");
         assert!(created.is_write());
-        let deleted = call(Method::DELETE, "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines/m").unwrap();
+        let deleted = call(&Method::DELETE, "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines/m").unwrap();
         assert_eq!(deleted.to_string(), "delete machines m");
     }
 
     #[test]
     fn reads_events_and_leases_have_no_number() {
-        let watch = call(Method::GET, "/api/v1/secrets?labelSelector=a%3Db&watch=true").unwrap();
+        let watch = call(&Method::GET, "/api/v1/secrets?labelSelector=a%3Db&watch=true").unwrap();
         assert_eq!(watch.verb, Verb::Watch);
         assert!(!watch.is_write());
-        let event = call(Method::POST, "/apis/events.k8s.io/v1/namespaces/ns/events").unwrap();
+        let event = call(&Method::POST, "/apis/events.k8s.io/v1/namespaces/ns/events").unwrap();
         assert!(!event.is_write());
-        let lease = call(Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l").unwrap();
+        let lease = call(&Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l").unwrap();
         assert!(!lease.is_write());
-        assert_eq!(call(Method::GET, "/version"), None);
-        assert_eq!(call(Method::GET, "/apis/cluster.x-k8s.io/v1beta2"), None);
+        assert_eq!(call(&Method::GET, "/version"), None);
+        assert_eq!(call(&Method::GET, "/apis/cluster.x-k8s.io/v1beta2"), None);
     }
 
     #[test]

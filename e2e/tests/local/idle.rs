@@ -13,7 +13,7 @@ use std::time::Duration;
 const WINDOW: Duration = Duration::from_secs(75);
 /// With `E2E_FULL` set. A watch is renewed every five minutes at the latest.
 const FULL_WINDOW: Duration = Duration::from_secs(320);
-/// What we may ask of the API server from the manifests to the released control plane: some 95, and a conflict costs three.
+/// What we may ask of the API server from the manifests to the released control plane: some 98, and a conflict costs two or three.
 const BRING_UP: usize = 104;
 /// How long there has to be no write at all before the window begins.
 const CALM: Duration = Duration::from_secs(5);
