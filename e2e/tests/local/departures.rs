@@ -1,7 +1,6 @@
 //! A member leaves etcd because its Machine was deleted, and our manager is killed or loses an answer at every call to etcd, and
 //! at every write, that this takes. Each time it leaves once, and the cluster is as many as before.
 
-use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
@@ -9,9 +8,12 @@ use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{Ending, EtcdCall, EtcdCalls, EtcdProxy, FaultyManager, How, Place, Sweep, Writes};
 use e2e::until::until;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Clusters side by side. Each has a manager of its own, which sees no other's.
 const AT_ONCE: usize = 3;
+/// How long a cluster may take to come up beside others, and a member to be replaced.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// All calls that change etcd: leadership moves away, the member is removed.
 pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
@@ -107,7 +109,7 @@ impl Story<'_> {
 
 /// Waits until three Machines without the `doomed` one are three voters, and nothing is being done any more. Gives their names.
 async fn replaced(bed: &Bed, look: &Look, doomed: &str) -> Result<Vec<String>> {
-    until(format!("{doomed} of {} is replaced", look.namespace), PATIENCE * 2, async || {
+    until(format!("{doomed} of {} is replaced", look.namespace), PATIENCE, async || {
         let machines = look.etcd_machines().await?;
         ensure!(machines.len() == 3 && !machines.iter().any(|name| name == doomed), "the Machines are {machines:?}");
         let status = look.status().await?;

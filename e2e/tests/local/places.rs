@@ -15,7 +15,7 @@ use std::time::Duration;
 /// is waiting for Cluster API.
 const MEMBERS_AT_ONCE: usize = 10;
 /// Without `E2E_FULL`, every so many-th write is a place.
-const SAMPLE: usize = 2;
+const SAMPLE: usize = 3;
 /// How long a cluster may take to come up beside so many others.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long everything has to stay as it is to be taken for the end.
