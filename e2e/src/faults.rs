@@ -9,7 +9,7 @@
 //!
 //! Events and leases have no number: nothing depends on whether one is written.
 //!
-//! A [`sweep`] repeats a story once for every [`Place`], and shows that it ends the same way each time.
+//! A [`Sweep`] repeats a story once for every [`Place`], and shows that it ends the same way each time.
 
 mod answer;
 mod api_call;

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Response {
-    /// To [`Request::Range`].
+    /// To [`Range`](crate::history::request::Request::Range).
     Range {
         /// What was read.
         #[serde(rename = "Range")]
@@ -17,7 +17,7 @@ pub enum Response {
         #[serde(rename = "Revision")]
         revision: i64,
     },
-    /// To [`Request::Txn`].
+    /// To [`Txn`](crate::history::request::Request::Txn).
     Txn {
         /// What was done.
         #[serde(rename = "Txn")]
@@ -26,7 +26,7 @@ pub enum Response {
         #[serde(rename = "Revision")]
         revision: i64,
     },
-    /// To [`Request::LeaseGrant`].
+    /// To [`LeaseGrant`](crate::history::request::Request::LeaseGrant).
     LeaseGrant {
         /// Nothing.
         #[serde(rename = "LeaseGrant")]
@@ -35,7 +35,7 @@ pub enum Response {
         #[serde(rename = "Revision")]
         revision: i64,
     },
-    /// To [`Request::LeaseRevoke`].
+    /// To [`LeaseRevoke`](crate::history::request::Request::LeaseRevoke).
     LeaseRevoke {
         /// Nothing.
         #[serde(rename = "LeaseRevoke")]

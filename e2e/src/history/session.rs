@@ -75,7 +75,7 @@ impl Session {
     }
 
     /// Reads what the member at `endpoint` has itself, which may be old. Who records that as an answer to
-    /// [`Request::Range`], which is linearizable, tells a lie that the judge has to find.
+    /// [`Range`](crate::history::request::Request::Range), which is linearizable, tells a lie that the judge has to find.
     pub async fn read_own_copy(&mut self, endpoint: &str, range: &Range) -> Outcome {
         self.outcome(endpoint, &Asked::OwnCopy(range)).await
     }

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 /// What our manager watches while a cluster comes up; without `E2E_FULL` only the first three lag behind: what it decides on
 /// membership by.
-const WATCHES: &[&str] =
-    &["machines", "secrets", "etcdclusters", "clusters", "etcdadmconfigs", "kubeadmcontrolplanes"];
+const WATCHES: &[&str] = &["machines", "secrets", "etcdclusters", "clusters", "etcdadmconfigs", "kubeadmcontrolplanes"];
 /// How long a watch lags behind, after its first event.
 const LAGS: Duration = Duration::from_secs(8);
 /// How long a cluster may take to come up beside the others.
