@@ -1,13 +1,66 @@
-//! Our own processes come together or are killed while clusters come up: nothing is lost, and nothing is made twice.
-//! [`crate::places`] kills our manager.
+//! Our own processes are killed while clusters come up, at random moments: nothing is lost, and nothing is made twice.
+//! [`crate::places`] kills our manager at every write.
 
 use crate::bring_up::{PATIENCE, released};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::plane::{Mark, users};
 use e2e::until::until;
 use futures::future::try_join_all;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Kills in all, and with `E2E_FULL` set.
+const KILLS: (usize, usize) = (30, 200);
+/// Kills before a pair of clusters is left in peace to come up, so that the next ones hit the beginning again.
+const KILLS_A_WAVE: usize = 15;
+/// Between two kills. A manager needs a third of a second for its first step, so some of its lives see none.
+const LIFETIMES: std::ops::Range<u64> = 50..1800;
+
+/// Our manager dies again and again, at random moments of the way to three members; it is started again at once.
+pub(crate) async fn manager_at_random_points(bed: &mut Bed) -> Result<()> {
+    let kills = if std::env::var_os("E2E_FULL").is_some() { KILLS.1 } else { KILLS.0 };
+    let seed = match std::env::var("E2E_SEED") {
+        Ok(seed) => seed.parse().context("E2E_SEED is a number")?,
+        Err(_) => rand::random(),
+    };
+    println!("kills::manager_at_random_points: E2E_SEED={seed} repeats these moments");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut done = 0;
+    let mut wave = 0;
+    while done < kills {
+        wave += 1;
+        let wanted = KILLS_A_WAVE.min(kills - done);
+        let killed = a_wave(bed, wave, wanted, &mut random).await;
+        done += killed.with_context(|| format!("wave {wave} after {done} kills, E2E_SEED={seed}"))?;
+    }
+    println!("kills::manager_at_random_points: {done} kills in {wave} waves");
+    Ok(())
+}
+
+/// Two clusters come up while the manager is killed up to `most` times. Gives how often it was.
+async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) -> Result<usize> {
+    let looks = two_clusters(bed, &format!("kills-{wave}")).await?;
+    let before = bed.plane.mark();
+    let mut killed = 0;
+    while killed < most {
+        tokio::time::sleep(Duration::from_millis(random.random_range(LIFETIMES))).await;
+        if all_released(&looks).await? {
+            break;
+        }
+        bed.kill_and_restart_manager(0).await?;
+        killed += 1;
+    }
+    come_up(bed, &looks, before).await?;
+    ensure!(killed > 0, "the clusters were up before the first kill");
+    // They go while the next wave comes up: its kills are kills in the middle of a deletion as well.
+    for look in &looks {
+        look.delete("Cluster", &look.cluster).await?;
+    }
+    Ok(killed)
+}
 
 /// Two managers that know nothing of each other work on the same clusters, as they do for a moment when a lease is lost.
 pub(crate) async fn two_managers_at_once(bed: &mut Bed) -> Result<()> {
@@ -42,6 +95,15 @@ async fn two_clusters(bed: &Bed, namespace: &str) -> Result<[Look; 2]> {
     let manifests = [Manifests::new(namespace, "one")?, Manifests::new(namespace, "other")?];
     try_join_all(manifests.iter().map(|manifests| manifests.apply(&client))).await?;
     Ok(manifests.each_ref().map(|manifests| Look::at(&client, manifests)))
+}
+
+async fn all_released(looks: &[Look]) -> Result<bool> {
+    for look in looks {
+        if look.control_plane_machines().await?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// They come up as if nothing had happened: exactly what belongs there, and by the API server's account never more.
