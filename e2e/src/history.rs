@@ -30,6 +30,7 @@ pub mod watcher;
 mod wire;
 
 use crate::plane::workload::EtcdAccess;
+use crate::scenarios::seed;
 use crate::tools::Judge;
 use crate::until::until;
 use crate::world::World;
@@ -91,7 +92,7 @@ impl History {
     /// # Errors
     /// When etcd does not answer, or is not empty.
     pub async fn begin(world: &World, name: &str, access: &EtcdAccess, load: Load) -> Result<Self> {
-        let seed = seed(load.seed)?;
+        let seed = load.seed.map_or_else(seed, Ok)?;
         println!("  history {name}: E2E_SEED={seed} repeats the requests");
         let directory = world.logs().join(format!("history-{name}"));
         std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
@@ -257,13 +258,5 @@ impl Record {
             }
         }
         Ok(())
-    }
-}
-
-fn seed(wanted: Option<u64>) -> Result<u64> {
-    match (wanted, std::env::var("E2E_SEED")) {
-        (Some(seed), _) => Ok(seed),
-        (None, Ok(seed)) => seed.parse().context("E2E_SEED is a number"),
-        (None, Err(_)) => Ok(rand::random()),
     }
 }

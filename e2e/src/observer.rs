@@ -106,11 +106,6 @@ impl Observer {
         self.fault(what, machines, Silence::AtMost(RECOVERY));
     }
 
-    /// Something that belongs into the timeline.
-    pub fn note(&self, text: impl Into<String>) {
-        self.recorder.note(Event::Note { text: text.into() });
-    }
-
     /// A violation that the scenario provokes. It is an error if it is not found.
     pub fn expect(&self, expected: Expected) {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner).push(expected);
@@ -120,14 +115,6 @@ impl Observer {
     pub fn api_server(&self, server: ApiServer, kubeconfig: &Path) {
         // A thread that has ended says why when it is stopped.
         let _ = self.servers.send(Server { told: server, kubeconfig: kubeconfig.to_owned() });
-    }
-
-    /// The record so far.
-    ///
-    /// # Errors
-    /// When a part of it could not be written.
-    pub fn lines(&self) -> Result<Vec<Line>> {
-        self.recorder.lines()
     }
 
     /// Ends it, and gives the whole record and the violations that the scenario expects.

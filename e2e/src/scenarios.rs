@@ -21,6 +21,8 @@ const WORLDS: &str = "E2E_WORLDS";
 const MOST: usize = 4;
 /// Runs every scenario, those that take minutes too.
 const FULL: &str = "E2E_FULL";
+/// Decides what scenarios leave to chance.
+const SEED: &str = "E2E_SEED";
 
 type Run<S> = Box<dyn Fn(&mut S) -> Result<()>>;
 
@@ -51,7 +53,7 @@ impl<S> Scenario<S> {
     }
 
     fn is_wanted(&self, arguments: &Arguments) -> bool {
-        !self.long || std::env::var_os(FULL).is_some() || arguments.filter.as_deref() == Some(&self.name)
+        !self.long || is_full() || arguments.filter.as_deref() == Some(&self.name)
     }
 }
 
@@ -63,6 +65,24 @@ impl Scenario<World> {
     {
         let logs = name.to_owned();
         Self::new(name, move |world: &mut World| block_on(scenario(world.with_logs(&logs)?)))
+    }
+}
+
+/// Whether scenarios are to take the time that they can take: `E2E_FULL` is set.
+#[must_use]
+pub fn is_full() -> bool {
+    std::env::var_os(FULL).is_some()
+}
+
+/// What decides everything that a scenario leaves to chance: `E2E_SEED`, or chance. Scenarios print it, so that a run can be
+/// repeated.
+///
+/// # Errors
+/// When `E2E_SEED` is not a number.
+pub fn seed() -> Result<u64> {
+    match std::env::var(SEED) {
+        Ok(seed) => seed.parse().context("E2E_SEED is a number"),
+        Err(_) => Ok(rand::random()),
     }
 }
 

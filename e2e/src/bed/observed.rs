@@ -25,8 +25,11 @@ impl Bed {
     /// When there can be no record.
     pub fn observe(&mut self, scenario: &str) -> Result<()> {
         let logs = self.world().with_logs(scenario)?.logs().to_owned();
-        let machines = self.world().state("machines")?.join("machines");
-        let data = move |machine: &str| machines.join(machine).join("disk/upper/var/lib/etcd");
+        let machines = self.machines.clone();
+        let data = move |machine: &str| {
+            let (namespace, name) = machine.split_once('/')?;
+            machines.get(namespace, name).ok().map(|machine| machine.etcd_data())
+        };
         let kubeconfig = self.plane.kubeconfig_for(users::OBSERVER)?;
         let mark = self.plane.mark();
         let observer = Observer::start(scenario, &logs, kubeconfig, Arc::new(data))?;

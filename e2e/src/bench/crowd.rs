@@ -25,9 +25,8 @@ const AT_ONCE: usize = 16;
 const CALM: Duration = Duration::from_secs(5);
 /// How long it may take until everybody has dealt with the objects.
 const SETTLES: Duration = Duration::from_secs(300);
-/// Processor time that the manager may use in [`CALM`] with nothing to do but ask the members and keep its watches. What it
-/// does use is taken off what a change costs.
-const IDLE: Duration = Duration::from_millis(400);
+/// Processor time that the manager may use in [`CALM`] with nothing to do but ask the members.
+const IDLE: Duration = Duration::from_millis(150);
 
 /// Measures one ready cluster of three members beside clusters that exist as API objects only: paused, without machines.
 pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<()> {

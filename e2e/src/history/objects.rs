@@ -6,7 +6,7 @@ mod writer;
 
 use super::Figures;
 use super::record::Clock;
-use super::seed;
+use crate::scenarios::seed;
 use crate::until::until;
 use anyhow::{Result, ensure};
 use check::{Operation, Outcome, Request, violations};
@@ -48,7 +48,7 @@ impl ObjectWriters {
     /// # Errors
     /// When `E2E_SEED` is not a number.
     pub fn begin(client: &Client, namespace: &str) -> Result<Self> {
-        let seed = seed(None)?;
+        let seed = seed()?;
         println!("  writers of ConfigMaps in {namespace}: E2E_SEED={seed} repeats the requests");
         let mut begun = Self {
             clock: Clock::start(),
@@ -79,7 +79,7 @@ impl ObjectWriters {
     }
 
     fn writer(&self, number: usize) -> Writer {
-        Writer::new(self.clock.clone(), self.objects.clone(), number, OBJECTS, self.seed)
+        Writer::new(self.clock.times(), self.objects.clone(), number, OBJECTS, self.seed)
     }
 }
 

@@ -42,13 +42,19 @@ pub struct Clock {
     streams: Arc<AtomicUsize>,
 }
 
+/// The times of one client, each later than the one before: that is what the judge asks for.
+#[derive(Debug)]
+pub(super) struct Times {
+    clock: Clock,
+    last: i64,
+}
+
 /// Records the requests of one client, which makes one after the other.
 #[derive(Debug)]
 pub struct Recorder {
-    clock: Clock,
+    times: Times,
     client: usize,
     stream: usize,
-    last: i64,
     operations: Vec<Operation>,
 }
 
@@ -65,7 +71,12 @@ impl Clock {
 
     /// A recorder for a client, whose number nobody else has.
     pub fn client(&self, client: usize) -> Recorder {
-        Recorder { clock: self.clone(), client, stream: self.stream(), last: 0, operations: Vec::new() }
+        Recorder { times: self.times(), client, stream: self.stream(), operations: Vec::new() }
+    }
+
+    /// The times of one client.
+    pub(super) fn times(&self) -> Times {
+        Times { clock: self.clone(), last: 0 }
     }
 
     fn stream(&self) -> usize {
@@ -73,17 +84,25 @@ impl Clock {
     }
 }
 
+impl Times {
+    /// The present time.
+    pub(super) fn now(&mut self) -> i64 {
+        self.last = self.clock.now().max(self.last + 1);
+        self.last
+    }
+}
+
 impl Recorder {
     /// Records a request that `ask` makes.
     pub async fn record(&mut self, request: Request, ask: impl Future<Output = Outcome>) -> Outcome {
-        let call = self.later();
+        let call = self.times.now();
         let outcome = ask.await;
-        let returned = self.later();
+        let returned = self.times.now();
         let operation =
             Operation { client: self.client, stream: self.stream, request, call, outcome: outcome.clone(), returned };
         self.operations.push(operation);
         if matches!(outcome, Outcome::Unknown(_)) {
-            self.stream = self.clock.stream();
+            self.stream = self.times.clock.stream();
         }
         outcome
     }
@@ -91,12 +110,6 @@ impl Recorder {
     /// Everything that was recorded.
     pub fn finish(self) -> Vec<Operation> {
         self.operations
-    }
-
-    /// The present time, and later than any other of this client: that is what the judge asks for.
-    fn later(&mut self) -> i64 {
-        self.last = self.clock.now().max(self.last + 1);
-        self.last
     }
 }
 

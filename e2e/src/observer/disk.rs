@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a machine, `<namespace>/<name>`, has etcd's data, seen from here.
-pub type DataDirectory = dyn Fn(&str) -> PathBuf + Send + Sync;
+/// Where a machine, `<namespace>/<name>`, has etcd's data, seen from here. `None`: there is no such machine.
+pub type DataDirectory = dyn Fn(&str) -> Option<PathBuf> + Send + Sync;
 
 /// All disks. Copies are the same.
 #[derive(Clone)]
@@ -32,10 +32,7 @@ impl Disks {
     /// not there, or cannot be read now, is passed over.
     pub(super) fn look(&self, recorder: &Recorder, etcd: &str, url: &str) {
         let Some(machine) = recorder.machine_at(etcd, url) else { return };
-        let data = (self.directory)(&machine);
-        if !data.exists() {
-            return;
-        }
+        let Some(data) = (self.directory)(&machine).filter(|data| data.exists()) else { return };
         let log = data.join("member").join("wal");
         let now = outside(&log);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,11 +6,12 @@ use anyhow::{Context, Result, ensure};
 use e2e::apply::apply_object;
 use e2e::bed::Look;
 use e2e::docker::DockerBed;
+use e2e::scenarios::{is_full, seed};
 use e2e::until::until;
 use futures::future::try_join_all;
+use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use rand::{SeedableRng, random};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -56,11 +57,8 @@ pub(crate) async fn hook_away(bed: &mut DockerBed) -> Result<()> {
 
 /// The control plane's manager races us from the first moment, with the documents in another order each time.
 pub(crate) async fn races(bed: &mut DockerBed) -> Result<()> {
-    let races = if std::env::var_os("E2E_FULL").is_some() { RACES.0 } else { RACES.1 };
-    let seed = match std::env::var("E2E_SEED") {
-        Ok(seed) => seed.parse().context("E2E_SEED is a number")?,
-        Err(_) => random(),
-    };
+    let races = if is_full() { RACES.0 } else { RACES.1 };
+    let seed = seed()?;
     println!("  E2E_SEED={seed} repeats these orders");
     let mut orders = StdRng::seed_from_u64(seed);
     let client = bed.client();

@@ -76,7 +76,7 @@ struct Scenario {
 
 impl Scenario {
     fn is_wanted(&self, arguments: &Arguments) -> bool {
-        self.core || std::env::var_os("E2E_FULL").is_some() || arguments.filter.as_deref() == Some(self.name)
+        self.core || e2e::scenarios::is_full() || arguments.filter.as_deref() == Some(self.name)
     }
 }
 

@@ -164,7 +164,7 @@ pub(crate) async fn released(look: &Look) -> Result<()> {
     let (ca, client) = (format!("{}-etcd", look.cluster), format!("{}-apiserver-etcd-client", look.cluster));
     for (secret, key) in [(&ca, "tls.crt"), (&client, "tls.crt"), (&client, "tls.key")] {
         let value = look.secret(secret, key).await?;
-        let line = value.lines().nth(1).with_context(|| format!("{key} of {secret} is no PEM: {value}"))?;
+        let line = value.lines().nth(1).with_context(|| format!("{key} of {secret} is not PEM: {value}"))?;
         ensure!(data.contains(line), "{key} of {secret} is not in the first Machine's bootstrap data");
     }
     Ok(())

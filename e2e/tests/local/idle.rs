@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::observer::Silence;
 use e2e::plane::{Mark, Request, users};
+use e2e::scenarios::is_full;
 use e2e::until::until;
 use kube::ResourceExt;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
     calm(bed).await?;
 
     let before = look.etcds().get(&look.etcd).await?;
-    let window = if std::env::var_os("E2E_FULL").is_some() { FULL_WINDOW } else { WINDOW };
+    let window = if is_full() { FULL_WINDOW } else { WINDOW };
     let mark = bed.plane.mark();
     tokio::time::sleep(window).await;
     let spent = bed.plane.requests_since(mark)?;

@@ -5,6 +5,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::plane::{Mark, users};
+use e2e::scenarios::{is_full, seed};
 use e2e::until::until;
 use futures::future::try_join_all;
 use rand::rngs::StdRng;
@@ -21,11 +22,8 @@ const LIFETIMES: std::ops::Range<u64> = 50..1800;
 
 /// Our manager dies again and again, at random moments of the way to three members; it is started again at once.
 pub(crate) async fn manager_at_random_points(bed: &mut Bed) -> Result<()> {
-    let kills = if std::env::var_os("E2E_FULL").is_some() { KILLS.1 } else { KILLS.0 };
-    let seed = match std::env::var("E2E_SEED") {
-        Ok(seed) => seed.parse().context("E2E_SEED is a number")?,
-        Err(_) => rand::random(),
-    };
+    let kills = if is_full() { KILLS.1 } else { KILLS.0 };
+    let seed = seed()?;
     println!("kills::manager_at_random_points: E2E_SEED={seed} repeats these moments");
     let mut random = StdRng::seed_from_u64(seed);
     let mut done = 0;

@@ -31,7 +31,7 @@ mod without_faults;
 
 use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
-use e2e::scenarios::{Scenario, prepare_and_run};
+use e2e::scenarios::{Scenario, is_full, prepare_and_run};
 use e2e::tools::{Judge, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
@@ -89,7 +89,7 @@ impl Lane {
 
 /// Whether the observer looks on: with `E2E_FULL` set, and where a scenario is about the observer.
 fn is_observed(scenario: &str) -> bool {
-    std::env::var_os("E2E_FULL").is_some() || scenario.starts_with("forgetful::")
+    is_full() || scenario.starts_with("forgetful::")
 }
 
 impl Drop for Lane {

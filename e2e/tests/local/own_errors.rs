@@ -9,6 +9,7 @@ use api::names;
 use crowd::Crowd;
 use e2e::bed::{Bed, Look};
 use e2e::process::Signal;
+use e2e::scenarios::is_full;
 use e2e::until::until;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -33,7 +34,7 @@ const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key"
 /// Real members are cheap enough for 400 clusters of one, of 15 MB each; the limit of file descriptors is set so that it is
 /// too low for a part of them, however many there are.
 pub(crate) async fn blame_no_member(bed: &mut Bed) -> Result<()> {
-    let count = if std::env::var_os("E2E_FULL").is_some() { CLUSTERS.1 } else { CLUSTERS.0 };
+    let count = if is_full() { CLUSTERS.1 } else { CLUSTERS.0 };
     let crowd = Crowd::up(bed, count).await.context("the clusters come up")?;
     with_few_file_descriptors(bed, &crowd).await.context("file descriptors")?;
     crowd.until_all_is_well().await.context("after the manager has enough file descriptors again")?;

@@ -8,6 +8,7 @@ use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{ApiCall, Ending, FaultyManager, How, Place, Snapshot, Strike, Sweep, Writes};
+use e2e::scenarios::is_full;
 use e2e::until::until;
 use std::time::Duration;
 
@@ -53,9 +54,10 @@ async fn sweep(bed: &mut Bed, name: &str, replicas: usize, ways: &[How]) -> Resu
         Ok(lived.strikes.first().map_or(Ending::NotReached, |strike| Ending::AfterFault(strike.call.to_string())))
     };
     let sweep = Sweep { name, writes: counted.writes.names(), at_once: MEMBERS_AT_ONCE / replicas };
-    match std::env::var_os("E2E_FULL") {
-        Some(_) => sweep.run_all(ways, told).await?,
-        None => drop(sweep.run(Place::sample(sweep.writes.len(), ways, SAMPLE), told).await?),
+    if is_full() {
+        sweep.run_all(ways, told).await?;
+    } else {
+        sweep.run(Place::sample(sweep.writes.len(), ways, SAMPLE), told).await?;
     }
     bed.start_manager(0).await
 }

@@ -5,6 +5,7 @@ use crate::kills::made_once;
 use anyhow::{Context, Result};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::FaultyManager;
+use e2e::scenarios::is_full;
 use e2e::until::until;
 use futures::future::try_join_all;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) async fn watches_one_by_one(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let shared = &*bed;
-    let watches = if std::env::var_os("E2E_FULL").is_some() { WATCHES } else { &WATCHES[..3] };
+    let watches = if is_full() { WATCHES } else { &WATCHES[..3] };
     try_join_all(watches.iter().map(|resource| async move {
         lagging(shared, resource).await.with_context(|| format!("the watch of {resource} lags behind"))
     }))

@@ -4,6 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use crate::records::{Record, always_available, warnings};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::scenarios::is_full;
 use e2e::until::until;
 use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
@@ -22,7 +23,7 @@ const AT_ONCE: usize = 3;
 /// whose processors have something else to do as well.
 pub(crate) async fn nobody_is_warned(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let ways = if std::env::var_os("E2E_FULL").is_some() { WAYS.1 } else { WAYS.0 };
+    let ways = if is_full() { WAYS.1 } else { WAYS.0 };
     let _load = Load::start();
     let mut begun = 0;
     while begun < ways {

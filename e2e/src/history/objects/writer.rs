@@ -2,7 +2,7 @@
 
 use super::check::{Operation, Outcome, Request};
 use crate::history::figures::{Fate, Sample};
-use crate::history::record::Clock;
+use crate::history::record::Times;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use kube::{Error, ResourceExt};
@@ -29,7 +29,7 @@ const NOT_FOUND: u16 = 404;
 
 /// A writer, and what it has recorded.
 pub(super) struct Writer {
-    clock: Clock,
+    times: Times,
     objects: Api<ConfigMap>,
     number: usize,
     names: usize,
@@ -37,15 +37,14 @@ pub(super) struct Writer {
     values: u64,
     /// The last state that this writer has seen of each object.
     seen: HashMap<String, ConfigMap>,
-    last: i64,
     operations: Vec<Operation>,
 }
 
 impl Writer {
-    pub(super) fn new(clock: Clock, objects: Api<ConfigMap>, number: usize, names: usize, seed: u64) -> Self {
+    pub(super) fn new(times: Times, objects: Api<ConfigMap>, number: usize, names: usize, seed: u64) -> Self {
         // Writers of one history must not make the same requests.
         let random = StdRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(number as u64));
-        Self { clock, objects, number, names, random, values: 0, seen: HashMap::new(), last: 0, operations: Vec::new() }
+        Self { times, objects, number, names, random, values: 0, seen: HashMap::new(), operations: Vec::new() }
     }
 
     /// Goes on until it is told to stop, and gives what it has recorded.
@@ -71,9 +70,9 @@ impl Writer {
 
     /// Reads all objects at once. Says whether that was answered.
     pub(super) async fn list(&mut self) -> bool {
-        let call = self.later();
+        let call = self.times.now();
         let listed = timeout(ANSWER, self.objects.list(&ListParams::default())).await;
-        let returned = self.later();
+        let returned = self.times.now();
         let Ok(Ok(list)) = listed else { return false };
         let mut found: HashMap<String, ConfigMap> =
             list.items.into_iter().map(|object| (object.name_any(), object)).collect();
@@ -86,7 +85,7 @@ impl Writer {
     }
 
     async fn read(&mut self, name: &str) -> bool {
-        let call = self.later();
+        let call = self.times.now();
         let read = timeout(ANSWER, self.objects.get(name)).await;
         self.record(name, Request::Read, call, read.ok())
     }
@@ -96,7 +95,7 @@ impl Writer {
         self.values += 1;
         let value = format!("{}-{}", self.number, self.values);
         let data = Some([(FIELD.to_owned(), value.clone())].into());
-        let call = self.later();
+        let call = self.times.now();
         let (request, written) = if let Some(seen) = self.seen.get(name) {
             let object = ConfigMap { data, ..seen.clone() };
             let written = timeout(ANSWER, self.objects.replace(name, &PostParams::default(), &object)).await;
@@ -111,7 +110,7 @@ impl Writer {
 
     /// Records what came of a request, which is none if it has not been answered in time.
     fn record(&mut self, name: &str, request: Request, call: i64, answer: Option<Result<ConfigMap, Error>>) -> bool {
-        let returned = self.later();
+        let returned = self.times.now();
         let outcome = match answer {
             Some(Ok(object)) => self.saw(name, object),
             Some(Err(Error::Api(status))) if status.code == CONFLICT => Outcome::Refused(status.message.clone()),
@@ -129,12 +128,6 @@ impl Writer {
         let outcome = Outcome::Ok { version: version(&object), value };
         self.seen.insert(name.to_owned(), object);
         outcome
-    }
-
-    /// The present time, and later than any other of this writer.
-    fn later(&mut self) -> i64 {
-        self.last = self.clock.now().max(self.last + 1);
-        self.last
     }
 }
 
