@@ -3,7 +3,7 @@
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, bail, ensure};
 use e2e::bed::data::{DataLoss, Host, Keys, said, serves, stays_silent};
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, Look, Manifests, Member, Membership};
 use e2e::observer::{Silence, rules};
 use futures::try_join;
 use local_infrastructure::machine::Machine;
@@ -16,8 +16,9 @@ const REFUSED: Duration = Duration::from_secs(4);
 const MORE: usize = 5;
 /// What the observer saw so long before a member fell silent, it takes for written.
 const WRITTEN: Duration = Duration::from_secs(3);
-/// Starts etcd as the unit would, without the guard in front of it.
-const BY_HAND: &str = "set -a; . /etc/etcd/etcd.env; set +a; export ETCD_INITIAL_CLUSTER_STATE=existing; \
+/// Starts etcd as the unit would, without the guard in front of it; `$1` are the members that there are.
+const BY_HAND: &str = "set -a; . /etc/etcd/etcd.env; set +a; \
+    export ETCD_INITIAL_CLUSTER=$1 ETCD_INITIAL_CLUSTER_STATE=existing; \
     setsid /opt/bin/etcd </dev/null >/var/log/etcd-by-hand.log 2>&1 &";
 
 /// Side by side: an emptied disk, and an older copy. Each time the guard refuses, and a person starts etcd by hand
@@ -38,7 +39,6 @@ async fn votes_again(bed: &Bed, name: &str, loss: DataLoss) -> Result<()> {
     let look = Look::at(&client, &manifests);
     look.until_ready(PATIENCE).await?;
     let names = look.member_names(3);
-    // The one that joined last knows all members from its first start: it needs no other settings to begin anew.
     let lost = bed.machines.get(&look.namespace, &names[2])?;
     let others = [bed.machines.get(&look.namespace, &names[0])?, bed.machines.get(&look.namespace, &names[1])?];
 
@@ -54,8 +54,13 @@ async fn votes_again(bed: &Bed, name: &str, loss: DataLoss) -> Result<()> {
     let ids = Membership::on(others[0].clone()).await?;
     hand_over(&others, &ids).await?;
     bed.expect_violation(rules::FORGETFUL, &lost);
-    said(&lost, &["sh", "-c", BY_HAND]).await?;
-    serves(&lost).await.context("started by hand, it serves")?;
+    let one = |member: &Member| member.peer_urls.iter().map(|url| format!("{}={url}", member.name)).collect::<Vec<_>>();
+    let all = ids.members.iter().flat_map(one).collect::<Vec<_>>().join(",");
+    said(&lost, &["sh", "-c", BY_HAND, "by-hand", &all]).await?;
+    if let Err(error) = serves(&lost).await {
+        let log = said(&lost, &["tail", "-n", "12", "/var/log/etcd-by-hand.log"]).await?;
+        bail!("started by hand, it does not serve: {error:#}; its log:\n{log}");
+    }
     keys.are_all_on(&lost).await.context("nobody who asks the member can see it")?;
     let after = Membership::on(lost.clone()).await?;
     ensure!(after == ids, "it has come back as another member: {ids:?}, {after:?}");
