@@ -1,10 +1,10 @@
 //! The manager as `config/default` installs it: with that command line, that service account and no other permission.
 
 use anyhow::{Context, Result, ensure};
-use e2e::apply::{apply_object, documents};
+use e2e::apply::documents;
 use e2e::bed::{Bed, Look, Manifests, get, get_from, programs};
 use e2e::plane::Requests;
-use e2e::process::{Command, Process};
+use e2e::process::{Command, Process, output};
 use e2e::until::until;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
@@ -13,7 +13,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,11 +40,12 @@ const UNUSED: &[(&str, &[&str])] = &[
 /// A whole life with nothing but the permissions of `config/rbac`: none is missing, and none is left over.
 pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
     let documents = documents(&kustomize(bed, "default").await?)?;
+    install(bed, "default").await?;
     // The plane has the admission plugin that needs them.
-    let owner_references = e2e::apply::documents(&kustomize(bed, "owner-references").await?)?;
-    for document in documents.iter().chain(&owner_references) {
-        apply_object(&bed.client(), document).await?;
-    }
+    install(bed, "owner-references").await?;
+    aggregated(bed).await?;
+    // As for an upgrade: what others have filled in by now is no conflict.
+    install(bed, "default").await?;
     aggregated(bed).await?;
     // Another manager would do the work.
     bed.kill_manager(0).await?;
@@ -83,12 +84,32 @@ async fn aggregated(bed: &Bed) -> Result<()> {
     .await
 }
 
+/// Installs a folder of `config` as README.md says. Nothing is forced.
+async fn install(bed: &Bed, of: &str) -> Result<()> {
+    let kubeconfig = bed.plane.kubeconfig()?;
+    kubectl(bed, |kubectl| {
+        kubectl.arg("--kubeconfig").arg(kubeconfig).args(["apply", "--server-side", "-k"]).arg(folder(of))
+    })
+    .await
+    .map(drop)
+}
+
 async fn kustomize(bed: &Bed, of: &str) -> Result<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(of);
-    let kubectl = &bed.world().tools().kubectl;
-    let output = tokio::process::Command::new(kubectl).arg("kustomize").arg(folder).output().await?;
-    ensure!(output.status.success(), "kubectl kustomize: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
+    kubectl(bed, |kubectl| kubectl.arg("kustomize").arg(folder(of))).await
+}
+
+fn folder(of: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(of)
+}
+
+/// Runs kubectl, and gives what it prints.
+async fn kubectl(
+    bed: &Bed,
+    arguments: impl FnOnce(&mut std::process::Command) -> &mut std::process::Command,
+) -> Result<String> {
+    let mut kubectl = std::process::Command::new(&bed.world().tools().kubectl);
+    arguments(&mut kubectl);
+    tokio::task::spawn_blocking(move || output(&mut kubectl)).await?
 }
 
 /// What kubelet mounts into a Pod.
