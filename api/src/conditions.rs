@@ -15,7 +15,7 @@ pub const CERTIFICATES_AVAILABLE: &str = "CertificatesAvailable";
 pub const MEMBERS_HEALTHY: &str = "MembersHealthy";
 /// etcd has raised no alarm; the message names those that it has raised, and what ends them.
 pub const NO_ALARMS: &str = "NoAlarms";
-/// `status.endpoints` names at least one healthy voter.
+/// `status.endpoints` names at least one voter.
 pub const ENDPOINTS_AVAILABLE: &str = "EndpointsAvailable";
 /// Members are being added until there are `replicas`; the message says what is waited for.
 pub const SCALING_UP: &str = "ScalingUp";

@@ -50,7 +50,7 @@ pub const DEFAULT_REPLICAS: i32 = 3;
         name = "Available",
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Available')].status",
-        description = "Whether a quorum of the voters is healthy"
+        description = "Whether etcd can be written to: a quorum of the voters is healthy, and no alarm forbids writes"
     ),
     printcolumn(
         name = "Reason",
@@ -85,7 +85,7 @@ pub const DEFAULT_REPLICAS: i32 = 3;
         type_ = "string",
         json_path = ".status.endpoints",
         priority = 1,
-        description = "Healthy voters as the control plane uses them"
+        description = "Client URLs of the voters, as published to the control plane"
     ),
     printcolumn(
         name = "Message",
@@ -190,8 +190,8 @@ pub struct HealthCheck {
     #[serde(default = "default_unhealthy_after")]
     #[schemars(range(min = 1, max = 86400))]
     pub unhealthy_after_seconds: i32,
-    /// Seconds that a Machine has to become a member, from the moment on that it may boot, before that is reported, and the
-    /// next one is let go in so far as that is safe. Default 600.
+    /// Seconds that a Machine has to become a member, from the moment it may boot. After that, MachineNotBooting is
+    /// reported, and the next Machine is admitted if that is safe. Default 600.
     #[serde(default = "default_grace")]
     #[schemars(range(min = 1, max = 86400))]
     pub startup_grace_seconds: i32,
@@ -303,7 +303,9 @@ pub enum Health {
     Healthy,
     /// It has failed its checks for `unhealthyAfterSeconds` without a gap.
     Unhealthy,
-    /// It could not be checked. It does not count as healthy, and nothing is held against it.
+    /// It could not be checked. It does not count as healthy, and nothing is held against it. A member that starts to fail
+    /// before it was ever recorded as Healthy is Unknown until it has failed for `unhealthyAfterSeconds`; one that was
+    /// Unhealthy stays so until it answers.
     #[default]
     Unknown,
 }
@@ -331,7 +333,7 @@ pub struct Operation {
     pub machine_uid: String,
     /// When it was decided on.
     pub since: Time,
-    /// How often it has been tried.
+    /// How many tries to move leadership have failed. Removals are not counted.
     #[serde(default)]
     pub attempt: i32,
 }

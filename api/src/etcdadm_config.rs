@@ -96,7 +96,7 @@ pub struct EtcdadmConfigSpec {
     #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, a.path == b.path))").message("two files have the same path"))]
     pub files: Vec<File>,
 
-    /// TLS cipher suites that etcd may use, as etcd names them, separated by commas.
+    /// TLS cipher suites that etcd may use, as etcd names them, separated by commas. Default: Go's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Z0-9_]+(,[A-Z0-9_]+)*$')").message("must be cipher suites as etcd names them, separated by commas, such as TLS_AES_128_GCM_SHA256"))]
@@ -119,7 +119,8 @@ pub struct EtcdadmConfigSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_init_config: Option<CloudInitConfig>,
 
-    /// etcd version, such as 3.6.16.
+    /// etcd version, such as 3.6.16. Default: for an EtcdCluster, the version that was recorded at its creation; otherwise
+    /// that of the installed release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
@@ -235,7 +236,7 @@ pub struct File {
     /// How the content is encoded. Default: plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Encoding>,
-    /// Whether to append to an existing file.
+    /// Whether to append to an existing file. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub append: Option<bool>,
     /// The content.
@@ -335,7 +336,8 @@ pub struct CloudInitConfig {
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
     pub version: Option<String>,
-    /// URL that etcd's releases are downloaded from, if the machine's image does not have the wanted one.
+    /// URL that etcd's releases are downloaded from, if the machine's image does not have the wanted one. Default: GitHub's
+    /// releases of etcd.
     #[serde(default, rename = "etcdReleaseURL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new(r"self.matches(r'^https?://[^\s]+$')").message("must be an http or https URL"))]

@@ -30,10 +30,10 @@ pub const MANAGED_ETCD_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/managed-
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Keeps Cluster API's MachineHealthCheck away from etcd Machines, which never get a Node (Cluster API's own).
 pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation";
-/// Value of [`PAUSED_ANNOTATION`] when the cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
+/// Value of [`PAUSED_ANNOTATION`] when the Cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
 /// changes it, and makes it theirs.
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";
-/// Annotation on an EtcdCluster: the recorded etcd cluster ID, in hexadecimal. Members of any other cluster are strangers.
+/// Annotation on an EtcdCluster: the recorded etcd cluster ID, in hexadecimal. Members of any other cluster are never adopted.
 pub const CLUSTER_ID_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/cluster-id";
 /// Annotation on an EtcdCluster: the etcd version in force when the spec has none. Pinned at creation, and follows
 /// `spec.etcdadmConfigSpec.version` from then on, so that neither a newer manager nor a removed field changes the version.
@@ -62,13 +62,13 @@ pub const CLONED_FROM_GROUP_KIND_ANNOTATION: &str = "cluster.x-k8s.io/cloned-fro
 pub const ETCD_PROVIDER_CONTRACT_LABEL: &str = "etcdcluster.cluster.x-k8s.io/provider-contract-v1";
 
 /// Annotation on an etcd object: the endpoints that some API server of its Cluster may be using, sorted and separated by
-/// commas. The cluster hook writes it; see the etcd-provider contract.
+/// commas. The Cluster hook writes it; see the etcd-provider contract.
 pub const ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/endpoints-in-use";
 
 /// Annotation on the CRD of a control-plane provider: path of the object of its spec that makes etcd external, such as
 /// `spec.etcd.external`; `endpoints` is a field of it.
 pub const EXTERNAL_ETCD_PATH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-path";
-/// Annotation on the CRD of a control-plane provider: type of the condition in which the cluster hook reports on etcd.
+/// Annotation on the CRD of a control-plane provider: type of the condition in which the Cluster hook reports on etcd.
 pub const EXTERNAL_ETCD_CONDITION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-condition";
 
 /// Type of Secrets that belong to Cluster API.
