@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// How long what was refused and does not matter now is not tried again. Reconciles may come several times a second.
-const REFUSED_TTL: Duration = Duration::from_secs(600);
+pub(crate) const REFUSED_TTL: Duration = Duration::from_secs(600);
 
 /// Clients, watches, memories and the prober.
 pub(crate) struct Context {

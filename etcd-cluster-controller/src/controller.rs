@@ -93,7 +93,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         (observation, decision, is_live) = (live, again, true);
         if !agreed && is_fenced(&decision.next) {
             // The status of what was read live is written all the same.
-            let message = "what was read again asks for another step than what was known before; deciding anew";
+            let message = "the live state asks for another step than the cached one; planning again in 1 s";
             decision.next = wait(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1));
         }
     }

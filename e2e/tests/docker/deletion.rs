@@ -134,7 +134,7 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
         bed.capd().restart().await
     })?;
     print(&told, "the infrastructure away for a minute", begun);
-    let waits = format!("EtcdCluster Deleting=True Deleting: Machine {machine} is being deleted since ");
+    let waits = format!("EtcdCluster Deleting=True Deleting: Machine {machine} was deleted at ");
     ensure!(told.iter().any(|said| said.starts_with(&waits)), "{waits:?} was not said");
     gone(bed, &infrastructure).await
 }

@@ -27,10 +27,15 @@ pub struct MachineParts<'a> {
 /// # Errors
 /// If the template has no `spec.template.spec`.
 pub fn infrastructure(parts: &MachineParts<'_>, template: &DynamicObject) -> Result<DynamicObject, String> {
-    let name = template.name_any();
     let inner = template.data.pointer("/spec/template").unwrap_or(&Value::Null);
     let Some(spec) = inner.get("spec").filter(|spec| spec.is_object()) else {
-        return Err(format!("template {name} has no spec.template.spec to make a {} from", parts.infrastructure.kind));
+        return Err(format!(
+            "{} {}/{} has no spec.template.spec to make a {} from",
+            parts.etcd.spec.infrastructure_template.kind,
+            parts.etcd.namespace().unwrap_or_default(),
+            template.name_any(),
+            parts.infrastructure.kind
+        ));
     };
     let mut metadata = metadata(parts, false);
     extend(metadata.labels.get_or_insert_default(), inner.pointer("/metadata/labels"));

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
 use kube::{Resource, ResourceExt};
 
-/// Deletes it, after a live look that it has not been let go in between: the watches may lag behind, and one that has its
+/// Deletes it, after a live look that it has not been admitted in between: the watches may lag behind, and one that has its
 /// bootstrap data may be a member by now. The Machine is looked at first, and goes only as it was then.
 pub(super) async fn delete(
     context: &Context,
@@ -67,7 +67,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_machine_that_has_been_let_go_is_left_alone() {
+    fn a_machine_that_has_been_admitted_is_left_alone() {
         let machine = |uid: &str, spec: Value| {
             let machine = json!({"metadata": {"name": "m", "uid": uid}, "spec": {"bootstrap": spec}});
             serde_json::from_value::<DynamicObject>(machine).unwrap()

@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::CONTROLLER;
 use crate::build::template_owners;
-use crate::context::Context;
+use crate::context::{Context, REFUSED_TTL};
 use crate::observation::{ClusterLink, Observation, Template};
 use controller_support::error::answer;
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
@@ -25,10 +25,11 @@ pub(crate) async fn own_template(context: &Context, observation: &Observation) {
     if let Error::Api { source, .. } = &error {
         let wanted = &observation.etcd.spec.infrastructure_template;
         let note = format!(
-            "the Cluster was not made an owner of {} {}, which therefore stays when the Cluster is deleted: {}",
+            "the Cluster was not made an owner of {} {}, which therefore stays when the Cluster is deleted: {}. It is tried again after {} min; the manager needs the permission to patch this kind",
             wanted.kind,
             wanted.name,
-            answer(source)
+            answer(source),
+            REFUSED_TTL.as_secs() / 60
         );
         context.events.warning(&observation.etcd.object_ref(&()), "Own", "TemplateNotOwned", note).await;
     }

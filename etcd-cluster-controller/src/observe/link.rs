@@ -52,7 +52,11 @@ pub(super) fn cluster_link(clusters: &Cached, etcd: &EtcdCluster, namespace: &st
 /// The label says which Cluster, and that does not name this EtcdCluster.
 fn unnamed(clusters: &Cached, namespace: &str, label: &str, name: &str) -> ClusterLink {
     let Some(cluster) = clusters.get(namespace, label) else {
-        return ClusterLink::None { message: format!("Cluster {label} does not exist"), living: None };
+        let message = format!(
+            "Cluster {label}, which the label {} names, does not exist in namespace {namespace}: create it, or correct the label",
+            names::CLUSTER_NAME_LABEL
+        );
+        return ClusterLink::None { message, living: None };
     };
     let cluster = ClusterView::read(&cluster);
     let living = (!cluster.deleting).then(|| cluster.name.clone());

@@ -5,7 +5,7 @@
 
 mod waits;
 
-use super::{Plan, Step, View, block, init, retire, wait};
+use super::{Plan, Step, View, block, deletion, init, retire, wait};
 use crate::build;
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
@@ -115,7 +115,7 @@ fn leaving(view: &View<'_>) -> Option<Plan> {
     Some(wait(if waits_for_us { reasons::WAITING_FOR_SAFE_REMOVAL } else { reasons::DELETING }, message))
 }
 
-/// A Machine that has not been let go, and would boot by an earlier spec: nothing is lost with it. It stays where what it is
+/// A Machine that has not been admitted, and would boot by an earlier spec: nothing is lost with it. It stays where what it is
 /// made from is not there, or where it is not known who is admitted.
 fn make_again(view: &View<'_>, machines: &Machines<'_, '_>, cluster: &ClusterView) -> Option<Step> {
     let observation = view.observation;
@@ -138,10 +138,11 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     }
     let voters = machines.names(Progress::Voter).len();
     if voters == 0 && view.has_begun() {
-        return Some(block(
-            reasons::QUORUM_LOST,
-            "the Machine of every member is gone, and the data with them; nothing new is made in their place. Delete the EtcdCluster to begin anew",
-        ));
+        let message = format!(
+            "the Machine of every member is gone, and the data with them; nothing new is made in their place. To begin anew, delete the EtcdCluster after: {}",
+            deletion::confirm(&view.observation.etcd)
+        );
+        return Some(block(reasons::QUORUM_LOST, message));
     }
     // Only the first member makes the cluster: without it there is nothing to join.
     if voters == 0 { not_booting(view, machines) } else { None }
@@ -163,7 +164,7 @@ fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan 
     }
 }
 
-/// Only a Machine that was let go can be late: one that is held back may be as old as it likes.
+/// Only a Machine that was admitted can be late: one that is held back may be as old as it likes.
 fn is_late(observation: &Observation, machine: &MachineView) -> bool {
     observation.is_admitted(machine) && !observation.is_in_grace(machine)
 }

@@ -24,11 +24,15 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         ]);
         return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
     }
-    let others: Vec<&str> = answering.iter().map(String::as_str).filter(|id| *id != recorded).collect();
-    let other = others.first()?;
+    let other = answering.iter().find(|id| *id != recorded)?;
+    let strangers = observation.probes.iter().filter_map(|(machine, probe)| {
+        let id = hex(probe.report()?.cluster_id);
+        (id != recorded).then(|| format!("Machine {machine} ({}) answers as a member of etcd cluster {id}", probe.url))
+    });
+    let strangers: Vec<String> = strangers.collect();
     let message = format!(
-        "members of etcd cluster {} answer where members of cluster {recorded} are expected. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses. Nothing is changed until then",
-        others.join(", "),
+        "{}, but cluster {recorded} is expected. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses. Nothing is changed until then",
+        strangers.join(", "),
         observation.etcd.namespace().unwrap_or_default(),
         names::ETCD_CLUSTER_GROUP,
         observation.etcd.name_any(),
@@ -70,7 +74,11 @@ mod tests {
     fn another_clusters_identity_is_never_taken_over() {
         let mut story = swapped();
         let plan = story.plan();
-        assert!(matches!(&plan, Plan::Block(hold) if hold.reason == reasons::CLUSTER_ID_CHANGED), "{plan:?}");
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert_eq!(hold.reason, reasons::CLUSTER_ID_CHANGED);
+        let told = format!("Machine {} (https://", name(2));
+        assert!(hold.message.contains(&told), "{}", hold.message);
+        assert!(hold.message.contains("answers as a member of etcd cluster dead, but cluster c is expected"));
         let status = story.settle();
         assert!(!status.ready && status.ready_replicas == 0, "{status:?}");
         assert_eq!(status.cluster_id, "c");

@@ -38,7 +38,7 @@ fn is_wanted(seat: &Seat<'_>) -> bool {
     seat.machine.is_some_and(|machine| machine.deleting && has_hook(machine))
 }
 
-/// Whether a member is to leave etcd: its Machine is being deleted, also one that was let go before the member showed up; or
+/// Whether a member is to leave etcd: its Machine is being deleted, also one that was released before the member showed up; or
 /// the Machine is gone, and the member has never had a vote.
 pub(super) fn leaves(seat: &Seat<'_>) -> bool {
     seat.member.is_some() && (seat.is_leaving() || (seat.orphaned && !seat.is_voter()))
@@ -90,9 +90,21 @@ fn explain(view: &View<'_>, refusal: &Refusal) -> String {
         Refusal::ListUnknown => format!("the member list cannot be read: {}", view.observation.why_not_listed()),
         Refusal::NotListed => "it is not in the member list".to_owned(),
         Refusal::OnlyVoter => "it is the only member: a new one has to have its data first".to_owned(),
-        Refusal::TooFewWouldBeLeft { left: (healthy, voters), .. } => format!(
-            "without it {healthy} of {voters} voters would be healthy, which is not enough; it goes when another member has joined or recovered"
+        Refusal::TooFewWouldBeLeft { now, after, left: (healthy, voters) } => format!(
+            "etcd {} with it, and {} without it, with {healthy} of {voters} voters healthy; it goes when another member has joined or recovered",
+            survives(*now),
+            survives(*after)
         ),
+    }
+}
+
+/// How many more failures etcd survives, in words.
+fn survives(failures: i64) -> String {
+    match failures {
+        ..0 => "has no quorum".to_owned(),
+        0 => "survives no more failure".to_owned(),
+        1 => "survives 1 more failure".to_owned(),
+        more => format!("survives {more} more failures"),
     }
 }
 
@@ -101,8 +113,9 @@ fn would_lose_data(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     let lost =
         is_wanted(seat) && seat.is_voter() && view.roster.voters().count() == 1 && !seat.is_healthy() && !seat.counts;
     let machine = seat.machine.filter(|_| lost)?;
+    let at = machine.deleted.as_ref().map(|at| format!(" at {:.0}", at.0)).unwrap_or_default();
     Some(format!(
-        "Machine {} was deleted and is kept: its member is the only one, does not answer ({}), and the data would be lost with it. Repair it, or give the data up: delete the Cluster, or {} and delete the EtcdCluster",
+        "Machine {} was deleted{at} and is kept: its member is the only one and does not answer ({}). Bring the member back. To give the data up, delete the Cluster; or delete the EtcdCluster after: {}",
         machine.name,
         seat.why(),
         deletion::confirm(&view.observation.etcd)
@@ -131,7 +144,7 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
             String::new()
         } else if let Some(problem) = view.observation.cluster.problem() {
             // Nothing is read of an etcd that no Cluster, or more than one, names.
-            format!("it is not let go as long as this is so: {problem}")
+            format!("it is not released as long as this is so: {problem}")
         } else if let Some(operation) = ours {
             format!("{} is under way since {:.0}", operation::describe(operation), operation.since.0)
         } else if let Some(message) = would_lose_data(view, seat) {
@@ -159,10 +172,10 @@ pub(crate) fn describe(view: &View<'_>, waiting: &[(String, String)]) -> String 
 
 /// A Machine that waits for others to let it go.
 pub(super) fn going(machine: &MachineView) -> String {
-    let since = machine.deleted.as_ref().map(|since| format!(" since {:.0}", since.0)).unwrap_or_default();
+    let at = machine.deleted.as_ref().map(|at| format!(" at {:.0}", at.0)).unwrap_or_default();
     let waits = match machine.finalizers.join(", ") {
         none if none.is_empty() => String::new(),
-        finalizers => format!(", and waits for the finalizers {finalizers}: look at its conditions"),
+        finalizers => format!(" and waits for the finalizers {finalizers}: look at its conditions"),
     };
-    format!("Machine {} is being deleted{since}{waits}", machine.name)
+    format!("Machine {} was deleted{at}{waits}", machine.name)
 }

@@ -99,7 +99,7 @@ pub enum Step {
         /// Why it may go.
         proof: MayGo,
     },
-    /// Delete Machines, and let go those that wait: the EtcdCluster is being deleted.
+    /// Delete Machines, and release those that wait: the EtcdCluster is being deleted.
     DeleteMachines {
         /// Names of those to delete.
         delete: Vec<String>,

@@ -255,7 +255,7 @@ fn a_machine_that_gets_no_bootstrap_data_is_passed_by_like_one_that_does_not_boo
 }
 
 #[test]
-fn a_machine_that_was_never_let_go_is_not_late() {
+fn a_machine_that_was_never_admitted_is_not_late() {
     let mut story = Story::new(3);
     (0..3).for_each(|index| story.held_back(index));
     story.bootstrap(0);
@@ -348,6 +348,8 @@ fn a_second_empty_etcd_is_never_made() {
     story.observation.machines.clear();
     story.observation.membership = Membership::NotAsked;
     assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST);
+    let told = story.plan().hold().unwrap().message.clone();
+    assert!(told.contains(&format!("{}=demo-etcd", names::CONFIRM_DELETION_ANNOTATION)), "{told}");
     story.held_back(3);
     assert_eq!(reason(&story.plan()), reasons::QUORUM_LOST, "and nobody takes the place of the first");
     story.observation.init_urls = None;
@@ -521,7 +523,8 @@ fn a_closed_port_is_told_with_its_address_and_the_deadline() {
     story.probe(1, Outcome::MemberFault(crate::observation::probe::MemberFault::Refused));
     let plan = story.plan();
     let message = &plan.hold().unwrap().message;
-    for part in ["demo-etcd-1", "https://10.0.0.2:2379", "connection refused", "until 1970-01-01T00:26:40Z"] {
+    let until = "if that lasts until 1970-01-01T00:26:40Z, it counts as MachineNotBooting";
+    for part in ["demo-etcd-1", "https://10.0.0.2:2379", "connection refused", until] {
         assert!(message.contains(part), "{part} is missing in {message}");
     }
 }
@@ -548,8 +551,9 @@ fn a_port_that_stays_closed_is_told_when_the_grace_is_over_too() {
         story.pass(600);
         let plan = story.plan();
         let message = &plan.hold().unwrap().message;
-        let since = ["since 1970-01-01T00:17:00Z", "1970-01-01T00:16:40Z"];
-        for part in [name(index).as_str(), url, "connection refused", since[0], since[1]] {
+        let since = ["since 1970-01-01T00:17:00Z", "could boot at 1970-01-01T00:16:40Z"];
+        let grace = "600 s (spec.healthCheck.startupGraceSeconds)";
+        for part in [name(index).as_str(), url, "connection refused", since[0], since[1], grace] {
             assert!(message.contains(part), "{part} is missing in {message}");
         }
     }
@@ -574,7 +578,7 @@ fn what_a_machine_that_goes_waits_for_is_told_with_the_time() {
     (0..2).for_each(|index| story.delete_at_once(index));
     for plan in [one, story.plan()] {
         let message = &plan.hold().unwrap().message;
-        for part in ["Machine demo-etcd-2", "since 1970-01-01T00:16:40Z", names::MACHINE_FINALIZER] {
+        for part in ["Machine demo-etcd-2 was deleted at 1970-01-01T00:16:40Z", names::MACHINE_FINALIZER] {
             assert!(message.contains(part), "{part} is missing in {message}");
         }
     }

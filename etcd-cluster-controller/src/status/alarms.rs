@@ -51,7 +51,7 @@ fn describe(view: &View<'_>, alarms: &BTreeSet<&Alarm>) -> String {
         let (cause, remedy) = match kind {
             "NOSPACE" => (
                 "the database has reached its quota (quotaBackendBytes), and etcd refuses writes",
-                "compact etcd, defragment every member, and disarm the alarm: etcdctl alarm disarm",
+                "compact etcd to the revision that `etcdctl endpoint status --write-out=json` shows (etcdctl compact REVISION), defragment every member (etcdctl defrag --cluster), and disarm the alarm: etcdctl alarm disarm",
             ),
             "CORRUPT" => (
                 "members have different data, and etcd refuses writes",

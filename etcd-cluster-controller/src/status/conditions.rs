@@ -6,6 +6,8 @@ use crate::plan::{Plan, Step, View, describe_leaving, leaving_waits_for};
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons, settle};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
+use api::names;
+use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(super) fn conditions(
@@ -120,7 +122,12 @@ fn certificates(view: &View<'_>, plan: &Plan) -> Draft {
     let reason = |reason, message: String| Draft::new(c::CERTIFICATES_AVAILABLE, false, reason, message);
     match (&view.observation.certificates, plan) {
         (Certificates::Ca { expires: Some(expires), .. }, _) if *expires <= view.observation.now => {
-            reason(reasons::SECRET_INVALID, format!("the API servers' client certificate expired at {expires:.0}"))
+            let secret = |cluster: &ClusterView| names::staged_apiserver_client_secret(&cluster.name);
+            let message = format!(
+                "the API servers' client certificate in Secret {} expired at {expires:.0}; a new one is made as soon as Ready no longer names an obstacle",
+                view.cluster().map(secret).unwrap_or_default()
+            );
+            reason(reasons::SECRET_INVALID, message)
         }
         (Certificates::Ca { control_plane_ca: true, staged_client: true, .. }, _) => {
             Draft::new(c::CERTIFICATES_AVAILABLE, true, reasons::CERTIFICATES_AVAILABLE, "")
@@ -174,7 +181,7 @@ fn scaling_up(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
         return Draft::new(c::SCALING_UP, false, reasons::NOT_SCALING_UP, "");
     }
     let (reason, message) = what(plan);
-    let count = format!("{} of {wanted} members are voters", status.ready_replicas);
+    let count = format!("{} of {wanted} members are healthy voters", status.ready_replicas);
     let message = if message.is_empty() { count } else { format!("{count}: {message}") };
     Draft::new(c::SCALING_UP, true, reason, message)
 }

@@ -146,8 +146,13 @@ fn a_failing_member_counts_until_it_has_failed_long_enough() {
     assert!(late.members[1].message.contains("connection refused"), "{:?}", late.members[1]);
     assert_eq!(late.members[1].health, Health::Unhealthy);
     assert!(late.members.iter().all(|member| member.healthy_since.is_none() || member.unhealthy_since.is_none()));
-    let told: Vec<&str> = transitions(&early, &late).iter().map(|t| t.reason).collect();
-    assert_eq!(told, ["MemberUnhealthy"]);
+    let told = transitions(&early, &late);
+    let [warning] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!(warning.reason, "MemberUnhealthy");
+    for part in ["member demo-etcd-1", "since 1970-01-01T00:16:40Z", "connection refused", "delete Machine demo-etcd-1"]
+    {
+        assert!(warning.note.contains(part), "{part} is missing in {}", warning.note);
+    }
     story.healthy(1);
     let back = story.settle();
     assert!(back.ready);
@@ -411,6 +416,18 @@ fn what_is_not_there_yet_is_said_in_words() {
     story.observation.certificates = Certificates::Unknown;
     let waiting = story.settle();
     assert_eq!(condition(&waiting, c::CERTIFICATES_AVAILABLE).message, "no Cluster names it");
+}
+
+#[test]
+fn an_expired_client_certificate_is_told_with_its_secret() {
+    let mut story = Story::with_voters(3, 3);
+    let expires = Some(story.observation.now);
+    story.observation.certificates = Certificates::Ca { control_plane_ca: true, staged_client: false, expires };
+    let status = story.settle();
+    let expired = condition(&status, c::CERTIFICATES_AVAILABLE);
+    assert_eq!((expired.status.as_str(), expired.reason.as_str()), ("False", reasons::SECRET_INVALID));
+    let secret = "Secret demo-managed-etcd-apiserver-client expired at 1970-";
+    assert!(expired.message.contains(secret), "{}", expired.message);
 }
 
 #[test]

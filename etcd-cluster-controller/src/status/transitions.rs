@@ -70,7 +70,14 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
         let known = before.members.iter().any(|old| old.id == member.id && old.health == Health::Unhealthy);
         if !known && member.role == MemberRole::Voter {
             let name = if member.name.is_empty() { &member.id } else { &member.name };
-            warning("MemberUnhealthy", format!("member {name}: {}", member.message));
+            let since = member.unhealthy_since.as_ref().map(|since| format!(" since {:.0}", since.0));
+            let note = format!(
+                "member {name} has failed its checks{}: {}. Nothing is replaced by itself: to have it replaced, delete Machine {}",
+                since.unwrap_or_default(),
+                member.message,
+                member.machine
+            );
+            warning("MemberUnhealthy", note);
         }
     }
     for record in after.removed_members.iter().filter(|record| record.state == RemovalState::Missing) {

@@ -6,6 +6,7 @@ use crate::plan::{Plan, View, wait};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use controller_support::external::{ClusterView, MachineView};
+use k8s_openapi::jiff::Timestamp;
 
 pub(super) fn waiting_for(
     view: &View<'_>,
@@ -15,7 +16,9 @@ pub(super) fn waiting_for(
     state: Progress,
 ) -> Plan {
     let (name, observation) = (&machine.name, view.observation);
-    let deadline = deadline(observation, machine);
+    let until = end_of_running_grace(observation, machine);
+    let deadline = until.map(|until| format!("; if that lasts until {until:.0}, it counts as MachineNotBooting"));
+    let deadline = deadline.unwrap_or_default();
     match state {
         // Machines are made without waiting for it, as Cluster API's MachineSets do: the rest of their way runs beside.
         Progress::NoAddress if !cluster.infrastructure_ready => {
@@ -40,18 +43,27 @@ pub(super) fn waiting_for(
         // The next Machine has to wait for this one.
         Progress::Learner if is_late(observation, machine) => {
             let message = format!(
-                "member {name} is still a learner, {}. No other is added before it votes; look at the console of its Machine",
-                late(observation, seat, machine)
+                "{}. No other is added before it votes; look at the console of its Machine",
+                late(observation, seat, machine, "has a member that is still a learner after")
             );
             wait(reasons::WAITING_FOR_PROMOTION, message)
         }
-        Progress::Learner => wait(reasons::WAITING_FOR_PROMOTION, format!("member {name} is a learner{deadline}")),
+        Progress::Learner => {
+            let then =
+                until.map(|until| format!("; if it is still one at {until:.0}, look at the console of its Machine"));
+            let message = format!("member {name} is a learner{}", then.unwrap_or_default());
+            wait(reasons::WAITING_FOR_PROMOTION, message)
+        }
         Progress::NotListed => {
             let message = format!("the member list cannot be read: {}", observation.why_not_listed());
             wait(reasons::MEMBERSHIP_UNKNOWN, message)
         }
         Progress::NotHealthy if matches!(seat.verdict, Verdict::Unknown { .. }) => {
-            let message = format!("it is not known how member {} is: {}", seat.name(), seat.why());
+            let message = format!(
+                "the health of member {} is not known: {}. Nothing is added before it is healthy",
+                seat.name(),
+                seat.why()
+            );
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }
         Progress::NotHealthy | Progress::Voter | Progress::HeldBack | Progress::NotBooting | Progress::Leaving => {
@@ -61,18 +73,17 @@ pub(super) fn waiting_for(
     }
 }
 
-/// Until when a Machine has to become a member, for messages.
-fn deadline(observation: &Observation, machine: &MachineView) -> String {
+/// Until when a Machine has to become a member. `None`: its grace does not run.
+fn end_of_running_grace(observation: &Observation, machine: &MachineView) -> Option<Timestamp> {
     let runs = observation.is_admitted(machine) && observation.is_in_grace(machine);
-    let until = observation.end_of_grace(machine).filter(|_| runs);
-    until.map(|until| format!("; it is reported if that lasts until {until:.0}")).unwrap_or_default()
+    observation.end_of_grace(machine).filter(|_| runs)
 }
 
 /// The Machines whose grace is over, and that etcd has never heard of.
 pub(super) fn not_booting(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     let stuck = machines.0.iter().filter(|(_, _, state)| *state == Progress::NotBooting);
     let one = |(seat, machine, _): &(&Seat<'_>, &MachineView, Progress)| {
-        format!("Machine {} has not become a member, {}", machine.name, late(view.observation, seat, machine))
+        late(view.observation, seat, machine, "has not become a member within")
     };
     let stuck: Vec<String> = stuck.map(one).collect();
     (!stuck.is_empty()).then(|| {
@@ -84,14 +95,18 @@ pub(super) fn not_booting(view: &View<'_>, machines: &Machines<'_, '_>) -> Optio
     })
 }
 
-/// Since when a Machine could have booted, and how its member has answered lately.
-fn late(observation: &Observation, seat: &Seat<'_>, machine: &MachineView) -> String {
-    let could_boot =
-        observation.could_boot_since(machine).map(|since| format!("although it could boot since {since:.0}, "));
+/// Since when a Machine could have booted, what has not happened within its grace, and how its member has answered lately.
+fn late(observation: &Observation, seat: &Seat<'_>, machine: &MachineView, what: &str) -> String {
+    let could_boot = observation.could_boot_since(machine).map(|since| format!("could boot at {since:.0}, and "));
     let since = |probe: &crate::observation::Probe| format!(" (since {:.0})", probe.run.since);
     let probe = match seat.why() {
         "" => String::new(),
         why => format!(": {why}{}", seat.probe.map(since).unwrap_or_default()),
     };
-    format!("{}beyond spec.healthCheck.startupGraceSeconds{probe}", could_boot.unwrap_or_default())
+    format!(
+        "Machine {} {}{what} {} s (spec.healthCheck.startupGraceSeconds){probe}",
+        machine.name,
+        could_boot.unwrap_or_default(),
+        observation.etcd.spec.health_check.startup_grace_seconds
+    )
 }

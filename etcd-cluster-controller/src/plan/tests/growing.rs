@@ -231,7 +231,7 @@ impl World {
                 }
             }
             Plan::Do(Step::ReleaseHook { machine, .. }) => {
-                prop_assert!(!self.is_member(number(&machine)), "{machine} is let go with its member");
+                prop_assert!(!self.is_member(number(&machine)), "{machine} is released with its member");
                 self.gone(&machine);
             }
             Plan::Do(step) => prop_assert!(false, "unexpected {step:?}"),
