@@ -66,7 +66,7 @@ async fn cluster_kind(shared: &Shared, name: &str) -> Option<ApiResource> {
     loop {
         match shared.kinds.find(names::CLUSTER_GROUP, "Cluster", CLUSTER_API_CONTRACTS).await {
             Ok(resource) => return Some(resource),
-            Err(error) => tracing::warn!(controller = name, %error, "waiting for Cluster API"),
+            Err(error) => tracing::warn!(controller = name, %error, "cannot start yet, trying again"),
         }
         tokio::select! {
             () = shared.shutdown.clone().requested() => return None,

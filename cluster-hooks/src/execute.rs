@@ -45,7 +45,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
             let etcd = etcd_of(observation)?;
             let outcome = patch_etcd(context, cluster, etcd, &build::patch::endpoints_in_use(etcd, endpoints)).await?;
             if *retire {
-                let note = || format!("no API server uses other endpoints of etcd than {}", endpoints.join(", "));
+                let note = || format!("API servers use only these endpoints of etcd: {}", endpoints.join(", "));
                 record_event(context, cluster, &outcome, "RollOut", "ControlPlaneRolledOut", note).await;
             }
             Ok(outcome)
@@ -53,8 +53,8 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
         Step::Pause => {
             let control_plane = control_plane_of(observation)?;
             let outcome = change(context, cluster, control_plane, &build::patch::pause(control_plane)).await?;
-            let note = || format!("{} waits until etcd is ready", named(control_plane));
-            record_event(context, cluster, &outcome, "Pause", "ControlPlanePaused", note).await;
+            let note = || status::pause_note(observation, control_plane);
+            record_event(context, cluster, &outcome, "Pause", "ControlPlaneHeldBack", note).await;
             Ok(outcome)
         }
         Step::Unpause => {
@@ -93,7 +93,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
             let name = names::apiserver_client_secret(&cluster.view.name);
             let outcome = patch(context, &context.secrets(&cluster.view.namespace), &name, &body).await?;
             reads.published = None;
-            let note = || format!("Secret {name} follows etcd's provider");
+            let note = || format!("updated Secret {name} with the certificate that etcd's provider has renewed");
             record_event(context, cluster, &outcome, "Publish", "EtcdClientCertificateUpdated", note).await;
             Ok(outcome)
         }

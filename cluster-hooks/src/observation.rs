@@ -173,15 +173,15 @@ impl Observation {
         }
     }
 
-    /// The control plane has been given all it needs and let go, now or at an earlier time: it is never held back again
+    /// The control plane has been given all it needs and released, now or at an earlier time: it is never held back again
     /// for want of etcd. Where somebody else publishes, our pause is all that holds it, so it counts as long as it is set.
     pub fn released(&self) -> bool {
-        let let_go =
+        let unpaused =
             |c: &ControlPlaneView| c.pause != Pause::Ours && c.has_endpoints() && self.secrets.published.is_some();
-        self.found_control_plane().is_some_and(|c| c.initialized || let_go(c))
+        self.found_control_plane().is_some_and(|c| c.initialized || unpaused(c))
     }
 
-    /// All is there to let the control plane go, and it is still ours to do so: the gate is closed, or our pause is set.
+    /// All is there to release the control plane, and it is still ours to do so: the gate is closed, or our pause is set.
     pub fn about_to_release(&self) -> bool {
         let Secrets { ca, published, staged, .. } = &self.secrets;
         let pairs = published.is_some() || matches!(staged, Some(Ok(_)));

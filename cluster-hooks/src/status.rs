@@ -3,7 +3,7 @@
 
 pub mod health;
 
-use crate::observation::{ClusterState, Etcd, Observation, Pause};
+use crate::observation::{ClusterState, ControlPlaneView, Etcd, Observation, Pause};
 use crate::plan::{Plan, leaving};
 use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, reasons, settle};
 use controller_support::Hold;
@@ -45,6 +45,19 @@ pub fn failure(cluster: &ClusterState, message: String, now: &Time) -> Update {
     }
     let draft = Draft::unknown(MANAGED_EXTERNAL_ETCD_READY, reasons::REFUSED, message);
     compare(cluster.condition.as_ref(), of_cluster(cluster, draft, now), None)
+}
+
+/// Why the control plane has been paused, for the event.
+pub fn pause_note(observation: &Observation, control_plane: &ControlPlaneView) -> String {
+    let (kind, name) = (&control_plane.reference.kind, &control_plane.reference.name);
+    // Once it has been released, it is paused only while others overwrite the endpoints.
+    match observation.written.as_ref().filter(|_| observation.released()) {
+        Some(written) => format!(
+            "{kind} {name} is paused: others overwrite its etcd endpoints. It goes on when they are written again at {:.0}",
+            written.due()
+        ),
+        None => format!("{kind} {name} is paused until etcd is ready and handed over"),
+    }
 }
 
 fn of_cluster(cluster: &ClusterState, draft: Draft, now: &Time) -> Condition {

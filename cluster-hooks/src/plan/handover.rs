@@ -14,8 +14,16 @@ use api::conditions::reasons;
 use api::names;
 
 pub(super) fn plan(observation: &Observation) -> Plan {
-    if let Some(other) = claimed_by_another(observation) {
-        let message = format!("etcd belongs to Cluster {other}: name another one, or none");
+    if let Some((other, etcd)) = claimed_by_another(observation).zip(observation.found_etcd()) {
+        let named_by = if observation.cluster.by_annotation {
+            format!("the annotation {}", names::MANAGED_ETCD_ANNOTATION)
+        } else {
+            "spec.managedExternalEtcdRef".to_owned()
+        };
+        let message = format!(
+            "{} {} belongs to Cluster {other}: change or remove {named_by} of Cluster {}",
+            etcd.reference.kind, etcd.reference.name, observation.cluster.view.name
+        );
         return block(reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, message).again(PEOPLE);
     }
     if let Some(etcd) = observation.found_etcd()
@@ -250,7 +258,10 @@ fn hand_client_over(observation: &Observation, etcd: &EtcdView, control_plane: &
 fn wait_for_control_plane(observation: &Observation) -> Plan {
     let waiting = |message| wait(reasons::WAITING_FOR_CONTROL_PLANE, message);
     match &observation.control_plane {
-        ControlPlane::Missing(reference) => waiting(format!("{} {} does not exist", reference.kind, reference.name)),
+        ControlPlane::Missing(reference) => waiting(format!(
+            "{} {} does not exist in namespace {}: create it, or correct spec.controlPlaneRef of Cluster {}",
+            reference.kind, reference.name, observation.cluster.view.namespace, observation.cluster.view.name
+        )),
         ControlPlane::Unknown { message, .. } => waiting(message.clone()).again(KINDS.1),
         ControlPlane::Found(view) => {
             waiting(format!("{} {} is being deleted", view.reference.kind, view.reference.name))

@@ -81,7 +81,7 @@ fn is_https(url: &str) -> bool {
     })
 }
 
-/// What can only be said right before the control plane is let go.
+/// What can only be said right before the control plane is released.
 pub(super) fn of_release(observation: &Observation, control_plane: &ControlPlaneView) -> Option<Plan> {
     control_plane.kubeadm.as_ref()?;
     if !observation.cluster.endpoint {

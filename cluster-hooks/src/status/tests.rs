@@ -31,6 +31,21 @@ fn the_condition_follows_and_is_written_only_when_it_differs() {
 }
 
 #[test]
+fn a_pause_says_what_it_is_for() {
+    let mut world = World::applied();
+    let note = |world: &World| {
+        let observation = world.observe();
+        pause_note(&observation, observation.found_control_plane().unwrap())
+    };
+    assert_eq!(note(&world), "KubeadmControlPlane demo-cp is paused until etcd is ready and handed over");
+    world = world.etcd_ready();
+    world.settle();
+    let note = note(&world);
+    let due = world.written.as_ref().unwrap().due();
+    assert!(note.contains("others overwrite its etcd endpoints") && note.ends_with(&format!("{due:.0}")), "{note}");
+}
+
+#[test]
 fn a_new_message_alone_can_wait() {
     let mut world = World::applied();
     world.settle();

@@ -145,7 +145,9 @@ pub(crate) async fn says_what_is_wrong(world: World) -> Result<()> {
     ensure!(!stage.control_plane("local").await?.paused, "nothing is written to it");
 
     stage.apply_cluster("shares", names_etcd("OtherEtcd.example.org/local-etcd")).await?;
-    stage.until_says("shares", "False EtcdBelongsToAnotherCluster etcd belongs to Cluster local").await?;
+    stage
+        .until_says("shares", "False EtcdBelongsToAnotherCluster OtherEtcd local-etcd belongs to Cluster local")
+        .await?;
 
     stage.apply_cluster("unreadable", names_etcd("two words")).await?;
     stage.until_says("unreadable", "False EtcdKindInvalid annotation").await?;

@@ -48,7 +48,7 @@ fn the_order_in_which_things_appear_does_not_matter() {
     let mut world = World { control_plane: None, ..ready.clone() };
     insta::assert_snapshot!(world.story(), @r"
     ClaimEtcd
-    wait: WaitingForControlPlane | KubeadmControlPlane demo-cp does not exist | None
+    wait: WaitingForControlPlane | KubeadmControlPlane demo-cp does not exist in namespace default: create it, or correct spec.controlPlaneRef of Cluster demo | None
     ");
     world.control_plane.clone_from(&ready.control_plane);
     assert!(world.story().ends_with("Steady"));
@@ -412,7 +412,7 @@ fn etcd_of_another_cluster_is_not_touched() {
     let mut world = World::applied().etcd_ready();
     world.etcd.as_mut().unwrap()["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "other", "uid": "cluster-2"}]);
-    insta::assert_snapshot!(world.story(), @"block: EtcdBelongsToAnotherCluster | etcd belongs to Cluster other: name another one, or none | Some(60s)");
+    insta::assert_snapshot!(world.story(), @"block: EtcdBelongsToAnotherCluster | EtcdCluster demo-etcd belongs to Cluster other: change or remove the annotation etcdcluster.cluster.x-k8s.io/managed-external-etcd of Cluster demo | Some(60s)");
 
     let mut world = World::applied().etcd_ready();
     world.etcd.as_mut().unwrap()["metadata"]["labels"] = json!({names::CLUSTER_NAME_LABEL: "other"});

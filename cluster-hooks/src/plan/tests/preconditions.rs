@@ -1,4 +1,4 @@
-//! What kubeadm asks for is asked for before the control plane is let go, and never afterwards.
+//! What kubeadm asks for is asked for before the control plane is released, and never afterwards.
 
 use super::*;
 

@@ -14,7 +14,7 @@ pub(super) async fn cluster_that_does_not_exist(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "no-cluster").await?;
     let labelled = |etcd: &mut Value| etcd["metadata"]["labels"] = json!({CLUSTER_NAME_LABEL: "demo"});
     case.apply_only(|document| document["kind"] != "Cluster", "EtcdCluster", labelled).await?;
-    says(&case.until_etcd_says("WaitingForCluster").await?, &["Cluster demo does not exist"])?;
+    says(&case.until_etcd_says("WaitingForCluster").await?, &["Cluster demo, which the label", "does not exist"])?;
     case.nothing_was_made().await?;
     // It is there, and does not know of its etcd yet.
     let silent = |cluster: &mut Value| cluster["metadata"]["annotations"] = json!({});
@@ -69,7 +69,10 @@ pub(super) async fn two_clusters_for_one_etcd(bed: &Bed) -> Result<()> {
     let (winner, loser) = if winner == "demo" { (&case.look, &look) } else { (&look, &case.look) };
     let condition = "ManagedExternalEtcdReady";
     let told = loser.until_cluster_condition(condition, "False", "EtcdBelongsToAnotherCluster", PATIENCE).await?;
-    says(&told, &[&format!("etcd belongs to Cluster {}", winner.cluster), "name another one"])?;
+    says(
+        &told,
+        &[&format!("EtcdCluster demo-etcd belongs to Cluster {}", winner.cluster), "change or remove the annotation"],
+    )?;
     winner.until_ready(PATIENCE).await?;
     released(winner).await?;
     ensure!(loser.control_plane_machines().await?.is_empty(), "{} has Machines", loser.control_plane);
