@@ -58,7 +58,7 @@ pub(crate) struct Known {
     pub holder_exists: Option<bool>,
     pub refused: Option<String>,
     /// The note of the event about the bootstrap Secret that was created.
-    pub created: Option<&'static str>,
+    pub created: Option<String>,
     lock: Option<LockRecord>,
 }
 

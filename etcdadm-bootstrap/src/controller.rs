@@ -56,7 +56,7 @@ async fn context(shared: &Shared) -> Option<Context> {
     loop {
         match Context::new(shared).await {
             Ok(context) => return Some(context),
-            Err(error) => tracing::warn!(controller = CONTROLLER, %error, "not started yet, trying again"),
+            Err(error) => tracing::warn!(controller = CONTROLLER, %error, "cannot start yet, trying again"),
         }
         tokio::select! {
             () = shared.shutdown.clone().requested() => return None,

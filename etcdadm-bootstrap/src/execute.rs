@@ -30,7 +30,10 @@ pub(crate) async fn execute(
         Step::TakeLock(lock) => take_lock(context, lock, known).await,
         Step::TakeOverLock { lock, from, resource_version } => {
             take_over_lock(context, lock, resource_version, known).await?;
-            let note = format!("Machine {from}, which was to initialize etcd, no longer exists: this one does");
+            let note = format!(
+                "Machine {from} was to initialize etcd and no longer exists; Machine {} initializes it instead",
+                machine_name(observation)
+            );
             event(context, &observation.config, "InitLockTakenOver", &note).await;
             Ok(())
         }
@@ -53,7 +56,7 @@ pub(crate) async fn report(
     if differs(before, status) {
         write_status(context, config, status).await?;
     }
-    if let Some(note) = known.created {
+    if let Some(note) = &known.created {
         event(context, config, "BootstrapDataCreated", note).await;
     }
     if let Some(blocked) = newly_blocked(before, plan) {
@@ -61,6 +64,10 @@ pub(crate) async fn report(
         context.events.warning(&about, "Bootstrap", blocked.reason, blocked.message.clone()).await;
     }
     Ok(())
+}
+
+fn machine_name(observation: &Observation) -> &str {
+    observation.machine.as_ref().map_or("", |machine| machine.name.as_str())
 }
 
 async fn event(context: &Context, config: &EtcdadmConfig, reason: &str, note: &str) {
@@ -125,7 +132,8 @@ async fn create_data_secret(
     match apply::create(&api, CONTROLLER, secret).await {
         Ok(_) => {
             known.data_secret = Some(DataSecret::Ours);
-            known.created = Some(if init { "the Machine initializes etcd" } else { "the Machine joins etcd" });
+            let does = if init { "initializes" } else { "joins" };
+            known.created = Some(format!("created bootstrap data: Machine {} {does} etcd", machine_name(observation)));
         }
         Err(error) if error.is_conflict() => {
             known.data_secret = Some(observe::data_secret(context, &observation.config).await?);

@@ -71,7 +71,8 @@ fn guard(observation: &Observation, ready: &Ready<'_>) -> Result<(), Plan> {
         }
         Some(Guard::Initialized) => {
             let message = format!(
-                "etcd is initialized, but Secret {} with the client URLs of its members does not exist",
+                "etcd is initialized, but Secret {} with the client URLs of its members does not exist. The controller of the \
+                 EtcdCluster makes it when a voter is healthy; without an EtcdCluster, create it (key clientUrls)",
                 names::init_secret(&ready.cluster.name)
             );
             Err(wait(reasons::WAITING_FOR_INITIALIZATION, message))

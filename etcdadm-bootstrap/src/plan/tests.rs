@@ -119,7 +119,7 @@ fn summary(plan: &Plan) -> String {
 )]
 #[case::initialized_long_ago(
     |s: &mut O| s.guard = Some(Guard::Initialized),
-    "wait WaitingForInitialization: etcd is initialized, but Secret demo-etcd-init with the client URLs of its members does not exist"
+    "wait WaitingForInitialization: etcd is initialized, but Secret demo-etcd-init with the client URLs of its members does not exist. The controller of the EtcdCluster makes it when a voter is healthy; without an EtcdCluster, create it (key clientUrls)"
 )]
 #[case::begun_by_one_that_lost_the_lock(
     |s: &mut O| s.guard = Some(Guard::Begun("demo-etcd-7".to_owned())),
