@@ -71,7 +71,7 @@ pub struct JoinArgs {
 /// Arguments that init and join share.
 #[derive(Clone, Debug, Args)]
 pub struct MemberArgs {
-    /// Name of the member [default: the host name].
+    /// Name of the member [default: the member's own, else the host name].
     #[arg(long)]
     pub name: Option<String>,
     /// Version of etcd to install and run [default: the member's own, else 3.6.16].
@@ -89,7 +89,7 @@ pub struct MemberArgs {
     /// Directory of the certificates and of ca.crt and ca.key.
     #[arg(long, default_value = "/etc/etcd/pki")]
     pub certs_dir: PathBuf,
-    /// This member's own address [default: the address towards the cluster or the default route].
+    /// This member's own address [default: the member's own, else the address towards the cluster or the default route].
     #[arg(long, value_name = "IP")]
     pub bind_address: Option<std::net::IpAddr>,
     /// More names and addresses for the server certificate, separated by commas.

@@ -1,4 +1,4 @@
-//! Command line. Every flag can be given as an environment variable too.
+//! Command line. Every flag but `--kubeconfig` can be given as an environment variable too.
 
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;

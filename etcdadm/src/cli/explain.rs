@@ -10,7 +10,11 @@ const NOT_YET: [(&str, &str); 12] = [
     ("--image-repository", "it goes with the kubelet init system, which this etcdadm does not have"),
     ("--kubelet-pod-manifest-path", "it goes with the kubelet init system, which this etcdadm does not have"),
     ("phase", "run `init` or `join` as a whole; a second run continues where the first one stopped"),
-    ("reset", "stop etcd.service, remove the member with etcdctl, and remove the data directory"),
+    (
+        "reset",
+        "stop etcd.service, remove the member with etcdctl on another machine, then remove the data directory, \
+         /etc/etcd/epoch and /var/lib/etcdadm/member.json",
+    ),
     ("info", "run etcdctl.sh in the install directory: `etcdctl.sh member list`"),
     ("download", "put the release archive into /var/cache/etcdadm/etcd/v<version>/"),
     ("completion", "there are no shell completions"),
@@ -29,5 +33,5 @@ pub(super) fn explain(error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(named)) = error.get(wanted) else { return error };
     let name = named.split(['=', ' ']).next().unwrap_or_default();
     let Some((_, instead)) = NOT_YET.iter().find(|(known, _)| *known == name) else { return error };
-    clap::Error::raw(error.kind(), format!("this etcdadm has no `{name}` yet: {instead}\n"))
+    clap::Error::raw(error.kind(), format!("this etcdadm does not support `{name}` yet: {instead}\n"))
 }
