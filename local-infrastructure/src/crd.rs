@@ -73,7 +73,7 @@ pub struct LocalClusterStatus {
     /// Contract v1beta1: the endpoint can be used.
     #[serde(default)]
     pub ready: bool,
-    /// Contract v1beta2.
+    /// Contract v1beta2: progress of the provisioning.
     #[serde(default)]
     pub initialization: Initialization,
     /// Ready and Paused.
@@ -130,7 +130,7 @@ pub struct LocalMachineStatus {
     /// Contract v1beta1: the machine exists. It says nothing about whether it has booted.
     #[serde(default)]
     pub ready: bool,
-    /// Contract v1beta2.
+    /// Contract v1beta2: progress of the provisioning.
     #[serde(default)]
     pub initialization: Initialization,
     /// Where the machine is reached.
@@ -191,9 +191,9 @@ pub struct LocalMachineTemplateResourceSpec {}
 
 /// Conditions and reasons that this provider writes.
 pub mod conditions {
-    /// The machine runs and its bootstrap data succeeded; of a LocalCluster: it has an endpoint.
+    /// The machine runs and its bootstrap succeeded; of a LocalCluster: it has an endpoint.
     pub const READY: &str = "Ready";
-    /// How the bootstrap data ended. Unknown until it has.
+    /// How the bootstrap ended. Unknown until it has finished.
     pub const BOOTSTRAP_SUCCEEDED: &str = "BootstrapSucceeded";
     /// The Cluster or the object is paused: nothing is changed.
     pub const PAUSED: &str = "Paused";
@@ -204,13 +204,13 @@ pub mod conditions {
     pub const WAITING_FOR_CLUSTER: &str = "WaitingForCluster";
     /// The Cluster's infrastructure is not provisioned yet.
     pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
-    /// The Machine names no bootstrap data yet, or they cannot be read.
+    /// The Machine names no bootstrap data yet, or it cannot be read.
     pub const WAITING_FOR_BOOTSTRAP_DATA: &str = "WaitingForBootstrapData";
     /// The machine cannot be made or started; the message says why. It is tried again.
     pub const CREATION_FAILED: &str = "CreationFailed";
-    /// The machine exists and its bootstrap data have not ended yet.
+    /// The machine exists and its bootstrap has not finished.
     pub const BOOTING: &str = "Booting";
-    /// The bootstrap data ended in failure; the message has the errors and the last lines of the console.
+    /// The bootstrap failed; the message has the errors and the last lines of the console.
     pub const BOOTSTRAP_FAILED: &str = "BootstrapFailed";
     /// The machine has been shut down or its plug was pulled.
     pub const POWERED_OFF: &str = "PoweredOff";
@@ -220,7 +220,7 @@ pub mod conditions {
     pub const DELETING: &str = "Deleting";
     /// All is well.
     pub const IS_READY: &str = "Ready";
-    /// The bootstrap data ended well.
+    /// The bootstrap succeeded.
     pub const SUCCEEDED: &str = "Succeeded";
     /// The Cluster or the object is paused.
     pub const IS_PAUSED: &str = "Paused";

@@ -30,10 +30,8 @@ pub(crate) async fn observe(context: &Context, object: &LocalMachine) -> Result<
         .and_then(|owner| context.machines.get(&namespace, &owner.name))
         .map(|machine| MachineView::read(&machine));
     let cluster_name = object.labels().get(names::CLUSTER_NAME_LABEL).cloned();
-    let cluster = cluster_name
-        .or_else(|| owner.as_ref().map(|owner| owner.cluster.clone()))
-        .and_then(|name| context.clusters.get(&namespace, &name))
-        .map(|cluster| ClusterView::read(&cluster));
+    let cluster_name = cluster_name.or_else(|| owner.as_ref().map(|owner| owner.cluster.clone())).unwrap_or_default();
+    let cluster = context.clusters.get(&namespace, &cluster_name).map(|cluster| ClusterView::read(&cluster));
     let local = local(context, object)?;
     let bootstrap_data = match (&local, &owner) {
         (None, Some(owner)) => bootstrap_data(context, owner).await?,
@@ -47,6 +45,7 @@ pub(crate) async fn observe(context: &Context, object: &LocalMachine) -> Result<
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
         has_provider_id: object.spec.provider_id.is_some(),
         owner,
+        cluster_name,
         cluster,
         bootstrap_data,
         local,

@@ -25,7 +25,9 @@ pub struct Observation {
     pub has_provider_id: bool,
     /// The Machine that owns the LocalMachine.
     pub owner: Option<MachineView>,
-    /// The Cluster that it belongs to.
+    /// Name of the Cluster that it belongs to.
+    pub cluster_name: String,
+    /// That Cluster, if it exists.
     pub cluster: Option<ClusterView>,
     /// What the machine is to boot. Not looked for once the machine exists.
     pub bootstrap_data: BootstrapData,
@@ -125,7 +127,10 @@ fn plan_creation(observation: &Observation) -> Plan<Step> {
         return Plan::Do(Step::Adopt);
     }
     match &observation.cluster {
-        None => return wait(conditions::WAITING_FOR_CLUSTER, "The Cluster does not exist"),
+        None => {
+            let message = format!("Cluster {} does not exist", observation.cluster_name);
+            return wait(conditions::WAITING_FOR_CLUSTER, message);
+        }
         Some(cluster) if !cluster.infrastructure_ready => {
             let message = "The Cluster's infrastructure is not provisioned";
             return wait(conditions::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message);
@@ -133,10 +138,13 @@ fn plan_creation(observation: &Observation) -> Plan<Step> {
         Some(_) => {}
     }
     let waiting_for_data = |message| wait(conditions::WAITING_FOR_BOOTSTRAP_DATA, message);
-    match observation.bootstrap_data {
-        BootstrapData::NotNamed => waiting_for_data("The Machine names no Secret with bootstrap data"),
-        BootstrapData::Missing(_) => {
-            waiting_for_data("The Secret with bootstrap data does not exist or has no key `value`").again(SECRET_RETRY)
+    match &observation.bootstrap_data {
+        BootstrapData::NotNamed => waiting_for_data("The Machine names no Secret with bootstrap data".to_owned()),
+        BootstrapData::Missing(name) => {
+            let message = format!(
+                "Secret {name} with the bootstrap data does not exist or has no key value; tried again every second"
+            );
+            waiting_for_data(message).again(SECRET_RETRY)
         }
         BootstrapData::Ready(_) => Plan::Do(Step::Create),
     }
@@ -188,6 +196,7 @@ pub(crate) mod tests {
             has_finalizer: true,
             has_provider_id: false,
             owner: Some(owner()),
+            cluster_name: "demo".to_owned(),
             cluster: Some(cluster(true)),
             bootstrap_data: BootstrapData::Ready(UserData(b"#cloud-config".to_vec())),
             local: None,
@@ -249,6 +258,19 @@ pub(crate) mod tests {
         let again = |bootstrap_data| plan(&Observation { bootstrap_data, ..complete() }).hold().unwrap().again;
         assert_eq!(again(BootstrapData::NotNamed), None);
         assert_eq!(again(BootstrapData::Missing("s".to_owned())), Some(SECRET_RETRY));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let missing = BootstrapData::Missing("demo-data".to_owned());
+        for (observation, name) in [
+            (Observation { cluster: None, ..complete() }, "Cluster demo "),
+            (Observation { bootstrap_data: missing, ..complete() }, "Secret demo-data "),
+        ] {
+            let plan = plan(&observation);
+            let message = &plan.hold().unwrap().message;
+            assert!(message.starts_with(name), "{message}");
+        }
     }
 
     #[test]

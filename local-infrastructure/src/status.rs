@@ -49,9 +49,9 @@ fn ready(observation: &Observation, plan: &Plan<Step>, failure: Option<&str>) ->
     match (local, &local.bootstrap) {
         (Local { powered_on: false, .. }, _) => not(conditions::POWERED_OFF, "The machine is switched off"),
         (Local { running: false, .. }, _) => not(conditions::NOT_RUNNING, "The machine's first process is gone"),
-        (_, None) => not(conditions::BOOTING, "The bootstrap data have not ended"),
+        (_, None) => not(conditions::BOOTING, "The bootstrap has not finished"),
         (_, Some(Bootstrap { succeeded: false, .. })) => {
-            not(conditions::BOOTSTRAP_FAILED, "The bootstrap data failed, see BootstrapSucceeded")
+            not(conditions::BOOTSTRAP_FAILED, "The bootstrap failed, see BootstrapSucceeded")
         }
         (_, Some(_)) => Draft::new(conditions::READY, true, conditions::IS_READY, ""),
     }
@@ -109,7 +109,7 @@ pub fn news(before: &LocalMachineStatus, after: &LocalMachineStatus) -> Vec<News
         (conditions::READY, conditions::NOT_RUNNING, true),
     ] {
         if let Some(message) = turned(type_, reason) {
-            let note = if message.is_empty() { "The bootstrap data succeeded".to_owned() } else { message };
+            let note = if message.is_empty() { "The bootstrap succeeded".to_owned() } else { message };
             // The API server takes at most 1 kB.
             news.push(News { warning, reason, note: note.chars().take(900).collect() });
         }
