@@ -22,7 +22,10 @@ for environment in /proc/[0-9]*/environ; do
         [ -n "$inside" ] && [ "$inside" -lt "$process" ] || inside=$process
     fi
 done
-[ -n "$inside" ] || { echo "no $program is running: start hack/demo.sh in another terminal" >&2; exit 1; }
+[ -n "$inside" ] || {
+    echo "no $program of this user is running: start hack/demo.sh in another terminal, or run this as the same user" >&2
+    exit 1
+}
 
 tools=$(tr '\0' '\n' <"/proc/$inside/environ" | sed -n 's/^CAPE_WORLD_TOOLS=//p')
 kubectl=$(sed -n 's/.*"kubectl":"\([^"]*\)".*/\1/p' <<<"$tools")

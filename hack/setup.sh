@@ -15,6 +15,9 @@ GO_MINIMUM=1.21
 GO_VERSION=1.26.8
 
 setup_cache="${XDG_CACHE_HOME:-$HOME/.cache}/cluster-api-provider-etcdadm"
+# What a shell that only runs this still has afterwards.
+setup_callers_path=$PATH
+setup_callers_toolchain=${RUSTUP_TOOLCHAIN:-}
 # rustup's place; ours, see below; and those of ip and iptables, which an ordinary user's PATH often lacks.
 export PATH="$HOME/.cargo/bin:$PATH:$setup_cache/go/bin:/usr/sbin:/sbin"
 
@@ -75,7 +78,7 @@ setup_install_packages() {
     apt-get install -y -q --no-install-recommends $missing >&2
     case " $missing " in
     *" cloud-init "*)
-        # It is for test machines. This computer's own settings are none of its business.
+        # It is for test machines and must not change this computer's own settings.
         mkdir -p /etc/cloud
         touch /etc/cloud/cloud-init.disabled
         setup_say "cloud-init is switched off for this computer itself (/etc/cloud/cloud-init.disabled)"
@@ -140,9 +143,23 @@ setup_install_rust() {
     setup_rust_is_there || setup_fail "the installed Rust is not found; is $HOME/.cargo/bin another one's?"
 }
 
+# Whether whoever runs this finds Rust without help.
+setup_caller_has_rust() (
+    export PATH=$setup_callers_path
+    if [ -n "$setup_callers_toolchain" ]; then
+        export RUSTUP_TOOLCHAIN=$setup_callers_toolchain
+    else
+        unset RUSTUP_TOOLCHAIN
+    fi
+    setup_rust_is_there
+)
+
 setup_install_packages
 setup_let_apt_know_systemctl
 # An earlier run's, before the distribution's old one.
 setup_go_is_there || { [ -x "$setup_cache/go/bin/go" ] && export PATH="$setup_cache/go/bin:$PATH"; } || true
 setup_install_go
 setup_install_rust
+if [ "${BASH_SOURCE[0]}" = "$0" ] && ! setup_caller_has_rust; then
+    setup_say "before you run cargo yourself: export PATH=\"\$HOME/.cargo/bin:\$PATH\"${RUSTUP_TOOLCHAIN:+ RUSTUP_TOOLCHAIN=$RUSTUP_TOOLCHAIN}"
+fi
