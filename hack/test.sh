@@ -4,7 +4,7 @@
 #   hack/test.sh [--unit] [--api] [--local] [--docker] [NAME]
 #
 #   --unit    formatting, lints, rustdoc, generated files, and pure logic
-#   --api     CRDs and webhooks against a real API server
+#   --api     CRDs, admission policies and examples against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
 #   NAME      only tests whose name contains it, and none of the checks
@@ -12,6 +12,9 @@
 # Without a tier it runs what CI runs, which is all of them. With E2E_FULL=1 the longer scenarios too. What the tests need is
 # installed or built first; failing tests on real parts print the directory of their logs. The last line says how many
 # passed and failed.
+#
+# Scenarios are mostly waiting. So the docker tier runs beside the local one, with "docker | " before its lines, and lints run
+# in the processor time that nothing else wants.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -62,9 +65,23 @@ case " ${tiers[*]} " in
 esac
 . hack/setup.sh
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-failed_steps=()
+# Every output, and the names of the steps that failed. What runs beside the rest has a log of its own.
+logs=$(mktemp -d)
+log=$logs/all
+failed_steps=$logs/failed-steps
+: >"$failed_steps"
+started_beside=()
+
+clean_up() {
+    local process
+    for process in "${started_beside[@]}"; do
+        kill -- "-$process" 2>/dev/null && wait "$process" || true
+    done
+    rm -rf "$logs"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # Runs a command with its output on the terminal and in the log.
 step() {
@@ -81,13 +98,13 @@ step() {
 # A step that passes or fails as a whole, and counts as one test.
 check() {
     local before said
-    before=$(wc -l <"$log")
+    before=$(lines_of_the_log)
     if step "$@"; then
         echo "test result: ok. 1 passed; 0 failed" >>"$log"
     else
         said=$(tail -n "+$((before + 1))" "$log" | tail -n 30)
         printf 'failures:\n%s\ntest result: FAILED. 0 passed; 1 failed\n' "$said" >>"$log"
-        failed_steps+=("$1")
+        echo "$1" >>"$failed_steps"
     fi
 }
 
@@ -95,12 +112,33 @@ check() {
 tests() {
     local what=$1 before
     shift
-    before=$(wc -l <"$log")
+    before=$(lines_of_the_log)
     step "$what" cargo test --workspace --no-fail-fast "$@" ${name:+-- "$name"} && return
-    failed_steps+=("$what")
+    echo "$what" >>"$failed_steps"
     # It can fail without a failed test: when it does not compile, or crashes.
     tail -n "+$((before + 1))" "$log" | grep -q 'test result: .* [1-9][0-9]* failed' ||
         echo "test result: FAILED. 0 passed; 1 failed" >>"$log"
+}
+
+lines_of_the_log() {
+    touch "$log"
+    wc -l <"$log"
+}
+
+# Runs a function beside the rest, with a name before its lines. It has a process group of its own, so that everything in it
+# can be ended.
+beside() {
+    local part=$1
+    shift
+    set -m
+    { log=$logs/$part && "$@" 2>&1 | sed -u "s/^/$part | /"; } &
+    set +m
+    started_beside+=($!)
+}
+
+end_of_what_runs_beside() {
+    [ ${#started_beside[@]} = 0 ] || wait "${started_beside[@]}"
+    started_beside=()
 }
 
 generated_files_are_up_to_date() {
@@ -120,16 +158,43 @@ real_parts() {
     check "real parts" "$programs/e2e" tools build ${E2E_FULL+--all-etcd}
 }
 
-programs="${CARGO_TARGET_DIR:-target}/debug"
+# In a directory of their own: cargo lets nobody else use one that it is working in.
+lints() {
+    # Those of docker are not tests by default, and have to be named.
+    check "lints" env CARGO_TARGET_DIR="$target/lints" \
+        nice -n 19 cargo clippy --workspace --all-targets "${docker_tests[@]}" -- -D warnings
+    check "rustdoc" env CARGO_TARGET_DIR="$target/lints" RUSTDOCFLAGS="-D warnings" \
+        nice -n 19 cargo doc --workspace --no-deps
+}
+
+# The containers have a C library of their own, so they get an etcdadm without libraries.
+programs_for_containers() {
+    cargo rustc -p etcdadm --bin etcdadm -- -C target-feature=+crt-static &&
+        mkdir -p "$target/containers" &&
+        cp --force "$programs"/{etcdadm,manager,local-infrastructure} "$target/containers"
+}
+
+docker_tests() {
+    E2E_PROGRAMS=$target/containers tests "docker tests" "${docker_tests[@]}"
+}
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+programs=$target/debug
 check "build" cargo build --workspace --all-targets
+case " ${tiers[*]} " in
+*" docker "*)
+    real_parts
+    check "real parts of docker's machines" "$programs/e2e" tools build --docker
+    check "programs for containers" programs_for_containers
+    check "build of the docker tests" cargo test --no-run --workspace "${docker_tests[@]}"
+    ;;
+esac
 for tier in "${tiers[@]}"; do
     case "$tier" in
     unit)
         if [ -z "$name" ]; then
+            beside lints lints
             check "formatting" cargo fmt --all --check
-            # Those of docker are not tests by default, and have to be named.
-            check "lints" cargo clippy --workspace --all-targets "${docker_tests[@]}" -- -D warnings
-            check "rustdoc" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
             check "generated files" generated_files_are_up_to_date
             tests "examples in documentation" --doc
         fi
@@ -141,25 +206,23 @@ for tier in "${tiers[@]}"; do
         ;;
     local)
         real_parts
+        case " ${tiers[*]} " in *" docker "*) beside docker docker_tests ;; esac
         tests "local tests" "${local_tests[@]}"
         ;;
     docker)
-        real_parts
-        check "real parts of docker's machines" "$programs/e2e" tools build --docker
-        # The containers have a C library of their own.
-        check "etcdadm without libraries" cargo rustc -p etcdadm --bin etcdadm -- -C target-feature=+crt-static
-        tests "docker tests" "${docker_tests[@]}"
+        case " ${tiers[*]} " in *" local "*) ;; *) docker_tests ;; esac
         ;;
     esac
 done
+end_of_what_runs_beside
 
 # What failed once more: it may stand far above, and whoever runs this may keep only the end.
-awk '/^failures:$/ { on = 1 } /^test result: / { on = 0 } on' "$log"
+awk '/^failures:$/ { on = 1 } /^test result: / { on = 0 } on' "$logs"/*
 
-# Adds up every summary in the log.
-read -r passed failed < <(sed -n 's/^.*test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*$/\1 \2/p' "$log" |
+# Adds up every summary in the logs.
+read -r passed failed < <(cat "$logs"/* | sed -n 's/^.*test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*$/\1 \2/p' |
     awk '{ passed += $1; failed += $2 } END { print passed + 0, failed + 0 }')
 echo
-[ ${#failed_steps[@]} = 0 ] || printf 'failed: %s\n' "${failed_steps[@]}"
+sed 's/^/failed: /' "$failed_steps"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

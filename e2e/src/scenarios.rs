@@ -4,8 +4,11 @@
 //! them starts itself some more times, each time in a world of its own: a *lane*. A lane reads the names of scenarios, runs
 //! one after the other and answers how each ended; the lane that is free gets the next scenario.
 
+mod durations;
 mod lane;
 mod lanes;
+
+pub use durations::Durations;
 
 use crate::tools::Tools;
 use crate::world::{World, block_on, enter_or_run};
@@ -137,6 +140,9 @@ fn in_lanes<S>(
     let trials = scenarios.iter().map(trial).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     lanes.end();
+    if !arguments.list {
+        print!("{}", lanes.durations());
+    }
     Ok(conclusion.exit_code())
 }
 

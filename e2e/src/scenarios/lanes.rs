@@ -1,11 +1,13 @@
 //! The side that hands scenarios out.
 
+use super::durations::Durations;
 use super::lane::{Ending, LANE};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 /// The lanes of one run. They are started when they are needed.
 pub(super) struct Lanes {
@@ -15,6 +17,7 @@ pub(super) struct Lanes {
     starter: Mutex<Sender<Sender<Result<Lane>>>>,
     /// With only one, the names of scenarios are not needed to tell their lines apart.
     several: bool,
+    durations: Durations,
 }
 
 impl Lanes {
@@ -27,7 +30,13 @@ impl Lanes {
                 let _ = request.send(Lane::start());
             }
         });
-        Self { idle: Mutex::default(), turns: RwLock::default(), starter: Mutex::new(starter), several: worlds > 1 }
+        Self {
+            idle: Mutex::default(),
+            turns: RwLock::default(),
+            starter: Mutex::new(starter),
+            several: worlds > 1,
+            durations: Durations::default(),
+        }
     }
 
     /// Runs one scenario in a lane that is free.
@@ -42,9 +51,17 @@ impl Lanes {
         };
         let free = lock(&self.idle).pop();
         let mut lane = free.map_or_else(|| self.start(), Ok)?;
-        let ending = lane.run(scenario, self.several)?;
+        let begun = Instant::now();
+        let ending = lane.run(scenario, self.several);
+        self.durations.add(scenario, begun.elapsed());
+        let ending = ending?;
         lock(&self.idle).push(lane);
         ending.failure.map_or(Ok(()), |failure| bail!(failure))
+    }
+
+    /// How long the scenarios took that have ended.
+    pub(super) fn durations(&self) -> &Durations {
+        &self.durations
     }
 
     fn start(&self) -> Result<Lane> {

@@ -22,6 +22,7 @@ mod writes;
 
 use anyhow::Context;
 use e2e::docker::{DockerBed, Parts};
+use e2e::scenarios::Durations;
 use e2e::tools::{Release, Tools};
 use e2e::world::{World, prepare_and_run};
 use futures::future::LocalBoxFuture;
@@ -38,20 +39,24 @@ fn main() -> ExitCode {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
         let runtime = Arc::new(runtime);
         let bed: Shared = Arc::default();
+        let durations: Arc<Durations> = Arc::default();
         let tests = scenarios()
             .into_iter()
             .map(|scenario| {
-                let (bed, world, runtime) = (bed.clone(), world.clone(), runtime.clone());
+                let (bed, world, runtime, durations) = (bed.clone(), world.clone(), runtime.clone(), durations.clone());
                 let wanted = scenario.is_wanted(&arguments);
                 let test = Trial::test(scenario.name, move || {
                     let mut slot = bed.lock().unwrap_or_else(PoisonError::into_inner);
+                    let begun = Instant::now();
                     let result = runtime.block_on(in_a_clean_bed(&mut slot, &world, &scenario));
+                    durations.add(scenario.name, begun.elapsed());
                     result.map_err(|error| format!("{error:#}").into())
                 });
                 test.with_ignored_flag(!wanted)
             })
             .collect();
         let conclusion = libtest_mimic::run(&arguments, tests);
+        print!("{durations}");
         let left = bed.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(left) = left {
             runtime.block_on(left.stop()).context("the bed does not end")?;
@@ -110,9 +115,7 @@ async fn in_a_clean_bed(
             DockerBed::start(&world.with_cluster_api(*release)?).await?
         }
     };
-    let begun = Instant::now();
     let result = run(&mut bed).await;
-    println!("{name}: {:.1} s", begun.elapsed().as_secs_f32());
     match bed.clear(CLEAR).await {
         Ok(()) => *slot = Some(bed),
         // It is not used again: who knows what has been left undone.
