@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::execute::{self, Outcome, execute, object_reference};
 use crate::observation::{ClusterState, Observation, Reads};
 use crate::observe::{now, observe, read};
-use crate::plan::{Plan, Step, plan};
+use crate::plan::{Plan, Step, due, plan};
 use crate::status::{Update, failure, health, report};
 use api::conditions::reasons;
 use api::names;
@@ -125,7 +125,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
 /// Nothing can be done at the moment: says why, and waits.
 async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Result<Action> {
     let cluster = &observation.cluster;
-    let mut delay = plan.hold().and_then(|hold| hold.again);
+    let mut delay = due(observation, plan);
     match report(observation, plan, context.reported.age(&cluster.view.uid)) {
         Update::Nothing => {}
         Update::Later(after) => delay = sooner(delay, after),

@@ -133,12 +133,26 @@ impl World {
 
     /// The user applies the manifest of the control plane again.
     pub fn user_restores_placeholder(&mut self) {
+        self.user_writes_endpoints(&[names::PLACEHOLDER_ENDPOINT]);
+    }
+
+    /// The user, or a tool of theirs, writes other endpoints into the control plane.
+    pub fn user_writes_endpoints(&mut self, endpoints: &[&str]) {
         let revision = self.next();
         if let Some(control_plane) = &mut self.control_plane {
             control_plane["metadata"]["resourceVersion"] = revision;
             control_plane["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"]["external"]["endpoints"] =
-                json!([names::PLACEHOLDER_ENDPOINT]);
+                json!(endpoints);
             respecified(control_plane);
+        }
+    }
+
+    /// Somebody replaces the etcd object by a manifest that has no annotations.
+    pub fn lose_record(&mut self) {
+        let revision = self.next();
+        if let Some(etcd) = &mut self.etcd {
+            etcd["metadata"]["resourceVersion"] = revision;
+            etcd["metadata"]["annotations"] = json!({});
         }
     }
 

@@ -7,7 +7,7 @@ mod preconditions;
 
 pub use in_use::leaving;
 
-use crate::observation::{Claim, Etcd, KeyPair, Need, Observation, Pause};
+use crate::observation::{Claim, Etcd, KeyPair, Need, Observation, Pause, Used};
 use api::conditions::reasons;
 use controller_support::Hold;
 use controller_support::plan::{block, wait};
@@ -75,6 +75,8 @@ const UNWATCHED_SECRETS: Duration = Duration::from_secs(10);
 const WORKERS: Duration = Duration::from_secs(5);
 /// Between two looks at what only a person will change, and no watch of ours would tell.
 const PEOPLE: Duration = Duration::from_secs(60);
+/// Between two looks at what the machines of a control plane use, as long as that cannot be told.
+const MACHINES: Duration = Duration::from_secs(60);
 /// Shortest and longest time between two look-ups of a kind that does not exist.
 const KINDS: (Duration, Duration) = (Duration::from_secs(10), PEOPLE);
 
@@ -97,6 +99,14 @@ fn part(observation: &Observation) -> Plan {
         _ if observation.cluster.condition.is_some() => Plan::Do(Step::RemoveConditions),
         _ => Plan::Steady,
     }
+}
+
+/// When to look again, whatever the watches tell: as the plan says, and at what it has asked for in vain. Neither Machines nor
+/// KubeadmConfigs are watched.
+pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
+    let in_vain = matches!(observation.reads.used, Some(Used::Unknown | Used::NoMachine));
+    let hold = plan.hold().and_then(|hold| hold.again);
+    hold.into_iter().chain(in_vain.then_some(MACHINES)).min()
 }
 
 /// When to look a kind up again: the longer our condition has not been True, the later.

@@ -29,7 +29,12 @@ impl Rollout {
     /// so is not done: v1beta1 leaves counts out when they are 0, one that has only begun to report counts 0 of 0, and a
     /// provider may not count at all.
     pub fn complete(self) -> bool {
-        self.observed && self.replicas.is_some_and(|replicas| replicas > 0) && self.replicas == self.up_to_date
+        self.observed && self.has_machines() && self.replicas == self.up_to_date
+    }
+
+    /// It reports that a machine exists.
+    pub fn has_machines(self) -> bool {
+        self.replicas.is_some_and(|replicas| replicas > 0)
     }
 
     /// How far it is, for people.

@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 pub enum Used {
     /// It cannot be told: everything stays in use.
     Unknown,
+    /// There is no machine. Counts that say otherwise are old, and so is what follows from them.
+    NoMachine,
     /// Those of the present spec: the control plane counts every machine as up to date, and there is no other record.
     OfSpec,
     /// These, by the configurations of its machines.
@@ -22,6 +24,9 @@ pub enum Used {
 /// Reads the KubeadmConfigs that the machines of a KubeadmControlPlane were made from. Every one of them names the
 /// endpoints, those of joining machines too. A machine whose configuration is missing may use anything.
 pub fn configured(machines: &[DynamicObject], configs: &[DynamicObject]) -> Used {
+    if machines.is_empty() {
+        return Used::NoMachine;
+    }
     let of = |machine: &DynamicObject| {
         let reference = Reference::read(machine.data.pointer("/spec/bootstrap/configRef"))?;
         let config = configs.iter().find(|config| config.name_any() == reference.name)?;
@@ -31,10 +36,8 @@ pub fn configured(machines: &[DynamicObject], configs: &[DynamicObject]) -> Used
     };
     let all: Option<Vec<Vec<String>>> = machines.iter().map(of).collect();
     match all {
-        Some(all) if !all.is_empty() => {
-            Used::These(all.into_iter().flatten().filter(|url| url != names::PLACEHOLDER_ENDPOINT).collect())
-        }
-        _ => Used::Unknown,
+        Some(all) => Used::These(all.into_iter().flatten().filter(|url| url != names::PLACEHOLDER_ENDPOINT).collect()),
+        None => Used::Unknown,
     }
 }
 
@@ -65,6 +68,6 @@ mod tests {
         assert_eq!(used(&[machine("m", "a"), machine("n", "b")]), urls(&[1, 2, 3]));
         assert_eq!(used(&[machine("m", "a"), machine("n", "missing")]), Used::Unknown);
         assert_eq!(used(&[machine("m", "a"), machine("n", "c")]), Used::Unknown);
-        assert_eq!(used(&[]), Used::Unknown, "a control plane without machines has nothing to say");
+        assert_eq!(used(&[]), Used::NoMachine);
     }
 }

@@ -29,8 +29,12 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
     if going || etcd.claim != Claim::Ours || control_plane.endpoints.is_none() {
         return None;
     }
-    let recorded = etcd.in_use.as_deref().unwrap_or_default();
     let (present, next) = (control_plane.real_endpoints(), next(etcd, control_plane));
+    let recorded = match &etcd.in_use {
+        Some(recorded) => recorded.as_slice(),
+        None if may_have_machines(control_plane) => return recover(observation, control_plane, next),
+        None => &[],
+    };
     let none = BTreeSet::new();
     let mut now = in_use(recorded, &present, next, None);
     // One that is being deleted has machines until it is gone.
@@ -39,13 +43,37 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
         // Endpoints would leave: worth a look at the machines themselves. A watch may be behind, and counts may be old.
         match &observation.reads.used {
             None => return Some(Plan::Do(Step::Read(Need::Used))),
-            Some(Used::Unknown) => {}
+            Some(Used::Unknown | Used::NoMachine) => {}
             Some(Used::OfSpec) => now = in_use(recorded, &present, next, Some(&none)),
             Some(Used::These(used)) => now = in_use(recorded, &present, next, Some(used)),
         }
     }
     let retire = recorded.iter().any(|url| !now.contains(url));
     (now != recorded).then_some(Plan::Do(Step::RecordEndpointsInUse { endpoints: now, retire }))
+}
+
+/// The record is missing, and API servers may be using what it said: somebody has replaced the etcd object without it, or there
+/// never was one. The machines tell. Until they do there is no record, and etcd's provider retires nothing: a record that is
+/// not complete would be taken for the whole.
+fn recover(observation: &Observation, control_plane: &ControlPlaneView, next: &[String]) -> Option<Plan> {
+    let used = match &observation.reads.used {
+        None => return Some(Plan::Do(Step::Read(Need::Used))),
+        Some(Used::These(used)) => used.clone(),
+        Some(Used::OfSpec) if control_plane.rollout.complete() || is_new(control_plane) => BTreeSet::new(),
+        Some(Used::NoMachine) if is_new(control_plane) => BTreeSet::new(),
+        Some(Used::Unknown | Used::OfSpec | Used::NoMachine) => return None,
+    };
+    let now = in_use(&[], &control_plane.real_endpoints(), next, Some(&used));
+    (!now.is_empty()).then_some(Plan::Do(Step::RecordEndpointsInUse { endpoints: now, retire: false }))
+}
+
+fn may_have_machines(control_plane: &ControlPlaneView) -> bool {
+    !is_new(control_plane) || !control_plane.real_endpoints().is_empty()
+}
+
+/// It has reported no machine yet, and no API server.
+fn is_new(control_plane: &ControlPlaneView) -> bool {
+    !control_plane.initialized && !control_plane.rollout.has_machines()
 }
 
 fn next<'a>(etcd: &'a EtcdView, control_plane: &ControlPlaneView) -> &'a [String] {

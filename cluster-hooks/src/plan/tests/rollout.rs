@@ -79,6 +79,63 @@ fn what_an_earlier_hook_has_handed_over_is_told() {
     assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { endpoints: vec![ONE.to_owned()], retire: false }]);
 }
 
+/// `kubectl replace`, or a GitOps tool that replaces: the annotation is not in the manifest.
+#[test]
+fn a_record_that_is_lost_in_a_rollout_is_made_again_of_what_machines_use() {
+    let mut world = running(ONE);
+    world.set_ready(true, TWO);
+    world.settle();
+    world.report_machines(world.generation(), 4, 1);
+    world.lose_record();
+    for unknown in [Used::Unknown, Used::NoMachine, Used::OfSpec] {
+        world.used = unknown;
+        assert_eq!(world.settle().0, [], "a record that is not complete would be taken for the whole");
+        assert_eq!(world.in_use(), None);
+    }
+    world.used = Used::These([ONE.to_owned(), TWO.to_owned()].into());
+    insta::assert_snapshot!(world.story(), @r#"
+    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
+    Steady
+    "#);
+    // The placeholder came back with it: the control plane no longer says what it was given.
+    world.lose_record();
+    world.user_restores_placeholder();
+    world.used = Used::These([ONE.to_owned()].into());
+    let (observation, plan) = world.plan();
+    let Plan::Do(step) = plan else { panic!("{plan:?}") };
+    assert_eq!(step, Step::RecordEndpointsInUse { endpoints: vec![ONE.to_owned(), TWO.to_owned()], retire: false });
+    assert!(world.act(&observation, &step));
+}
+
+#[test]
+fn a_control_plane_that_has_no_machine_yet_needs_no_record_of_before() {
+    let mut world = World::applied();
+    world.set_ready(true, ONE);
+    world.stage("1");
+    world.user_writes_endpoints(&[TWO]);
+    world.used = Used::NoMachine;
+    assert_eq!(world.settle().1, Plan::Steady);
+    assert_eq!(world.in_use(), Some(BOTH));
+}
+
+#[test]
+fn what_machines_use_is_asked_again_until_it_can_be_told() {
+    let mut world = running(ONE);
+    world.set_ready(true, TWO);
+    world.settle();
+    world.report_machines(world.generation(), 3, 3);
+    for (used, expected) in [
+        (Used::Unknown, Some(60)),
+        (Used::NoMachine, Some(60)),
+        (Used::These([ONE.to_owned(), TWO.to_owned()].into()), None),
+    ] {
+        world.used = used;
+        let (observation, plan) = world.plan();
+        assert_eq!(plan, Plan::Steady);
+        assert_eq!(due(&observation, &plan).map(|delay| delay.as_secs()), expected, "no watch tells");
+    }
+}
+
 #[test]
 fn counts_that_are_not_true_retire_nothing() {
     let mut world = running(ONE);
@@ -121,6 +178,8 @@ enum Happening {
     Machines,
     Endpoints(BTreeSet<u8>),
     Ready(bool),
+    /// Somebody replaces the etcd object without the annotation.
+    RecordIsLost,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -129,6 +188,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         4 => Just(Happening::Machines),
         1 => proptest::collection::btree_set(1..7_u8, 1..4).prop_map(Happening::Endpoints),
         1 => any::<bool>().prop_map(Happening::Ready),
+        1 => Just(Happening::RecordIsLost),
     ]
 }
 
@@ -163,9 +223,12 @@ proptest! {
                     ready = now;
                     world.set_ready(ready, &endpoints);
                 }
+                Happening::RecordIsLost => world.lose_record(),
             }
+            world.used = Used::These(machines.0.iter().flatten().cloned().collect());
+            // Without a record etcd's provider retires nothing.
+            let Some(in_use) = world.in_use().map(list) else { continue };
             let present = world.endpoints();
-            let in_use = list(world.in_use().unwrap());
             let started = machines.0.iter().flatten().map(String::as_str);
             for url in started.chain(list(&present)) {
                 prop_assert!(in_use.contains(url), "{url} is used, and not in {in_use:?}");
@@ -175,6 +238,7 @@ proptest! {
         for _ in 0..20 {
             world.settle();
             machines.reconcile(&mut world);
+            world.used = Used::These(machines.0.iter().flatten().cloned().collect());
         }
         prop_assert_eq!(world.settle(), (vec![], Plan::Steady));
         prop_assert_eq!(world.in_use(), Some(endpoints.as_str()));
