@@ -238,6 +238,7 @@ impl World {
         match need {
             Need::Used => reads.used = Some(self.used.clone()),
             Need::FieldManager => reads.field_manager = Some("field manager argocd".to_owned()),
+            Need::Current => reads.is_current = true,
             Need::Workers => reads.workers = Some(self.workers.clone()),
             Need::SharedCertificates => {
                 let shared = SHARED_CERTIFICATES.iter().filter_map(|name| self.secrets.get(&format!("demo-{name}")));

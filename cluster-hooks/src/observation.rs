@@ -9,7 +9,7 @@ mod used;
 mod written;
 
 pub use control_plane::{ControlPlane, ControlPlaneView, ETCD_GONE_ANNOTATION, Pause, REMEDIATION_IN_PROGRESS};
-pub use etcd::{Claim, Etcd, EtcdView};
+pub use etcd::{Claim, Etcd, EtcdView, is_namesake};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
 pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};
 pub use used::{Used, configured};
@@ -55,6 +55,8 @@ pub enum Need {
     Workers,
     /// [`Reads::field_manager`].
     FieldManager,
+    /// [`Reads::is_current`].
+    Current,
 }
 
 /// Answers to the [`Need`]s of one reconcile. None: not asked for yet.
@@ -68,6 +70,8 @@ pub struct Reads {
     pub workers: Option<Vec<String>>,
     /// Who, apart from us, has written the endpoints of the control plane last.
     pub field_manager: Option<String>,
+    /// The Cluster is the one that the API server has under its name now.
+    pub is_current: bool,
     /// The client Secret that was created in this reconcile.
     pub published: Option<Arc<DynamicObject>>,
     /// Etcd was deleted in this reconcile, and is gone.

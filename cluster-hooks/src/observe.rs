@@ -65,6 +65,7 @@ pub async fn read(context: &Context, observation: &Observation, need: Need, read
         (Need::FieldManager, Some(control_plane)) => {
             reads.field_manager = Some(last_manager(context, cluster, control_plane).await?);
         }
+        (Need::Current, ..) => reads.is_current = current(context, cluster).await?,
         (Need::SharedCertificates, ..) => reads.shared = Some(shared(context, cluster).await?),
         (Need::Workers, ..) => reads.workers = Some(workers(context, cluster).await?),
         (Need::Used | Need::FieldManager, ..) => {
@@ -138,7 +139,7 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
             Err(error) => return Err(error),
         };
         let mut all = watch.select(&cluster.view.namespace, |_| true).into_iter().map(read);
-        if let Some(etcd) = all.find(|etcd| etcd.claim == Claim::Ours) {
+        if let Some(etcd) = all.find(|etcd| matches!(etcd.claim, Claim::Ours | Claim::OfNamesake)) {
             return Ok(Some(Etcd::Found(Box::new(etcd))));
         }
     }
@@ -222,6 +223,16 @@ pub async fn control_plane_machines(
     };
     let doing = format!("listing {kind}s of the control plane of Cluster {name}");
     Ok(context.shared.kinds.ask_unwatched((group, kind), CLUSTER_API_CONTRACTS, &doing, list).await?.items)
+}
+
+/// The Cluster is the one that the API server has now. One request.
+async fn current(context: &Context, cluster: &ClusterState) -> Result<bool> {
+    let (view, resource) = (&cluster.view, context.clusters.resource());
+    let live = get_live(context, resource, &view.namespace, &view.name).await?;
+    if live.and_then(|live| live.uid()).as_deref() != Some(&*view.uid) {
+        return Err(Error::NotReady(format!("Cluster {} is not the one that was observed: the watch is behind", view.name)));
+    }
+    Ok(true)
 }
 
 /// Who, apart from us, has written the endpoints last. One request: watches do not keep the managers of fields.

@@ -85,6 +85,12 @@ pub fn plan(observation: &Observation) -> Plan {
     if observation.cluster.view.paused {
         return wait(reasons::PAUSED, "the Cluster is paused: nothing is changed");
     }
+    // Which of the two Clusters is alive? A watch that is behind would take etcd from its Cluster, and the garbage collector
+    // would delete it.
+    let of_namesake = observation.found_etcd().is_some_and(|etcd| etcd.claim == Claim::OfNamesake);
+    if of_namesake && !observation.reads.is_current {
+        return Plan::Do(Step::Read(Need::Current));
+    }
     match &observation.etcd {
         Etcd::NotNamed => part(observation),
         _ if observation.cluster.view.deleting => deletion::plan(observation),
@@ -120,7 +126,7 @@ fn look_again(observation: &Observation) -> Duration {
 fn claimed_by_another(observation: &Observation) -> Option<&str> {
     match &observation.found_etcd()?.claim {
         Claim::Theirs(name) => Some(name),
-        Claim::Ours | Claim::Free => None,
+        Claim::Ours | Claim::Free | Claim::OfNamesake => None,
     }
 }
 

@@ -1,16 +1,17 @@
 //! Merge patches on objects that others own. Each carries the resource version that it was made for, and is refused if
 //! the object has changed since: a manager that is behind cannot undo what another one, or a user, has done.
 
-use crate::observation::{ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, REMEDIATION_IN_PROGRESS};
+use crate::observation::{ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, REMEDIATION_IN_PROGRESS, is_namesake};
 use api::names;
 use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-/// The Cluster's label and owner reference. A merge patch replaces lists, so the other owners are in it as well.
+/// The Cluster's label and owner reference. A merge patch replaces lists, so the other owners are in it as well. A Cluster of the
+/// same name is gone, and must not take etcd with it.
 pub fn claim(etcd: &EtcdView, cluster: &ClusterView) -> Value {
     let mut owners: Vec<OwnerReference> =
-        etcd.owners.iter().filter(|owner| owner.uid != cluster.uid).cloned().collect();
+        etcd.owners.iter().filter(|owner| owner.uid != cluster.uid && !is_namesake(owner, cluster)).cloned().collect();
     owners.push(OwnerReference {
         api_version: cluster.api_version.clone(),
         kind: "Cluster".to_owned(),

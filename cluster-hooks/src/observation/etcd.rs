@@ -32,6 +32,8 @@ pub enum Claim {
     Ours,
     /// Nobody's yet, or our marks are incomplete.
     Free,
+    /// That of an earlier Cluster of our name: or of a later one, if what we know of Clusters is old.
+    OfNamesake,
     /// That of the Cluster of this name.
     Theirs(String),
 }
@@ -138,18 +140,25 @@ fn condition(status: &Value) -> Option<(String, String)> {
     Some((text("reason"), text("message")))
 }
 
+/// Whether an object is owned by a Cluster of this name that is not this one. Only one of the two exists.
+pub fn is_namesake(owner: &OwnerReference, cluster: &ClusterView) -> bool {
+    is_cluster(owner) && owner.name == cluster.name && owner.uid != cluster.uid
+}
+
+fn is_cluster(owner: &OwnerReference) -> bool {
+    owner.kind == "Cluster"
+        && owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::CLUSTER_GROUP)
+}
+
 /// Another Cluster as owner is proof. A label alone may be left over from a Cluster that is gone.
 fn claim(object: &DynamicObject, cluster: &ClusterView, exists: impl Fn(&str) -> bool) -> Claim {
-    let is_cluster = |owner: &&OwnerReference| {
-        owner.kind == "Cluster"
-            && owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::CLUSTER_GROUP)
-    };
-    let owners: Vec<&OwnerReference> = object.owner_references().iter().filter(is_cluster).collect();
-    if let Some(other) = owners.iter().find(|owner| owner.uid != cluster.uid) {
+    let owners: Vec<&OwnerReference> = object.owner_references().iter().filter(|owner| is_cluster(owner)).collect();
+    if let Some(other) = owners.iter().find(|owner| owner.name != cluster.name && owner.uid != cluster.uid) {
         return Claim::Theirs(other.name.clone());
     }
     match object.labels().get(names::CLUSTER_NAME_LABEL) {
         Some(label) if *label != cluster.name && exists(label) => Claim::Theirs(label.clone()),
+        _ if owners.iter().any(|owner| is_namesake(owner, cluster)) => Claim::OfNamesake,
         Some(label) if *label == cluster.name && !owners.is_empty() => Claim::Ours,
         _ => Claim::Free,
     }
@@ -208,6 +217,9 @@ mod tests {
             claim(json!({"labels": label("demo"), "ownerReferences": owner("c2")})),
             Claim::Theirs("x".to_owned())
         );
+        let namesake = json!([{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "demo", "uid": "c0"}]);
+        assert_eq!(claim(json!({"ownerReferences": namesake})), Claim::OfNamesake);
+        assert_eq!(claim(json!({"labels": label("demo"), "ownerReferences": namesake})), Claim::OfNamesake);
         let stranger = json!([{"apiVersion": "example.org/v1", "kind": "Cluster", "name": "x", "uid": "s"}]);
         assert_eq!(claim(json!({"ownerReferences": stranger})), Claim::Free);
     }

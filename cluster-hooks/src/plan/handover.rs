@@ -27,7 +27,7 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         return block(reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, message).again(PEOPLE);
     }
     if let Some(etcd) = observation.found_etcd()
-        && etcd.claim == Claim::Free
+        && matches!(etcd.claim, Claim::Free | Claim::OfNamesake)
         && !etcd.deleting
     {
         return Plan::Do(Step::ClaimEtcd);

@@ -91,6 +91,21 @@ fn etcd_of_another_cluster_is_not_deleted() {
     assert_eq!(world.settle(), (vec![], Plan::Steady));
 }
 
+/// The garbage collector has deleted etcd with the Cluster before, and etcd's provider waits for our word.
+#[test]
+fn etcd_of_an_earlier_cluster_of_the_same_name_gets_the_word() {
+    let mut world = World::applied();
+    world.settle();
+    world.cluster["metadata"]["uid"] = json!("cluster-2");
+    world.etcd.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    world.settle();
+    world.delete_cluster();
+    assert_eq!(plan(&world.observe()), Plan::Do(Step::Read(Need::Current)));
+    let (steps, end) = world.settle();
+    assert_eq!(steps, [Step::Unpause, Step::ConfirmDeletion]);
+    assert!(matches!(end, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD_DELETION));
+}
+
 #[test]
 fn etcd_stays_until_the_hooks_of_the_cluster_have_let_it_go() {
     let mut world = World::applied().etcd_ready();

@@ -422,6 +422,19 @@ fn etcd_of_another_cluster_is_not_touched() {
     assert_eq!(world.settle().1, Plan::Steady, "a label of a Cluster that is gone binds nobody");
 }
 
+/// The Cluster went without its finalizer's work, and was applied again.
+#[test]
+fn etcd_of_an_earlier_cluster_of_the_same_name_is_taken_over() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.cluster["metadata"]["uid"] = json!("cluster-2");
+    let observation = world.observe();
+    assert_eq!(plan(&observation), Plan::Do(Step::Read(Need::Current)), "the watch may be behind, and the other one alive");
+    assert_eq!(world.settle(), (vec![Step::ClaimEtcd], Plan::Steady));
+    let owners = &world.etcd.as_ref().unwrap()["metadata"]["ownerReferences"];
+    assert_eq!((owners.as_array().unwrap().len(), &owners[0]["uid"]), (1, &json!("cluster-2")), "{owners}");
+}
+
 #[test]
 fn a_control_plane_that_cannot_take_etcd_is_reported_and_not_touched() {
     let mut world = World::applied().etcd_ready();
