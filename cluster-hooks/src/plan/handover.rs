@@ -67,7 +67,7 @@ fn of_etcd(observation: &Observation) -> Plan {
 
 fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
     match observation.found_control_plane().filter(|control_plane| !control_plane.deleting) {
-        Some(control_plane) if differs(etcd, control_plane) => preconditions::of_endpoints(etcd, control_plane)
+        Some(control_plane) if differs(observation, etcd, control_plane) => preconditions::of_endpoints(etcd, control_plane)
             .unwrap_or_else(|| write_endpoints(observation, etcd, control_plane)),
         _ if !etcd.usable() => wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd)),
         Some(control_plane) => publish(observation, etcd, control_plane),
@@ -141,21 +141,28 @@ fn in_hand(observation: &Observation) -> bool {
 /// The endpoints are written first, at once or later.
 fn rewrites(observation: &Observation) -> bool {
     let found = observation.found_etcd().zip(observation.found_control_plane());
-    !observation.cluster.topology && found.is_some_and(|(etcd, control_plane)| wants_endpoints(etcd, control_plane))
+    !observation.cluster.topology
+        && found.is_some_and(|(etcd, control_plane)| wants_endpoints(observation, etcd, control_plane))
 }
 
 /// The endpoints are about to be written.
-pub(super) fn wants_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
-    differs(etcd, control_plane) && preconditions::of_endpoints(etcd, control_plane).is_none()
+pub(super) fn wants_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
+    differs(observation, etcd, control_plane) && preconditions::of_endpoints(etcd, control_plane).is_none()
 }
 
 /// Endpoints are written while etcd is Ready only: a member that is away for a minute must not roll the control plane.
-/// The one exception: somebody has put the placeholder back (by applying the manifest again) into a control plane that
-/// is running.
-fn differs(etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
+/// The exception are endpoints that the control plane has had: somebody has put the placeholder back into one that is
+/// running (by applying the manifest again), or has written others over those that are etcd's.
+fn differs(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
     let differs = control_plane.endpoints.as_ref() != Some(&etcd.endpoints);
     let lost = control_plane.initialized && !control_plane.has_endpoints();
-    !etcd.endpoints.is_empty() && !etcd.deleting && differs && (etcd.ready || lost)
+    let back = lost || is_written(observation, etcd);
+    !etcd.endpoints.is_empty() && !etcd.deleting && differs && (etcd.ready || back)
+}
+
+/// Etcd's endpoints are those that this process has written last.
+fn is_written(observation: &Observation, etcd: &EtcdView) -> bool {
+    observation.written.as_ref().is_some_and(|written| written.endpoints == etcd.endpoints)
 }
 
 /// Why the endpoints that others have overwritten are not written again yet. Overwrites are corrected the less often the more
@@ -163,7 +170,7 @@ fn differs(etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
 fn backs_off(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let written = observation.written.as_ref()?;
-    let overwritten = wants_endpoints(etcd, control_plane) && written.endpoints == etcd.endpoints;
+    let overwritten = wants_endpoints(observation, etcd, control_plane) && is_written(observation, etcd);
     if !overwritten || observation.cluster.topology || observation.now.0 >= written.due() {
         return None;
     }
@@ -197,7 +204,7 @@ fn write_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &C
     if let Some(later) = backs_off(observation) {
         return later;
     }
-    let again = observation.written.as_ref().is_some_and(|written| written.endpoints == etcd.endpoints);
+    let again = is_written(observation, etcd);
     match &observation.reads.field_manager {
         None if again => Plan::Do(Step::Read(Need::FieldManager)),
         by => {

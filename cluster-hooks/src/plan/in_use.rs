@@ -29,7 +29,7 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
     if going || etcd.claim != Claim::Ours || control_plane.endpoints.is_none() {
         return None;
     }
-    let (present, next) = (control_plane.real_endpoints(), next(etcd, control_plane));
+    let (present, next) = (control_plane.real_endpoints(), next(observation, etcd, control_plane));
     let recorded = match &etcd.in_use {
         Some(recorded) => recorded.as_slice(),
         None if may_have_machines(control_plane) => return recover(observation, control_plane, next),
@@ -76,8 +76,9 @@ fn is_new(control_plane: &ControlPlaneView) -> bool {
     !control_plane.initialized && !control_plane.rollout.has_machines()
 }
 
-fn next<'a>(etcd: &'a EtcdView, control_plane: &ControlPlaneView) -> &'a [String] {
-    if !control_plane.deleting && wants_endpoints(etcd, control_plane) { &etcd.endpoints } else { &[] }
+fn next<'a>(observation: &Observation, etcd: &'a EtcdView, control_plane: &ControlPlaneView) -> &'a [String] {
+    let written = !control_plane.deleting && wants_endpoints(observation, etcd, control_plane);
+    if written { &etcd.endpoints } else { &[] }
 }
 
 /// Endpoints that are recorded as in use and are no longer in the control plane.

@@ -322,6 +322,47 @@ fn a_pause_over_a_fight_stays_until_the_endpoints_are_back_whatever_etcd_is() {
     assert_eq!(steps.iter().map(name).collect::<Vec<_>>(), ["WriteEndpoints", "Unpause"]);
 }
 
+/// A GitOps tool applies a list that was etcd's once.
+const STALE: [&str; 2] = ["https://10.0.0.1:2379", "https://10.0.0.8:2379"];
+
+#[test]
+fn endpoints_that_somebody_writes_over_etcds_are_corrected_even_while_etcd_is_not_ready() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.control_plane.as_mut().unwrap()["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
+    world.set_ready(false, ENDPOINTS);
+    world.user_writes_endpoints(&STALE);
+    let steps: Vec<String> = world.settle().0.iter().map(name).collect();
+    assert_eq!(steps, ["RecordEndpointsInUse", "WriteEndpoints"]);
+    assert_eq!(world.endpoints(), ENDPOINTS);
+
+    // A member is away, and another list is published: what etcd's are is not settled, and machines would roll for it.
+    world.set_ready(false, "https://10.0.0.1:2379");
+    world.user_writes_endpoints(&STALE);
+    assert!(matches!(world.settle().1, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD));
+    assert_eq!(world.endpoints(), STALE.join(","));
+}
+
+#[test]
+fn a_pause_over_a_fight_is_not_lifted_over_the_endpoints_of_somebody_else() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.control_plane.as_mut().unwrap()["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
+    for _ in 0..2 {
+        world.user_writes_endpoints(&STALE);
+        world.settle();
+    }
+    assert!(world.paused() && world.endpoints() != ENDPOINTS);
+    world.set_ready(false, ENDPOINTS);
+    let (steps, end) = world.settle();
+    assert_eq!(steps, []);
+    assert!(matches!(end, Plan::Block(hold) if hold.reason == reasons::ENDPOINTS_REVERTED_BY_OTHERS));
+    world.now += 10;
+    let steps: Vec<String> = world.settle().0.iter().map(name).collect();
+    assert_eq!(steps, ["WriteEndpoints", "Unpause"]);
+    assert_eq!(world.endpoints(), ENDPOINTS);
+}
+
 #[test]
 fn a_kind_that_another_provider_uses_the_field_for_is_no_reason_to_pause() {
     let mut world = World { etcd_kind: false, ..World::applied() };

@@ -13,6 +13,7 @@ enum Happening {
     UserPauses,
     UserUnpauses,
     UserRestoresPlaceholder,
+    UserWritesEndpoints(u8),
     EtcdReady(bool),
     EndpointsChange(u8),
     CertificateChanges(u8),
@@ -28,6 +29,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(UserPauses),
         1 => Just(UserUnpauses),
         1 => Just(UserRestoresPlaceholder),
+        1 => (1..9_u8).prop_map(UserWritesEndpoints),
         2 => any::<bool>().prop_map(EtcdReady),
         1 => (1..9_u8).prop_map(EndpointsChange),
         1 => (1..9_u8).prop_map(CertificateChanges),
@@ -67,6 +69,9 @@ proptest! {
                 Happening::UserPauses => world.user_pause(),
                 Happening::UserUnpauses => world.user_unpause(),
                 Happening::UserRestoresPlaceholder => world.user_restores_placeholder(),
+                Happening::UserWritesEndpoints(host) => {
+                    world.user_writes_endpoints(&[&format!("https://10.0.0.{host}:2379")]);
+                }
                 Happening::EtcdReady(now) => {
                     ready = now;
                     world.set_ready(ready, &endpoints);
