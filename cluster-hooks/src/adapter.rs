@@ -15,6 +15,9 @@ use std::time::Duration;
 /// are read again whenever they are needed.
 const TTL: Duration = Duration::from_secs(600);
 
+/// Group and kind of Cluster API's own control plane.
+pub const KUBEADM: (&str, &str) = ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane");
+
 /// Adapters of the kinds of control planes that are in use, by group and kind.
 pub struct Adapters(TtlCache<(String, String), Arc<Adapter>>);
 
@@ -75,7 +78,7 @@ pub struct Adapter {
 impl Adapter {
     /// The adapter for a kind that is known without asking.
     pub fn built_in(reference: &Reference) -> Option<Self> {
-        (reference.group == "controlplane.cluster.x-k8s.io" && reference.kind == "KubeadmControlPlane").then(|| Self {
+        ((&*reference.group, &*reference.kind) == KUBEADM).then(|| Self {
             external: ["spec", "kubeadmConfigSpec", "clusterConfiguration", "etcd", "external"]
                 .map(str::to_owned)
                 .to_vec(),

@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::reflector::ObjectRef;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -43,6 +43,8 @@ pub struct Context {
     pub reported: TtlCache<String, Condition>,
     /// The endpoints that were written last into a control plane, by its UID.
     pub endpoints: TtlCache<String, WrittenEndpoints>,
+    /// Watches of the kinds of control planes that Clusters refer to, or have referred to.
+    control_planes: Mutex<Vec<Cached>>,
     /// Kinds of etcd providers, as (group, kind).
     pub providers: TtlCache<(), Vec<(String, String)>>,
 }
@@ -65,6 +67,7 @@ impl Context {
             events: shared.events(name),
             reported: TtlCache::new(REPORTED),
             endpoints: TtlCache::new(WRITTEN),
+            control_planes: Mutex::default(),
             providers: TtlCache::new(PROVIDERS),
             shared: shared.clone(),
         };
@@ -88,6 +91,19 @@ impl Context {
     /// The Secrets of a namespace.
     pub fn secrets(&self, namespace: &str) -> Api<DynamicObject> {
         apply::dynamic(&self.shared.client, &ApiResource::erase::<Secret>(&()), namespace)
+    }
+
+    /// Remembers the watch of a kind of control planes.
+    pub fn keep_control_planes(&self, watch: &Cached) {
+        let mut known = self.control_planes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.iter().any(|known| known.resource() == watch.resource()) {
+            known.push(watch.clone());
+        }
+    }
+
+    /// The watches of [`Context::keep_control_planes`].
+    pub fn control_planes(&self) -> Vec<Cached> {
+        self.control_planes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A shared watch whose changes reconcile the Clusters that they concern.

@@ -2,12 +2,13 @@
 
 use crate::build;
 use crate::context::Context;
-use crate::observation::{ClusterState, ControlPlaneView, EtcdView, Observation, Reads, WrittenEndpoints};
+use crate::observation::{ClusterState, ControlPlaneView, EtcdView, Held, Observation, Reads, WrittenEndpoints};
 use crate::plan::Step;
 use crate::status;
 use api::conditions::reasons;
 use api::names;
 use controller_support::error::{answer, is_conflict, is_not_found};
+use controller_support::external::Reference;
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
@@ -52,23 +53,22 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
         }
         Step::Pause => {
             let control_plane = control_plane_of(observation)?;
-            let outcome = change(context, cluster, control_plane, &build::patch::pause(control_plane)).await?;
+            let outcome =
+                change(context, cluster, &control_plane.reference, &build::patch::pause(control_plane)).await?;
             let note = || status::pause_note(observation, control_plane);
             record_event(context, cluster, &outcome, "Pause", "ControlPlaneHeldBack", note).await;
             Ok(outcome)
         }
         Step::Unpause => {
-            let control_plane = control_plane_of(observation)?;
-            let outcome = change(context, cluster, control_plane, &build::patch::unpause(control_plane)).await?;
-            let note = || format!("{} is no longer held back", named(control_plane));
-            record_event(context, cluster, &outcome, "Release", "ControlPlaneReleased", note).await;
-            Ok(outcome)
+            let held = observation.held().ok_or_else(|| missing("control plane"))?;
+            unpause(context, cluster, &held).await
         }
+        Step::UnpauseFormer(held) => unpause(context, cluster, held).await,
         Step::WriteEndpoints { endpoints, overwritten_by } => {
             let control_plane = control_plane_of(observation)?;
             let body = build::patch::endpoints(control_plane, endpoints);
             let outcome = write_endpoints(context, observation, control_plane, endpoints, &body).await?;
-            let using = || format!("{} uses etcd at {}", named(control_plane), endpoints.join(", "));
+            let using = || format!("{} uses etcd at {}", named(&control_plane.reference), endpoints.join(", "));
             if let (Some(by), Outcome::Done) = (overwritten_by, &outcome) {
                 let found = control_plane.endpoints.as_deref().unwrap_or_default().join(", ");
                 let note = format!("{by} had written {found}: {}", using());
@@ -104,7 +104,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
         Step::DeleteEtcd => delete_etcd(context, cluster, etcd_of(observation)?, reads).await,
         Step::WakeControlPlane => {
             let control_plane = control_plane_of(observation)?;
-            change(context, cluster, control_plane, &build::patch::wake(control_plane)).await
+            change(context, cluster, &control_plane.reference, &build::patch::wake(control_plane)).await
         }
         Step::RemoveConditions => {
             remove_health(context, observation).await?;
@@ -137,7 +137,12 @@ async fn remove_health(context: &Context, observation: &Observation) -> Result<(
     let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
     let body = build::status::without_health(control_plane, type_);
     let answer = objects.patch_status(name, &parameters, &Patch::Merge(&body)).await;
-    remember_status(context, "", None, answer.doing(|| format!("writing the status of {}", named(control_plane))))
+    remember_status(
+        context,
+        "",
+        None,
+        answer.doing(|| format!("writing the status of {}", named(&control_plane.reference))),
+    )
 }
 
 /// Writes the fields of the managed-external-etcd proposal.
@@ -223,13 +228,13 @@ async fn write_endpoints(
             Ok(Outcome::Refused(format!(
                 "{} does not keep {}.endpoints, its CRD has no such field: annotation {} of the CRD must name the object that \
                  has the field endpoints",
-                named(control_plane),
+                named(&control_plane.reference),
                 adapter.field(),
                 names::EXTERNAL_ETCD_PATH_ANNOTATION
             )))
         }
         answer => {
-            let outcome = refused(control_plane, outcome(context, answer))?;
+            let outcome = refused(reference, outcome(context, answer))?;
             if matches!(outcome, Outcome::Done) {
                 let written = WrittenEndpoints::after(observation.written.as_ref(), endpoints, &observation.now);
                 context.endpoints.insert(control_plane.uid.clone(), written);
@@ -239,20 +244,21 @@ async fn write_endpoints(
     }
 }
 
+async fn unpause(context: &Context, cluster: &ClusterState, held: &Held) -> Result<Outcome> {
+    let outcome = change(context, cluster, &held.reference, &build::patch::unpause(held)).await?;
+    let note = || format!("{} is no longer held back", named(&held.reference));
+    record_event(context, cluster, &outcome, "Release", "ControlPlaneReleased", note).await;
+    Ok(outcome)
+}
+
 /// A patch of the control plane, whose webhooks may not like it.
-async fn change(
-    context: &Context,
-    cluster: &ClusterState,
-    control_plane: &ControlPlaneView,
-    body: &Value,
-) -> Result<Outcome> {
-    let reference = &control_plane.reference;
+async fn change(context: &Context, cluster: &ClusterState, reference: &Reference, body: &Value) -> Result<Outcome> {
     let objects = context.api(reference, CLUSTER_API_CONTRACTS, &cluster.view.namespace).await?;
-    refused(control_plane, patch(context, &objects, &reference.name, body).await)
+    refused(reference, patch(context, &objects, &reference.name, body).await)
 }
 
 /// A content that is refused is the control plane's. A missing permission (403) is ours.
-fn refused(control_plane: &ControlPlaneView, result: Result<Outcome>) -> Result<Outcome> {
+fn refused(control_plane: &Reference, result: Result<Outcome>) -> Result<Outcome> {
     match result {
         Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if [400, 422].contains(&status.code)) => {
             Ok(Outcome::Refused(format!("{} cannot be changed: {}", named(control_plane), answer(&source))))
@@ -316,8 +322,8 @@ pub fn object_reference(cluster: &ClusterState) -> ObjectReference {
 }
 
 /// Kind and name of a control plane.
-pub fn named(control_plane: &ControlPlaneView) -> String {
-    format!("{} {}", control_plane.reference.kind, control_plane.reference.name)
+pub fn named(control_plane: &Reference) -> String {
+    format!("{} {}", control_plane.kind, control_plane.name)
 }
 
 fn etcd_of(observation: &Observation) -> Result<&EtcdView> {

@@ -2,17 +2,18 @@
 //! them, and the steps taken with the same builders that the controller uses. Every write of the hook is checked
 //! against the rules that may never be broken.
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, KUBEADM};
 use crate::build;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Reads, SHARED_CERTIFICATES,
-    Secrets, Shared, Used, WrittenEndpoints, names_of,
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, Need, Observation, Reads, SHARED_CERTIFICATES,
+    Secrets, Shared, Used, WrittenEndpoints, is_paused_by_us, names_of,
 };
 use crate::plan::{Plan, Step, plan};
 use api::names;
 use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -28,6 +29,10 @@ pub struct World {
     pub etcd: Option<Value>,
     pub etcd_kind: bool,
     pub control_plane: Option<Value>,
+    /// A control plane that the Cluster has referred to before.
+    pub former: Option<Value>,
+    /// How to tell the control plane about etcd is known.
+    pub adapter: bool,
     pub secrets: BTreeMap<String, Value>,
     pub workers: Vec<String>,
     /// Other Clusters that exist.
@@ -68,6 +73,8 @@ impl World {
                     "certFile": "/etc/kubernetes/pki/apiserver-etcd-client.crt",
                     "keyFile": "/etc/kubernetes/pki/apiserver-etcd-client.key"}}}}},
             })),
+            former: None,
+            adapter: true,
             secrets: BTreeMap::new(),
             workers: Vec::new(),
             others: Vec::new(),
@@ -227,6 +234,7 @@ impl World {
             cluster,
             etcd,
             control_plane,
+            former: self.former().into_iter().collect(),
             secrets,
             written: self.written.clone(),
             reads: Reads::default(),
@@ -260,13 +268,22 @@ impl World {
 
     fn read_control_plane(&self, reference: &Reference, value: &Value) -> ControlPlane {
         let api_version = value["apiVersion"].as_str().unwrap_or_default();
-        match Adapter::built_in(reference) {
+        match Adapter::built_in(reference).filter(|_| self.adapter) {
             Some(adapter) => {
                 let view = ControlPlaneView::read(&object(value), reference, api_version, Arc::new(adapter));
                 ControlPlane::Found(Box::new(view))
             }
-            None => ControlPlane::Unknown { message: "no adapter".to_owned(), unsupported: true },
+            None => {
+                let held = Some(Held::read(&object(value), reference));
+                ControlPlane::Unknown { message: "no adapter".to_owned(), unsupported: true, held }
+            }
         }
+    }
+
+    fn former(&self) -> Option<Held> {
+        let former = object(self.former.as_ref()?);
+        let reference = Reference { group: KUBEADM.0.to_owned(), kind: KUBEADM.1.to_owned(), name: former.name_any() };
+        is_paused_by_us(&former).then(|| Held::read(&former, &reference))
     }
 
     /// Takes a step that was planned for `observation`, which may be long ago. False: refused, because of a conflict.
@@ -312,9 +329,9 @@ impl World {
                 patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::Unpause => {
-                let body = build::patch::unpause(observation.found_control_plane().unwrap());
-                patch(self.control_plane.as_mut(), &body, revision)
+                patch(self.control_plane.as_mut(), &build::patch::unpause(&observation.held().unwrap()), revision)
             }
+            Step::UnpauseFormer(held) => patch(self.former.as_mut(), &build::patch::unpause(held), revision),
             Step::WriteEndpoints { endpoints, .. } => {
                 let body = build::patch::endpoints(observation.found_control_plane().unwrap(), endpoints);
                 let written = patch(self.control_plane.as_mut(), &body, revision);

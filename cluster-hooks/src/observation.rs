@@ -8,7 +8,9 @@ mod secrets;
 mod used;
 mod written;
 
-pub use control_plane::{ControlPlane, ControlPlaneView, ETCD_GONE_ANNOTATION, Pause, REMEDIATION_IN_PROGRESS};
+pub use control_plane::{
+    ControlPlane, ControlPlaneView, ETCD_GONE_ANNOTATION, Held, Pause, REMEDIATION_IN_PROGRESS, is_paused_by_us,
+};
 pub use etcd::{Claim, Etcd, EtcdView, is_namesake};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
 pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};
@@ -35,6 +37,8 @@ pub struct Observation {
     pub etcd: Etcd,
     /// Its control plane.
     pub control_plane: ControlPlane,
+    /// Others of its control planes that carry our pause: the Cluster has referred to them before.
+    pub former: Vec<Held>,
     /// The Secrets between the two. Empty unless the control plane has endpoints already: nothing depends on them
     /// before.
     pub secrets: Secrets,
@@ -166,6 +170,15 @@ impl Observation {
         match &self.control_plane {
             ControlPlane::Found(view) => Some(view),
             ControlPlane::Unset | ControlPlane::Missing(_) | ControlPlane::Unknown { .. } => None,
+        }
+    }
+
+    /// The control plane, if it is there, of whatever kind.
+    pub fn held(&self) -> Option<Held> {
+        match &self.control_plane {
+            ControlPlane::Found(view) => Some(view.held()),
+            ControlPlane::Unknown { held, .. } => held.clone(),
+            ControlPlane::Unset | ControlPlane::Missing(_) => None,
         }
     }
 

@@ -1,12 +1,13 @@
 //! All reads, and the clock. Nearly everything comes out of shared watches; what costs a request says so.
 
-use crate::adapter::NoAdapter;
+use crate::adapter::{KUBEADM, NoAdapter};
 use crate::context::Context;
 use crate::observation::{
-    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, Reads, SHARED_CERTIFICATES,
-    Secrets, Shared, Used, configured, field_manager, names_of,
+    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, Need, Observation, Reads,
+    SHARED_CERTIFICATES, Secrets, Shared, Used, configured, field_manager, is_paused_by_us, names_of,
 };
 use api::names;
+use controller_support::cache::Index;
 use controller_support::external::Reference;
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
 use controller_support::{Error, KindError, Result, ResultExt, apply};
@@ -36,12 +37,14 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
         }
     }
     let control_plane = control_plane(context, &cluster).await?;
+    let former = former(context, &cluster).await;
     let mut observation = Observation {
         now: now(),
         cluster,
         etcd: found,
         written: None,
         control_plane,
+        former,
         secrets: Secrets::default(),
         reads: reads.clone(),
     };
@@ -162,31 +165,82 @@ async fn providers(context: &Context) -> Result<Vec<(String, String)>> {
 /// The control plane of a Cluster.
 pub async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<ControlPlane> {
     let Some(reference) = &cluster.view.control_plane else { return Ok(ControlPlane::Unset) };
-    let unknown = |message, unsupported| Ok(ControlPlane::Unknown { message, unsupported });
+    let unknown = |message, unsupported| Ok(ControlPlane::Unknown { message, unsupported, held: None });
     let adapter = match context.adapters.find(&context.shared.kinds, reference).await? {
-        Ok(adapter) => adapter,
-        Err(NoAdapter::NoAnnotation(message)) => return unknown(message, true),
+        Ok(adapter) => Ok(adapter),
+        Err(NoAdapter::NoAnnotation(message)) => Err(message),
         Err(NoAdapter::NoKind(message)) => return unknown(message, false),
     };
-    let resource = match context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await {
-        Ok(resource) => resource,
-        Err(error) if error.is_user_error() => return unknown(error.to_string(), false),
-        Err(error) => return Err(error.into()),
+    let resource =
+        match (context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await, &adapter) {
+            (Ok(resource), _) => resource,
+            (Err(error), Err(message)) if error.is_user_error() => return unknown(message.clone(), true),
+            (Err(error), _) if error.is_user_error() => return unknown(error.to_string(), false),
+            (Err(error), _) => return Err(error.into()),
+        };
+    let watch = match (context.watch(&resource, None).await, &adapter) {
+        (Ok(watch), _) => watch,
+        // The permission for another kind than KubeadmControlPlane may be missing. A Cluster is deleted all the same, and what
+        // we may not read we have not paused.
+        (Err(error), Ok(adapter)) if !adapter.kubeadm && cluster.view.deleting => {
+            return unknown(error.to_string(), false);
+        }
+        (Err(error), Err(message)) if cluster.view.deleting || matches!(error, Error::Refused(_)) => {
+            return unknown(message.clone(), true);
+        }
+        (Err(error), _) => return Err(error),
     };
-    let watch = match context.watch(&resource, None).await {
-        Ok(watch) => watch,
-        // The permission for another kind than KubeadmControlPlane may be missing. A Cluster is deleted all the same.
-        Err(error) if !adapter.kubeadm && cluster.view.deleting => return unknown(error.to_string(), false),
-        Err(error) => return Err(error),
+    context.keep_control_planes(&watch);
+    let Some(cached) = watch.get(&cluster.view.namespace, &reference.name) else {
+        return match adapter {
+            Ok(_) => Ok(ControlPlane::Missing(reference.clone())),
+            Err(message) => unknown(message, true),
+        };
     };
-    Ok(match watch.get(&cluster.view.namespace, &reference.name) {
-        None => ControlPlane::Missing(reference.clone()),
-        Some(cached) => {
-            let object = context.written.newest(cached);
+    let object = context.written.newest(cached);
+    Ok(match adapter {
+        Ok(adapter) => {
             let view = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
             ControlPlane::Found(Box::new(view))
         }
+        // Our pause may be on it: its provider's upgrade may have taken the annotation from the CRD.
+        Err(message) => {
+            ControlPlane::Unknown { message, unsupported: true, held: Some(Held::read(&object, reference)) }
+        }
     })
+}
+
+/// Control planes with our pause, by the Cluster in their label.
+const BY_OUR_PAUSE: Index = Index::new("our pause", |object| {
+    let cluster = object.labels().get(names::CLUSTER_NAME_LABEL).filter(|_| is_paused_by_us(object));
+    cluster.cloned().into_iter().collect()
+});
+
+/// Control planes with our pause that the Cluster no longer refers to: of the kinds that this process has come across. A
+/// Cluster that is being deleted may have had a KubeadmControlPlane before this process began.
+async fn former(context: &Context, cluster: &ClusterState) -> Vec<Held> {
+    if cluster.view.deleting {
+        let kubeadm = context.shared.kinds.find(KUBEADM.0, KUBEADM.1, CLUSTER_API_CONTRACTS).await;
+        if let Ok(resource) = kubeadm
+            && let Ok(watch) = context.watch(&resource, None).await
+        {
+            context.keep_control_planes(&watch);
+        }
+    }
+    let (namespace, name) = (&cluster.view.namespace, &cluster.view.name);
+    let mut found = Vec::new();
+    for watch in context.control_planes() {
+        let resource = watch.resource();
+        for cached in watch.by_index(&BY_OUR_PAUSE, namespace, name) {
+            let object = context.written.newest(cached);
+            let reference =
+                Reference { group: resource.group.clone(), kind: resource.kind.clone(), name: object.name_any() };
+            if cluster.view.control_plane.as_ref() != Some(&reference) && is_paused_by_us(&object) {
+                found.push(Held::read(&object, &reference));
+            }
+        }
+    }
+    found
 }
 
 /// What the machines of a control plane were started with, by the API server's present word. One request, and for a
@@ -230,7 +284,10 @@ async fn current(context: &Context, cluster: &ClusterState) -> Result<bool> {
     let (view, resource) = (&cluster.view, context.clusters.resource());
     let live = get_live(context, resource, &view.namespace, &view.name).await?;
     if live.and_then(|live| live.uid()).as_deref() != Some(&*view.uid) {
-        return Err(Error::NotReady(format!("Cluster {} is not the one that was observed: the watch is behind", view.name)));
+        return Err(Error::NotReady(format!(
+            "Cluster {} is not the one that was observed: the watch is behind",
+            view.name
+        )));
     }
     Ok(true)
 }

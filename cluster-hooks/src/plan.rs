@@ -7,7 +7,7 @@ mod preconditions;
 
 pub use in_use::leaving;
 
-use crate::observation::{Claim, Etcd, KeyPair, Need, Observation, Pause, Used};
+use crate::observation::{Claim, Etcd, Held, KeyPair, Need, Observation, Pause, Used};
 use api::conditions::reasons;
 use controller_support::Hold;
 use controller_support::plan::{block, wait};
@@ -33,6 +33,8 @@ pub enum Step {
     Pause,
     /// Lift our pause.
     Unpause,
+    /// Lift our pause of a control plane that the Cluster no longer refers to.
+    UnpauseFormer(Held),
     /// Record on the etcd object that API servers may be using these endpoints, and no others.
     RecordEndpointsInUse {
         /// The endpoints.
@@ -85,6 +87,10 @@ pub fn plan(observation: &Observation) -> Plan {
     if observation.cluster.view.paused {
         return wait(reasons::PAUSED, "the Cluster is paused: nothing is changed");
     }
+    // A paused control plane is never deleted, whatever else there is to be said.
+    if let Some(step) = lift(observation, |held| held.deleting) {
+        return Plan::Do(step);
+    }
     // Which of the two Clusters is alive? A watch that is behind would take etcd from its Cluster, and the garbage collector
     // would delete it.
     let of_namesake = observation.found_etcd().is_some_and(|etcd| etcd.claim == Claim::OfNamesake);
@@ -100,11 +106,20 @@ pub fn plan(observation: &Observation) -> Plan {
 
 /// The Cluster no longer names an etcd: nothing of ours stays behind. Our condition goes last.
 fn part(observation: &Observation) -> Plan {
-    match observation.found_control_plane().map(|control_plane| control_plane.pause) {
-        Some(Pause::Ours) => Plan::Do(Step::Unpause),
-        _ if observation.cluster.condition.is_some() => Plan::Do(Step::RemoveConditions),
-        _ => Plan::Steady,
+    match lift(observation, |_| true) {
+        Some(step) => Plan::Do(step),
+        None if observation.cluster.condition.is_some() => Plan::Do(Step::RemoveConditions),
+        None => Plan::Steady,
     }
+}
+
+/// Lifts our pause of one control plane of those that are `wanted`.
+fn lift(observation: &Observation, wanted: impl Fn(&Held) -> bool) -> Option<Step> {
+    let ours = |held: &Held| held.pause == Pause::Ours && wanted(held);
+    if observation.held().is_some_and(|held| ours(&held)) {
+        return Some(Step::Unpause);
+    }
+    observation.former.iter().find(|held| ours(held)).cloned().map(Step::UnpauseFormer)
 }
 
 /// When to look again, whatever the watches tell: as the plan says, and at what it has asked for in vain. Neither Machines nor

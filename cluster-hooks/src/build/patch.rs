@@ -1,7 +1,9 @@
 //! Merge patches on objects that others own. Each carries the resource version that it was made for, and is refused if
 //! the object has changed since: a manager that is behind cannot undo what another one, or a user, has done.
 
-use crate::observation::{ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, REMEDIATION_IN_PROGRESS, is_namesake};
+use crate::observation::{
+    ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, Held, REMEDIATION_IN_PROGRESS, is_namesake,
+};
 use api::names;
 use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -55,8 +57,8 @@ pub fn pause(control_plane: &ControlPlaneView) -> Value {
 }
 
 /// No pause.
-pub fn unpause(control_plane: &ControlPlaneView) -> Value {
-    annotations(control_plane, &json!({names::PAUSED_ANNOTATION: null}))
+pub fn unpause(held: &Held) -> Value {
+    json!({"metadata": {"resourceVersion": held.resource_version, "annotations": {names::PAUSED_ANNOTATION: null}}})
 }
 
 /// A reason for the control plane's controller to look again.

@@ -22,7 +22,7 @@ fn patches() {
         "claim": patch::claim(etcd, &observation.cluster.view),
         "endpoints in use": patch::endpoints_in_use(etcd, &etcd.endpoints),
         "pause": patch::pause(control_plane),
-        "unpause": patch::unpause(control_plane),
+        "unpause": patch::unpause(&control_plane.held()),
         "wake": patch::wake(control_plane),
         "confirm deletion": patch::confirm_deletion(etcd),
         "endpoints": patch::endpoints(control_plane, &etcd.endpoints),

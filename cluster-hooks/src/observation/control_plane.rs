@@ -32,6 +32,8 @@ pub enum ControlPlane {
         message: String,
         /// The kind exists, and its CRD does not say how to give it an external etcd.
         unsupported: bool,
+        /// What can be told of it all the same, if it is there.
+        held: Option<Held>,
     },
     /// It is there.
     Found(Box<ControlPlaneView>),
@@ -50,6 +52,31 @@ pub enum Pause {
     Ours,
     /// The user does.
     Users,
+}
+
+/// What has to be known of a control plane to lift our pause: nothing that depends on its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Group, kind and name.
+    pub reference: Reference,
+    /// Resource version.
+    pub resource_version: String,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// Who pauses it.
+    pub pause: Pause,
+}
+
+impl Held {
+    /// Reads an object of any kind.
+    pub fn read(object: &DynamicObject, reference: &Reference) -> Self {
+        Self {
+            reference: reference.clone(),
+            resource_version: object.resource_version().unwrap_or_default(),
+            deleting: object.metadata.deletion_timestamp.is_some(),
+            pause: pause(object),
+        }
+    }
 }
 
 /// What we need of a control plane.
@@ -114,6 +141,16 @@ impl ControlPlaneView {
         }
     }
 
+    /// Its part that is the same of every kind.
+    pub fn held(&self) -> Held {
+        Held {
+            reference: self.reference.clone(),
+            resource_version: self.resource_version.clone(),
+            deleting: self.deleting,
+            pause: self.pause,
+        }
+    }
+
     /// One of its conditions, if it can be read.
     pub fn condition(&self, type_: &str) -> Option<Condition> {
         let condition = self.conditions.iter().find(|condition| condition["type"] == type_)?;
@@ -133,6 +170,11 @@ impl ControlPlaneView {
         let urls = self.endpoints.iter().flatten().flat_map(|entry| entry.split(',')).map(str::trim);
         urls.into_iter().any(|url| !url.is_empty() && url != names::PLACEHOLDER_ENDPOINT)
     }
+}
+
+/// Whether we pause an object.
+pub fn is_paused_by_us(object: &DynamicObject) -> bool {
+    pause(object) == Pause::Ours
 }
 
 fn pause(object: &DynamicObject) -> Pause {

@@ -146,8 +146,7 @@ pub fn is_namesake(owner: &OwnerReference, cluster: &ClusterView) -> bool {
 }
 
 fn is_cluster(owner: &OwnerReference) -> bool {
-    owner.kind == "Cluster"
-        && owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::CLUSTER_GROUP)
+    owner.kind == "Cluster" && owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::CLUSTER_GROUP)
 }
 
 /// Another Cluster as owner is proof. A label alone may be left over from a Cluster that is gone.
@@ -217,7 +216,8 @@ mod tests {
             claim(json!({"labels": label("demo"), "ownerReferences": owner("c2")})),
             Claim::Theirs("x".to_owned())
         );
-        let namesake = json!([{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "demo", "uid": "c0"}]);
+        let namesake =
+            json!([{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "demo", "uid": "c0"}]);
         assert_eq!(claim(json!({"ownerReferences": namesake})), Claim::OfNamesake);
         assert_eq!(claim(json!({"labels": label("demo"), "ownerReferences": namesake})), Claim::OfNamesake);
         let stranger = json!([{"apiVersion": "example.org/v1", "kind": "Cluster", "name": "x", "uid": "s"}]);

@@ -1,7 +1,7 @@
 //! A Cluster that is being deleted. Cluster API deletes the control plane only once no other Machine is left, and to it
 //! etcd's Machines are other Machines: they have to go after the workers, and before the control plane.
 
-use super::{Plan, Step, WORKERS, claimed_by_another, look_again, wait};
+use super::{Plan, Step, WORKERS, claimed_by_another, lift, look_again, wait};
 use crate::observation::{Etcd, Need, Observation, Pause};
 use api::conditions::reasons;
 use api::names;
@@ -19,10 +19,9 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         );
         return wait(reasons::WAITING_FOR_BEFORE_DELETE_HOOK, message);
     }
-    let control_plane = observation.found_control_plane();
     // A paused control plane is never deleted.
-    if control_plane.is_some_and(|control_plane| control_plane.pause == Pause::Ours) {
-        return Plan::Do(Step::Unpause);
+    if let Some(step) = lift(observation, |_| true) {
+        return Plan::Do(step);
     }
     match &observation.etcd {
         _ if !ours => Plan::Steady,
@@ -51,16 +50,16 @@ pub(super) fn plan(observation: &Observation) -> Plan {
 /// The rest is Cluster API's, unless a user has to allow it.
 fn without_etcd(observation: &Observation, etcd: &Reference) -> Plan {
     let gone = format!("{} {} is gone", etcd.kind, etcd.name);
-    match observation.found_control_plane() {
-        Some(control_plane) if control_plane.pause == Pause::Users => {
-            let (kind, name) = (&control_plane.reference.kind, &control_plane.reference.name);
+    match observation.held() {
+        Some(held) if held.pause == Pause::Users => {
+            let Reference { kind, name, .. } = &held.reference;
             let annotation = names::PAUSED_ANNOTATION;
             let message = format!(
                 "{gone}; {kind} {name} is paused by its user, and is deleted once annotation {annotation} is removed"
             );
             wait(reasons::CONTROL_PLANE_PAUSED, message)
         }
-        Some(control_plane) if control_plane.deleting && !control_plane.told_that_etcd_is_gone => {
+        _ if observation.found_control_plane().is_some_and(|c| c.deleting && !c.told_that_etcd_is_gone) => {
             Plan::Do(Step::WakeControlPlane)
         }
         _ => wait(

@@ -67,8 +67,10 @@ fn of_etcd(observation: &Observation) -> Plan {
 
 fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
     match observation.found_control_plane().filter(|control_plane| !control_plane.deleting) {
-        Some(control_plane) if differs(observation, etcd, control_plane) => preconditions::of_endpoints(etcd, control_plane)
-            .unwrap_or_else(|| write_endpoints(observation, etcd, control_plane)),
+        Some(control_plane) if differs(observation, etcd, control_plane) => {
+            preconditions::of_endpoints(etcd, control_plane)
+                .unwrap_or_else(|| write_endpoints(observation, etcd, control_plane))
+        }
         _ if !etcd.usable() => wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd)),
         Some(control_plane) => publish(observation, etcd, control_plane),
         None => wait_for_control_plane(observation),
@@ -79,7 +81,7 @@ fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
 fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
     match &observation.control_plane {
         // Its CRD may be given the annotations.
-        ControlPlane::Unknown { message, unsupported: true } => {
+        ControlPlane::Unknown { message, unsupported: true, .. } => {
             Some(block(reasons::CONTROL_PLANE_INVALID, message.clone()).again(look_again(observation)))
         }
         ControlPlane::Found(control_plane) if control_plane.endpoints.is_none() => {
@@ -103,8 +105,6 @@ fn barrier(observation: &Observation) -> Option<Step> {
     let control_plane = observation.found_control_plane()?;
     let (pause, deleting) = (control_plane.pause, control_plane.deleting);
     match (pause, observation.released()) {
-        // A paused control plane is never deleted.
-        (Pause::Ours, _) if deleting => Some(Step::Unpause),
         _ if deleting => None,
         // Others have overwritten the endpoints, and it is not yet time to write them again: no machine is to be made of what
         // they have written.

@@ -64,7 +64,7 @@ async fn delete(context: &Context, observation: &Observation, machine: &ControlP
         Err(error) => return Err(error).doing(|| format!("deleting Machine {}", live.name)),
     }
     let note = || {
-        let control_plane = named(&observation.control_plane);
+        let control_plane = named(&observation.control_plane.reference);
         format!(
             "Machine {} is unhealthy; {control_plane} defers its replacement although etcd is ready: it is deleted",
             live.name

@@ -131,3 +131,62 @@ fn a_control_plane_that_is_being_deleted_is_woken_once_when_etcd_is_gone() {
     assert_eq!(world.settle().0, [Step::WakeControlPlane]);
     assert_eq!(world.settle().0, []);
 }
+
+/// The CRD of another kind of control plane has lost its annotation, in an upgrade of its provider.
+#[test]
+fn our_pause_is_lifted_from_a_control_plane_of_a_kind_that_is_no_longer_known() {
+    let mut waiting = World::applied();
+    waiting.settle();
+    waiting.adapter = false;
+    assert!(waiting.paused());
+    let mut world = waiting.clone();
+    world.delete_cluster();
+    assert_eq!(world.settle().0, [Step::Unpause, Step::ConfirmDeletion, Step::DeleteEtcd]);
+    let mut world = waiting.clone();
+    world.cluster["metadata"]["annotations"] = json!({});
+    assert_eq!(world.settle().0, [Step::Unpause, Step::RemoveConditions]);
+    let mut world = waiting;
+    world.control_plane.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(world.settle().0, [Step::Unpause]);
+}
+
+/// The Cluster refers to another control plane now.
+#[test]
+fn our_pause_is_lifted_from_a_control_plane_of_before_when_it_would_keep_something() {
+    let mut waiting = World::applied();
+    waiting.settle();
+    waiting.former.clone_from(&waiting.control_plane);
+    waiting.former.as_mut().unwrap()["metadata"]["name"] = json!("demo-former");
+    let lifts = |world: &mut World| {
+        let steps: Vec<String> = world.settle().0.iter().map(name).collect();
+        steps.iter().any(|step| step == "UnpauseFormer")
+    };
+    assert!(!lifts(&mut waiting.clone()), "it would make machines of the placeholder");
+    let mut world = waiting.clone();
+    world.delete_cluster();
+    assert!(lifts(&mut world), "the Cluster goes");
+    let mut world = waiting.clone();
+    world.former.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert!(lifts(&mut world), "it goes");
+    let mut world = waiting;
+    world.cluster["metadata"]["annotations"] = json!({});
+    assert!(lifts(&mut world), "the Cluster names no etcd");
+}
+
+/// Whatever else is wrong at that time.
+#[test]
+fn our_pause_is_lifted_from_a_control_plane_that_is_deleted_alone() {
+    let mut waiting = World::applied();
+    waiting.settle();
+    waiting.control_plane.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut theirs = waiting.clone();
+    theirs.etcd.as_mut().unwrap()["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "other", "uid": "cluster-9"}]);
+    let mut local = waiting;
+    local.control_plane.as_mut().unwrap()["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"] =
+        json!({"local": {}});
+    for mut world in [theirs, local] {
+        assert_eq!(world.settle().0, [Step::Unpause]);
+        assert!(!world.paused());
+    }
+}

@@ -470,7 +470,11 @@ fn etcd_of_an_earlier_cluster_of_the_same_name_is_taken_over() {
     world.settle();
     world.cluster["metadata"]["uid"] = json!("cluster-2");
     let observation = world.observe();
-    assert_eq!(plan(&observation), Plan::Do(Step::Read(Need::Current)), "the watch may be behind, and the other one alive");
+    assert_eq!(
+        plan(&observation),
+        Plan::Do(Step::Read(Need::Current)),
+        "the watch may be behind, and the other one alive"
+    );
     assert_eq!(world.settle(), (vec![Step::ClaimEtcd], Plan::Steady));
     let owners = &world.etcd.as_ref().unwrap()["metadata"]["ownerReferences"];
     assert_eq!((owners.as_array().unwrap().len(), &owners[0]["uid"]), (1, &json!("cluster-2")), "{owners}");
