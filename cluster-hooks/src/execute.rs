@@ -2,7 +2,9 @@
 
 use crate::build;
 use crate::context::Context;
-use crate::observation::{ClusterState, ControlPlaneView, EtcdView, Held, Observation, Reads, WrittenEndpoints};
+use crate::observation::{
+    ClusterState, ControlPlaneView, EtcdView, Held, HookedMachine, Observation, Reads, WrittenEndpoints,
+};
 use crate::plan::Step;
 use crate::status;
 use api::conditions::reasons;
@@ -102,6 +104,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
             patch_etcd(context, cluster, etcd, &build::patch::confirm_deletion(etcd)).await
         }
         Step::DeleteEtcd => delete_etcd(context, cluster, etcd_of(observation)?, reads).await,
+        Step::ReleaseMachines(machines) => release(context, cluster, machines, reads).await,
         Step::WakeControlPlane => {
             let control_plane = control_plane_of(observation)?;
             change(context, cluster, &control_plane.reference, &build::patch::wake(control_plane)).await
@@ -209,6 +212,25 @@ async fn delete_etcd(context: &Context, cluster: &ClusterState, etcd: &EtcdView,
     }
     let note = || format!("{} {} is deleted: no worker is left", reference.kind, reference.name);
     record_event(context, cluster, &Outcome::Done, "Delete", "DeletingEtcd", note).await;
+    Ok(Outcome::Done)
+}
+
+async fn release(
+    context: &Context,
+    cluster: &ClusterState,
+    machines: &[HookedMachine],
+    reads: &mut Reads,
+) -> Result<Outcome> {
+    reads.hooked = None;
+    let resource = context.shared.kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
+    let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
+    for machine in machines {
+        if let Outcome::Outdated = patch(context, &objects, &machine.name, &build::patch::release(machine)).await? {
+            return Ok(Outcome::Outdated);
+        }
+        let note = || format!("Machine {} is let go: it waited for an etcd that is gone", machine.name);
+        record_event(context, cluster, &Outcome::Done, "Delete", "MachineReleased", note).await;
+    }
     Ok(Outcome::Done)
 }
 

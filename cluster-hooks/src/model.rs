@@ -5,8 +5,8 @@
 use crate::adapter::{Adapter, KUBEADM};
 use crate::build;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, Need, Observation, Reads, SHARED_CERTIFICATES,
-    Secrets, Shared, Used, WrittenEndpoints, is_paused_by_us, names_of,
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, HookedMachine, Need, Observation, Reads,
+    SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, is_paused_by_us, names_of,
 };
 use crate::plan::{Plan, Step, plan};
 use api::names;
@@ -35,6 +35,8 @@ pub struct World {
     pub adapter: bool,
     pub secrets: BTreeMap<String, Value>,
     pub workers: Vec<String>,
+    /// Machines that carry the pre-terminate hook of etcd's members.
+    pub hooked: Vec<HookedMachine>,
     /// Other Clusters that exist.
     pub others: Vec<String>,
     /// Of the newest write.
@@ -77,6 +79,7 @@ impl World {
             adapter: true,
             secrets: BTreeMap::new(),
             workers: Vec::new(),
+            hooked: Vec::new(),
             others: Vec::new(),
             revision: 1,
             user_pauses: false,
@@ -246,6 +249,7 @@ impl World {
         match need {
             Need::Used => reads.used = Some(self.used.clone()),
             Need::FieldManager => reads.field_manager = Some("field manager argocd".to_owned()),
+            Need::Hooked => reads.hooked = Some(self.hooked.clone()),
             Need::Current => reads.is_current = true,
             Need::Workers => reads.workers = Some(self.workers.clone()),
             Need::SharedCertificates => {
@@ -362,6 +366,11 @@ impl World {
             Step::ConfirmDeletion => {
                 let body = build::patch::confirm_deletion(observation.found_etcd().unwrap());
                 patch(self.etcd.as_mut(), &body, revision)
+            }
+            Step::ReleaseMachines(machines) => {
+                assert!(self.workers.is_empty(), "the workers need etcd");
+                self.hooked.retain(|machine| !machines.contains(machine));
+                true
             }
             Step::WakeControlPlane => {
                 let body = build::patch::wake(observation.found_control_plane().unwrap());

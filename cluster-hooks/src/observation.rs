@@ -2,6 +2,7 @@
 
 mod control_plane;
 mod etcd;
+mod hooked;
 mod kubeadm;
 mod rollout;
 mod secrets;
@@ -12,6 +13,7 @@ pub use control_plane::{
     ControlPlane, ControlPlaneView, ETCD_GONE_ANNOTATION, Held, Pause, REMEDIATION_IN_PROGRESS, is_paused_by_us,
 };
 pub use etcd::{Claim, Etcd, EtcdView, is_namesake};
+pub use hooked::{HookedMachine, hooked};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
 pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};
 pub use used::{Used, configured};
@@ -57,6 +59,8 @@ pub enum Need {
     SharedCertificates,
     /// [`Reads::workers`].
     Workers,
+    /// [`Reads::hooked`].
+    Hooked,
     /// [`Reads::field_manager`].
     FieldManager,
     /// [`Reads::is_current`].
@@ -72,6 +76,8 @@ pub struct Reads {
     pub shared: Option<Vec<Shared>>,
     /// Workers that are left, as `Kind name`, of the first kind of which there are any.
     pub workers: Option<Vec<String>>,
+    /// Machines of the Cluster that carry the pre-terminate hook of etcd's members.
+    pub hooked: Option<Vec<HookedMachine>>,
     /// Who, apart from us, has written the endpoints of the control plane last.
     pub field_manager: Option<String>,
     /// The Cluster is the one that the API server has under its name now.

@@ -4,7 +4,7 @@ use crate::adapter::{KUBEADM, NoAdapter};
 use crate::context::Context;
 use crate::observation::{
     Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, Need, Observation, Reads,
-    SHARED_CERTIFICATES, Secrets, Shared, Used, configured, field_manager, is_paused_by_us, names_of,
+    SHARED_CERTIFICATES, Secrets, Shared, Used, configured, field_manager, hooked, is_paused_by_us, names_of,
 };
 use api::names;
 use controller_support::cache::Index;
@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DynamicObject, ListParams, TypeMeta};
+use kube::api::{DynamicObject, ListParams, PartialObjectMeta, TypeMeta};
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
@@ -70,6 +70,7 @@ pub async fn read(context: &Context, observation: &Observation, need: Need, read
         }
         (Need::Current, ..) => reads.is_current = current(context, cluster).await?,
         (Need::SharedCertificates, ..) => reads.shared = Some(shared(context, cluster).await?),
+        (Need::Hooked, ..) => reads.hooked = Some(hooked(&machines(context, cluster).await?)),
         (Need::Workers, ..) => reads.workers = Some(workers(context, cluster).await?),
         (Need::Used | Need::FieldManager, ..) => {
             return Err(Error::Internal(format!("{need:?} was asked for of an object that was not observed")));
@@ -388,6 +389,18 @@ async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String
         }
     }
     Ok(Vec::new())
+}
+
+/// Every Machine of the Cluster. One request.
+async fn machines(context: &Context, cluster: &ClusterState) -> Result<Vec<PartialObjectMeta<DynamicObject>>> {
+    let selector = ListParams::default().labels(&format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.view.name));
+    let list = |resource: ApiResource| {
+        let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
+        let selector = selector.clone();
+        async move { objects.list_metadata(&selector).await }
+    };
+    let (kinds, machine) = (&context.shared.kinds, (names::CLUSTER_GROUP, "Machine"));
+    Ok(kinds.ask_unwatched(machine, CLUSTER_API_CONTRACTS, "listing Machines", list).await?.items)
 }
 
 /// Label of the Machines of control planes.

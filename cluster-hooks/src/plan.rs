@@ -7,7 +7,7 @@ mod preconditions;
 
 pub use in_use::leaving;
 
-use crate::observation::{Claim, Etcd, Held, KeyPair, Need, Observation, Pause, Used};
+use crate::observation::{Claim, Etcd, Held, HookedMachine, KeyPair, Need, Observation, Pause, Used};
 use api::conditions::reasons;
 use controller_support::Hold;
 use controller_support::plan::{block, wait};
@@ -57,6 +57,8 @@ pub enum Step {
     ConfirmDeletion,
     /// Delete the etcd object.
     DeleteEtcd,
+    /// Let these Machines go: nobody else is left who would.
+    ReleaseMachines(Vec<HookedMachine>),
     /// Tell a control plane that is being deleted that etcd is gone, so that its controller looks again.
     WakeControlPlane,
     /// Remove our conditions from a Cluster that no longer names an etcd, and from its control plane.

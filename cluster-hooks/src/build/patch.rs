@@ -2,7 +2,7 @@
 //! the object has changed since: a manager that is behind cannot undo what another one, or a user, has done.
 
 use crate::observation::{
-    ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, Held, REMEDIATION_IN_PROGRESS, is_namesake,
+    ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, Held, HookedMachine, REMEDIATION_IN_PROGRESS, is_namesake,
 };
 use api::names;
 use controller_support::external::ClusterView;
@@ -59,6 +59,12 @@ pub fn pause(control_plane: &ControlPlaneView) -> Value {
 /// No pause.
 pub fn unpause(held: &Held) -> Value {
     json!({"metadata": {"resourceVersion": held.resource_version, "annotations": {names::PAUSED_ANNOTATION: null}}})
+}
+
+/// A Machine without the pre-terminate hook of etcd's members. With the UID, and not the version: its controllers write to it all
+/// the time.
+pub fn release(machine: &HookedMachine) -> Value {
+    json!({"metadata": {"uid": machine.uid, "annotations": {names::PRE_TERMINATE_HOOK_ANNOTATION: null}}})
 }
 
 /// A reason for the control plane's controller to look again.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::World;
-use crate::observation::Observation;
+use crate::observation::{HookedMachine, Observation};
 use insta::assert_json_snapshot;
 use serde_json::json;
 
@@ -23,6 +23,7 @@ fn patches() {
         "endpoints in use": patch::endpoints_in_use(etcd, &etcd.endpoints),
         "pause": patch::pause(control_plane),
         "unpause": patch::unpause(&control_plane.held()),
+        "release": patch::release(&HookedMachine { name: "demo-etcd-0".to_owned(), uid: "machine-1".to_owned() }),
         "wake": patch::wake(control_plane),
         "confirm deletion": patch::confirm_deletion(etcd),
         "endpoints": patch::endpoints(control_plane, &etcd.endpoints),

@@ -26,25 +26,36 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     match &observation.etcd {
         _ if !ours => Plan::Steady,
         Etcd::NotNamed => Plan::Steady,
-        Etcd::Missing(etcd) => without_etcd(observation, etcd),
-        // Its Machines, if there are any, would keep the Cluster.
-        Etcd::Invalid { message, .. } => {
-            wait(reasons::ETCD_KIND_INVALID, message.clone()).again(look_again(observation))
-        }
+        Etcd::Missing(etcd) => release(observation).unwrap_or_else(|| without_etcd(observation, etcd)),
+        Etcd::Invalid { message, .. } => release(observation)
+            .unwrap_or_else(|| wait(reasons::ETCD_KIND_INVALID, message.clone()).again(look_again(observation))),
         // One that was deleted before it was its turn waits for our word as well.
         Etcd::Found(etcd) if etcd.deleting && etcd.deletion_confirmed => {
             wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.describe("is being deleted"))
         }
-        Etcd::Found(etcd) => match &observation.reads.workers {
-            None => Plan::Do(Step::Read(Need::Workers)),
-            Some(workers) if !workers.is_empty() => {
-                let message = format!("etcd is deleted after the workers; left are {}", workers.join(", "));
-                wait(reasons::WAITING_FOR_WORKERS_DELETION, message).again(WORKERS)
-            }
-            Some(_) if !etcd.deletion_confirmed => Plan::Do(Step::ConfirmDeletion),
-            Some(_) => Plan::Do(Step::DeleteEtcd),
-        },
+        Etcd::Found(etcd) => workers_first(observation).unwrap_or_else(|| match etcd.deletion_confirmed {
+            false => Plan::Do(Step::ConfirmDeletion),
+            true => Plan::Do(Step::DeleteEtcd),
+        }),
     }
+}
+
+/// The workers need the API server, and so etcd.
+fn workers_first(observation: &Observation) -> Option<Plan> {
+    let Some(workers) = &observation.reads.workers else { return Some(Plan::Do(Step::Read(Need::Workers))) };
+    let message = format!("etcd is deleted after the workers; left are {}", workers.join(", "));
+    (!workers.is_empty()).then(|| wait(reasons::WAITING_FOR_WORKERS_DELETION, message).again(WORKERS))
+}
+
+/// Members' Machines that etcd has left behind, of which Cluster API has made the Cluster the owner: after a restore without
+/// owners, or when the etcd object was taken away without its finalizer's work. They wait for etcd's controller, which has no
+/// etcd object that they belong to, and the Cluster waits for them.
+fn release(observation: &Observation) -> Option<Plan> {
+    let Some(hooked) = &observation.reads.hooked else { return Some(Plan::Do(Step::Read(Need::Hooked))) };
+    if hooked.is_empty() {
+        return None;
+    }
+    Some(workers_first(observation).unwrap_or_else(|| Plan::Do(Step::ReleaseMachines(hooked.clone()))))
 }
 
 /// The rest is Cluster API's, unless a user has to allow it.

@@ -71,6 +71,18 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.delete("Cluster", "bare").await?;
     stage.until_gone("bare").await?;
 
+    // Members' Machines that belong to no etcd any more: Cluster API has made the Cluster their owner.
+    stage.apply_cluster("left", |_| ()).await?;
+    stage.until_says("left", "False EtcdNotFound").await?;
+    stage.apply(member("left", "left-etcd-0")).await?;
+    until("Cluster API has adopted the Machine", SOON, async || {
+        let machine = stage.api("Machine").get("left-etcd-0").await?;
+        Ok(machine.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(()))
+    })
+    .await?;
+    stage.delete("Cluster", "left").await?;
+    stage.until_gone("left").await?;
+
     // A kind of etcd that is not installed.
     stage
         .apply_cluster("unknown", |document| {
@@ -138,6 +150,18 @@ fn machine(name: &str, owners: &[Value]) -> Value {
         "spec": {"clusterName": "demo", "version": "v1.36.3", "bootstrap": {"dataSecretName": "none"},
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachine", "name": name}},
     })
+}
+
+/// A Machine of an etcd member, which waits for etcd's controller and has no owner.
+fn member(cluster: &str, name: &str) -> Value {
+    let mut machine = machine(name, &[]);
+    machine["metadata"]["finalizers"] = json!([]);
+    machine["metadata"]["labels"] =
+        json!({"cluster.x-k8s.io/cluster-name": cluster, "cluster.x-k8s.io/etcd-cluster": format!("{cluster}-etcd")});
+    machine["metadata"]["annotations"] =
+        json!({"pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd-member": "etcd-cluster-controller"});
+    machine["spec"]["clusterName"] = json!(cluster);
+    machine
 }
 
 /// What makes a Cluster name an etcd, or none.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::observation::HookedMachine;
 
 #[test]
 fn workers_first_then_etcd() {
@@ -188,5 +189,24 @@ fn our_pause_is_lifted_from_a_control_plane_that_is_deleted_alone() {
     for mut world in [theirs, local] {
         assert_eq!(world.settle().0, [Step::Unpause]);
         assert!(!world.paused());
+    }
+}
+
+/// A restore without owners, or an etcd object that was taken away without its finalizer's work.
+#[test]
+fn machines_that_an_etcd_has_left_behind_are_let_go_after_the_workers() {
+    let hooked = vec![HookedMachine { name: "demo-etcd-0".to_owned(), uid: "machine-1".to_owned() }];
+    let left_behind = World { etcd: None, hooked: hooked.clone(), ..World::applied() };
+    for etcd_kind in [true, false] {
+        let mut world = World { etcd_kind, etcd: World::applied().etcd.filter(|_| !etcd_kind), ..left_behind.clone() };
+        world.settle();
+        assert_eq!(world.hooked, hooked, "nobody deletes anything");
+        world.delete_cluster();
+        world.workers = vec!["Machine demo-worker-1".to_owned()];
+        assert!(matches!(world.settle().1, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_WORKERS_DELETION));
+        assert_eq!(world.hooked, hooked, "the workers need etcd");
+        world.workers.clear();
+        assert_eq!(world.settle().0, [Step::ReleaseMachines(hooked.clone())]);
+        assert_eq!(world.settle().0, []);
     }
 }
