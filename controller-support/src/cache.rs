@@ -32,7 +32,25 @@ const FIRST_LIST: Duration = Duration::from_secs(10);
 pub struct Caches {
     client: Client,
     kinds: Kinds,
-    running: Arc<Mutex<HashMap<Watched, Cached>>>,
+    running: Running,
+}
+
+/// The watches that are there.
+type Running = Arc<Mutex<HashMap<Watched, Cached>>>;
+
+/// Where a watch is known. There it is forgotten when its version is no longer served.
+struct Known {
+    kinds: Kinds,
+    running: Running,
+    watched: Watched,
+}
+
+impl Known {
+    /// Forgotten first: whoever is told begins again, and must not get the watch that has ended.
+    async fn lose(&self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.watched);
+        self.kinds.lose(&self.watched.0).await;
+    }
 }
 
 /// What a watch gives.
@@ -49,7 +67,7 @@ impl Caches {
     }
 
     /// The watch of all objects of a kind, or of those that match `selector`. It is started if it is not there yet, and
-    /// runs as long as the process.
+    /// runs as long as the version is served.
     ///
     /// Managed fields and bootstrap data are not kept.
     #[must_use]
@@ -69,7 +87,9 @@ impl Caches {
         let events = watcher(Api::<DynamicObject>::all_with(self.client.clone(), resource), config)
             .modify(prune::prune)
             .backoff(WatchBackoff::default());
-        let (cached, following) = Cached::follow(resource, events, Some(self.kinds.clone()));
+        let watched = (resource.clone(), selector.map(str::to_owned));
+        let known = Known { kinds: self.kinds.clone(), running: self.running.clone(), watched };
+        let (cached, following) = Cached::follow(resource, events, Some(known));
         tokio::spawn(following);
         cached
     }
@@ -101,7 +121,7 @@ impl Cached {
     fn follow(
         resource: &ApiResource,
         events: impl Stream<Item = Watch> + Send + 'static,
-        kinds: Option<Kinds>,
+        known: Option<Known>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let writer = Writer::new(resource.clone());
         let (listing, listing_read) = watch::channel(Listing::default());
@@ -111,7 +131,7 @@ impl Cached {
             contents: Arc::default(),
             listing: listing_read,
         };
-        let following = cached.clone().keep_up(events, writer, listing, kinds);
+        let following = cached.clone().keep_up(events, writer, listing, known);
         (cached, following)
     }
 
@@ -126,12 +146,13 @@ impl Cached {
         cached
     }
 
+    /// Until the events end, or the version that was watched is no longer served.
     async fn keep_up(
         self,
         events: impl Stream<Item = Watch> + Send + 'static,
         mut writer: Writer<DynamicObject>,
         listing: watch::Sender<Listing>,
-        kinds: Option<Kinds>,
+        known: Option<Known>,
     ) {
         futures::pin_mut!(events);
         while let Some(event) = events.next().await {
@@ -140,10 +161,10 @@ impl Cached {
                 Err(error) => {
                     tracing::warn!(kind = self.resource.kind, %error, "watch interrupted, trying again");
                     let was_listed = listing.borrow().listed;
-                    match (note(&listing, &error), &kinds) {
-                        (404, Some(kinds)) if was_listed => kinds.lose(&self.resource).await,
+                    match (note(&listing, &error), &known) {
+                        (404, Some(known)) if was_listed => return known.lose().await,
                         // It went between the look-up and the watch: nobody has anything of this version.
-                        (404, Some(kinds)) => kinds.forget_version(&self.resource).await,
+                        (404, Some(known)) => known.kinds.forget_version(&self.resource).await,
                         _ => {}
                     }
                 }

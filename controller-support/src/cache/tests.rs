@@ -174,9 +174,18 @@ async fn what_has_gone_while_the_watch_was_down_is_told() {
     assert_eq!(told, ["a", "b", "b", "a"]);
 }
 
-fn kinds() -> Kinds {
+fn client() -> Client {
     let url = "http://127.0.0.1:1".parse().unwrap();
-    Kinds::new(Client::try_from(kube::Config::new(url)).unwrap())
+    Client::try_from(kube::Config::new(url)).unwrap()
+}
+
+fn kinds() -> Kinds {
+    Kinds::new(client())
+}
+
+/// Where a watch of Secrets is known.
+fn known(kinds: &Kinds) -> Known {
+    Known { kinds: kinds.clone(), running: Arc::default(), watched: (ApiResource::erase::<Secret>(&()), None) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +195,7 @@ async fn a_version_that_was_never_served_to_the_watch_is_forgotten_too() {
     let status = Status { code: 404, ..Status::default() };
     let gone = Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))));
     let lost = kinds.lost();
-    let (_, following) = Cached::follow(&secrets, stream::iter([gone]), Some(kinds.clone()));
+    let (_, following) = Cached::follow(&secrets, stream::iter([gone]), Some(known(&kinds)));
     following.await;
     assert!(!kinds.knows(&secrets).await, "every later look-up would answer the version that is not served");
     let told = tokio::time::timeout(Duration::from_secs(1), lost).await;
@@ -194,7 +203,7 @@ async fn a_version_that_was_never_served_to_the_watch_is_forgotten_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_no_longer_served_is_forgotten_once() {
+async fn a_version_that_is_no_longer_served_is_forgotten_and_no_longer_asked_for() {
     let kinds = kinds();
     let (events, receiver) = mpsc::unbounded_channel();
     let gone = || {
@@ -202,16 +211,22 @@ async fn a_version_that_is_no_longer_served_is_forgotten_once() {
         Err(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status))))
     };
     let events_read = stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
-    let (cached, following) = Cached::follow(&ApiResource::erase::<Secret>(&()), events_read, Some(kinds.clone()));
-    tokio::spawn(following);
+    let known = known(&kinds);
+    let (running, watched) = (known.running.clone(), known.watched.clone());
+    let (cached, following) = Cached::follow(&watched.0, events_read, Some(known));
+    running.lock().unwrap().insert(watched, cached.clone());
+    let task = tokio::spawn(following);
     let told_of = async |event: Watch| {
         let lost = kinds.lost();
         events.send(event).unwrap();
         tokio::time::timeout(Duration::from_secs(1), lost).await.is_ok()
     };
     assert!(!told_of(gone()).await, "it has never been served");
+    assert_eq!(running.lock().unwrap().len(), 1, "others wait for it");
     assert!(!told_of(Ok(watcher::Event::Init)).await && !told_of(Ok(watcher::Event::InitDone)).await);
     assert!(told_of(gone()).await, "nobody is told");
     assert!(!cached.ready().await, "what was known is no longer true");
-    assert!(!told_of(gone()).await, "told again while it stays away");
+    let ended = tokio::time::timeout(Duration::from_secs(1), task).await;
+    assert!(ended.is_ok() && events.is_closed(), "it is asked for as long as the process lives");
+    assert!(running.lock().unwrap().is_empty(), "whoever begins again gets the watch that has ended");
 }

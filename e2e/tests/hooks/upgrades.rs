@@ -91,6 +91,11 @@ async fn watched(stage: &mut Stage, world: &World) -> Result<()> {
     for line in ["this version is no longer served", "starting again"] {
         ensure!(log.contains(line), "{} does not say {line:?}", manager.log().display());
     }
+    // A watch tries again after 4 s at the latest.
+    let mark = stage.plane.mark();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let asked = stage.plane.requests_since(mark)?.user(HOOKS[0]).resource("otheretcds");
+    ensure!(asked.is_empty(), "the version of before is still asked for:\n{asked}");
     manager.terminate(Duration::from_secs(20)).await?;
     Ok(())
 }
