@@ -14,6 +14,7 @@ use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::run::run_controller_with;
 use controller_support::{Error, Hold, KindError, Result, Shared};
 use futures::stream;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::Controller;
@@ -105,7 +106,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             hold => return settle(context, &observation, &hold).await,
         };
         if last.as_ref() == Some(&step) {
-            return Err(Error::Internal(format!("step {step} was taken, and is needed again at once")));
+            return Err(Error::Refused(not_kept(&observation, &step)));
         }
         match execute(context, &observation, &step, &mut reads).await? {
             // What machines use is asked again after every write.
@@ -119,7 +120,30 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
         last = Some(step);
     }
     let last = last.map(|step| step.to_string()).unwrap_or_default();
-    Err(Error::Internal(format!("{STEPS} steps have not come to an end; the last was {last}")))
+    let message =
+        format!("{STEPS} steps have not come to an end, the last was {last}: somebody else seems to undo them");
+    Err(Error::Refused(message))
+}
+
+/// The API server has taken a write, and what it has now is what it had before.
+fn not_kept(observation: &Observation, step: &Step) -> String {
+    let cluster = format!("Cluster {}", observation.cluster.view.name);
+    let etcd = || observation.found_etcd().map(|etcd| format!("{} {}", etcd.reference.kind, etcd.reference.name));
+    let control_plane = || observation.held().map(|held| execute::named(&held.reference));
+    let object = match step {
+        Step::Read(_) | Step::Announce(_) | Step::RemoveConditions | Step::ReleaseMachines(_) => None,
+        Step::ClaimEtcd | Step::RecordEndpointsInUse { .. } | Step::ConfirmDeletion | Step::DeleteEtcd => etcd(),
+        Step::Pause | Step::Unpause | Step::WriteEndpoints { .. } | Step::WakeControlPlane => control_plane(),
+        Step::UnpauseFormer(held) => Some(execute::named(&held.reference)),
+        Step::PublishClient(_) | Step::UpdateClient(_) => {
+            Some(format!("Secret {}", names::apiserver_client_secret(&observation.cluster.view.name)))
+        }
+    };
+    let object = object.unwrap_or(cluster);
+    format!(
+        "step {step} was taken and is needed again at once: {object} does not keep what is written, most likely because an \
+         admission webhook or policy takes it away"
+    )
 }
 
 /// Nothing can be done at the moment: says why, and waits.
@@ -139,10 +163,7 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
             }
         }
     }
-    let last = observation.found_control_plane().and_then(|control_plane| {
-        context.reported.age(&control_plane.uid).zip(context.reported.get(&control_plane.uid))
-    });
-    match health::report(observation, plan, last) {
+    match health::report(observation, plan, last_health(context, observation)) {
         Update::Nothing => {}
         Update::Later(after) => delay = sooner(delay, after),
         Update::Write(condition) => execute::health(context, observation, &condition).await?,
@@ -159,12 +180,33 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
 /// log has it.
 async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: &Error) {
     let Some(message) = refusal(error) else { return };
-    let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
-    if let Update::Write(condition) = failure(&cluster, message, &now())
-        && let Err(error) = execute::condition(context, &cluster, Some(&condition)).await
+    let state = ClusterState::read(&context.written.newest(cluster.clone()));
+    if let Update::Write(condition) = failure(&state, message.clone(), &now())
+        && let Err(error) = execute::condition(context, &state, Some(&condition)).await
     {
         tracing::warn!(%error, "the condition is not written");
     }
+    if let Err(error) = report_failure_on_control_plane(context, cluster, message).await {
+        tracing::debug!(%error, "the condition of the control plane is not written");
+    }
+}
+
+async fn report_failure_on_control_plane(
+    context: &Context,
+    cluster: &Arc<DynamicObject>,
+    message: String,
+) -> Result<()> {
+    let Some(observation) = observe(context, cluster, &Reads::default()).await? else { return Ok(()) };
+    match health::failure(&observation, message, last_health(context, &observation)) {
+        Update::Write(condition) => execute::health(context, &observation, &condition).await,
+        Update::Nothing | Update::Later(_) => Ok(()),
+    }
+}
+
+/// What this process has written last into the condition of the control plane, and how long ago.
+fn last_health(context: &Context, observation: &Observation) -> Option<(Duration, Condition)> {
+    let control_plane = observation.found_control_plane()?;
+    context.reported.age(&control_plane.uid).zip(context.reported.get(&control_plane.uid))
 }
 
 /// What a person can do something about. An API server that does not answer could not be told of it either, and one that is

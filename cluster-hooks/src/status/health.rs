@@ -18,13 +18,24 @@ const OVERWRITTEN: Duration = Duration::from_secs(10);
 /// Compares the condition of the control plane with what the plan says. `last`: what this process has written last, and how
 /// long ago.
 pub fn report(observation: &Observation, plan: &Plan, last: Option<(Duration, Condition)>) -> Update {
+    draft(observation, plan).map_or(Update::Nothing, |draft| compare_with(observation, draft, last))
+}
+
+/// Something is refused to us, so that nothing is known for certain: see [`super::failure`].
+pub fn failure(observation: &Observation, message: String, last: Option<(Duration, Condition)>) -> Update {
+    if observation.cluster.view.paused || observation.etcd == Etcd::NotNamed {
+        return Update::Nothing;
+    }
+    compare_with(observation, Draft::unknown(ETCD_CLUSTER_HEALTHY, reasons::REFUSED, message), last)
+}
+
+fn compare_with(observation: &Observation, draft: Draft, last: Option<(Duration, Condition)>) -> Update {
     let Some(control_plane) = observation.found_control_plane() else { return Update::Nothing };
     let Some(type_) = &control_plane.adapter.condition else { return Update::Nothing };
     let alone = observation.cluster.view.deleting || control_plane.deleting || control_plane.endpoints.is_none();
     if alone || kcp_reports_itself(control_plane) {
         return Update::Nothing;
     }
-    let Some(draft) = draft(observation, plan) else { return Update::Nothing };
     let before = control_plane.condition(type_);
     // It may go by another name there.
     let known: Vec<Condition> =
@@ -185,6 +196,20 @@ mod tests {
         assert_eq!(reported(&world, Some((4, "Ready"))), Update::Later(Duration::from_secs(6)));
         assert!(matches!(reported(&world, Some((10, "Ready"))), Update::Write(_)));
         assert!(matches!(reported(&world, None), Update::Write(_)), "by a new process at once");
+    }
+
+    #[test]
+    fn it_does_not_stay_true_while_something_is_refused_to_us() {
+        let initialized = condition("Initialized", "True", "Initialized", "");
+        let ours = condition("EtcdClusterHealthy", "True", "Ready", "");
+        let mut world = with(&running(), &[initialized.clone(), ours]);
+        let refused = "secrets is forbidden".to_owned();
+        let failed = |world: &World| failure(&world.observe(), refused.clone(), None);
+        let Update::Write(said) = failed(&world) else { panic!("it stays True") };
+        assert_eq!((&*said.status, &*said.reason, &*said.message), ("Unknown", reasons::REFUSED, &*refused));
+        assert_eq!(failed(&with(&world, &[initialized, json!(said)])), Update::Nothing, "it is said once");
+        world.cluster["spec"]["paused"] = json!(true);
+        assert_eq!(failed(&world), Update::Nothing);
     }
 
     #[test]

@@ -15,10 +15,41 @@ const RULE: &str = include_str!("../../../config/admission/etcd-endpoints.yaml")
 const ONE: &str = "https://10.0.0.1:2379";
 const KCP: &str = "KubeadmControlPlane";
 
+const STRIPS_PAUSES: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata:
+  name: strips-pauses
+spec:
+  failurePolicy: Ignore
+  reinvocationPolicy: IfNeeded
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [controlplane.cluster.x-k8s.io]
+        apiVersions: ['*']
+        operations: [UPDATE]
+        resources: [kubeadmcontrolplanes]
+  matchConditions:
+    - name: is-paused
+      expression: \"'cluster.x-k8s.io/paused' in object.metadata.?annotations.orValue({})\"
+  mutations:
+    - patchType: JSONPatch
+      jsonPatch:
+        expression: \"[JSONPatch{op: 'remove', path: '/metadata/annotations/cluster.x-k8s.io~1paused'}]\"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata:
+  name: strips-pauses
+spec:
+  policyName: strips-pauses
+";
+
 pub(crate) async fn restores(world: World) -> Result<()> {
     let stage = Stage::start(&world).await?;
     without_the_rule(&stage).await?;
     with_the_rule(&stage).await?;
+    pause_is_stripped(&stage).await?;
     stage.plane.stop().await
 }
 
@@ -61,6 +92,22 @@ async fn without_the_rule(stage: &Stage) -> Result<()> {
     // The last one to write is the hook, once the loop is over.
     stage.until_says("fought", "True Ready").await?;
     stage.until_control_plane("fought", false, &[ONE]).await
+}
+
+/// Somebody's admission rule takes every pause away. The hook says so, on the Cluster.
+async fn pause_is_stripped(stage: &Stage) -> Result<()> {
+    apply(&stage.plane.client(), STRIPS_PAUSES).await?;
+    until("the rule is in force", SOON, async || {
+        let body = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": "mine"}}});
+        let parameters = PatchParams { dry_run: true, ..PatchParams::default() };
+        let answer = stage.api(KCP).patch("kept-cp", &parameters, &Patch::Merge(&body)).await?;
+        ensure!(!ControlPlane::of(&answer).paused, "the pause is kept");
+        Ok(Some(()))
+    })
+    .await?;
+    stage.apply_cluster("stripped", |_| ()).await?;
+    let says = "Unknown RefusedByApiServer step Pause was taken and is needed again at once: KubeadmControlPlane stripped-cp";
+    stage.until_says("stripped", says).await
 }
 
 /// What `kubectl apply` of the same manifest comes to. Gives what it is after that: a later look could see the hook's answer.
