@@ -192,12 +192,13 @@ fn backs_off(observation: &Observation) -> Option<Plan> {
 fn write_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> Plan {
     if observation.cluster.topology {
         let message = format!(
-            "a ClusterClass manages {} {}, and would revert what is written into it: define a variable of the class for \
-             {}.endpoints, and set it to {}",
+            "a ClusterClass manages {} {}, and would revert what is written into it; its variables and patches cannot know etcd's \
+             endpoints, which change when a member is replaced: create the Cluster without spec.topology, or have a runtime \
+             extension of the class write {} into {}.endpoints, and follow them",
             control_plane.reference.kind,
             control_plane.reference.name,
-            control_plane.adapter.field(),
-            etcd.endpoints.join(",")
+            etcd.endpoints.join(","),
+            control_plane.adapter.field()
         );
         return block(reasons::CONTROL_PLANE_INVALID, message);
     }

@@ -506,7 +506,7 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
     Announce
     Pause
     RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
-    block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what is written into it: define a variable of the class for spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and set it to https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 | None
+    block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what is written into it; its variables and patches cannot know etcd's endpoints, which change when a member is replaced: create the Cluster without spec.topology, or have a runtime extension of the class write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 into spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and follow them | None
     "#);
 }
 
