@@ -155,7 +155,7 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
         Update::Later(after) => delay = sooner(delay, after),
         Update::Write(condition) => {
             let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
-            execute::condition(context, cluster, Some(&condition)).await?;
+            execute::condition(context, cluster, &condition).await?;
             tracing::info!(status = condition.status, reason = condition.reason, message = condition.message, "etcd");
             if let (Plan::Block(_), true) = (plan, changed) {
                 let about = object_reference(cluster);
@@ -182,7 +182,7 @@ async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: 
     let Some(message) = refusal(error) else { return };
     let state = ClusterState::read(&context.written.newest(cluster.clone()));
     if let Update::Write(condition) = failure(&state, message.clone(), &now())
-        && let Err(error) = execute::condition(context, &state, Some(&condition)).await
+        && let Err(error) = execute::condition(context, &state, &condition).await
     {
         tracing::warn!(%error, "the condition is not written");
     }

@@ -42,7 +42,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
         }
         Step::Announce(hold) => {
             let announced = status::announcement(cluster, hold, &observation.now);
-            condition(context, cluster, Some(&announced)).await.map(|()| Outcome::Done)
+            condition(context, cluster, &announced).await.map(|()| Outcome::Done)
         }
         Step::RecordEndpointsInUse { endpoints, retire } => {
             let etcd = etcd_of(observation)?;
@@ -111,17 +111,25 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
         }
         Step::RemoveConditions => {
             remove_health(context, observation).await?;
-            condition(context, cluster, None).await.map(|()| Outcome::Done)
+            remove_condition(context, cluster).await
         }
     }
 }
 
-/// Applies our condition of the Cluster, or takes it away.
-pub async fn condition(context: &Context, cluster: &ClusterState, condition: Option<&Condition>) -> Result<()> {
+/// Applies our condition of the Cluster.
+pub async fn condition(context: &Context, cluster: &ClusterState, condition: &Condition) -> Result<()> {
     let body = build::status::condition(cluster, condition);
     let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
     let answer = apply::apply_status::<DynamicObject>(&clusters, context.name, &cluster.view.name, &body).await;
-    remember_status(context, &cluster.view.uid, condition, answer)
+    remember_status(context, &cluster.view.uid, Some(condition), answer)
+}
+
+async fn remove_condition(context: &Context, cluster: &ClusterState) -> Result<Outcome> {
+    let (name, body) = (&cluster.view.name, build::status::without_condition(cluster));
+    let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
+    let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
+    let answer = clusters.patch_status(name, &parameters, &Patch::Merge(&body)).await;
+    outcome(context, answer.doing(|| format!("writing the status of Cluster {name}")))
 }
 
 /// Applies our condition of the control plane.

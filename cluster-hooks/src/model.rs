@@ -322,7 +322,7 @@ impl World {
             Step::Read(need) => panic!("{need:?} is not a write"),
             Step::Announce(hold) => {
                 let condition = crate::status::announcement(&observation.cluster, hold, &observation.now);
-                let body = build::status::condition(&observation.cluster, Some(&condition));
+                let body = build::status::condition(&observation.cluster, &condition);
                 self.cluster["status"] = body["status"].clone();
                 true
             }
@@ -384,7 +384,8 @@ impl World {
                 true
             }
             Step::RemoveConditions => {
-                self.cluster["status"] = json!({});
+                let body = build::status::without_condition(&observation.cluster);
+                self.cluster["status"] = body["status"].clone();
                 true
             }
         }

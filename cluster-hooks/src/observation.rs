@@ -93,6 +93,8 @@ pub struct Reads {
 pub struct ClusterState {
     /// The shared view.
     pub view: ClusterView,
+    /// Resource version.
+    pub resource_version: String,
     /// Generation of its spec.
     pub generation: Option<i64>,
     /// A ClusterClass writes its control plane, and would revert what we write.
@@ -105,6 +107,8 @@ pub struct ClusterState {
     pub endpoint: bool,
     /// Our condition, if it has one.
     pub condition: Option<Condition>,
+    /// All of its conditions.
+    pub conditions: Vec<Value>,
     /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized`, where the Cluster
     /// uses `spec.managedExternalEtcdRef`: its CRD has these fields then.
     pub mirror: Option<(bool, bool)>,
@@ -122,6 +126,7 @@ impl ClusterState {
         let deleting = condition("Deleting").and_then(|deleting| deleting["reason"].as_str().map(str::to_owned));
         let flag = |pointer: &str| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
         Self {
+            resource_version: cluster.resource_version().unwrap_or_default(),
             generation: cluster.metadata.generation,
             endpoint: endpoint(data),
             topology,
@@ -129,6 +134,7 @@ impl ClusterState {
             by_annotation: cluster.annotations().contains_key(names::MANAGED_ETCD_ANNOTATION),
             condition: condition(MANAGED_EXTERNAL_ETCD_READY)
                 .and_then(|condition| serde_json::from_value(condition).ok()),
+            conditions: conditions.cloned().unwrap_or_default(),
             mirror: data
                 .pointer("/spec/managedExternalEtcdRef")
                 .map(|_| (flag("/status/managedExternalEtcdReady"), flag("/status/managedExternalEtcdInitialized"))),

@@ -2,21 +2,31 @@
 //! managed-external-etcd proposal) and into that of its control plane.
 
 use crate::observation::{ClusterState, ControlPlaneView, EtcdView, conditions_path};
+use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-/// The Cluster with our condition, to be applied. None takes the condition away.
-pub fn condition(cluster: &ClusterState, condition: Option<&Condition>) -> Value {
+/// The Cluster with our condition, to be applied.
+pub fn condition(cluster: &ClusterState, condition: &Condition) -> Value {
     let view = &cluster.view;
-    // An empty list, not an empty status: that would become null if nobody else has written one yet.
-    let conditions: Vec<&Condition> = condition.into_iter().collect();
-    let status = nest(conditions_path(&view.api_version), json!(conditions));
+    let status = nest(conditions_path(&view.api_version), json!([condition]));
     json!({
         "apiVersion": view.api_version,
         "kind": "Cluster",
         "metadata": {"name": view.name, "namespace": view.namespace},
         "status": status["status"],
     })
+}
+
+/// Merge patch of a Cluster without our condition. Applying none instead would leave it there if somebody else owns it too, such
+/// as whoever has restored the Cluster.
+pub fn without_condition(cluster: &ClusterState) -> Value {
+    without(
+        &cluster.conditions,
+        conditions_path(&cluster.view.api_version),
+        MANAGED_EXTERNAL_ETCD_READY,
+        &cluster.resource_version,
+    )
 }
 
 /// The control plane with our condition, to be applied.
@@ -33,9 +43,13 @@ pub fn health(control_plane: &ControlPlaneView, namespace: &str, condition: &Con
 /// Merge patch of a control plane without the condition. Applying none instead would leave what its own controller has written
 /// into the same condition, and half a condition is refused.
 pub fn without_health(control_plane: &ControlPlaneView, type_: &str) -> Value {
-    let left: Vec<&Value> = control_plane.conditions.iter().filter(|condition| condition["type"] != type_).collect();
-    let mut patch = nest(control_plane.conditions_path, json!(left));
-    patch["metadata"] = json!({"resourceVersion": control_plane.resource_version});
+    without(&control_plane.conditions, control_plane.conditions_path, type_, &control_plane.resource_version)
+}
+
+fn without(conditions: &[Value], path: &str, type_: &str, resource_version: &str) -> Value {
+    let left: Vec<&Value> = conditions.iter().filter(|condition| condition["type"] != type_).collect();
+    let mut patch = nest(path, json!(left));
+    patch["metadata"] = json!({"resourceVersion": resource_version});
     patch
 }
 

@@ -47,10 +47,12 @@ fn conditions_of_both_versions() {
     let condition = serde_json::from_value(json!({"type": "ManagedExternalEtcdReady", "status": "True",
         "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
     .unwrap();
-    let v1beta2 = status::condition(&observation.cluster, Some(&condition));
-    let removed = status::condition(&observation.cluster, None);
+    let v1beta2 = status::condition(&observation.cluster, &condition);
+    observation.cluster.resource_version = "7".to_owned();
+    observation.cluster.conditions = vec![json!(condition), json!({"type": "Available", "status": "True", "extra": 1})];
+    let removed = status::without_condition(&observation.cluster);
     observation.cluster.view.api_version = "cluster.x-k8s.io/v1beta1".to_owned();
-    let v1beta1 = status::condition(&observation.cluster, Some(&condition));
+    let v1beta1 = status::condition(&observation.cluster, &condition);
     assert_json_snapshot!(json!({"v1beta2": v1beta2, "removed": removed, "v1beta1": v1beta1}));
 }
 

@@ -10,7 +10,7 @@ fn reported(world: &mut World, since_write: Option<Duration>) -> Update {
 
 fn write(world: &mut World, report: &Update) -> Condition {
     let Update::Write(condition) = report else { panic!("{report:?}") };
-    let body = crate::build::status::condition(&world.observe().cluster, Some(condition));
+    let body = crate::build::status::condition(&world.observe().cluster, condition);
     world.cluster["status"] = body["status"].clone();
     condition.clone()
 }

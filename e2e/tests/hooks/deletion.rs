@@ -104,6 +104,7 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     {
         claimed(&stage, "parted", kind, etcd).await?;
     }
+    owned_twice(&stage, "parted").await?;
     stage.change("Cluster", "parted", named(&Value::Null)).await?;
     until("the Cluster no longer says anything of an etcd", SOON, async || {
         Ok(stage.says("parted").await?.is_none().then_some(()))
@@ -162,6 +163,19 @@ fn member(cluster: &str, name: &str) -> Value {
         json!({"pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd-member": "etcd-cluster-controller"});
     machine["spec"]["clusterName"] = json!(cluster);
     machine
+}
+
+/// Somebody else owns the hook's condition too, as whoever restores a Cluster does.
+async fn owned_twice(stage: &Stage, cluster: &str) -> Result<()> {
+    let object = stage.api("Cluster").get(cluster).await?;
+    let conditions = object.data["status"]["conditions"].as_array().context("it has no conditions")?;
+    let ours: Vec<&Value> = conditions.iter().filter(|one| one["type"] == "ManagedExternalEtcdReady").collect();
+    ensure!(ours.len() == 1, "{conditions:?}");
+    let body = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": cluster},
+        "status": {"conditions": ours}});
+    let parameters = PatchParams::apply("restore").force();
+    stage.api("Cluster").patch_status(cluster, &parameters, &Patch::Apply(&body)).await?;
+    Ok(())
 }
 
 /// What makes a Cluster name an etcd, or none.

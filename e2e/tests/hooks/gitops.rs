@@ -106,7 +106,8 @@ async fn pause_is_stripped(stage: &Stage) -> Result<()> {
     })
     .await?;
     stage.apply_cluster("stripped", |_| ()).await?;
-    let says = "Unknown RefusedByApiServer step Pause was taken and is needed again at once: KubeadmControlPlane stripped-cp";
+    let says =
+        "Unknown RefusedByApiServer step Pause was taken and is needed again at once: KubeadmControlPlane stripped-cp";
     stage.until_says("stripped", says).await
 }
 
