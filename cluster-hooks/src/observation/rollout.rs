@@ -32,6 +32,11 @@ impl Rollout {
         self.observed && self.has_machines() && self.replicas == self.up_to_date
     }
 
+    /// Its controller has observed the present spec.
+    pub fn is_observed(self) -> bool {
+        self.observed
+    }
+
     /// It reports that a machine exists.
     pub fn has_machines(self) -> bool {
         self.replicas.is_some_and(|replicas| replicas > 0)

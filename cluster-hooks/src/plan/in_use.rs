@@ -58,10 +58,11 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
 fn recover(observation: &Observation, control_plane: &ControlPlaneView, next: &[String]) -> Option<Plan> {
     let used = match &observation.reads.used {
         None => return Some(Plan::Do(Step::Read(Need::Used))),
-        Some(Used::These(used)) => used.clone(),
+        // A controller that has not seen the present spec may be about to make a machine of the one before.
+        Some(Used::These(used)) if control_plane.rollout.is_observed() => used.clone(),
         Some(Used::OfSpec) if control_plane.rollout.complete() || is_new(control_plane) => BTreeSet::new(),
         Some(Used::NoMachine) if is_new(control_plane) => BTreeSet::new(),
-        Some(Used::Unknown | Used::OfSpec | Used::NoMachine) => return None,
+        Some(_) => return None,
     };
     let now = in_use(&[], &control_plane.real_endpoints(), next, Some(&used));
     (!now.is_empty()).then_some(Plan::Do(Step::RecordEndpointsInUse { endpoints: now, retire: false }))

@@ -101,6 +101,11 @@ fn a_record_that_is_lost_in_a_rollout_is_made_again_of_what_machines_use() {
     world.lose_record();
     world.user_restores_placeholder();
     world.used = Used::These([ONE.to_owned()].into());
+    assert!(
+        !matches!(world.plan().1, Plan::Do(Step::RecordEndpointsInUse { .. })),
+        "the spec has not been observed yet"
+    );
+    world.report_machines(world.generation(), 4, 1);
     let (observation, plan) = world.plan();
     let Plan::Do(step) = plan else { panic!("{plan:?}") };
     assert_eq!(step, Step::RecordEndpointsInUse { endpoints: vec![ONE.to_owned(), TWO.to_owned()], retire: false });
