@@ -9,8 +9,8 @@ use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-/// The Cluster's label and owner reference. A merge patch replaces lists, so the other owners are in it as well. A Cluster of the
-/// same name is gone, and must not take etcd with it.
+/// The Cluster's label and owner reference. A merge patch replaces lists, so the other owners are in it as well. An
+/// earlier Cluster of the same name is gone, and must not take etcd with it.
 pub fn claim(etcd: &EtcdView, cluster: &ClusterView) -> Value {
     let mut owners: Vec<OwnerReference> =
         etcd.owners.iter().filter(|owner| owner.uid != cluster.uid && !is_namesake(owner, cluster)).cloned().collect();
@@ -61,8 +61,8 @@ pub fn unpause(held: &Held) -> Value {
     json!({"metadata": {"resourceVersion": held.resource_version, "annotations": {names::PAUSED_ANNOTATION: null}}})
 }
 
-/// A Machine without the pre-terminate hook of etcd's members. With the UID, and not the version: its controllers write to it all
-/// the time.
+/// A Machine without the pre-terminate hook of etcd's members. With the UID, and not the version: its controllers write
+/// to it all the time.
 pub fn release(machine: &HookedMachine) -> Value {
     json!({"metadata": {"uid": machine.uid, "annotations": {names::PRE_TERMINATE_HOOK_ANNOTATION: null}}})
 }
