@@ -255,6 +255,10 @@ pub struct EtcdClusterStatus {
     /// Client URLs of the voters, sorted, separated by commas. They follow the membership, not the health of the moment.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoints: String,
+    /// Endpoints that API servers may be using, separated by commas: what the Cluster hook's annotation last said. It counts
+    /// where somebody has replaced the object, and the annotation is gone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub endpoints_in_use: String,
     /// Label selector of the Machines, for the scale subresource.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub selector: String,

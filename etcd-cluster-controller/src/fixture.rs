@@ -64,6 +64,7 @@ impl Story {
                 not_owned: Vec::new(),
                 docker_machines: BTreeMap::new(),
                 configs: BTreeMap::new(),
+                learner_limits: BTreeMap::new(),
                 machine_versions: BTreeMap::new(),
                 shown_up_to_date: BTreeMap::new(),
                 probes: BTreeMap::new(),

@@ -40,6 +40,8 @@ pub struct Observation {
     pub bootstrapped: BTreeMap<String, Timestamp>,
     /// The configs that Machines were made from, by name of the Machine.
     pub configs: BTreeMap<String, EtcdadmConfigSpec>,
+    /// The learner limits that Machines were made with, by name of the Machine.
+    pub learner_limits: BTreeMap<String, String>,
     /// etcd versions that Machines were made with, by name of the Machine.
     pub machine_versions: BTreeMap<String, String>,
     /// What the condition `UpToDate` of each Machine says, by name of the Machine.
@@ -188,11 +190,16 @@ impl Observation {
         }
     }
 
-    /// Machine of a member: by the recorded member ID, as an address may have changed hands; then by peer URL; then by the
-    /// member ID that answers at the addresses of exactly one Machine, as URLs need not match addresses (NAT, host names).
-    /// Where a machine that is gone for good and a new one have the same address, the member's name has to say which.
+    /// Machine of a member: the one that it is called after, as names are never used again. A host name of another kind says
+    /// nothing: then by the recorded member ID, as an address may have changed hands; then by peer URL; then by the member ID
+    /// that answers at the addresses of exactly one Machine, as URLs need not match addresses (NAT, host names). Where several
+    /// Machines have the address, one of them may be gone for good, and nothing says which.
     #[must_use]
     pub fn machine_of(&self, id: u64, member: &Member) -> Option<&MachineView> {
+        // Before the record, which may be from a moment in which only a machine that is gone for good showed the address.
+        if let Some(namesake) = self.machines.get(&member.name) {
+            return Some(namesake);
+        }
         let recorded = self.recorded(id).map(|status| status.machine.as_str()).filter(|name| !name.is_empty());
         if let Some(name) = recorded {
             return self.machines.get(name);
@@ -203,7 +210,7 @@ impl Observation {
         match at_address.as_slice() {
             [] => self.answering(id),
             [machine] => Some(machine),
-            several => several.iter().copied().find(|machine| machine.name == member.name),
+            _ => None,
         }
     }
 
@@ -223,6 +230,15 @@ impl Observation {
         let status = || self.etcd.status.as_ref().map(|status| status.cluster_id.as_str());
         // Emptying the annotation must not have whoever answers next taken for ours.
         annotated.filter(|id| !id.is_empty()).or_else(status).filter(|id| !id.is_empty())
+    }
+
+    /// Endpoints that API servers may be using, separated by commas: by the Cluster hook's annotation. Whoever replaces the
+    /// whole object takes that away; then they are those of the last one that was seen.
+    #[must_use]
+    pub fn endpoints_in_use(&self) -> Option<&str> {
+        let annotated = self.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(String::as_str);
+        let seen = || self.etcd.status.as_ref().map(|status| status.endpoints_in_use.as_str());
+        annotated.or_else(seen).filter(|urls| !urls.is_empty())
     }
 
     /// The recorded cluster ID, or else that of the member list.

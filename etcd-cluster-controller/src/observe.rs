@@ -69,6 +69,7 @@ async fn read(
         admitted: None,
         bootstrapped: BTreeMap::new(),
         configs: BTreeMap::new(),
+        learner_limits: BTreeMap::new(),
         machine_versions: BTreeMap::new(),
         shown_up_to_date: BTreeMap::new(),
         template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
@@ -82,7 +83,7 @@ async fn read(
     for machine in machines {
         read_machine(&mut observation, machine);
     }
-    observation.configs = configs(&context.configs, &namespace, &observation);
+    read_configs(&context.configs, &namespace, &mut observation);
     if let ClusterLink::One(cluster) = &observation.cluster {
         let cluster = cluster.name.clone();
         if let Some(secret) = init_secret(&context.secrets, &namespace, &cluster, &uid) {
@@ -137,13 +138,16 @@ fn read_machine(observation: &mut Observation, machine: &DynamicObject) {
 }
 
 /// The configs that Machines refer to.
-fn configs(configs: &Cached, namespace: &str, observation: &Observation) -> BTreeMap<String, api::EtcdadmConfigSpec> {
-    let of = |machine: &MachineView| {
-        let reference = machine.bootstrap_config.as_ref().filter(|config| config.kind == EtcdadmConfig::kind(&()))?;
-        let config = configs.get(namespace, &reference.name)?;
-        Some((machine.name.clone(), api::EtcdadmConfigSpec::deserialize(config.data.get("spec")?).ok()?))
-    };
-    observation.machines.values().filter_map(of).collect()
+fn read_configs(configs: &Cached, namespace: &str, observation: &mut Observation) {
+    for machine in observation.machines.values() {
+        let reference = machine.bootstrap_config.as_ref().filter(|config| config.kind == EtcdadmConfig::kind(&()));
+        let Some(config) = reference.and_then(|reference| configs.get(namespace, &reference.name)) else { continue };
+        if let Some(limit) = config.annotations().get(names::MAX_LEARNERS_ANNOTATION) {
+            observation.learner_limits.insert(machine.name.clone(), limit.clone());
+        }
+        let spec = config.data.get("spec").and_then(|spec| api::EtcdadmConfigSpec::deserialize(spec).ok());
+        observation.configs.extend(spec.map(|spec| (machine.name.clone(), spec)));
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where this controller reads the clock")]

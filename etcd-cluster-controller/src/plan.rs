@@ -113,7 +113,7 @@ fn paused(view: &View<'_>) -> Option<Plan> {
 }
 
 /// What is paused, if anything is.
-fn paused_object(observation: &Observation) -> Option<String> {
+pub(crate) fn paused_object(observation: &Observation) -> Option<String> {
     if observation.etcd.annotations().contains_key(names::PAUSED_ANNOTATION) {
         return Some(format!("EtcdCluster {}", observation.etcd.name_any()));
     }

@@ -1,7 +1,7 @@
 //! What may be taken away from an etcd cluster. Nothing else makes the tokens that removing a member and letting its
 //! Machine go take: an unsafe order cannot be written down.
 
-use crate::observation::{Membership, hex};
+use crate::observation::{Membership, Probe, hex};
 use crate::roster::{Roster, Seat};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState, RemovedMember};
 use controller_support::external::MachineView;
@@ -135,8 +135,8 @@ pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &Mac
 }
 
 /// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it, nor of one
-/// that may be its own, and it does not boot any more: the machine of one that does may vote before it is destroyed, and
-/// take the quorum with it. Before etcd has begun there is no member to lose.
+/// that may be its own, no member of the list answers there, and it does not boot any more: the machine of one that does may
+/// vote before it is destroyed, and take the quorum with it. Before etcd has begun there is no member to lose.
 #[must_use]
 pub fn never_member(
     roster: &Roster<'_>,
@@ -149,7 +149,9 @@ pub fn never_member(
         status.members.iter().any(|member| member.machine == machine.name)
             || status.removed_members.iter().any(|record| record.machine_uid == machine.uid)
     });
-    let cannot_join = || roster.is_listed() && !seat.joining && roster.unseated().is_none();
+    let answering = seat.probe.and_then(Probe::report).map(|report| report.member_id);
+    let answers = || answering.is_some_and(|id| roster.by_member(id).is_some());
+    let cannot_join = || roster.is_listed() && !seat.joining && roster.unseated().is_none() && !answers();
     let certain = !seat.admitted || !begun || cannot_join();
     (seat.member.is_none() && !recorded && certain)
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))

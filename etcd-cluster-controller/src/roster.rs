@@ -79,10 +79,11 @@ impl Seat<'_> {
     }
 
     /// It is healthy, and the latest check itself has found it so. A healthy run goes on for a while where this controller
-    /// cannot ask.
+    /// cannot ask; and of a voter that was a learner at that check nothing says that it serves as a voter.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        self.is_healthy() && self.probe.is_some_and(|probe| probe.outcome.kind() == RunKind::Healthy)
+        let now = self.probe.filter(|probe| probe.outcome.kind() == RunKind::Healthy).and_then(Probe::report);
+        self.is_healthy() && now.is_some_and(|report| report.learner != self.is_voter())
     }
 
     /// The member has failed for long enough.
@@ -214,7 +215,9 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         let probe = machine.and_then(|machine| observation.probes.get(&machine.name));
         let verdict = verdict(observation, (id, &member), machine, probe);
         let recorded = observation.recorded(id);
-        let orphaned = machine.is_none() && recorded.is_some_and(|status| !status.machine.is_empty());
+        let gone =
+            |status: &MemberStatus| !status.machine.is_empty() && !observation.not_owned.contains(&status.machine);
+        let orphaned = machine.is_none() && recorded.is_some_and(gone);
         let recorded = recorded.map_or(Health::Unknown, |status| status.health);
         let counts = match verdict {
             Verdict::Healthy { .. } => true,
@@ -229,7 +232,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         let probe = observation.probes.get(&machine.name);
         let verdict = Verdict::Unknown { why: probe.map(|p| explain_no_member(observation, p)).unwrap_or_default() };
         let admitted = observation.is_admitted(machine);
-        let joining = observation.has_data(machine) && observation.is_in_grace(machine);
+        let joining = admitted && observation.is_in_grace(machine);
         seats.push(Seat {
             machine: Some(machine),
             member: None,
@@ -300,6 +303,9 @@ fn verdict(
     let unknown = |why: &str| Verdict::Unknown { why: why.to_owned() };
     if machine.is_none() {
         return match observation.recorded(id).map(|status| status.machine.as_str()).filter(|name| !name.is_empty()) {
+            Some(name) if observation.not_owned.iter().any(|other| other == name) => {
+                unknown(&format!("its Machine {name} is not controlled by this EtcdCluster"))
+            }
             Some(name) => unknown(&format!("its Machine {name} is gone")),
             None => unknown("it runs on no Machine of this EtcdCluster"),
         };

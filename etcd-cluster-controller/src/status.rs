@@ -34,6 +34,7 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
         updated_replicas: updated(observation),
         endpoint: decision.publish.endpoints.clone(),
         endpoints: decision.publish.endpoints.clone(),
+        endpoints_in_use: observation.endpoints_in_use().unwrap_or_default().to_owned(),
         selector: format!("{}={}", names::ETCD_CLUSTER_LABEL, observation.etcd.name_any()),
         init_machine_address: before.init_machine_address.clone(),
         version: lowest_version(&members),

@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
 use kube::{Resource, ResourceExt};
 
-/// Deletes it, after a live look that it has not been admitted in between: the watches may lag behind, and one that has its
-/// bootstrap data may be a member by now. The Machine is looked at first, and goes only as it was then.
+/// Deletes it, after a live look that it has not been admitted in between. The Machine is looked at first, and goes only as it
+/// was then.
 pub(super) async fn delete(
     context: &Context,
     observation: &Observation,
@@ -29,13 +29,7 @@ pub(super) async fn delete(
         observation.machines.get(name).is_some_and(|machine| proof.is_about(&machine.uid) && waits_still(machine, live))
     });
     let Some(live) = live else { return Ok(Outcome::Outdated) };
-    let secrets: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
-    let init = names::init_secret(cluster);
-    let admissions = secrets.get_metadata_opt(&init).await.doing(|| format!("reading Secret {init}"))?;
-    let data = secrets.get_metadata_opt(name).await.doing(|| format!("reading Secret {name}"))?;
-    if data.is_some_and(|data| is_bootstrap_data(&data.metadata))
-        || admissions.and_then(|secret| secret.resource_version()) != observation.init_version
-    {
+    if !admission_is_as_seen(context, observation, cluster, name).await? {
         return Ok(Outcome::Outdated);
     }
     let preconditions = Preconditions { uid: live.uid(), resource_version: live.resource_version() };
@@ -48,6 +42,28 @@ pub(super) async fn delete(
     let note = format!("deleted Machine {name}, which was held back: the spec that it was made from has changed");
     context.events.normal(&etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
     Ok(Outcome::Done)
+}
+
+/// Whether the admissions are those that were seen, and a Machine without bootstrap data still has none. The watches may lag
+/// behind, and one that has been admitted may be a member by now.
+pub(super) async fn admission_is_as_seen(
+    context: &Context,
+    observation: &Observation,
+    cluster: &str,
+    machine: &str,
+) -> Result<bool> {
+    let namespace = observation.etcd.namespace().unwrap_or_default();
+    let secrets: Api<Secret> = Api::namespaced(context.shared.client.clone(), &namespace);
+    let init = names::init_secret(cluster);
+    let admissions = secrets.get_metadata_opt(&init).await.doing(|| format!("reading Secret {init}"))?;
+    if admissions.and_then(|secret| secret.resource_version()) != observation.init_version {
+        return Ok(false);
+    }
+    if observation.machines.get(machine).is_some_and(|machine| observation.has_data(machine)) {
+        return Ok(true);
+    }
+    let data = secrets.get_metadata_opt(machine).await.doing(|| format!("reading Secret {machine}"))?;
+    Ok(data.is_none_or(|data| !is_bootstrap_data(&data.metadata)))
 }
 
 /// Whether a Secret of the Machine's name is its bootstrap data. One of somebody else's does not boot it.

@@ -1,9 +1,10 @@
 //! Protecting Machines, letting them go, and deleting them.
 
 use super::Outcome;
+use super::held_back::admission_is_as_seen;
 use crate::CONTROLLER;
 use crate::context::Context;
-use crate::observation::Observation;
+use crate::observation::{ClusterLink, Observation};
 use crate::quorum::{ClusterGoing, MayGo};
 use api::{EtcdCluster, names};
 use controller_support::error::is_not_found;
@@ -34,6 +35,11 @@ pub(super) async fn release(
 ) -> Result<Outcome> {
     let machine = observation.machines.get(machine).filter(|machine| proof.is_about(&machine.uid));
     let Some(machine) = machine else { return Ok(Outcome::Outdated) };
+    if let (MayGo::NeverMember(_), ClusterLink::One(cluster)) = (proof, &observation.cluster)
+        && !admission_is_as_seen(context, observation, &cluster.name, &machine.name).await?
+    {
+        return Ok(Outcome::Outdated);
+    }
     let outcome = set_hook(context, observation, machine, Value::Null).await?;
     if outcome == Outcome::Done {
         let why = match proof {

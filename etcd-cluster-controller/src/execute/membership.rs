@@ -9,6 +9,7 @@ use crate::observe::ca_of;
 use crate::pki::{Client as Purpose, new_client};
 use crate::plan::{Hold, View};
 use crate::quorum::MayRemove;
+use crate::roster::Seat;
 use api::conditions::reasons;
 use controller_support::{Error, Result};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
@@ -62,7 +63,8 @@ async fn list(client: &mut Client) -> Result<BTreeSet<(u64, bool)>> {
     Ok(list.members().iter().map(|member| (member.id(), member.is_learner())).collect())
 }
 
-/// Connects to the first healthy voter that `wanted` accepts.
+/// Connects to a healthy voter that `wanted` accepts, the leader first: what etcd itself refuses for the sake of the quorum
+/// depends on which connections the asked member has, and the leader has them all.
 async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u64) -> bool) -> Result<Client> {
     let view = View::new(observation);
     let cluster = view.cluster().map_or("", |cluster| cluster.name.as_str());
@@ -71,8 +73,10 @@ async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u
     };
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let identity = new_client(&ca, Purpose::Controller, now).map_err(|error| Error::Internal(error.to_string()))?;
-    let voters = view.roster.voters().filter(|seat| seat.is_healthy() && seat.id().is_some_and(&wanted));
-    let urls: Vec<String> = voters.filter_map(|seat| observation.client_url(seat.machine?)).collect();
+    let able = |seat: &&Seat<'_>| seat.is_healthy() && seat.id().is_some_and(&wanted);
+    let mut voters: Vec<&Seat<'_>> = view.roster.voters().filter(able).collect();
+    voters.sort_by_key(|seat| !seat.leads());
+    let urls: Vec<String> = voters.iter().filter_map(|seat| observation.client_url(seat.machine?)).collect();
     let mut failure = "no healthy voter has an address".to_owned();
     for url in urls {
         let tls = TlsOptions::new()

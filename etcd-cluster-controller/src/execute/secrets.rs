@@ -151,11 +151,27 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, refresh: boo
 /// Brings the content of a Secret up to date.
 async fn replace(context: &Context, etcd: &EtcdCluster, wanted: &Secret) -> Result<Outcome> {
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
-    match apply::apply(&api, CONTROLLER, wanted).await {
+    let there: Secret = match apply::apply(&api, CONTROLLER, wanted).await {
+        Ok(there) => there,
+        Err(error) if error.is_conflict() => return Ok(Outcome::Outdated),
+        Err(error) => return Err(error),
+    };
+    if !has_foreign_key(&there, wanted) {
+        return Ok(Outcome::Done);
+    }
+    // Another field manager's, so that an apply of ours leaves it where it is.
+    let without = json!({"metadata": {"uid": there.uid()}, "data": {build::KEY: null}});
+    match apply::merge::<Secret>(&api, CONTROLLER, &there.name_any(), &without).await {
         Ok(_) => Ok(Outcome::Done),
-        Err(error) if error.is_conflict() => Ok(Outcome::Outdated),
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
+}
+
+/// Whether somebody has added a private key where none belongs: the control plane would try to use it.
+fn has_foreign_key(there: &Secret, wanted: &Secret) -> bool {
+    let has = |secret: &Secret| secret.data.as_ref().is_some_and(|data| data.contains_key(build::KEY));
+    has(there) && !has(wanted)
 }
 
 /// Why a Secret is left alone. That of an EtcdCluster that is gone is on its way out. One that lives keeps what is its own.
@@ -203,6 +219,7 @@ fn internal(error: impl std::fmt::Display) -> Error {
 mod tests {
     use super::*;
     use crate::fixture::{Story, watched};
+    use k8s_openapi::ByteString;
 
     #[test]
     fn a_secret_of_another_is_waited_for_only_if_that_is_gone() {
@@ -223,6 +240,20 @@ mod tests {
             assert_eq!(waits.reason, reasons::WAITING_FOR_CERTIFICATES, "{}", waits.message);
         }
         assert_eq!(hold(&[]).reason, reasons::NAME_TAKEN, "a user's own");
+    }
+
+    #[test]
+    fn a_private_key_is_taken_out_of_the_control_planes_ca_and_of_nothing_else() {
+        let mut story = Story::new(3);
+        let wanted = build::control_plane_ca_secret(story.etcd(), "demo", "certificate");
+        let mut there = wanted.clone();
+        assert!(!has_foreign_key(&there, &wanted));
+        there.data.as_mut().unwrap().insert("note".to_owned(), ByteString::default());
+        assert!(!has_foreign_key(&there, &wanted));
+        there.data.as_mut().unwrap().insert(build::KEY.to_owned(), ByteString::default());
+        assert!(has_foreign_key(&there, &wanted));
+        let with_key = build::ca_secret(story.etcd(), "demo", "certificate", "key");
+        assert!(!has_foreign_key(&with_key, &with_key));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::CONTROLLER;
 use crate::build::is_up_to_date;
 use crate::context::Context;
 use crate::observation::Observation;
+use crate::plan::paused_object;
 use api::conditions::{MACHINE_UP_TO_DATE, reasons};
 use controller_support::apply;
 use controller_support::external::MachineView;
@@ -17,7 +18,7 @@ use serde_json::json;
 pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation) {
     let kind = context.machines.resource();
     // Earlier versions have conditions of another form.
-    if kind.version != "v1beta2" || observation.etcd.metadata.deletion_timestamp.is_some() {
+    if kind.version != "v1beta2" {
         return;
     }
     for (machine, up_to_date) in outdated(observation) {
@@ -45,8 +46,11 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
     }
 }
 
-/// Machines whose condition does not say what is so, and what is so.
+/// Machines whose condition does not say what is so, and what is so. Nothing is written while there is a pause.
 fn outdated(observation: &Observation) -> Vec<(&MachineView, bool)> {
+    if observation.etcd.metadata.deletion_timestamp.is_some() || paused_object(observation).is_some() {
+        return Vec::new();
+    }
     let machines = observation.live_machines().map(|machine| (machine, is_up_to_date(observation, machine)));
     machines.filter(|(machine, is)| observation.shown_up_to_date.get(&machine.name) != Some(is)).collect()
 }
@@ -65,5 +69,7 @@ mod tests {
         assert_eq!(shown(&story), [false; 0]);
         story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
         assert_eq!(shown(&story), [false]);
+        story.cluster().paused = true;
+        assert_eq!(shown(&story), [false; 0]);
     }
 }

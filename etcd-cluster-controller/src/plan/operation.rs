@@ -3,7 +3,7 @@
 
 use super::{Plan, Step, View, retire, wait};
 use crate::observation::hex;
-use crate::quorum::{is_gone, may_remove};
+use crate::quorum::is_gone;
 use api::conditions::reasons;
 use api::etcd_cluster::{Operation, OperationKind, RemovalState};
 
@@ -32,7 +32,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 fn resume(view: &View<'_>, operation: &Operation) -> Option<Step> {
     let id = u64::from_str_radix(&operation.member_id, 16).ok()?;
     let seat = view.roster.by_member(id).filter(|seat| retire::leaves(seat))?;
-    let permission = may_remove(&view.roster, id, view.observation.etcd.spec.replicas).ok()?;
+    let permission = retire::may_leave(view, seat).ok()?;
     match operation.kind {
         OperationKind::RemoveMember => Some(Step::RemoveMember(permission)),
         OperationKind::MoveLeader => {

@@ -37,4 +37,22 @@ mod tests {
         assert_eq!(hold.reason, reasons::MACHINES_NOT_OWNED);
         assert!(hold.message.starts_with("Machines demo-etcd-0 have label"), "{}", hold.message);
     }
+
+    #[test]
+    fn a_learner_on_such_a_machine_stays() {
+        let mut story = Story::with_voters(3, 2);
+        story.machine(2);
+        story.member(2, true);
+        story.settle();
+        story.gone(2);
+        story.observation.not_owned = vec!["demo-etcd-2".to_owned()];
+        let plan = story.plan();
+        assert!(matches!(&plan, Plan::Block(hold) if hold.reason == reasons::MACHINES_NOT_OWNED), "{plan:?}");
+        story.observation.not_owned.clear();
+        assert!(
+            matches!(story.plan(), Plan::Do(_)),
+            "its Machine is gone, and it never had a vote: {:?}",
+            story.plan()
+        );
+    }
 }

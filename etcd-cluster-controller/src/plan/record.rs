@@ -23,8 +23,11 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.to_owned()));
     }
     if !recorded.contains_key(names::MAX_LEARNERS_ANNOTATION) {
-        let limit = max_learners(version, view.has_begun() || !view.observation.machines.is_empty());
-        annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(limit.to_owned()));
+        // Members with different limits drop each other's learners: whoever has replaced the object has not changed theirs.
+        let running =
+            view.roster.seats.iter().find_map(|seat| view.observation.learner_limits.get(&seat.machine?.name));
+        let limit = || max_learners(version, view.has_begun() || !view.observation.machines.is_empty()).to_owned();
+        annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(running.cloned().unwrap_or_else(limit)));
     }
     if recorded.get(names::CLUSTER_ID_ANNOTATION).is_none_or(String::is_empty)
         && let Some(id) = cluster_id(view)
@@ -90,6 +93,9 @@ mod tests {
         assert!(!recorded(&story).unwrap().contains_key(names::MAX_LEARNERS_ANNOTATION), "never changed");
         let mut earlier = bare(Story::with_voters(3, 3));
         assert_eq!(limit(&earlier), "1", "members of an earlier release run with 1");
+        let mut replaced = bare(Story::with_voters(3, 3));
+        replaced.observation.learner_limits.insert("demo-etcd-1".to_owned(), "3".to_owned());
+        assert_eq!(limit(&replaced), "3", "somebody has replaced the object, and the members run as before");
         earlier.etcd().status.as_mut().unwrap().version = "3.5.21".to_owned();
         assert_eq!(recorded(&earlier).unwrap()[names::PINNED_VERSION_ANNOTATION].as_deref(), Some("3.5.21"));
     }

@@ -3,13 +3,11 @@
 
 use super::{Plan, Step, View, block, deletion, has_hook, operation};
 use crate::observation::hex;
-use crate::quorum::{MayGo, Refusal, may_remove, member_gone, never_member};
+use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
 use api::conditions::reasons;
 use api::etcd_cluster::OperationKind;
-use api::names;
 use controller_support::external::MachineView;
-use kube::ResourceExt;
 use std::collections::BTreeSet;
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
@@ -23,7 +21,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(seat)).collect();
     members.sort_by_key(|seat| (seat.is_healthy(), seat.leads()));
     for seat in members {
-        let (Some(id), Ok(())) = (seat.id(), may_leave(view, seat)) else { continue };
+        let (Some(id), Ok(_)) = (seat.id(), may_leave(view, seat)) else { continue };
         let uid = seat.machine.map_or("", |machine| machine.uid.as_str());
         let moves = seat.leads() && next_leader(view, id).is_some();
         let kind = if moves { OperationKind::MoveLeader } else { OperationKind::RemoveMember };
@@ -57,20 +55,21 @@ pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
         .id()
 }
 
-/// Whether a member may leave etcd now. `Err`: what it waits for.
-fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
+/// Whether a member may leave etcd now: rule 1 and rule 5, when it is begun and when it is gone on with. `Err`: what it waits
+/// for.
+pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, String> {
     let id = seat.id().unwrap_or_default();
-    if let Err(refusal) = may_remove(&view.roster, id, view.observation.etcd.spec.replicas) {
-        return Err(explain(view, &refusal));
-    }
-    keeps_endpoints(view, seat)
+    let permission = may_remove(&view.roster, id, view.observation.etcd.spec.replicas);
+    let permission = permission.map_err(|refusal| explain(view, &refusal))?;
+    keeps_endpoints(view, seat)?;
+    Ok(permission)
 }
 
 /// Rule 5: of the endpoints that API servers use, f + 1 stay alive. A member that is down serves none of them; one
 /// that may be down is not counted on, and may still serve.
 fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
-    let in_use = view.observation.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION);
-    let in_use: BTreeSet<&str> = in_use.iter().flat_map(|urls| urls.split(',')).filter(|url| !url.is_empty()).collect();
+    let in_use = view.observation.endpoints_in_use().unwrap_or_default();
+    let in_use: BTreeSet<&str> = in_use.split(',').filter(|url| !url.is_empty()).collect();
     let serves = |seat: &Seat<'_>| {
         let url = seat.machine.and_then(|machine| view.observation.client_url(machine));
         url.is_some_and(|url| in_use.contains(url.as_str()))

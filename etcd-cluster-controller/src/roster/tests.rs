@@ -80,6 +80,9 @@ fn a_member_is_found_by_the_id_that_answers_at_exactly_one_machine() {
     let mut story = Story::with_voters(3, 0);
     story.machine(0).addresses = vec![("InternalIP".to_owned(), "192.0.2.1".to_owned())];
     story.voter(0);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.get_mut(&id(0)).unwrap().name = "ip-10-0-0-1".to_owned();
+    }
     story.publish();
     let machine = |story: &Story| roster(&story.observation).by_member(id(0)).unwrap().machine.map(|m| m.name.clone());
     assert_eq!(machine(&story), Some(name(0)), "behind NAT, its URL has another address");
@@ -95,4 +98,18 @@ fn without_a_list_the_members_are_those_that_were_recorded() {
     story.observation.membership = Membership::Unknown(ListFault::NoQuorum(None));
     let seats = roster(&story.observation);
     assert_eq!((seats.members().count(), seats.is_listed()), (3, false));
+}
+
+#[test]
+fn a_voter_that_was_a_learner_at_its_latest_check_is_not_known_to_serve() {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.member(2, true);
+    story.healthy(2);
+    story.member(2, false);
+    let seat =
+        |story: &Story| roster(&story.observation).by_member(id(2)).map(|seat| (seat.is_healthy(), seat.is_well()));
+    assert_eq!(seat(&story), Some((true, false)));
+    story.healthy(2);
+    assert_eq!(seat(&story), Some((true, true)));
 }

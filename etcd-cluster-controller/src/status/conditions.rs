@@ -79,11 +79,14 @@ fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
 /// the quorum would be lost even if everybody were well of whom nothing is known, or where etcd itself refuses writes.
 fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
     let number = |wanted: &dyn Fn(&Seat<'_>) -> bool| view.roster.voters().filter(|seat| wanted(seat)).count();
+    let listed = view.roster.is_listed();
+    // Where no quorum answers with the member list, whoever has just begun to fail may be what it lacks.
+    let well = |seat: &Seat<'_>| if listed { seat.counts } else { seat.is_well() };
     // One that was promoted just now may have been probed last before it served: as long as the list is read by a quorum,
     // that is not a failure.
-    let new = |seat: &Seat<'_>| view.roster.is_listed() && !seat.counts && !seat.is_unhealthy();
-    let unknown = number(&|seat| seat.is_unknown() || new(seat));
-    let (count, well) = (number(&|_| true), number(&|seat| seat.counts));
+    let doubtful = |seat: &Seat<'_>| seat.is_unknown() || seat.counts || (listed && !seat.is_unhealthy());
+    let unknown = number(&|seat| !well(seat) && doubtful(seat));
+    let (count, well) = (number(&|_| true), number(&well));
     if !status.initialized {
         return Draft::new(c::AVAILABLE, false, reasons::NOT_INITIALIZED, NOT_UP);
     }

@@ -221,6 +221,22 @@ fn a_fault_of_ours_is_not_theirs_and_not_health() {
 }
 
 #[test]
+fn a_quorum_that_does_not_answer_is_not_said_to_be_available() {
+    let mut story = Story::with_voters(3, 3);
+    story.settle();
+    story.unlisted();
+    assert_eq!(shows(&story.settle(), c::AVAILABLE).0, "True", "all have just answered, and the list is read again");
+    story.failing(1, "down");
+    assert_eq!(shows(&story.settle(), c::AVAILABLE).0, "True", "two have");
+    story.failing(2, "down");
+    let status = story.settle();
+    assert_eq!(shows(&status, c::AVAILABLE), ("Unknown".to_owned(), reasons::HEALTH_UNKNOWN.to_owned()));
+    assert!(status.members.iter().all(|member| member.health == Health::Healthy), "not yet for long enough");
+    story.pass(60);
+    assert_eq!(shows(&story.settle(), c::AVAILABLE).1, reasons::QUORUM_LOST);
+}
+
+#[test]
 fn a_member_whose_machine_is_gone_is_not_healthy() {
     let mut story = Story::with_voters(3, 3);
     let before = story.settle();

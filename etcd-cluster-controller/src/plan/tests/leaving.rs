@@ -154,8 +154,26 @@ fn endpoints_in_use_stay_alive() {
     let status = story.settle();
     assert!(status.ready && status.endpoints == "https://10.0.0.2:2379", "only the new one is published: {status:?}");
     assert!(message(&story, c::MACHINES_DELETING).contains("API servers still use its endpoint"));
+    // Somebody replaces the whole object.
+    story.etcd().metadata.annotations.as_mut().unwrap().remove(names::ENDPOINTS_IN_USE_ANNOTATION);
+    assert_eq!(reason(&step(&mut story)), reasons::WAITING_FOR_SAFE_REMOVAL);
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, "https://10.0.0.2:2379");
     assert!(begins(&step(&mut story), OperationKind::MoveLeader, id(0)));
+}
+
+#[test]
+fn a_removal_is_gone_on_with_only_as_long_as_enough_endpoints_in_use_stay_alive() {
+    let mut story = Story::with_voters(3, 3);
+    let url = |index: usize| names::client_url(&crate::fixture::address(index));
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &(0..3).map(url).collect::<Vec<_>>().join(","));
+    story.delete(1);
+    joins(&mut story, 3);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
+    assert_eq!(removes(&story.plan()), Some(id(1)));
+    story.failing(2, "down");
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)), "another endpoint has died since");
+    let plan = step(&mut story);
+    assert!(!matches!(plan, Plan::Do(_)), "{plan:?}");
 }
 
 #[test]
@@ -190,6 +208,11 @@ fn a_machine_that_still_boots_is_kept_until_it_has_joined_or_cannot_any_more() {
     assert_eq!(reason(&plan), reasons::WAITING_FOR_SAFE_REMOVAL);
     let said = message(&story, c::MACHINES_DELETING);
     assert!(said.contains("may still become a member") && said.contains("it goes at "), "{said}");
+    // Its bootstrap data is not seen yet.
+    let mut admitted = story.clone();
+    admitted.observation.bootstrapped.clear();
+    admitted.admit(1);
+    assert_eq!(reason(&step(&mut admitted)), reasons::WAITING_FOR_SAFE_REMOVAL);
     story.member(1, true);
     let plan = step(&mut story);
     assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "a learner leaves at once: {plan:?}");
@@ -217,6 +240,40 @@ fn a_member_that_shows_up_on_a_machine_that_was_released_leaves() {
     story.voter(1);
     let plan = step(&mut story);
     assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "{plan:?}");
+}
+
+/// A machine that is gone for good may leave its address to the next one, whose Machine shows it later than etcd its member.
+#[test]
+fn a_member_that_was_seated_by_a_stale_address_is_not_destroyed_with_its_own_machine() {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.pass(600);
+    story.machine(3);
+    story.observation.machines.get_mut(&name(3)).unwrap().addresses.clear();
+    story.voter(3);
+    let rename = |story: &mut Story, called: &str| {
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            let member = members.get_mut(&id(3)).unwrap();
+            member.peer_urls = vec![names::peer_url(&crate::fixture::address(2))];
+            member.name = called.to_owned();
+        }
+    };
+    // Unstarted, it is nameless, and is seated by its address: the record says so from then on.
+    rename(&mut story, "");
+    assert_eq!(story.settle().members[0].machine, name(2));
+    for (called, seat) in [(name(3), Some(name(3))), ("ip-10-0-0-3".to_owned(), None)] {
+        let mut story = story.clone();
+        rename(&mut story, &called);
+        story.address(3);
+        story.settle();
+        story.pass(600);
+        story.delete(3);
+        let plan = step(&mut story);
+        assert!(!matches!(&plan, Plan::Do(Step::ReleaseHook { .. })), "{called}: {plan:?}");
+        let view = crate::plan::View::new(&story.observation);
+        let seated = view.roster.by_member(id(3)).unwrap().machine.unwrap().name.clone();
+        assert_eq!(seated, seat.unwrap_or(name(2)), "{called}");
+    }
 }
 
 /// A machine that is gone for good may leave its address to the next one, and the Machine says so for ever.
@@ -317,6 +374,9 @@ fn a_machine_whose_member_may_be_one_that_no_machine_carries_is_kept() {
     // Its addresses are gone, and the status does not know its member yet.
     story.machine(2).addresses.clear();
     story.member(2, true);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.get_mut(&id(2)).unwrap().name.clear();
+    }
     story.delete(2);
     let plan = step(&mut story);
     assert!(!matches!(plan, Plan::Do(Step::ReleaseHook { .. })), "{plan:?}");
