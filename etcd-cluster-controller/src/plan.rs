@@ -7,6 +7,7 @@ mod certificates;
 mod deletion;
 mod docker;
 mod due;
+mod goal;
 mod growth;
 mod hooks;
 mod identity;
@@ -31,6 +32,7 @@ use kube::ResourceExt;
 
 pub use controller_support::plan::{Hold, block, wait};
 pub use due::due;
+pub use goal::Goal;
 pub(crate) use hooks::has_hook;
 pub use publish::Publish;
 pub(crate) use retire::{describe as describe_leaving, waiting as leaving_waits_for};
@@ -61,6 +63,8 @@ pub struct Decision {
     pub next: Plan,
     /// What the control plane is told.
     pub publish: Publish,
+    /// What all of it leads to.
+    pub goal: Goal,
 }
 
 /// What the rules look at.
@@ -104,7 +108,8 @@ pub fn plan(observation: &Observation) -> Decision {
 
 pub(crate) fn decide(view: &View<'_>) -> Decision {
     let next = RULES.iter().find_map(|rule| rule(view)).unwrap_or(Plan::Steady);
-    Decision { publish: publish::publish(view, &next), next }
+    let goal = goal::goal(view);
+    Decision { publish: publish::publish(view, &goal, &next), next, goal }
 }
 
 /// A pause stops everything, a deletion too, as everywhere in Cluster API.

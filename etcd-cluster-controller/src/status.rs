@@ -50,7 +50,7 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
     {
         status.init_machine_address = names::init_secret(&cluster.name);
     }
-    status.conditions = conditions::conditions(&view, (&decision.next, failed), &status, &before.conditions);
+    status.conditions = conditions::conditions(&view, (decision, failed), &status, &before.conditions);
     status
 }
 

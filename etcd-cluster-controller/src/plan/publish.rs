@@ -1,7 +1,7 @@
 //! What the control plane is told: endpoints and whether etcd is ready. They follow the membership that is wanted, and never
 //! the health of the moment.
 
-use super::{Plan, View};
+use super::{Goal, Plan, View};
 use crate::observation::Certificates;
 use crate::roster::Seat;
 use controller_support::plan::Plan as AnyPlan;
@@ -19,17 +19,17 @@ pub struct Publish {
 
 /// Endpoints are those of all voters. Once every Machine that stays has a healthy voter, they are those alone: members whose
 /// Machines are on their way out retire when no API server uses them any longer.
-pub(super) fn publish(view: &View<'_>, next: &Plan) -> Publish {
+pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let observation = view.observation;
-    let staying: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| !seat.is_leaving()).collect();
-    let settled = staying.len() == view.wanted() && staying.iter().all(|seat| seat.is_voter() && seat.counts);
-    let voters = || view.roster.voters().filter(|seat| !(settled && seat.is_leaving()));
+    let staying: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| !goal.retires(seat)).collect();
+    let settled = staying.len() == goal.voters && staying.iter().all(|seat| seat.is_voter() && seat.counts);
+    let voters = || view.roster.voters().filter(|seat| !(settled && goal.retires(seat)));
     let before = observation.etcd.status.as_ref().map_or("", |status| status.endpoints.as_str());
     let mut urls: Vec<String> = voters().filter_map(|seat| endpoint(view, seat, before)).collect();
     urls.sort();
     urls.dedup();
     // A new voter is published with its first good answer. Ready before that would roll the control plane twice.
-    let complete = settled && urls.len() == view.wanted();
+    let complete = settled && urls.len() == goal.voters;
     let certificates =
         matches!(observation.certificates, Certificates::Ca { control_plane_ca: true, staged_client: true, .. });
     let blocked = matches!(next, AnyPlan::Block(_));

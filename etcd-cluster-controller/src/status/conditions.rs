@@ -2,7 +2,7 @@
 
 use super::alarms::{no_alarms, read_only};
 use crate::observation::Certificates;
-use crate::plan::{Plan, Step, View, describe_leaving, leaving_waits_for};
+use crate::plan::{Decision, Plan, Step, View, describe_leaving, leaving_waits_for};
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons, settle};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
@@ -12,10 +12,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(super) fn conditions(
     view: &View<'_>,
-    (plan, failed): (&Plan, Option<&str>),
+    (decision, failed): (&Decision, Option<&str>),
     status: &EtcdClusterStatus,
     before: &[Condition],
 ) -> Vec<Condition> {
+    let plan = &decision.next;
     let drafts = vec![
         ready(view, plan, status),
         available(view, status),
@@ -24,7 +25,7 @@ pub(super) fn conditions(
         members_healthy(view, status),
         no_alarms(view),
         endpoints(status),
-        scaling_up(view, plan, status),
+        scaling_up(decision, status),
         up_to_date(status),
         machines_deleting(view, plan, failed),
         paused(plan),
@@ -178,12 +179,13 @@ fn endpoints(status: &EtcdClusterStatus) -> Draft {
     }
 }
 
-fn scaling_up(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
-    let wanted = view.observation.etcd.spec.replicas;
-    if status.replicas >= wanted && status.members.len() >= view.wanted() {
+fn scaling_up(decision: &Decision, status: &EtcdClusterStatus) -> Draft {
+    let wanted = decision.goal.voters;
+    let machines = usize::try_from(status.replicas).unwrap_or(0);
+    if machines >= wanted && status.members.len() >= wanted {
         return Draft::new(c::SCALING_UP, false, reasons::NOT_SCALING_UP, "");
     }
-    let (reason, message) = what(plan);
+    let (reason, message) = what(&decision.next);
     let count = format!("{} of {wanted} members are healthy voters", status.ready_replicas);
     let message = if message.is_empty() { count } else { format!("{count}: {message}") };
     Draft::new(c::SCALING_UP, true, reason, message)
