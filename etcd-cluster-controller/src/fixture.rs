@@ -18,7 +18,7 @@ use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) const CLUSTER_ID: u64 = 0xc;
@@ -69,6 +69,7 @@ impl Story {
                 shown_up_to_date: BTreeMap::new(),
                 probes: BTreeMap::new(),
                 membership: Membership::NotAsked,
+                heard: BTreeSet::new(),
             },
         }
     }

@@ -60,6 +60,8 @@ pub struct Observation {
     pub probes: BTreeMap<String, Probe>,
     /// etcd's own view.
     pub membership: Membership,
+    /// Members that the leader is connected to, as far as that is known.
+    pub heard: BTreeSet<u64>,
 }
 
 /// The Cluster that an EtcdCluster is for.
@@ -221,6 +223,16 @@ impl Observation {
         });
         let (machine, _) = answering.next()?;
         if answering.next().is_some() { None } else { self.machines.get(machine) }
+    }
+
+    /// Whether the other members hear one that does not answer us: the leader is connected to it, or they follow it.
+    #[must_use]
+    pub fn is_heard(&self, id: u64) -> bool {
+        let follows = |probe: &Probe| {
+            let healthy = probe.run.kind_at(self.now, self.interval()) == probe::RunKind::Healthy;
+            probe.report().is_some_and(|report| report.leader == id && report.fault().is_none() && healthy)
+        };
+        self.heard.contains(&id) || self.probes.values().any(follows)
     }
 
     /// The recorded cluster ID, in hexadecimal.

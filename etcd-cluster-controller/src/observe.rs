@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Reads everything that the plan may need.
@@ -78,6 +78,7 @@ async fn read(
         docker_machines: BTreeMap::new(),
         probes: BTreeMap::new(),
         membership: Membership::NotAsked,
+        heard: BTreeSet::new(),
         etcd,
     };
     for machine in machines {

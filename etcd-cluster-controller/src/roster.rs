@@ -280,13 +280,17 @@ fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
     Some((u64::from_str_radix(&status.id, 16).ok()?, member))
 }
 
-/// What is known of a member that is starting. How follows: at first that of the Machine that was booting.
+/// What is known of a member that is starting.
 const NEW: &str = "it has not answered since it became a member";
 
-/// A member that is starting. Its first message is kept as long as it does.
-fn starting(observation: &Observation, id: u64, probe: &Probe) -> Verdict {
-    let said = observation.recorded(id).map(|status| &status.message).filter(|message| message.starts_with(NEW));
-    Verdict::Unknown { why: said.cloned().unwrap_or_else(|| format!("{NEW}: {}", explain(probe))) }
+/// What is known of a member that does not answer this controller, and that the other members hear.
+const HEARD: &str = "the other members hear it, and this controller does not";
+
+/// A member of which nothing is known, and why. The first message is kept: how follows, and later ones only alternate between
+/// ways of not answering.
+fn unknown_since(observation: &Observation, id: u64, why: &str, probe: &Probe) -> Verdict {
+    let said = observation.recorded(id).map(|status| &status.message).filter(|message| message.starts_with(why));
+    Verdict::Unknown { why: said.cloned().unwrap_or_else(|| format!("{why}: {}", explain(probe))) }
 }
 
 /// Whether a member has never answered so far, nor been held to be unwell.
@@ -324,7 +328,7 @@ fn verdict(
     let after = u64::try_from(observation.etcd.spec.health_check.unhealthy_after_seconds).unwrap_or(60);
     match run.kind_at(observation.now, interval) {
         RunKind::Healthy => Verdict::Healthy { since: run.since },
-        RunKind::Failing if probe.expected != Some(id) => starting(observation, id, probe),
+        RunKind::Failing if probe.expected != Some(id) => unknown_since(observation, id, NEW, probe),
         RunKind::Failing => {
             // The first message is kept: later ones only alternate between ways of not answering.
             let recorded = observation.recorded(id).filter(|status| !status.message.is_empty());
@@ -333,11 +337,14 @@ fn verdict(
             };
             let why = recorded.filter(same).map_or_else(|| explain(probe), |status| status.message.clone());
             let since = run.since;
-            if run.has_failed_for(Duration::from_secs(after), observation.now, interval) {
+            let long = run.has_failed_for(Duration::from_secs(after), observation.now, interval);
+            if long && observation.is_heard(id) {
+                unknown_since(observation, id, HEARD, probe)
+            } else if long {
                 Verdict::Unhealthy { since, why }
             } else if member.learner && observation.recorded(id).is_none_or(is_new) {
                 // etcd adds it first and starts it then.
-                starting(observation, id, probe)
+                unknown_since(observation, id, NEW, probe)
             } else {
                 Verdict::Failing { since, why }
             }

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::EtcdClusterStatus;
 use e2e::bed::{Bed, Look, Manifests, Membership};
 use e2e::observer::Silence;
+use e2e::world::ADDRESS;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
@@ -20,7 +21,7 @@ struct Up<'a> {
     etcd: Membership,
 }
 
-/// One machine dies, reboots, hangs, is cut off; then two die at once. Each time it is told, and once the machine is back
+/// One machine dies, reboots, hangs, is cut off, from all or only from us; then two die at once. Each time it is told, and once the machine is back
 /// all is as it was: members, Machines, endpoints.
 pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
@@ -39,6 +40,7 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     up.machine_reboots(1).await.context("one machine is rebooted")?;
     up.for_a_moment(2, Machine::freeze, Machine::thaw).await.context("one machine hangs")?;
     up.for_a_moment(0, Machine::cut_off, Machine::reconnect).await.context("one machine is cut off")?;
+    up.only_we_do_not_hear_it(1).await.context("the network between us and one machine is interrupted")?;
     up.quorum_is_lost(1, 2).await.context("two machines are killed")
 }
 
@@ -82,6 +84,23 @@ impl Up<'_> {
         self.until("Ready", "False", "WaitingForHealthyMembers").await?;
         self.nothing_is_removed(&self.look.status().await?).await?;
         self.mends(number, end).await?;
+        self.all_is_as_it_was().await
+    }
+
+    /// The others hear the member, so it is not held to be unhealthy, however long that lasts.
+    async fn only_we_do_not_hear_it(&self, number: usize) -> Result<()> {
+        let (name, us) = (self.name(number), ADDRESS.parse()?);
+        self.breaks("only we do not hear it", number, move |machine| machine.cut_off_from(us)).await?;
+        let message = self.until("MembersHealthy", "Unknown", "HealthUnknown").await?;
+        ensure!(message.contains(&name) && message.contains("the other members hear it"), "it says: {message}");
+        let status = self.look.status().await?;
+        ensure!(
+            condition(&status, "Available")?.status == "True",
+            "two of three are a quorum: {:?}",
+            status.conditions
+        );
+        self.nothing_is_removed(&status).await?;
+        self.mends(number, Machine::reconnect).await?;
         self.all_is_as_it_was().await
     }
 
@@ -133,7 +152,10 @@ impl Up<'_> {
         format!("{}-{number}", self.look.etcd)
     }
 
-    async fn breaks(&self, what: &str, number: usize, action: Action) -> Result<()> {
+    async fn breaks<F>(&self, what: &str, number: usize, action: F) -> Result<()>
+    where
+        F: FnOnce(&Machine) -> local_infrastructure::machine::Result<()> + Send + 'static,
+    {
         let machine = self.bed.machines.get(&self.look.namespace, &self.name(number))?;
         self.bed.fault(&format!("{}: {what}", self.name(number)), &[&machine], Silence::Lasting);
         Ok(tokio::task::spawn_blocking(move || action(&machine)).await??)

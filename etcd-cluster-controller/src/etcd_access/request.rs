@@ -8,7 +8,7 @@ use crate::observation::Member;
 use crate::observation::probe::{MemberFault, Report};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes that a small answer may have.
 const SMALL: usize = 64 * 1024;
-/// Most bytes that a member list may have.
-const LIST: usize = 1024 * 1024;
+/// Most bytes that a member list may have, or all metrics.
+const LARGE: usize = 1024 * 1024;
 
 /// How long a member may be without a leader before that counts. An election takes one to two seconds.
 const ELECTION: Duration = Duration::from_secs(3);
@@ -25,6 +25,7 @@ const ELECTION: Duration = Duration::from_secs(3);
 const STATUS_PATH: &str = "/v3/maintenance/status";
 const RANGE_PATH: &str = "/v3/kv/range";
 const LIST_PATH: &str = "/v3/cluster/member/list";
+const METRICS_PATH: &str = "/metrics";
 /// Codes of gRPC.
 const PERMISSION_DENIED: u32 = 7;
 const UNAUTHENTICATED: u32 = 16;
@@ -54,7 +55,8 @@ impl Expected {
 struct Request<'a> {
     client_url: &'a str,
     path: &'static str,
-    body: Value,
+    /// What is posted; nothing, if the path is only read.
+    body: Option<Value>,
     /// Most bytes that the answer may have.
     most: usize,
 }
@@ -76,7 +78,7 @@ impl Client {
     }
 
     async fn look(&self, client_url: &str, expected: Expected, deadline: Instant) -> Result<Report, Fault> {
-        let request = Request { client_url, path: STATUS_PATH, body: json!({}), most: SMALL };
+        let request = Request { client_url, path: STATUS_PATH, body: Some(json!({})), most: SMALL };
         let status: Status = self.call(&request, deadline).await?;
         let garbled = |what| MemberFault::Garbled(format!("{STATUS_PATH}: {what}"));
         let (member_id, cluster_id) = (status.member_id().map_err(garbled)?, status.cluster_id().map_err(garbled)?);
@@ -107,7 +109,7 @@ impl Client {
     /// A linearizable read of a key that need not exist.
     async fn read(&self, client_url: &str, deadline: Instant) -> Result<(), Fault> {
         // The key is "health" in base64, as in etcd's own check.
-        let body = json!({"key": "aGVhbHRo", "limit": "1", "count_only": true});
+        let body = Some(json!({"key": "aGVhbHRo", "limit": "1", "count_only": true}));
         match self.send(&Request { client_url, path: RANGE_PATH, body, most: SMALL }, deadline).await? {
             (200..300, _) => Ok(()),
             (status, body) => match failure(RANGE_PATH, status, &body) {
@@ -122,9 +124,19 @@ impl Client {
     /// The member list by a linearizable read: cluster ID, and members by ID. A learner refuses.
     pub(crate) async fn members(&self, client_url: &str) -> Result<(u64, BTreeMap<u64, Member>), Fault> {
         let deadline = Instant::now() + TIMEOUT;
-        let request = Request { client_url, path: LIST_PATH, body: json!({"linearizable": true}), most: LIST };
+        let request = Request { client_url, path: LIST_PATH, body: Some(json!({"linearizable": true})), most: LARGE };
         let list: MemberList = self.call(&request, deadline).await?;
         Ok(list.read().map_err(|what| MemberFault::Garbled(format!("{LIST_PATH}: {what}")))?)
+    }
+
+    /// The members that a member is connected to. The leader knows it of all of them.
+    pub(crate) async fn active_peers(&self, client_url: &str) -> Result<BTreeSet<u64>, Fault> {
+        let request = Request { client_url, path: METRICS_PATH, body: None, most: LARGE };
+        let (status, body) = self.send(&request, Instant::now() + TIMEOUT).await?;
+        if !(200..300).contains(&status) {
+            return Err(failure(METRICS_PATH, status, &body).1.into());
+        }
+        Ok(active_peers(&String::from_utf8_lossy(&body)))
     }
 
     async fn call<T: DeserializeOwned>(&self, request: &Request<'_>, deadline: Instant) -> Result<T, Fault> {
@@ -155,7 +167,9 @@ impl Client {
         let classified = |error: reqwest::Error| {
             classify(&error).unwrap_or_else(|| late(CONNECT_TIMEOUT, begun.elapsed().saturating_sub(CONNECT_TIMEOUT)))
         };
-        let mut answer = self.http.post(format!("{client_url}{path}")).json(body).send().await.map_err(classified)?;
+        let url = format!("{client_url}{path}");
+        let request = body.as_ref().map_or_else(|| self.http.get(&url), |body| self.http.post(&url).json(body));
+        let mut answer = request.send().await.map_err(classified)?;
         let mut answered = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(classified)? {
             if answered.len() + chunk.len() > *most {
@@ -167,6 +181,16 @@ impl Client {
     }
 }
 
+/// Those with 1 among the lines `etcd_network_active_peers{Local="8e9e05c52164694d",Remote="91bc3c398fb3c146"} 1`.
+fn active_peers(metrics: &str) -> BTreeSet<u64> {
+    let of = |line: &str| {
+        let labels = line.strip_prefix("etcd_network_active_peers{")?.strip_suffix("} 1")?;
+        let remote = labels.split(',').find_map(|label| label.strip_prefix("Remote=\"")?.strip_suffix('"'))?;
+        u64::from_str_radix(remote, 16).ok()
+    };
+    metrics.lines().filter_map(of).collect()
+}
+
 /// What an answer that is not a success says, with gRPC's code.
 fn failure(path: &'static str, status: u16, body: &[u8]) -> (u32, MemberFault) {
     let failure: Failure = serde_json::from_slice(body).unwrap_or_default();
@@ -176,4 +200,19 @@ fn failure(path: &'static str, status: u16, body: &[u8]) -> (u32, MemberFault) {
     let text = if failure.message.is_empty() { String::from_utf8_lossy(body) } else { failure.message.into() };
     let body = text.trim().chars().filter(|letter| !letter.is_control()).take(200).collect();
     (failure.code, MemberFault::Http { path, status, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_that_are_connected_are_read_from_the_metrics() {
+        let metrics = "# TYPE etcd_network_active_peers gauge\n\
+            etcd_network_active_peers{Local=\"a\",Remote=\"91bc3c398fb3c146\"} 1\n\
+            etcd_network_active_peers{Local=\"a\",Remote=\"b\"} 0\n\
+            etcd_network_active_peers{Local=\"a\",Remote=\"c\"} 1\n\
+            etcd_network_peer_sent_bytes_total{To=\"d\"} 1\n";
+        assert_eq!(active_peers(metrics), [0x91bc_3c39_8fb3_c146, 0xc].into());
+    }
 }

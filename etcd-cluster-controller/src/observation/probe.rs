@@ -22,6 +22,8 @@ pub struct Snapshot {
     pub probes: BTreeMap<String, Probe>,
     /// The latest member list.
     pub membership: Membership,
+    /// Members that the leader is connected to, by its own word. Asked only while a member fails; empty if it is not known.
+    pub heard: BTreeSet<u64>,
 }
 
 /// The latest probe of the member of one Machine.

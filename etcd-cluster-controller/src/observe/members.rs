@@ -23,6 +23,7 @@ pub(super) async fn read(context: &Context, observation: &mut Observation, ca: O
     }
     observation.probes = snapshot.probes;
     observation.membership = snapshot.membership;
+    observation.heard = snapshot.heard;
 }
 
 fn plan(observation: &Observation, ca: Option<CertAndKey>) -> ProbePlan {

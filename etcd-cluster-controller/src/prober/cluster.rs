@@ -1,7 +1,7 @@
 //! One cluster: what is planned for it, what is known about it, and its probes.
 
 use super::clients::ClientCell;
-use super::list::whom;
+use super::list::{leader_to_ask, whom};
 use super::verdict::Told;
 use super::{ProbePlan, Shared, Target};
 use crate::etcd_access::{Client, Expected, Fault};
@@ -9,7 +9,7 @@ use crate::observation::probe::{ListFault, Membership, Outcome, Probe, Run, Snap
 use api::EtcdCluster;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
@@ -121,16 +121,19 @@ impl Cluster {
     /// Reads the member list. Answers whether that is news.
     pub(super) async fn read_list(&self, shared: &Shared, permits: &Semaphore, plan: &ProbePlan) -> bool {
         let begun = Instant::now();
-        let whom = whom(&self.state().snapshot.probes, plan.cluster_id);
-        let membership = match whom {
+        let (whom, leader) = {
+            let probes = &self.state().snapshot.probes;
+            (whom(probes, plan.cluster_id), leader_to_ask(probes))
+        };
+        let (membership, heard) = match whom {
             Ok((cluster_id, urls)) => {
                 let _permit = permits.acquire().await;
                 match self.client.get(plan.ca.as_ref(), now().1).await {
-                    Ok(client) => list(&client, cluster_id, urls).await,
-                    Err(fault) => Membership::Unknown(ListFault::Ours(fault)),
+                    Ok(client) => (list(&client, cluster_id, urls).await, heard(&client, leader).await),
+                    Err(fault) => (Membership::Unknown(ListFault::Ours(fault)), BTreeSet::new()),
                 }
             }
-            Err(membership) => membership,
+            Err(membership) => (membership, BTreeSet::new()),
         };
         let recorded = self.plan().cluster_id;
         let mut state = self.state();
@@ -140,6 +143,7 @@ impl Cluster {
         }
         state.list_begun = Some(begun);
         state.snapshot.membership = membership;
+        state.snapshot.heard = heard;
         self.tell(&mut state, shared, plan)
     }
 
@@ -177,6 +181,14 @@ async fn ask(client: &Client, plan: &ProbePlan, target: &Target, first: &str) ->
         }
     }
     worst.unwrap_or_else(|| (first.to_owned(), Outcome::NoAddress))
+}
+
+/// Whom the leader hears, where there is one to ask. What it does not answer is not known.
+async fn heard(client: &Client, leader: Option<String>) -> BTreeSet<u64> {
+    match leader {
+        Some(url) => client.active_peers(&url).await.unwrap_or_default(),
+        None => BTreeSet::new(),
+    }
 }
 
 async fn list(client: &Client, cluster_id: u64, urls: Vec<String>) -> Membership {

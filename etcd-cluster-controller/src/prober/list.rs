@@ -1,6 +1,6 @@
 //! Whose member list counts.
 
-use crate::observation::probe::{ListFault, Membership, Probe, Report};
+use crate::observation::probe::{ListFault, Membership, Probe, Report, RunKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Voters to ask for the list before it counts as unknown.
@@ -34,10 +34,19 @@ pub(super) fn whom(probes: &BTreeMap<String, Probe>, recorded: Option<u64>) -> R
     Ok((cluster_id, sound.into_iter().take(ASKED).map(|(probe, _)| probe.url.clone()).collect()))
 }
 
+/// The client URL of the leader, if a member fails: it knows whether the others hear that one.
+pub(super) fn leader_to_ask(probes: &BTreeMap<String, Probe>) -> Option<String> {
+    let fails = |probe: &Probe| probe.expected.is_some() && probe.outcome.kind() == RunKind::Failing;
+    let leads = |probe: &&Probe| {
+        probe.report().is_some_and(|report| report.leader == report.member_id && report.fault().is_none())
+    };
+    probes.values().any(fails).then(|| probes.values().find(leads))?.map(|probe| probe.url.clone())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::probe::{MemberFault, OurFault, Outcome, Run, RunKind};
+    use crate::observation::probe::{MemberFault, OurFault, Outcome, Run};
     use k8s_openapi::jiff::Timestamp;
 
     fn probes(outcomes: Vec<Outcome>) -> BTreeMap<String, Probe> {
@@ -78,6 +87,16 @@ mod tests {
         let several = ListFault::SeveralClusters([0xb, 0xc].into());
         assert_eq!(asked(None, &[(0xc, 1), (0xb, 9)]), Err(Membership::Unknown(several)));
         assert_eq!(asked(Some(0xc), &[]), Err(Membership::NotAsked));
+    }
+
+    #[test]
+    fn the_leader_is_asked_whom_it_hears_only_while_a_member_fails() {
+        let healthy = || vec![Outcome::Answered(member(0xc, 1, 2)), Outcome::Answered(member(0xc, 2, 2))];
+        assert_eq!(leader_to_ask(&probes(healthy())), None);
+        let mut failing = probes([healthy(), vec![Outcome::MemberFault(MemberFault::Refused)]].concat());
+        assert_eq!(leader_to_ask(&failing), None, "a machine that boots is not a member yet");
+        failing.get_mut("m2").unwrap().expected = Some(3);
+        assert_eq!(leader_to_ask(&failing), Some("u1".to_owned()));
     }
 
     #[test]

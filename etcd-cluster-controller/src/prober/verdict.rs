@@ -2,12 +2,12 @@
 //!
 //! For each Machine: the kind of the outcome and of the run, whether the member has failed for long enough to be
 //! unhealthy, the URL, IDs, leader, role, version and alarms, and the database's size by a tenth. And the content of the
-//! member list. Not: times, and the words of a fault, which only alternate between ways of not answering.
+//! member list, and whom the leader hears. Not: times, and the words of a fault, which only alternate between ways of not answering.
 
 use super::ProbePlan;
 use crate::observation::Member;
 use crate::observation::probe::{Alarm, ListFault, MemberFault, Membership, Outcome, Probe, Report, RunKind, Snapshot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
 /// What the reconcile has been told.
@@ -15,6 +15,7 @@ use std::mem::{Discriminant, discriminant};
 pub(super) struct Told {
     probes: BTreeMap<String, ProbeVerdict>,
     membership: Option<ListVerdict>,
+    heard: BTreeSet<u64>,
 }
 
 #[derive(PartialEq)]
@@ -52,7 +53,8 @@ impl Told {
             let told = self.probes.get(machine).and_then(|told| told.answered.as_ref());
             (machine.clone(), probe_verdict(probe, plan, told))
         });
-        let now = Self { probes: probes.collect(), membership: Some(list_verdict(&snapshot.membership)) };
+        let membership = Some(list_verdict(&snapshot.membership));
+        let now = Self { probes: probes.collect(), membership, heard: snapshot.heard.clone() };
         let news = now != *self;
         *self = now;
         news
@@ -122,7 +124,7 @@ mod tests {
         let at = Timestamp::UNIX_EPOCH;
         let probe =
             Probe { url: "https://a:2379".to_owned(), at, run: Run::new(outcome.kind(), at), outcome, expected: None };
-        Snapshot { probes: [("a".to_owned(), probe)].into(), membership: Membership::NotAsked }
+        Snapshot { probes: [("a".to_owned(), probe)].into(), ..Snapshot::default() }
     }
 
     /// Whether each of these, one after the other, is news.
@@ -202,7 +204,7 @@ mod tests {
         let listed = |second, learner| {
             let members = [(1, Member { learner, ..Member::default() })].into();
             let at = Timestamp::from_second(second).unwrap();
-            Snapshot { probes: BTreeMap::new(), membership: Membership::Known { cluster_id: 0xc, members, at } }
+            Snapshot { membership: Membership::Known { cluster_id: 0xc, members, at }, ..Snapshot::default() }
         };
         assert_eq!(news(&[listed(0, true), listed(10, true), listed(20, false)]), [true, false, true]);
     }

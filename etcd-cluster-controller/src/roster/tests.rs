@@ -113,3 +113,32 @@ fn a_voter_that_was_a_learner_at_its_latest_check_is_not_known_to_serve() {
     story.healthy(2);
     assert_eq!(seat(&story), Some((true, true)));
 }
+
+#[test]
+fn a_member_that_the_others_hear_is_not_unhealthy() {
+    let mut story = Story::with_voters(3, 3);
+    story.failing(1, "down");
+    story.pass(60);
+    assert!(matches!(verdict_of(&story, 1), Verdict::Unhealthy { .. }));
+    story.observation.heard = [id(1)].into();
+    let unknown = verdict_of(&story, 1);
+    let Verdict::Unknown { why } = &unknown else { panic!("{unknown:?}") };
+    assert!(
+        why.starts_with("the other members hear it, and this controller does not: https://10.0.0.2:2379: "),
+        "{why}"
+    );
+    story.settle();
+    story.failing(1, "in another way");
+    assert_eq!(verdict_of(&story, 1), unknown, "what is said stays the same");
+    // The leader itself: the others follow it.
+    let mut story = Story::with_voters(3, 3);
+    story.failing(0, "down");
+    story.pass(60);
+    assert!(matches!(verdict_of(&story, 0), Verdict::Unknown { .. }));
+    for index in [1, 2] {
+        let probe = story.observation.probes.get_mut(&name(index)).unwrap();
+        let Outcome::Answered(report) = &mut probe.outcome else { panic!("it answers") };
+        report.leader = id(1);
+    }
+    assert!(matches!(verdict_of(&story, 0), Verdict::Unhealthy { .. }), "they have elected another");
+}

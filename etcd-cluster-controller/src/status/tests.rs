@@ -163,8 +163,8 @@ fn a_failing_member_counts_until_it_has_failed_long_enough() {
 fn a_lost_quorum_is_said_and_the_endpoints_stay() {
     let mut story = Story::with_voters(3, 3);
     let endpoints = story.settle().endpoints;
-    story.failing(0, "down");
     story.failing(1, "down");
+    story.failing(2, "down");
     story.unlisted();
     let early = story.settle();
     story.pass(60);

@@ -335,7 +335,16 @@ fn what_is_no_longer_safe_or_wanted_is_called_off() {
 /// What is not known to be dead is not given up before somebody votes in its place.
 #[test]
 fn a_member_that_is_just_not_seen_healthy_goes_when_its_replacement_votes() {
-    let doubts: [fn(&mut Story); 2] = [|story| story.failing(1, "for a moment"), |story| story.unknown(1)];
+    let doubts: [fn(&mut Story); 3] = [
+        |story| story.failing(1, "for a moment"),
+        |story| story.unknown(1),
+        // Between it and this controller the network is interrupted, and nowhere else.
+        |story| {
+            story.failing(1, "down");
+            story.pass(60);
+            story.observation.heard = [id(1)].into();
+        },
+    ];
     for doubt in doubts {
         let mut story = Story::with_voters(3, 3);
         doubt(&mut story);
