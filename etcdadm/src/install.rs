@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use etcd_values::EtcdVersion;
 use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +63,7 @@ pub async fn ensure_installed(paths: &Paths, settings: &Settings, is_member: boo
         return Ok(());
     }
     let archive = release::obtain(paths, settings).await?;
-    let programs = unpack(paths, &archive)?;
+    let programs = unpack(paths, &archive, &settings.version)?;
     let record = InstallRecord { version, archive_sha256: archive.sha256, programs };
     files::write(&paths.install_record(), &serde_json::to_vec_pretty(&record)?, 0o644)?;
     tracing::info!("etcd {} installed into {}", record.version, settings.install_dir.display());
@@ -102,16 +103,26 @@ pub(crate) fn recorded_version(record: &Path) -> Option<String> {
 }
 
 /// Unpacks the programs; all of them take their places together, once every one is complete.
-fn unpack(paths: &Paths, archive: &Archive) -> Result<BTreeMap<String, Sha256>> {
+///
+/// Upstream's folder in the archive says version and processor. Other builds have a folder `linux-<arch>`, which says
+/// nothing of the version: then etcd itself is asked, and taken away again if it is another one.
+fn unpack(paths: &Paths, archive: &Archive, version: &EtcdVersion) -> Result<BTreeMap<String, Sha256>> {
     let at = || format!("cannot unpack {}", archive.path.display());
+    let folders = [release::folder(version)?, format!("linux-{}", release::go_arch()?)];
+    let mut says_version = true;
     let file = File::open(&archive.path).with_context(at)?;
     let mut tar = tar::Archive::new(GzDecoder::new(std::io::BufReader::with_capacity(256 * 1024, file)));
     let mut unpacked = Vec::new();
     for entry in tar.entries().with_context(at)? {
         let mut entry = entry.with_context(at)?;
         let path = entry.path().with_context(at)?.into_owned();
-        let Ok(inside) = path.strip_prefix(&archive.folder) else { continue };
-        let Some(name) = PROGRAMS.into_iter().find(|name| inside.as_os_str() == *name) else { continue };
+        let below = path.strip_prefix(".").unwrap_or(&path);
+        let program = |folder: &String| {
+            let inside = below.strip_prefix(folder).ok()?;
+            PROGRAMS.into_iter().find(|name| inside.as_os_str() == *name)
+        };
+        let Some((folder, name)) = folders.iter().find_map(|folder| Some((folder, program(folder)?))) else { continue };
+        says_version &= *folder == folders[0];
         if !entry.header().entry_type().is_file() {
             bail!("{}: {} in it is not a regular file", at(), path.display());
         }
@@ -124,15 +135,23 @@ fn unpack(paths: &Paths, archive: &Archive) -> Result<BTreeMap<String, Sha256>> 
     for name in REQUIRED {
         ensure!(
             unpacked.iter().any(|(there, ..)| *there == name),
-            "{}: {}/{name} is not in it; it is not an etcd release archive for this machine",
+            "{}: {} is not in it; it is not an archive of etcd {version} for this machine",
             at(),
-            archive.folder
+            folders.each_ref().map(|folder| format!("{folder}/{name}")).join(" or ")
         );
     }
     let mut programs = BTreeMap::new();
     for (name, pending, sha256) in unpacked {
         pending.commit().with_context(|| format!("cannot write {}", paths.program(name).display()))?;
         programs.insert(name.to_owned(), sha256);
+    }
+    if !says_version {
+        let there = version_of(&paths.program("etcd"));
+        if there.as_deref() != Some(version.to_string().as_str()) {
+            programs.keys().try_for_each(|name| files::remove(&paths.program(name)))?;
+            let what = there.map_or("a program that does not run here".to_owned(), |there| format!("etcd {there}"));
+            bail!("{}: it has {what}, not etcd {version}; give its own version with --version", at());
+        }
     }
     Ok(programs)
 }

@@ -20,13 +20,14 @@ pub const DEFAULT_RELEASE_URL: &str = "https://github.com/etcd-io/etcd/releases/
 /// File beside the archives that says their SHA-256.
 const SUMS: &str = "SHA256SUMS";
 
+/// How the URL of an archive ends, unlike that of a folder of releases.
+const ARCHIVE_ENDING: &str = ".tar.gz";
+
 /// A release archive on this machine.
 #[derive(Clone, Debug)]
 pub struct Archive {
     /// Where it is.
     pub path: PathBuf,
-    /// Its folder inside: `etcd-v3.6.16-linux-amd64`.
-    pub folder: String,
     /// What it holds.
     pub sha256: Sha256,
 }
@@ -51,31 +52,79 @@ pub fn go_arch() -> Result<&'static str> {
 /// # Errors
 /// When there is none, or it is not what it should be.
 pub async fn obtain(paths: &Paths, settings: &Settings) -> Result<Archive> {
-    let folder = folder(&settings.version)?;
-    let name = format!("{folder}.tar.gz");
+    let name = format!("{}.tar.gz", folder(&settings.version)?);
     let cache = paths.release_cache(&settings.version.to_string());
-    let path = cache.join(&name);
-    if path.exists() {
-        let place = || format!("cannot read {}", path.display());
-        let sha256 = Sha256::of(&mut File::open(&path).with_context(place)?).with_context(place)?;
-        match expected_of_cached(&cache, &name, settings)? {
-            Some(expected) if expected != sha256 => {
-                tracing::warn!("{} has SHA-256 {sha256}, not {expected}; downloading it anew", path.display());
-            }
-            checked => {
-                let how = if checked.is_some() { "checked" } else { "no checksum beside it" };
-                tracing::info!("release archive {} from the cache ({how})", path.display());
-                return Ok(Archive { path, folder, sha256 });
-            }
-        }
+    let source = Source::new(settings, &name);
+    if let Some(archive) = cached(&cache, &name, settings)? {
+        return Ok(archive);
     }
-    let directory_url = format!("{}/v{}", settings.release_url, settings.version);
-    let sha256 = download::download(&directory_url, &name, &path, settings).await?;
-    Ok(Archive { path, folder, sha256 })
+    if source.name != name
+        && let Some(archive) = cached(&cache, &source.name, settings)?
+    {
+        return Ok(archive);
+    }
+    let path = cache.join(&source.name);
+    let sha256 = download::download(&source, &path, settings).await?;
+    Ok(Archive { path, sha256 })
 }
 
-fn folder(version: &EtcdVersion) -> Result<String> {
+/// The folder in upstream's archive, which says what it is for: `etcd-v3.6.16-linux-amd64`.
+///
+/// # Errors
+/// When etcd has no release for this machine.
+pub fn folder(version: &EtcdVersion) -> Result<String> {
     Ok(format!("etcd-v{version}-linux-{}", go_arch()?))
+}
+
+/// Where an archive is downloaded from.
+struct Source {
+    /// Its file name there.
+    name: String,
+    url: String,
+    /// Files that may say its SHA-256, tried in turn.
+    sums: Vec<String>,
+}
+
+impl Source {
+    /// `--release-url` itself if it is that of an archive; else upstream's `name` below it.
+    fn new(settings: &Settings, name: &str) -> Self {
+        let given = reqwest::Url::parse(&settings.release_url).ok();
+        let whole = given.filter(|url| url.path().ends_with(ARCHIVE_ENDING));
+        let Some(url) = whole else {
+            let directory = format!("{}/v{}", settings.release_url, settings.version);
+            let (url, sums) = (format!("{directory}/{name}"), vec![format!("{directory}/{SUMS}")]);
+            return Self { name: name.to_owned(), url, sums };
+        };
+        let (directory, name) = url.path().rsplit_once('/').unwrap_or_default();
+        let beside = |file: &str| {
+            let mut sums = url.clone();
+            sums.set_path(&format!("{directory}/{file}"));
+            sums.to_string()
+        };
+        let sums = vec![beside(&format!("{name}.sha256")), beside(SUMS)];
+        Self { name: name.to_owned(), url: settings.release_url.clone(), sums }
+    }
+}
+
+/// The archive in the cache, if it is there and what it should be.
+fn cached(cache: &Path, name: &str, settings: &Settings) -> Result<Option<Archive>> {
+    let path = cache.join(name);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let place = || format!("cannot read {}", path.display());
+    let sha256 = Sha256::of(&mut File::open(&path).with_context(place)?).with_context(place)?;
+    match expected_of_cached(cache, name, settings)? {
+        Some(expected) if expected != sha256 => {
+            tracing::warn!("{} has SHA-256 {sha256}, not {expected}; it is not used", path.display());
+            Ok(None)
+        }
+        checked => {
+            let how = if checked.is_some() { "checked" } else { "no checksum beside it" };
+            tracing::info!("release archive {} from the cache ({how})", path.display());
+            Ok(Some(Archive { path, sha256 }))
+        }
+    }
 }
 
 fn expected_of_cached(cache: &Path, name: &str, settings: &Settings) -> Result<Option<Sha256>> {
@@ -93,19 +142,21 @@ fn expected_of_cached(cache: &Path, name: &str, settings: &Settings) -> Result<O
     Ok(None)
 }
 
-/// A URL, or what somebody took for one, for messages: without a user's name and password.
+/// A URL, or what somebody took for one, for messages: without a user's name and password, and without the query, which
+/// may be a signature.
 pub(crate) fn without_credentials(url: &str) -> String {
     let parsed = reqwest::Url::parse(url).ok().filter(reqwest::Url::has_host);
     let Some(mut parsed) = parsed else {
         // Whatever stands before the last @ may be a password.
         return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"));
     };
-    if parsed.username().is_empty() && parsed.password().is_none() {
+    if parsed.username().is_empty() && parsed.password().is_none() && parsed.query().is_none() {
         return url.to_owned();
     }
     // They fail only for URLs without a host.
     let _ = parsed.set_username("");
     let _ = parsed.set_password(None);
+    parsed.set_query(None);
     parsed.to_string()
 }
 

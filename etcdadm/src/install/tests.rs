@@ -15,7 +15,11 @@ fn archive(folder: &str, version: &str, programs: &[&str]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o600);
-        tar.append_data(&mut header, format!("{folder}/{name}"), content.as_bytes()).unwrap();
+        // As it is: the library would take a leading `./` away, which `tar` writes.
+        let path = format!("{folder}/{name}");
+        header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_cksum();
+        tar.append(&header, content.as_bytes()).unwrap();
     }
     tar.into_inner().unwrap().finish().unwrap()
 }
@@ -128,6 +132,30 @@ async fn programs_of_the_machines_image_do_if_they_are_the_wanted_version() {
     f.cache_good("3.6.11");
     ensure_installed(&f.paths, &other, false).await.unwrap();
     assert!(std::fs::read_to_string(f.program("etcd")).unwrap().contains("3.6.11"));
+}
+
+#[tokio::test]
+async fn the_folder_in_the_archive_may_name_the_machine_alone() {
+    for prefix in ["", "./"] {
+        let f = Fixture::new();
+        let folder = format!("{prefix}linux-{}", release::go_arch().unwrap());
+        f.cache("3.6.16", &archive(&folder, "3.6.16", &PROGRAMS));
+        ensure_installed(&f.paths, &f.settings, false).await.unwrap();
+        assert!(std::fs::read_to_string(f.program("etcd")).unwrap().contains("3.6.16"));
+        assert!(f.paths.install_record().exists());
+    }
+}
+
+/// Recorded as the wanted one, it would stay for the member's life.
+#[tokio::test]
+async fn an_archive_of_another_version_is_not_installed() {
+    let f = Fixture::new();
+    let folder = format!("linux-{}", release::go_arch().unwrap());
+    f.cache("3.6.16", &archive(&folder, "3.6.11", &PROGRAMS));
+    let message = format!("{:#}", ensure_installed(&f.paths, &f.settings, false).await.unwrap_err());
+    assert!(message.contains("it has etcd 3.6.11, not etcd 3.6.16"), "{message}");
+    assert!(PROGRAMS.iter().all(|name| !f.program(name).exists()));
+    assert!(!f.paths.install_record().exists());
 }
 
 #[tokio::test]

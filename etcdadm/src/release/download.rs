@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use reqwest::{Client, Response};
 
 use super::checksum::{Hasher, Sha256};
-use super::{SUMS, without_credentials};
+use super::{Source, without_credentials};
 use crate::files::{self, PendingFile};
 use crate::settings::Settings;
 
@@ -19,20 +19,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1
 /// A server that sends nothing for this long is gone.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Downloads `directory_url`/`name` to `target`, which appears only once it is complete and checked, with its sum
+/// Downloads an archive to `target`, which appears only once it is complete and checked, with its sum
 /// beside it. Proxies are those of the usual environment variables.
-pub(super) async fn download(directory_url: &str, name: &str, target: &Path, settings: &Settings) -> Result<Sha256> {
+pub(super) async fn download(source: &Source, target: &Path, settings: &Settings) -> Result<Sha256> {
     let client = Client::builder()
         .connect_timeout(settings.download_connect_timeout)
         .read_timeout(SILENCE)
         .user_agent(concat!("etcdadm/", env!("CARGO_PKG_VERSION")))
         .build()
         .context("cannot set up downloads")?;
-    let url = format!("{directory_url}/{name}");
-    let shown = without_credentials(&url);
+    let shown = without_credentials(&source.url);
     let mut pause = FIRST_PAUSE;
     for attempt in 1.. {
-        match once(&client, directory_url, name, &url, target, settings.release_sha256).await {
+        match once(&client, source, target, settings.release_sha256).await {
             Ok(sha256) => return Ok(sha256),
             Err(Failure::Final(error)) => return Err(error),
             Err(Failure::Passing(error)) if attempt == ATTEMPTS => {
@@ -59,34 +58,12 @@ enum Failure {
     Final(anyhow::Error),
 }
 
-async fn once(
-    client: &Client,
-    directory_url: &str,
-    name: &str,
-    url: &str,
-    target: &Path,
-    given: Option<Sha256>,
-) -> Result<Sha256, Failure> {
+async fn once(client: &Client, source: &Source, target: &Path, given: Option<Sha256>) -> Result<Sha256, Failure> {
     let expected = match given {
         Some(given) => given,
-        None => {
-            let sums_url = format!("{directory_url}/{SUMS}");
-            let sums = get(client, &sums_url).await.map_err(|failure| match failure {
-                Failure::Final(error) => Failure::Final(error.context(format!(
-                    "no checksum for {name}: give one with --release-sha256, or serve {}",
-                    without_credentials(&sums_url)
-                ))),
-                passing @ Failure::Passing(_) => passing,
-            })?;
-            let text = sums.text().await.map_err(|error| Failure::Passing(error.without_url().into()))?;
-            Sha256::in_sums(&text, name).ok_or_else(|| {
-                Failure::Final(anyhow!(
-                    "{} has no SHA-256 for {name}; give --release-sha256",
-                    without_credentials(&sums_url)
-                ))
-            })?
-        }
+        None => published(client, source).await?,
     };
+    let Source { name, url, .. } = source;
     tracing::info!("downloading {}", without_credentials(url));
     let response = get(client, url).await?;
     let written = write(response, target, expected, url).await?;
@@ -94,6 +71,28 @@ async fn once(
     let beside = target.with_file_name(format!("{name}.sha256"));
     files::write(&beside, sums.as_bytes(), 0o644).map_err(Failure::Final)?;
     Ok(written)
+}
+
+/// The SHA-256 that the server itself tells.
+async fn published(client: &Client, source: &Source) -> Result<Sha256, Failure> {
+    let name = &source.name;
+    let mut why = Vec::new();
+    for url in &source.sums {
+        let shown = without_credentials(url);
+        match get(client, url).await {
+            Ok(sums) => {
+                let text = sums.text().await.map_err(|error| Failure::Passing(error.without_url().into()))?;
+                match Sha256::in_sums(&text, name) {
+                    Some(sha256) => return Ok(sha256),
+                    None => why.push(format!("{shown} does not have it")),
+                }
+            }
+            Err(Failure::Final(error)) => why.push(error.to_string()),
+            Err(passing) => return Err(passing),
+        }
+    }
+    let why = why.join(", and ");
+    Err(Failure::Final(anyhow!("no checksum for {name}: {why}; serve it there, or give it with --release-sha256")))
 }
 
 /// A response with a body worth reading.

@@ -103,6 +103,53 @@ async fn a_download_is_checked_cached_and_not_repeated() {
     assert_eq!(std::fs::read(&f.archive).unwrap(), CONTENT, "a damaged archive is fetched anew");
 }
 
+/// Builds of others do not have upstream's names.
+#[rstest::rstest]
+#[case::its_own_sum("/etcd-linux-amd64-v3.6.16.tar.gz.sha256", "?signed=yes")]
+#[case::the_sums_beside_it("/SHA256SUMS", "")]
+#[tokio::test]
+async fn the_release_url_may_be_that_of_an_archive(#[case] sums: &'static str, #[case] query: &'static str) {
+    let mut f = fixture();
+    let requests = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&requests);
+    let name = "etcd-linux-amd64-v3.6.16.tar.gz";
+    let url = serve(move |path| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let Some(path) = path.strip_suffix(query) else { return (403, Vec::new()) };
+        match path.strip_prefix("/etcd/files").unwrap_or_default() {
+            "/etcd-linux-amd64-v3.6.16.tar.gz" => (200, CONTENT.to_vec()),
+            path if path == sums => (200, format!("{}  /build/{name}\n", sum()).into_bytes()),
+            _ => (404, Vec::new()),
+        }
+    });
+    f.settings.release_url = format!("{url}/files/{name}{query}");
+    let obtained = obtain(&f).await.unwrap();
+    assert_eq!((obtained.path.as_path(), obtained.sha256), (f.archive.with_file_name(name).as_path(), sum()));
+    let asked = requests.load(Ordering::SeqCst);
+    obtain(&f).await.unwrap();
+    assert_eq!(requests.load(Ordering::SeqCst), asked, "the cache answers");
+
+    // What the image has under upstream's name is as good.
+    std::fs::remove_file(obtained.path).unwrap();
+    files::write(&f.archive, CONTENT, 0o644).unwrap();
+    assert_eq!(obtain(&f).await.unwrap().path, f.archive);
+    assert_eq!(requests.load(Ordering::SeqCst), asked);
+}
+
+#[tokio::test]
+async fn an_archive_without_a_checksum_names_both_places_for_one() {
+    let mut f = fixture();
+    f.settings.release_url = format!(
+        "{}/a.tar.gz",
+        serve(|path| if path.ends_with("a.tar.gz") { (200, CONTENT.into()) } else { (404, Vec::new()) })
+    );
+    let message = format!("{:#}", obtain(&f).await.unwrap_err());
+    for named in ["--release-sha256", "/etcd/a.tar.gz.sha256", "/etcd/SHA256SUMS"] {
+        assert!(message.contains(named), "{message}");
+    }
+    assert!(!f.archive.with_file_name("a.tar.gz").exists());
+}
+
 #[tokio::test]
 async fn a_download_that_is_not_what_it_should_be_is_never_seen() {
     let mut f = fixture();
@@ -153,6 +200,7 @@ async fn an_unreachable_server_is_named_with_what_to_do() {
 #[case("https://user:secret@example.com:8443/etcd/v3.6.16/a.tar.gz", "https://example.com:8443/etcd/v3.6.16/a.tar.gz")]
 #[case("https://token@example.com/etcd", "https://example.com/etcd")]
 #[case("http://user:p%40ss@[fd00::1]/etcd", "http://[fd00::1]/etcd")]
+#[case("https://example.com/a.tar.gz?X-Amz-Signature=secret", "https://example.com/a.tar.gz")]
 #[case("https://example.com/@scope/etcd", "https://example.com/@scope/etcd")]
 #[case::no_url("user:secret@example.com", "…@example.com")]
 #[case::no_url("example.com/etcd", "example.com/etcd")]
