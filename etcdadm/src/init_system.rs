@@ -17,7 +17,7 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 /// Whether the init system keeps etcd running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitState {
-    /// It runs, is about to, or is started again and again. Its data must not be touched.
+    /// It runs, is about to, is started again and again, or has not ended yet. Its data must not be touched.
     Up,
     /// Nothing will start it unless somebody asks.
     Down,
@@ -87,7 +87,7 @@ async fn systemctl(arguments: &'static [&'static str]) -> Result<()> {
 /// When another file does: etcd may have come with the distribution, and what it serves is not ours to stop.
 fn state_of(word: &str, unit_file: &Path) -> Result<UnitState> {
     match word {
-        "active" | "activating" | "reloading" | "refreshing" => {
+        "active" | "activating" | "deactivating" | "reloading" | "refreshing" => {
             ensure!(
                 unit_file.exists(),
                 "{UNIT} runs already, and it is not the one that etcdadm sets up: there is no {}. If nobody needs it, \
@@ -105,11 +105,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_that_is_starting_counts_as_up() {
+    fn a_unit_that_is_starting_or_still_stopping_counts_as_up() {
         let unit_file = tempfile::NamedTempFile::new().unwrap();
         for (word, state) in [
             ("active", UnitState::Up),
             ("activating", UnitState::Up),
+            ("deactivating", UnitState::Up),
             ("inactive", UnitState::Down),
             ("failed", UnitState::Down),
             ("unknown", UnitState::Down),

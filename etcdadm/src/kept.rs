@@ -39,7 +39,14 @@ impl Kept {
     /// # Errors
     /// When one is there and cannot be read.
     pub fn load(root: &Path) -> Result<Self> {
-        let Some(env) = files::read(&root.join("etc/etcd/etcd.env"))? else { return Ok(Self::default()) };
+        let env = files::read(&root.join("etc/etcd/etcd.env"))?;
+        let unit = unit(root)?;
+        // Without its settings, a member is still where its unit says.
+        let in_unit = unit.lines().find_map(|line| line.strip_prefix("RequiresMountsFor="));
+        if env.is_none() && in_unit.is_none() {
+            return Ok(Self::default());
+        }
+        let env = env.unwrap_or_default();
         let env = String::from_utf8_lossy(&env);
         let settings = || env.lines().filter_map(|line| line.split_once('='));
         let value = |wanted: &str| settings().find(|(name, _)| *name == wanted).map(|(_, value)| value);
@@ -49,7 +56,7 @@ impl Kept {
         });
         let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         // The paths of a test lie below its root already.
-        let data_dir = value("ETCD_DATA_DIR").map(PathBuf::from);
+        let data_dir = value("ETCD_DATA_DIR").or(in_unit).map(PathBuf::from);
         let data_dir =
             data_dir.map(|path| path.strip_prefix(root).map_or(path.clone(), |path| Path::new("/").join(path)));
         let peer_url = value("ETCD_INITIAL_ADVERTISE_PEER_URLS").and_then(|url| url.parse::<Endpoint>().ok());
@@ -57,7 +64,7 @@ impl Kept {
             Host::Ip(ip) => Some(ip),
             Host::Name(_) => None,
         });
-        let member = || Member::load(root, value("ETCD_NAME").map(str::to_owned), address);
+        let member = || Member::load(root, &unit, value("ETCD_NAME").map(str::to_owned), address);
         // One whose disk is not mounted stays a member: what it had is not changed before somebody brings the data back.
         let has_log = below(data_dir.as_deref().unwrap_or(Path::new(DATA_DIR))).join("member/wal").is_dir();
         let epoch = files::read(&root.join("etc/etcd/epoch"))?.unwrap_or_default();
@@ -66,7 +73,7 @@ impl Kept {
             etcd_flags: flags.collect(),
             max_learners: value("ETCD_MAX_LEARNERS").and_then(|number| number.parse().ok()),
             data_dir,
-            member: (has_log || has_run).then(member).transpose()?,
+            member: (has_log || has_run).then(member),
         })
     }
 
@@ -140,9 +147,7 @@ impl Kept {
 }
 
 impl Member {
-    fn load(root: &Path, name: Option<String>, address: Option<IpAddr>) -> Result<Self> {
-        let unit = files::read(&root.join("etc/systemd/system").join(crate::init_system::UNIT))?.unwrap_or_default();
-        let unit = String::from_utf8(unit).context("the unit of etcd is not text")?;
+    fn load(root: &Path, unit: &str, name: Option<String>, address: Option<IpAddr>) -> Self {
         let started = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")?.split(' ').next()).map(Path::new);
         let started = started.filter(|path| STARTED.iter().any(|name| path.ends_with(name)));
         let directory = started.and_then(Path::parent);
@@ -151,8 +156,14 @@ impl Member {
         let version = install::version_of(&programs.join("etcd")).or_else(|| install::recorded_version(&record));
         let install_dir =
             directory.map(|path| path.strip_prefix(root).map_or(path.into(), |path| Path::new("/").join(path)));
-        Ok(Self { name, address, install_dir, version: version.and_then(|version| version.parse().ok()) })
+        Self { name, address, install_dir, version: version.and_then(|version| version.parse().ok()) }
     }
+}
+
+/// The unit of etcd; empty if there is none.
+fn unit(root: &Path) -> Result<String> {
+    let unit = files::read(&root.join("etc/systemd/system").join(crate::init_system::UNIT))?.unwrap_or_default();
+    String::from_utf8(unit).context("the unit of etcd is not text")
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ fn machine(env: &str, member: bool) -> (tempfile::TempDir, Kept) {
     if member {
         std::fs::create_dir_all(at("mnt/etcd/member/wal")).unwrap();
         files::write(&at("srv/bin/etcd"), b"#!/bin/sh\necho etcd Version: 3.5.21\n", 0o755).unwrap();
-        let unit = format!("[Service]\nExecStart={}\n", at("srv/bin/etcd").display());
+        let (etcd, data) = (at("srv/bin/etcd"), at("mnt/etcd"));
+        let unit = format!("[Unit]\nRequiresMountsFor={}\n[Service]\nExecStart={}\n", data.display(), etcd.display());
         files::write(&at("etc/systemd/system/etcd.service"), unit.as_bytes(), 0o644).unwrap();
     }
     let kept = Kept::load(root.path()).unwrap();
@@ -52,6 +53,20 @@ fn a_member_whose_disk_is_not_mounted_keeps_what_it_has() {
     assert_eq!(kept.version(None).unwrap().to_string(), "3.5.21");
     assert!(kept.version(Some(EtcdVersion::new(3, 6, 16))).is_err());
     assert_eq!(kept.name(None).as_deref(), Some("a"));
+}
+
+/// Taken for a machine without data, its learner would be removed.
+#[test]
+fn a_member_whose_settings_are_gone_is_where_its_unit_says() {
+    let (root, _) = machine(ENV, true);
+    std::fs::remove_file(root.path().join("etc/etcd/etcd.env")).unwrap();
+    let kept = Kept::load(root.path()).unwrap();
+    assert_eq!(kept.data_dir(None).unwrap(), Path::new("/mnt/etcd"));
+    assert!(kept.data_dir(Some("/var/lib/etcd".into())).is_err());
+    assert_eq!(kept.version(None).unwrap().to_string(), "3.5.21");
+    // Data alone is no member yet: it may be restored, for a first start.
+    std::fs::remove_file(root.path().join("etc/systemd/system/etcd.service")).unwrap();
+    assert!(Kept::load(root.path()).unwrap().member.is_none());
 }
 
 fn settings(args: &[&str], kept: &Kept) -> Settings {

@@ -163,6 +163,21 @@ async fn a_voter_without_its_data_waits_for_its_removal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_settings_are_gone_is_found_where_its_data_is() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let mut second = network.machine(2).with(&["--data-dir", "/mnt/etcd"]).with_authority_of(&first);
+        second.join(&[&first]).await.unwrap();
+        second.flags.truncate(2);
+        fs::remove_file(second.paths().etcd_env()).unwrap();
+        second.join(&[&first]).await.unwrap();
+        assert_eq!(first.members(), names(2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_out_of_space_takes_a_member() {
     for release in releases() {
         let network = Network::new(&release);
