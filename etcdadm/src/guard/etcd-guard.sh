@@ -49,6 +49,11 @@ advance() {
 		{ [ ! -e "$outer" ] || put "$outer" "$here $new$1"; } && put "$inner" "$new" && put "$outer" "$new$1"
 }
 
+# Says what is not protected while the epochs stay as they are.
+unmarked() {
+	echo "etcd-guard: $outer and $inner cannot be written (see the lines above; is a disk full, or read-only?). $1. Until they are written again, a copy of $data that was taken at any time since they last were is not recognized as old: put no copy back. Make room, then restart etcd.service" >&2
+}
+
 refuse() {
 	echo "etcd is not started: $1" >&2
 	mkdir -p "${refusal%/*}" && printf '%s\n' "$1" >"$refusal"
@@ -69,7 +74,8 @@ start)
 		if [ -e "$outer" ] && ! fits; then
 			refuse "the data in $data is not what this member had when it last stopped or started: it is an older copy, or restored, or another member's. With it the member would forget what it has promised to the others. Put the latest data back; or remove this member from the cluster, then $data, $outer and member.json in /var/lib/etcdadm, and run etcdadm join. Only if this data is known to be the latest, or the whole cluster was restored: remove $outer and start etcd.service"
 		fi
-		settle && advance "$log_seen" || echo "etcd-guard: the data cannot be marked; starting etcd all the same" >&2
+		# Not refused: a disk that fills up everywhere at once would stop every member at its next start.
+		settle && advance "$log_seen" || unmarked "etcd is started all the same"
 	elif [ "$begun" = begun ] || settled; then
 		refuse "this member has run, but there is no write-ahead log in $data: its data is gone, or its disk is not mounted. With an empty directory the member would forget what it has promised to the others. Bring the data back and start etcd.service; or remove this member from the cluster, then $data, $outer and member.json in /var/lib/etcdadm, and run etcdadm join"
 	elif [ -e "$outer" ] && ! fits; then
@@ -85,7 +91,7 @@ start)
 	;;
 stopped)
 	if has_log && { fits || [ ! -e "$outer" ]; }; then
-		settle && advance "$log_seen"
+		settle && advance "$log_seen" || unmarked "etcd has stopped"
 	fi
 	exit 0
 	;;

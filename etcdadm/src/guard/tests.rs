@@ -295,8 +295,27 @@ fn a_disk_that_takes_no_mark_does_not_stop_a_member_that_has_its_data() {
     let shims = machine.root.path().join("shims");
     write_program(&shims.join("sync"), "#!/bin/sh\nexit 1\n");
     let path = format!("{}:/usr/bin:/bin", shims.display());
-    let start = || Command::new(machine.paths.guard()).arg("start").env("PATH", &path).output().unwrap();
+    let guard = |verb| Command::new(machine.paths.guard()).arg(verb).env("PATH", &path).output().unwrap();
+    let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let start = || guard("start");
+
+    // All these runs share one epoch, and that is told.
     assert_eq!(start().stdout, b"runs\n");
+    let older = machine.copy_of_data();
+    for output in [guard("stopped"), start()] {
+        for named in ["is not recognized as old", "etcd/epoch", "etcdadm-epoch", "Make room"] {
+            assert!(told(&output).contains(named), "{}", told(&output));
+        }
+        assert_eq!(output.status.code(), Some(0));
+    }
+    machine.put_data(&older);
+    assert_eq!(machine.data(), Data::Present, "as the documentation says");
+
+    // A start that can write ends it.
+    let written = machine.guard("start");
+    assert_eq!((written.stdout.as_slice(), told(&written).as_str()), (&b"runs\n"[..], ""));
+    machine.put_data(&older);
+    assert_eq!(start().status.code(), Some(78));
     machine.lose_data();
     assert_eq!(start().status.code(), Some(78));
 }
