@@ -33,8 +33,11 @@ pub enum Data {
     Blank,
     /// The write-ahead log of the last run.
     Present,
-    /// No write-ahead log, though there was one, or the directory is not the one etcd was started in.
+    /// No write-ahead log, though by the epoch outside there was one, or the directory is not the one etcd was started in.
     Lost,
+    /// No write-ahead log, and no epoch outside. Only etcd's settings say that there was a log: what a person leaves who
+    /// has the machine join as a new member.
+    Forgotten,
     /// A write-ahead log, but not the one of the last run.
     Outdated,
 }
@@ -67,7 +70,7 @@ pub fn data(paths: &Paths) -> Result<Data> {
         (true, Some(_)) if fits => Data::Present,
         (true, Some(_)) => Data::Outdated,
         (false, Some(_)) if has_run || !fits => Data::Lost,
-        (false, None) if has_run => Data::Lost,
+        (false, None) if has_run => Data::Forgotten,
         (false, _) => Data::Blank,
     })
 }

@@ -225,7 +225,8 @@ impl<'a> Join<'a> {
     async fn remove_own_learner(&mut self, id: u64) -> Result<()> {
         tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join anew");
         // The record first: with it, a machine that is not listed does not join.
-        MemberRecord::disown(&self.node.paths)?;
+        let name = self.node.settings.name.clone();
+        MemberRecord::disowned(id, name, self.own_url.clone()).store(&self.node.paths)?;
         match self.cluster.remove(id).await {
             Ok(()) => Ok(()),
             Err(failure) => self.passing("the lost learner is not removed", failure, FAILURE_PAUSE).await,

@@ -35,13 +35,10 @@ impl MemberRecord {
         record.map(Some).with_context(|| format!("{} is damaged; correct it or remove it", path.display()))
     }
 
-    /// Gives up the membership that is recorded, if any: the member's data is gone, and it is about to be taken out of the
-    /// cluster. Its ID stays, since until it is out it must not start again.
-    ///
-    /// # Errors
-    /// When the record cannot be read or written.
-    pub fn disown(paths: &Paths) -> Result<()> {
-        Self::load(paths)?.map_or(Ok(()), |record| Self { cluster_id: 0, ..record }.store(paths))
+    /// What is recorded of a member whose data is gone and that is about to be taken out of the cluster: no cluster, so
+    /// that the machine may join again. Its ID stays, since until it is out it must not start again.
+    pub fn disowned(member_id: u64, name: String, peer_url: String) -> Self {
+        Self { cluster_id: 0, member_id, name, peer_url }
     }
 
     /// Writes the record if it differs from what is there.

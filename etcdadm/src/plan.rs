@@ -47,7 +47,7 @@ impl Local {
 
     /// Whether the machine is a member, also one whose data is gone or not mounted.
     pub fn is_member(&self) -> bool {
-        self.owner.is_some() || matches!(self.data, Data::Lost | Data::Outdated)
+        self.owner.is_some() || matches!(self.data, Data::Lost | Data::Forgotten | Data::Outdated)
     }
 
     /// Why nothing of this member may be changed: it is known to the others under another URL than `own_url`.
@@ -95,7 +95,7 @@ pub fn init(local: &Local) -> InitStep {
              /etc/etcd/etcd.env and /var/lib/etcdadm/member.json",
             record.member_id, record.cluster_id
         )),
-        (None, _, None) if local.data == Data::Lost => InitStep::Refuse(
+        (None, _, None) if matches!(local.data, Data::Lost | Data::Forgotten) => InitStep::Refuse(
             "etcd has run on this machine, and its data is gone; init would start another, empty cluster under the same \
              address. Bring the data back; or, if the cluster is given up, remove /etc/etcd/epoch and /etc/etcd/etcd.env"
                 .to_owned(),
@@ -153,6 +153,13 @@ pub fn join(observation: &Observation) -> JoinStep {
                  /var/lib/etcdadm/member.json",
                 record.member_id, record.cluster_id
             )),
+            // Of which cluster it was a member is not known: perhaps of this one, and removed.
+            None if local.data == Data::Lost => JoinStep::Refuse(
+                "this machine has been a member, its data and its /var/lib/etcdadm/member.json are gone, and the cluster \
+                 does not list it: it may have been removed, and is not added again by itself. To join as a new member, \
+                 remove the data directory and /etc/etcd/epoch"
+                    .to_owned(),
+            ),
             _ => JoinStep::Add,
         },
     }
@@ -195,8 +202,15 @@ fn with_data(observation: &Observation, owner: Owner) -> JoinStep {
 
 /// Whether the unit is up says nothing here: one that cannot start is started again and again.
 fn without_data(own: &Member, local: &Local) -> JoinStep {
-    let is_recorded = local.record.as_ref().is_some_and(|record| record.member_id == own.id);
-    let lost = own.has_started() || local.data == Data::Lost && is_recorded;
+    let record = local.record.as_ref();
+    let is_recorded = record.is_some_and(|record| record.member_id == own.id);
+    let lost = match local.data {
+        // Without a record, the data that is missed may be this member's.
+        Data::Lost => is_recorded || record.is_none(),
+        Data::Forgotten => is_recorded,
+        _ => false,
+    };
+    let lost = lost || own.has_started();
     match (lost, own.learner) {
         (false, _) => JoinStep::Start(own.id),
         // The leader counts on what it had acknowledged, so it must not start as this member again.

@@ -158,7 +158,7 @@ fn only_the_log_lost_is_a_loss() {
     assert!(!machine.starts());
     // The epochs forgotten as well: the settings still say that there was a log.
     forget(&machine.paths).unwrap();
-    assert_eq!(machine.data(), Data::Lost);
+    assert_eq!(machine.data(), Data::Forgotten);
     assert!(!machine.starts());
 }
 

@@ -14,7 +14,7 @@ const NEW: u64 = 0x44;
 fn cleaned_up(address: &str, unit: UnitState) -> Machine {
     let machine = machine(address, unit);
     crate::config::write_all(&machine.node.paths, &machine.node.settings, &Start::Again).unwrap();
-    assert_eq!(machine.data(), Data::Lost, "etcd.env says that there was data");
+    assert_eq!(machine.data(), Data::Forgotten, "etcd.env says that there was data");
     machine
 }
 
@@ -85,6 +85,21 @@ async fn a_lost_learner_that_was_not_removed_never_starts_again() {
     run(&machine).remove_own_learner(NEW).await.unwrap();
     observation.local = local(&machine);
     assert_eq!(plan::join(&observation), JoinStep::RemoveOwnLearner(NEW), "nobody answered");
+    observation.membership.members.pop();
+    assert_eq!(plan::join(&observation), JoinStep::Add, "it is removed");
+}
+
+/// Nothing was recorded, or it is lost with the data: once the learner is removed, the machine still joins again.
+#[tokio::test]
+async fn a_lost_learner_without_a_record_is_recorded_before_it_is_removed() {
+    let machine = cleaned_up("127.0.77.10", UnitState::Down);
+    crate::files::write(&machine.node.paths.outer_epoch(), b"one\nbegun\n", 0o600).unwrap();
+    let mut observation = observation(&machine);
+    observation.membership.members[1].learner = true;
+    assert_eq!(plan::join(&observation), JoinStep::RemoveOwnLearner(NEW));
+    run(&machine).remove_own_learner(NEW).await.unwrap();
+    observation.local = local(&machine);
+    assert_eq!((recorded(&machine), plan::join(&observation)), (Some(NEW), JoinStep::RemoveOwnLearner(NEW)));
     observation.membership.members.pop();
     assert_eq!(plan::join(&observation), JoinStep::Add, "it is removed");
 }

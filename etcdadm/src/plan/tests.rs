@@ -50,6 +50,7 @@ const VOTER: bool = false;
 const DATA: Data = Data::Present;
 const NO_DATA: Data = Data::Blank;
 const LOST: Data = Data::Lost;
+const FORGOTTEN: Data = Data::Forgotten;
 const UP: UnitState = UnitState::Up;
 const DOWN: UnitState = UnitState::Down;
 
@@ -68,7 +69,8 @@ const DOWN: UnitState = UnitState::Down;
 #[case::voter_running(Own::Unstarted { learner: VOTER }, DATA, UP, JoinStep::AwaitStart(OWN))]
 #[case::learner_lost_data(Own::Started { learner: LEARNER }, NO_DATA, DOWN, JoinStep::RemoveOwnLearner(OWN))]
 #[case::learner_lost_data_in_a_crash_loop(Own::Started { learner: LEARNER }, LOST, UP, JoinStep::RemoveOwnLearner(OWN))]
-#[case::added_anew_after_a_loss(Own::Unstarted { learner: LEARNER }, LOST, DOWN, JoinStep::Start(OWN))]
+#[case::cleaned_up(Own::Absent, FORGOTTEN, DOWN, JoinStep::Add)]
+#[case::added_after_the_cleaning_up(Own::Unstarted { learner: LEARNER }, FORGOTTEN, DOWN, JoinStep::Start(OWN))]
 fn an_interrupted_join_goes_on(#[case] own: Own, #[case] data: Data, #[case] unit: UnitState, #[case] step: JoinStep) {
     assert_eq!(join(&observation(own, data, unit, None)), step);
 }
@@ -102,6 +104,24 @@ fn a_voter_that_lost_its_data_before_it_was_known_is_not_started_again() {
     assert_eq!(join(&killed_before_its_log), JoinStep::Start(OWN));
 }
 
+/// The record shares a disk with the data: both may be lost at once, and only the epoch tells.
+#[test]
+fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
+    let removed = observation(Own::Absent, LOST, DOWN, None);
+    let why = refusal(&removed);
+    assert!(why.contains("not added again by itself") && why.contains("/etc/etcd/epoch"), "{why}");
+    for own in [Own::Unstarted { learner: VOTER }, Own::Started { learner: VOTER }] {
+        let why = refusal(&observation(own, LOST, DOWN, None));
+        assert!(why.contains("must be removed from the cluster"), "{own:?}: {why}");
+    }
+    for own in [Own::Unstarted { learner: LEARNER }, Own::Started { learner: LEARNER }] {
+        assert_eq!(join(&observation(own, LOST, DOWN, None)), JoinStep::RemoveOwnLearner(OWN), "{own:?}");
+    }
+    // Added anew by this run or by a person, after the record says what was lost.
+    let anew = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, Some(record(0, 0x99)));
+    assert_eq!(join(&anew), JoinStep::Start(OWN));
+}
+
 /// Killed or refused between the disowning and the removal: the member's ID is still known, its cluster is not.
 #[test]
 fn a_disowned_learner_stays_lost_until_it_is_removed() {
@@ -126,6 +146,7 @@ fn data_of_another_cluster_is_never_touched() {
 #[case(DATA)]
 #[case(NO_DATA)]
 #[case(LOST)]
+#[case(FORGOTTEN)]
 fn a_member_that_was_removed_never_adds_itself_again(#[case] data: Data) {
     let removed = observation(Own::Absent, data, DOWN, Some(record(CLUSTER, OWN)));
     assert!(refusal(&removed).contains("removed"), "{}", refusal(&removed));
@@ -173,6 +194,7 @@ fn a_member_whose_address_changed_is_told_so() {
 #[case::would_fork_the_cluster_in_a_crash_loop(NO_DATA, UP, true, None)]
 #[case::lost_before_the_record(LOST, DOWN, false, None)]
 #[case::lost_before_the_record_in_a_crash_loop(LOST, UP, false, None)]
+#[case::only_the_settings_are_left(FORGOTTEN, DOWN, false, None)]
 fn an_interrupted_init_goes_on(
     #[case] data: Data,
     #[case] unit: UnitState,
@@ -206,7 +228,7 @@ fn any_own() -> impl Strategy<Value = Own> {
 
 fn any_observation() -> impl Strategy<Value = (Own, Observation)> {
     let unit = prop_oneof![Just(UP), Just(DOWN)];
-    let data = prop_oneof![Just(Data::Blank), Just(DATA), Just(LOST), Just(Data::Outdated)];
+    let data = prop_oneof![Just(Data::Blank), Just(DATA), Just(LOST), Just(FORGOTTEN), Just(Data::Outdated)];
     let identity = || (prop_oneof![Just(CLUSTER), Just(0xdead)], prop_oneof![Just(OWN), Just(0x99)]);
     (any_own(), data, unit, proptest::option::of(identity()), identity()).prop_map(
         |(own, data, unit, recorded, log)| {
@@ -227,6 +249,7 @@ proptest! {
             JoinStep::Add => {
                 prop_assert!(own == Own::Absent && local.owner.is_none());
                 prop_assert!(local.record.as_ref().is_none_or(|record| record.cluster_id != CLUSTER));
+                prop_assert!(local.data != LOST || local.record.is_some(), "perhaps it was removed from this cluster");
             }
             JoinStep::RemoveOwnLearner(id) => {
                 prop_assert_eq!(id, OWN);
@@ -258,6 +281,7 @@ proptest! {
                 None => {
                     let unstarted = matches!(own, Own::Unstarted { .. });
                     prop_assert!(unstarted);
+                    prop_assert!(local.data != LOST || local.record.is_some(), "perhaps the data was this member's");
                 }
             }
         }
@@ -280,13 +304,13 @@ proptest! {
                 JoinStep::Add => {
                     now.membership.members.push(member(OWN, "", OWN_URL, true));
                     // A cluster never gives an ID twice.
-                    now.local.record = None;
+                    if let Some(record) = &mut now.local.record {
+                        record.member_id = 0x99;
+                    }
                 }
                 JoinStep::RemoveOwnLearner(_) => {
                     now.membership.members.remove(own.unwrap());
-                    if let Some(record) = &mut now.local.record {
-                        record.cluster_id = 0;
-                    }
+                    now.local.record = Some(record(0, OWN));
                 }
                 JoinStep::Start(_) => {
                     now.local = local(DATA, UP, Some(record(CLUSTER, OWN)));

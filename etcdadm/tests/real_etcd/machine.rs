@@ -314,6 +314,12 @@ impl Machine {
         fs::create_dir(self.paths().data_dir()).unwrap();
     }
 
+    /// Loses the disk with the data and what etcdadm remembers: all of `/var`.
+    pub fn lose_var(&self) {
+        self.power_off();
+        fs::remove_dir_all(self.root.join("var")).unwrap();
+    }
+
     /// Ends all without a word, `ExecStopPost` included.
     pub fn power_off(&self) {
         let stopped = self.paths().guard().with_extension("off");
@@ -397,9 +403,8 @@ impl Machine {
 
     /// Forgets the member as the messages say, to join as a new one.
     pub fn forget(&self) {
-        for path in [self.paths().outer_epoch(), self.paths().member_record()] {
-            fs::remove_file(path).unwrap();
-        }
+        fs::remove_file(self.paths().outer_epoch()).unwrap();
+        let _ = fs::remove_file(self.paths().member_record());
         let _ = fs::remove_dir_all(self.paths().data_dir());
     }
 

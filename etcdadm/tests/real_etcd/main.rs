@@ -162,6 +162,37 @@ async fn a_voter_without_its_data_waits_for_its_removal() {
     }
 }
 
+/// The record of the membership lies on the disk that is lost, and `/etc` does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let second = network.machine(2).with_authority_of(&first);
+        second.join(&[&first]).await.unwrap();
+        let third = network.machine(3).with_authority_of(&first);
+        third.join(&[&first]).await.unwrap();
+
+        let id = third.id();
+        third.lose_var();
+        third.start();
+        third.refusal();
+        let message = third.join(&[&first]).await.unwrap_err().to_string();
+        assert!(message.contains("must be removed from the cluster"), "{message}");
+        assert_eq!(first.members(), names(3), "it changed nothing");
+
+        first.asks(&["member", "remove", &id]);
+        let message = third.join(&[&first]).await.unwrap_err().to_string();
+        assert!(message.contains("not added again by itself"), "{message}");
+        assert_eq!(first.members(), names(2));
+
+        third.forget();
+        third.join(&[&first]).await.unwrap();
+        assert_eq!(first.members(), names(3));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_settings_are_gone_is_found_where_its_data_is() {
     for release in releases() {
