@@ -15,6 +15,10 @@ pub use flags::{
 };
 pub use version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 
+/// The environment variable that stands for `etcdadm init --not-after`, and is how bootstrap data sets it: an etcdadm that
+/// does not know it ignores it.
+pub const INIT_NOT_AFTER: &str = "ETCDADM_INIT_NOT_AFTER";
+
 /// A setting that etcd or this project cannot work with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {why}")]

@@ -20,6 +20,7 @@ pub use secret_values::{SecretValues, references};
 
 use api::EtcdadmConfigSpec;
 use api::etcdadm_config::{CloudInitModules, Format as FormatName};
+use k8s_openapi::jiff::Timestamp;
 use std::fmt;
 
 /// The machine's directory for the state of its bootstrap, by Cluster API's convention.
@@ -52,7 +53,11 @@ pub struct Bootstrap<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The first member of a new cluster.
-    Init,
+    Init {
+        /// When the data is no longer good for that. A machine that is installed anew later reads the same data, and must
+        /// not start a second, empty cluster.
+        not_after: Timestamp,
+    },
     /// A further member.
     Join {
         /// Client URLs of the present voters, at least one.

@@ -94,7 +94,7 @@ fn create_data_secret(observation: &Observation) -> Result<Plan, Plan> {
     let secrets = secret_values(observation)?;
     // Before the lock is taken: a config that cannot be rendered must not keep others from initializing.
     let data = render(observation, &ready, &role, secrets)?;
-    let init = role == Role::Init;
+    let init = matches!(role, Role::Init { .. });
     if init {
         initialize::initialize(observation, &ready)?;
     }

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use etcd_values::EtcdVersion;
+use etcd_values::{EtcdVersion, INIT_NOT_AFTER};
+use time::OffsetDateTime;
 use tracing::level_filters::LevelFilter;
 
 use crate::endpoint::Endpoint;
@@ -48,6 +49,9 @@ pub enum Command {
 /// Arguments of `init`.
 #[derive(Clone, Debug, Args)]
 pub struct InitArgs {
+    /// Time (RFC 3339) after which a machine that is not a member yet starts no new cluster. Bootstrap data sets it.
+    #[arg(long, value_name = "TIME", env = INIT_NOT_AFTER, value_parser = values::time)]
+    pub not_after: Option<OffsetDateTime>,
     /// What init and join share.
     #[command(flatten)]
     pub member: MemberArgs,

@@ -1,25 +1,28 @@
 //! `etcdadm init`: a new cluster with this machine as its only member.
 
 use anyhow::{Context, Result, bail};
+use time::OffsetDateTime;
 
 use crate::config::{self, env::Start};
 use crate::endpoint::same_url;
 use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
-use crate::plan::{self, InitStep};
+use crate::plan::{self, Deadline, InitStep};
 
 /// Makes this machine the first member of a new cluster, and returns once it is healthy. A machine that already is one
-/// is left as it is.
+/// is left as it is, and one that is not starts no cluster after `not_after`.
 ///
 /// # Errors
 /// When a step fails, or the time is up. A further run goes on where this one stopped.
-pub async fn init(node: &Node) -> Result<()> {
-    node.within_time(steps(node)).await
+pub async fn init(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
+    node.within_time(steps(node, not_after)).await
 }
 
-async fn steps(node: &Node) -> Result<()> {
+async fn steps(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
+    // By the clock at the beginning: a run that was in time is not refused in the middle.
+    let deadline = not_after.map(|not_after| Deadline { not_after, now: node.now() });
     let local = node.local().await?;
-    if let InitStep::Refuse(why) = plan::init(&local) {
+    if let InitStep::Refuse(why) = plan::init(&local, deadline) {
         bail!(why);
     }
     let authority = match node.authority()? {
@@ -32,7 +35,7 @@ async fn steps(node: &Node) -> Result<()> {
     node.tell_differences(&local)?;
     loop {
         let local = node.local().await?;
-        match plan::init(&local) {
+        match plan::init(&local, deadline) {
             InitStep::StartNew => {
                 let token = config::token(&node.paths)?;
                 node.ensure_started(&local, &Start::New { token }).await?;

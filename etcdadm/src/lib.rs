@@ -51,7 +51,7 @@ use settings::Settings;
 /// Says what is wrong and what would be right.
 pub async fn run(command: Command) -> Result<()> {
     match command {
-        Command::Init(args) => init(&node(args.member, &[])?).await,
+        Command::Init(args) => init(&node(args.member, &[])?, args.not_after).await,
         Command::Join(args) => join(&node(args.member, &args.endpoints)?, &args.endpoints, args.retry).await,
         Command::Version(args) => {
             print!("{}", show_version(args));

@@ -54,11 +54,16 @@ struct Service {
 }
 
 impl Node {
-    /// A machine whose files lie below `root`. `now` is for the certificates.
+    /// A machine whose files lie below `root`. `now` is when the run begins.
     pub fn new(root: &Path, settings: Settings, init_system: Box<dyn InitSystem>, now: OffsetDateTime) -> Self {
         let paths = Paths::new(root, &settings);
         let (waiting_for, service) = Default::default();
         Self { settings, paths, init_system, now, waiting_for, service }
+    }
+
+    /// When this run began.
+    pub(crate) fn now(&self) -> OffsetDateTime {
+        self.now
     }
 
     /// Does `work` alone on this machine, and gives up when the time is up.

@@ -2,6 +2,9 @@
 //! in a test. Nothing is remembered between steps but what `member.json` and the epochs say: after a crash at any point,
 //! the next run observes the same things and goes on.
 
+use etcd_values::INIT_NOT_AFTER;
+use time::OffsetDateTime;
+
 use crate::endpoint::same_url;
 use crate::etcd::{Member, Membership};
 use crate::guard::Data;
@@ -81,8 +84,34 @@ pub enum InitStep {
     Refuse(String),
 }
 
+/// Until when a machine that is not a member may start a new cluster. One that is installed anew remembers nothing: to it,
+/// the bootstrap data that made it the first member says the same as on the first day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// The last moment.
+    pub not_after: OffsetDateTime,
+    /// When this run began.
+    pub now: OffsetDateTime,
+}
+
+impl Deadline {
+    fn refusal(self) -> Option<String> {
+        let Self { not_after, now } = self;
+        (now > not_after).then(|| {
+            format!(
+                "this machine is not a member, and could start a new etcd cluster until {not_after} ({INIT_NOT_AFTER}, \
+                 --not-after); its clock says {now}. Either it was installed anew, or it boots very late, or its clock is \
+                 wrong. If the etcd cluster has members already, init would start a second, empty one under the address of \
+                 this machine: delete the Machine, and another one joins; without Machines, remove this member with \
+                 `etcdctl member remove` and run etcdadm join. If the etcd cluster has never run, delete the Machine too, \
+                 and another one initializes it; without Machines, run init with a later --not-after"
+            )
+        })
+    }
+}
+
 /// Decides the next step of `init`.
-pub fn init(local: &Local) -> InitStep {
+pub fn init(local: &Local, deadline: Option<Deadline>) -> InitStep {
     if let Some(why) = local.unusable() {
         return InitStep::Refuse(why);
     }
@@ -100,7 +129,7 @@ pub fn init(local: &Local) -> InitStep {
              address. Bring the data back; or, if the cluster is given up, remove /etc/etcd/epoch and /etc/etcd/etcd.env"
                 .to_owned(),
         ),
-        (None, _, None) => InitStep::StartNew,
+        (None, _, None) => deadline.and_then(Deadline::refusal).map_or(InitStep::StartNew, InitStep::Refuse),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::bed::{Bed, Look, Manifests};
 use crate::until::until;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
+use k8s_openapi::jiff::Timestamp;
 use local_infrastructure::machine::MachineSpec;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
@@ -114,7 +115,8 @@ impl UserData {
     fn of(&self, member: &str, voters: &[Ipv4Addr]) -> Result<String> {
         let client_urls: Vec<String> =
             voters.iter().map(|address| api::names::client_url(&address.to_string())).collect();
-        let role = if client_urls.is_empty() { Role::Init } else { Role::Join { client_urls } };
+        let role =
+            if client_urls.is_empty() { Role::Init { not_after: Timestamp::MAX } } else { Role::Join { client_urls } };
         let secrets = SecretValues::default();
         let bootstrap = Bootstrap {
             member,

@@ -7,25 +7,67 @@ use e2e::bed::programs;
 use e2e::until::until;
 use e2e::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
+use k8s_openapi::jiff::Timestamp;
 use local_infrastructure::image::{Parts, assemble, default_cache};
 use local_infrastructure::machine::{Machine, MachineSpec, Machines};
 use serde_json::json;
 use std::net::Ipv4Addr;
 
-pub(crate) async fn every_field(world: World) -> Result<()> {
-    let image = world.state("image")?;
+/// A first machine gets new, empty disks, and its bootstrap data still says `init`: a day later it starts no etcd.
+pub(crate) async fn installed_anew(world: World) -> Result<()> {
+    make_image(&world)?;
+    let (cert, key) = new_authority()?;
+    let authority = CertificateAuthority::from_pem(cert.as_bytes(), key.as_bytes())?;
+    let boots = async |not_after: Timestamp| {
+        let bootstrap = Bootstrap {
+            member: "member-0",
+            role: &Role::Init { not_after },
+            authority: &authority,
+            spec: &EtcdadmConfigSpec::default(),
+            max_learners: None,
+            secrets: &SecretValues::default(),
+        };
+        let data = render(&bootstrap)?.value;
+        let machine = Machines::open(world.state("machines")?).create(machine_spec(&world)?, data.as_bytes())?;
+        machine.power_on()?;
+        let ended = until("cloud-init has ended", SOON, async || Ok(machine.bootstrap()?)).await?;
+        anyhow::Ok((machine, ended))
+    };
+    let (machine, ended) = boots(Timestamp::MAX).await?;
+    ensure!(ended.succeeded, "{:?}\n{}", ended.errors, machine.console()?);
+    machine.destroy()?;
+
+    let (machine, ended) = boots("2026-01-01T00:00:00Z".parse()?).await?;
+    ensure!(!ended.succeeded, "{}", machine.console()?);
+    for said in ["a second, empty one", "delete the Machine"] {
+        ensure!(machine.console()?.contains(said), "{}", machine.console()?);
+    }
+    let made = machine.exec(&[
+        "sh",
+        "-c",
+        "ls -d /var/lib/etcd/member /etc/etcd/etcd.env /etc/systemd/system/etcd.service",
+    ])?;
+    ensure!(made.stdout.is_empty(), "{}", String::from_utf8_lossy(&made.stdout));
+    Ok(machine.destroy()?)
+}
+
+fn make_image(world: &World) -> Result<()> {
     let parts = Parts {
         etcdadm: Some(programs()?.join("etcdadm")),
         etcd_releases: Some(world.tools().releases.join("etcd")),
         cache: default_cache(),
     };
-    assemble(&image, &parts).context("make the machines' image")?;
+    assemble(&world.state("image")?, &parts).context("make the machines' image")
+}
+
+pub(crate) async fn every_field(world: World) -> Result<()> {
+    make_image(&world)?;
     let (cert, key) = new_authority()?;
     let authority = CertificateAuthority::from_pem(cert.as_bytes(), key.as_bytes())?;
     let spec = spec()?;
     let bootstrap = Bootstrap {
         member: "member-0",
-        role: &Role::Init,
+        role: &Role::Init { not_after: Timestamp::MAX },
         authority: &authority,
         spec: &spec,
         max_learners: Some("3"),

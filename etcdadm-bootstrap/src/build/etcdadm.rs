@@ -2,19 +2,24 @@
 
 use super::{Bootstrap, InvalidField, Role, SUCCESS_SENTINEL, shell, without_nul};
 use api::etcdadm_config::EtcdSettings;
-use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, check_cipher_suites, check_flags};
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, check_cipher_suites, check_flags};
 
 /// The command that makes the machine a member and then says so. It fails if etcdadm does: `set -e` alone would not
 /// see to that, because etcdadm is not the last command of an and-list.
 pub(super) fn command(bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
     let words: Vec<String> = arguments(bootstrap)?.iter().map(|argument| shell::word(argument)).collect();
-    Ok(format!("etcdadm {} && echo success > {SUCCESS_SENTINEL} || exit 1", words.join(" ")))
+    // A variable and not a flag: an etcdadm that does not know it ignores it.
+    let deadline = match bootstrap.role {
+        Role::Init { not_after } => format!("{INIT_NOT_AFTER}={not_after:.0} "),
+        Role::Join { .. } => String::new(),
+    };
+    Ok(format!("{deadline}etcdadm {} && echo success > {SUCCESS_SENTINEL} || exit 1", words.join(" ")))
 }
 
 fn arguments(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, InvalidField> {
     let spec = bootstrap.spec;
     let mut arguments = match bootstrap.role {
-        Role::Init => vec!["init".to_owned()],
+        Role::Init { .. } => vec!["init".to_owned()],
         Role::Join { client_urls } => vec!["join".to_owned(), client_urls.join(",")],
     };
     let mut flag = |name: &str, value: &str| arguments.extend([format!("--{name}"), value.to_owned()]);

@@ -24,7 +24,7 @@ pub(super) fn file(spec: &EtcdadmConfigSpec) -> Result<Option<WriteFile>, Invali
 pub(super) fn export(bootstrap: &Bootstrap<'_>) -> Result<Option<String>, InvalidField> {
     let Some(proxy) = &bootstrap.spec.proxy else { return Ok(None) };
     let members: Vec<&str> = match bootstrap.role {
-        Role::Init => Vec::new(),
+        Role::Init { .. } => Vec::new(),
         Role::Join { client_urls } => client_urls.iter().filter_map(|url| host(url)).collect(),
     };
     let words: Vec<String> = variables(proxy, &members)?

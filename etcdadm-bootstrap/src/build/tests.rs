@@ -33,7 +33,11 @@ fn render_with(
 }
 
 fn render_init(spec: &EtcdadmConfigSpec) -> Result<String, InvalidField> {
-    render_as(&Role::Init, spec, &SecretValues::default())
+    render_as(&first(), spec, &SecretValues::default())
+}
+
+fn first() -> Role {
+    Role::Init { not_after: "2026-01-31T12:00:00.5Z".parse().unwrap() }
 }
 
 fn strings(list: &[&str]) -> Vec<String> {
@@ -181,7 +185,7 @@ fn every_field_for_docker() {
 fn nothing_secret_is_in_debug_output() {
     let (spec, secrets) = everything_for_cloud_init();
     let authority = authority();
-    let role = Role::Init;
+    let role = first();
     let bootstrap = Bootstrap {
         member: "m",
         role: &role,
@@ -235,7 +239,7 @@ impl Document {
 #[test]
 fn files_of_new_users_are_written_after_the_users() {
     let (spec, secrets) = everything_for_cloud_init();
-    let document = Document::read(&render_as(&Role::Init, &spec, &secrets).unwrap());
+    let document = Document::read(&render_as(&first(), &spec, &secrets).unwrap());
     let deferred: Vec<&str> = document.write_files.iter().filter(|f| f.defer).map(|f| f.path.as_str()).collect();
     assert_eq!(deferred, ["/etc/motd"]);
     assert!(document.write_files.iter().any(|f| f.append && f.path == "/etc/issue"));
@@ -379,7 +383,7 @@ fn the_docker_provider_is_spared_what_it_cannot_read() {
     let mut secrets = SecretValues::default();
     secrets.insert(&source("s", "k").secret, vec![0x1f, 0x8b]);
     let spec = docker(EtcdadmConfigSpec { files: vec![gzip], ..Default::default() });
-    assert_eq!(render_as(&Role::Init, &spec, &secrets).unwrap_err().field, "spec.files[0].encoding");
+    assert_eq!(render_as(&first(), &spec, &secrets).unwrap_err().field, "spec.files[0].encoding");
     let long = "x".repeat(70_000);
     let error = with(EtcdadmConfigSpec { post_etcdadm_commands: vec![long], ..Default::default() }).unwrap_err();
     assert_eq!(error.field, "spec.postEtcdadmCommands[0]");

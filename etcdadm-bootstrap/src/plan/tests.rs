@@ -193,6 +193,8 @@ fn the_secret_satisfies_the_bootstrap_contract() {
     );
     let (_, value) = created(&ready_to_init());
     assert!(value.contains("etcdadm init --init-system systemd --name demo-etcd-0 "), "{value}");
+    // A day from 1970-01-12T13:46:40Z on, when all of this is observed.
+    assert!(value.contains("ETCDADM_INIT_NOT_AFTER=1970-01-13T13:46:40Z etcdadm init "), "{value}");
 }
 
 #[test]

@@ -44,6 +44,14 @@ fn the_line_that_cloud_init_runs_is_understood() {
     assert_eq!(args.timeout, Duration::from_secs(600));
 }
 
+#[test]
+fn init_may_have_a_deadline() {
+    let Command::Init(init) = line(&["init", "--not-after", "2026-01-31T13:00:00+01:00"]).unwrap().command else {
+        unreachable!()
+    };
+    assert_eq!(init.not_after.map(OffsetDateTime::unix_timestamp), Some(1_769_860_800));
+}
+
 #[rstest]
 #[case(&["join", "https://10.0.0.1:2379,https://[fd00::1]:2379", "--name", "a"])]
 #[case(&["join", "--name=a", "https://10.0.0.1:2379,https://[fd00::1]:2379"])]
@@ -103,6 +111,8 @@ fn log_levels_may_stand_behind_the_command(#[case] text: &str, #[case] level: Le
 #[case(&["init", "https://10.0.0.1:2379"], "https://10.0.0.1:2379")]
 #[case(&["init", "--retry=true"], "--retry")]
 #[case(&["init", "--timeout", "10"], "1m30s")]
+#[case(&["init", "--not-after", "tomorrow"], "2026-01-31T12:00:00Z")]
+#[case(&["join", "https://a", "--not-after=2026-01-31T12:00:00Z"], "--not-after")]
 #[case(&["init", "--timeout", "0s"], "1m30s")]
 #[case(&["init", "--timeout=-5s"], "1m30s")]
 #[case(&["join", "https://a", "--retry=maybe"], "true or false")]

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tracing::level_filters::LevelFilter;
 
 /// The init systems of `--init-system` that are implemented.
@@ -46,6 +48,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         rest = after;
     }
     if total.is_zero() { Err(WRONG.to_owned()) } else { Ok(total) }
+}
+
+/// A time in the form of RFC 3339, such as `2026-01-31T12:00:00Z`.
+pub(super) fn time(text: &str) -> Result<OffsetDateTime, String> {
+    OffsetDateTime::parse(text, &Rfc3339).map_err(|_| "write a time like 2026-01-31T12:00:00Z".to_owned())
 }
 
 /// A level by the names that the replaced program knew, and `trace`.

@@ -167,14 +167,14 @@ fn data_that_is_not_the_recorded_members_is_refused(#[case] owner: Option<Owner>
     let mut swapped = observation(Own::Started { learner: VOTER }, DATA, DOWN, Some(record(CLUSTER, OWN)));
     swapped.local.owner = owner;
     assert!(refusal(&swapped).contains("member.json"), "{}", refusal(&swapped));
-    assert!(matches!(init(&swapped.local), InitStep::Refuse(_)));
+    assert!(matches!(init(&swapped.local, None), InitStep::Refuse(_)));
 }
 
 #[test]
 fn an_older_copy_is_refused() {
     let older = observation(Own::Started { learner: VOTER }, Data::Outdated, DOWN, Some(record(CLUSTER, OWN)));
     assert!(refusal(&older).contains("older copy"), "{}", refusal(&older));
-    assert!(matches!(init(&older.local), InitStep::Refuse(why) if why.contains("older copy")));
+    assert!(matches!(init(&older.local, None), InitStep::Refuse(why) if why.contains("older copy")));
 }
 
 #[test]
@@ -202,17 +202,41 @@ fn an_interrupted_init_goes_on(
     #[case] step: Option<InitStep>,
 ) {
     let record = recorded.then(|| record(CLUSTER, OWN));
-    let decided = init(&local(data, unit, record));
+    let decided = init(&local(data, unit, record), None);
     match step {
         Some(step) => assert_eq!(decided, step),
         None => assert!(matches!(decided, InitStep::Refuse(_)), "{decided:?}"),
     }
 }
 
+/// A machine that was installed anew has no memory of its own.
+#[rstest]
+#[case::in_time(NO_DATA, 0, false)]
+#[case::late(NO_DATA, 1, true)]
+#[case::a_member_starts_at_any_time(DATA, 1, false)]
+fn a_new_cluster_is_started_in_time_only(#[case] data: Data, #[case] seconds_late: i64, #[case] refused: bool) {
+    let not_after = OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap();
+    let deadline = Deadline { not_after, now: not_after + time::Duration::seconds(seconds_late) };
+    for unit in [UP, DOWN] {
+        let step = init(&local(data.clone(), unit, None), Some(deadline));
+        match step {
+            InitStep::Refuse(why) => {
+                assert!(refused, "{why}");
+                for named in
+                    ["2027-01-15", "ETCDADM_INIT_NOT_AFTER", "delete the Machine", "etcdadm join", "clock is wrong"]
+                {
+                    assert!(why.contains(named), "{why}");
+                }
+            }
+            step => assert!(!refused, "{step:?}"),
+        }
+    }
+}
+
 /// With less than all of them removed, the next run would find that there was data.
 #[test]
 fn the_way_out_of_a_lost_cluster_names_every_file() {
-    let InitStep::Refuse(why) = init(&local(LOST, DOWN, Some(record(CLUSTER, OWN)))) else { unreachable!() };
+    let InitStep::Refuse(why) = init(&local(LOST, DOWN, Some(record(CLUSTER, OWN))), None) else { unreachable!() };
     for file in ["/etc/etcd/epoch", "/etc/etcd/etcd.env", "member.json"] {
         assert!(why.contains(file), "{why}");
     }
@@ -285,7 +309,7 @@ proptest! {
                 }
             }
         }
-        match init(local) {
+        match init(local, None) {
             InitStep::StartNew => prop_assert!(local.data == Data::Blank && local.record.is_none()),
             InitStep::StartAgain | InitStep::AwaitHealth => prop_assert_eq!(&local.data, &Data::Present),
             InitStep::Refuse(_) => {}

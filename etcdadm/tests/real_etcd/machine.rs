@@ -284,7 +284,12 @@ impl Machine {
     }
 
     pub async fn init(&self) -> anyhow::Result<()> {
-        etcdadm::init(&self.node()).await
+        etcdadm::init(&self.node(), None).await
+    }
+
+    /// With a deadline as far from now.
+    pub async fn init_until(&self, from_now: time::Duration) -> anyhow::Result<()> {
+        etcdadm::init(&self.node(), Some(time::OffsetDateTime::now_utc() + from_now)).await
     }
 
     pub async fn join(&self, through: &[&Self]) -> anyhow::Result<()> {
@@ -312,6 +317,20 @@ impl Machine {
         self.power_off();
         fs::remove_dir_all(self.paths().data_dir()).unwrap();
         fs::create_dir(self.paths().data_dir()).unwrap();
+    }
+
+    /// Gets new, empty disks and is installed again, from the same user-data: it has its programs and the CA.
+    pub fn installs_anew(&self) {
+        self.power_off();
+        for directory in ["var", "etc/systemd"] {
+            fs::remove_dir_all(self.root.join(directory)).unwrap();
+        }
+        for entry in fs::read_dir(self.root.join("etc/etcd")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                fs::remove_file(path).unwrap();
+            }
+        }
     }
 
     /// Loses the disk with the data and what etcdadm remembers: all of `/var`.

@@ -162,6 +162,33 @@ async fn a_voter_without_its_data_waits_for_its_removal() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_machine_that_is_installed_anew_does_not_start_an_empty_cluster() {
+    let day = time::Duration::hours(24);
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init_until(day).await.unwrap();
+        let second = network.machine(2).with_authority_of(&first);
+        second.join(&[&first]).await.unwrap();
+        let third = network.machine(3).with_authority_of(&first);
+        third.join(&[&first]).await.unwrap();
+        first.init_until(-day).await.unwrap();
+
+        let id = first.id();
+        first.installs_anew();
+        let message = first.init_until(-day).await.unwrap_err().to_string();
+        assert!(message.contains("a second, empty one"), "{message}");
+        assert!(!first.paths().data_dir().exists() && !first.paths().unit().exists(), "nothing was made");
+        assert_eq!(second.members(), names(3));
+
+        // What the message says to do.
+        second.asks(&["member", "remove", &id]);
+        first.join(&[&second]).await.unwrap();
+        assert_eq!(second.members(), names(3));
+    }
+}
+
 /// The record of the membership lies on the disk that is lost, and `/etc` does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
