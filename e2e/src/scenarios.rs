@@ -24,6 +24,8 @@ const WORLDS: &str = "E2E_WORLDS";
 const MOST: usize = 4;
 /// Runs every scenario, those that take minutes too.
 const FULL: &str = "E2E_FULL";
+/// Has sweeps try every place instead of a sample.
+const EVERY_PLACE: &str = "E2E_EVERY_PLACE";
 /// Decides what scenarios leave to chance.
 const SEED: &str = "E2E_SEED";
 
@@ -75,6 +77,12 @@ impl Scenario<World> {
 #[must_use]
 pub fn is_full() -> bool {
     std::env::var_os(FULL).is_some()
+}
+
+/// Whether sweeps are to try every place, which takes an hour: `E2E_EVERY_PLACE` is set.
+#[must_use]
+pub fn tries_every_place() -> bool {
+    std::env::var_os(EVERY_PLACE).is_some()
 }
 
 /// What decides everything that a scenario leaves to chance: `E2E_SEED`, or chance. Scenarios print it, so that a run can be

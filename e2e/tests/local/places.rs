@@ -8,15 +8,15 @@ use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{ApiCall, Ending, FaultyManager, How, Place, Snapshot, Strike, Sweep, Writes};
-use e2e::scenarios::is_full;
+use e2e::scenarios::tries_every_place;
 use e2e::until::until;
 use std::time::Duration;
 
 /// Members that come up side by side, in clusters that each have a manager of their own, which sees no other's. Most of a life
 /// is waiting for Cluster API.
 const MEMBERS_AT_ONCE: usize = 10;
-/// Without `E2E_FULL`, every so many-th write is a place.
-const SAMPLE: usize = 3;
+/// Without `E2E_EVERY_PLACE`, every so many-th write is a place.
+pub(crate) const SAMPLE: usize = 3;
 /// How long a cluster may take to come up beside so many others.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long everything has to stay as it is to be taken for the end.
@@ -43,7 +43,7 @@ pub(crate) async fn refusals(bed: &mut Bed) -> Result<()> {
 }
 
 /// Lives once without a fault, which says how many places there are and what the end looks like; then once for each place of
-/// a sample, or with `E2E_FULL` set for all of them.
+/// a sample, or with `E2E_EVERY_PLACE` set for all of them.
 async fn sweep(bed: &mut Bed, name: &str, replicas: usize, ways: &[How]) -> Result<()> {
     bed.kill_manager(0).await?;
     let story = Story { bed, replicas, wanted: None };
@@ -54,7 +54,7 @@ async fn sweep(bed: &mut Bed, name: &str, replicas: usize, ways: &[How]) -> Resu
         Ok(lived.strikes.first().map_or(Ending::NotReached, |strike| Ending::AfterFault(strike.call.to_string())))
     };
     let sweep = Sweep { name, writes: counted.writes.names(), at_once: MEMBERS_AT_ONCE / replicas };
-    if is_full() {
+    if tries_every_place() {
         sweep.run_all(ways, told).await?;
     } else {
         sweep.run(Place::sample(sweep.writes.len(), ways, SAMPLE), told).await?;
