@@ -162,16 +162,16 @@ real_parts() {
 lints() {
     # Those of docker are not tests by default, and have to be named.
     check "lints" env CARGO_TARGET_DIR="$target/lints" \
-        nice -n 19 cargo clippy --workspace --all-targets "${docker_tests[@]}" -- -D warnings
+        nice -n 19 cargo clippy --quiet --workspace --all-targets "${docker_tests[@]}" -- -D warnings
     check "rustdoc" env CARGO_TARGET_DIR="$target/lints" RUSTDOCFLAGS="-D warnings" \
-        nice -n 19 cargo doc --workspace --no-deps
+        nice -n 19 cargo doc --quiet --workspace --no-deps
 }
 
 # The containers have a C library of their own, so they get an etcdadm without libraries.
 programs_for_containers() {
     cargo rustc -p etcdadm --bin etcdadm -- -C target-feature=+crt-static &&
         mkdir -p "$target/containers" &&
-        cp --force "$programs"/{etcdadm,manager,local-infrastructure} "$target/containers"
+        cp --force "$programs"/{etcdadm,manager,local-infrastructure,e2e} "$target/containers"
 }
 
 docker_tests() {
