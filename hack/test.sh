@@ -206,7 +206,13 @@ for tier in "${tiers[@]}"; do
         ;;
     local)
         real_parts
-        case " ${tiers[*]} " in *" docker "*) beside docker docker_tests ;; esac
+        case " ${tiers[*]} " in
+        *" docker "*)
+            beside docker docker_tests
+            # It is one world of those that this computer has processors for.
+            export E2E_WORLDS="${E2E_WORLDS:-$(($(nproc) > 2 ? $(nproc) - 1 : 1))}"
+            ;;
+        esac
         tests "local tests" "${local_tests[@]}"
         ;;
     docker)
