@@ -25,7 +25,7 @@ fn main() -> ExitCode {
                 "world_ends_with_frozen_processes_and_leaves_no_group",
                 world::ends_with_frozen_processes_and_leaves_no_group,
             ),
-            trial(&here, "plane_is_ready_in_time", plane::is_ready_in_time),
+            trial(&here, "plane_is_ready", plane::is_ready),
             trial(&here, "plane_converts_and_validates_clusters", plane::converts_and_validates_clusters),
             trial(&here, "plane_collects_garbage_of_new_kinds_too", plane::collects_garbage),
             trial(&here, "plane_deletes_namespaces", plane::deletes_namespaces),

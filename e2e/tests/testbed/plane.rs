@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
 
-pub(crate) async fn is_ready_in_time(world: World) -> Result<()> {
+pub(crate) async fn is_ready(world: World) -> Result<()> {
     let started = Instant::now();
     let mut plane = Plane::start(&world, PlaneOptions::default()).await?;
     let took = started.elapsed();
@@ -23,7 +23,6 @@ pub(crate) async fn is_ready_in_time(world: World) -> Result<()> {
         println!("{step}: {:.1} s", duration.as_secs_f32());
     }
     println!("ready after {:.1} s", took.as_secs_f32());
-    ensure!(took < Duration::from_secs(15), "ready after {took:?}");
     for name in
         ["etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "capi-bootstrap", "capi-control-plane"]
     {

@@ -134,7 +134,8 @@ fn waits_for_a_service_that_says_when_it_is_ready() -> Result<(), Failed> {
     assert!(machine.bootstrap()?.is_some_and(|result| result.succeeded), "{}", machine.console()?);
     let time = |name: &str| -> Result<u64, Failed> { Ok(fixture::read(&machine, name)?.trim().parse()?) };
     let milliseconds = (time("/root/after")? - time("/root/before")?) / 1_000_000;
-    assert!((400..1400).contains(&milliseconds), "systemctl took {milliseconds} ms");
+    // Not before the service says so, and not only when the time for its start is over, which is 90 s.
+    assert!((400..60_000).contains(&milliseconds), "systemctl took {milliseconds} ms");
     assert!(fixture::succeeds(&machine, "systemctl is-active notifies")?);
     machine.destroy()?;
     Ok(())
