@@ -49,7 +49,8 @@ impl Events {
 /// The note as far as the API server takes it.
 fn cut(mut note: String) -> String {
     if note.len() > LONGEST_NOTE {
-        note.truncate(note.floor_char_boundary(LONGEST_NOTE - '…'.len_utf8()));
+        let end = (0..=LONGEST_NOTE - '…'.len_utf8()).rev().find(|end| note.is_char_boundary(*end));
+        note.truncate(end.unwrap_or_default());
         note.push('…');
     }
     note

@@ -33,7 +33,7 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         Etcd::Found(etcd) if etcd.deleting && etcd.deletion_confirmed => {
             wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.describe("is being deleted"))
         }
-        Etcd::Found(etcd) => workers_first(observation).unwrap_or_else(|| match etcd.deletion_confirmed {
+        Etcd::Found(etcd) => workers_first(observation).unwrap_or(match etcd.deletion_confirmed {
             false => Plan::Do(Step::ConfirmDeletion),
             true => Plan::Do(Step::DeleteEtcd),
         }),
