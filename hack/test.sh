@@ -13,8 +13,8 @@
 # installed or built first; failing tests on real parts print the directory of their logs. The last line says how many
 # passed and failed.
 #
-# Scenarios are mostly waiting. So the docker tier runs beside the local one, with "docker | " before its lines, and lints run
-# in the processor time that nothing else wants.
+# Lints run in the processor time that nothing else wants. With more than two processors the docker tier runs beside the local
+# one, with "docker | " before its lines.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -178,6 +178,13 @@ docker_tests() {
     E2E_PROGRAMS=$target/containers tests "docker tests" "${docker_tests[@]}"
 }
 
+# Whether the docker tier runs beside the local one. Two processors are busy with the two worlds of that: a third one starves
+# API servers.
+docker_runs_beside() {
+    [ "$(nproc)" -gt 2 ] || return 1
+    case " ${tiers[*]} " in *" local docker "*) ;; *) return 1 ;; esac
+}
+
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 programs=$target/debug
 check "build" cargo build --workspace --all-targets
@@ -206,17 +213,11 @@ for tier in "${tiers[@]}"; do
         ;;
     local)
         real_parts
-        case " ${tiers[*]} " in
-        *" docker "*)
-            beside docker docker_tests
-            # It is one world of those that this computer has processors for.
-            export E2E_WORLDS="${E2E_WORLDS:-$(($(nproc) > 2 ? $(nproc) - 1 : 1))}"
-            ;;
-        esac
+        ! docker_runs_beside || beside docker docker_tests
         tests "local tests" "${local_tests[@]}"
         ;;
     docker)
-        case " ${tiers[*]} " in *" local "*) ;; *) docker_tests ;; esac
+        docker_runs_beside || docker_tests
         ;;
     esac
 done
