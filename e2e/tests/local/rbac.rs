@@ -40,12 +40,13 @@ const UNUSED: &[(&str, &[&str])] = &[
 /// A whole life with nothing but the permissions of `config/rbac`: none is missing, and none is left over.
 pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
     let documents = documents(&kustomize(bed, "default").await?)?;
-    install(bed, "default").await?;
+    // Parts of it are there already, by the bed's hand.
+    install(bed, "default", &["--force-conflicts"]).await?;
     // The plane has the admission plugin that needs them.
-    install(bed, "owner-references").await?;
+    install(bed, "owner-references", &[]).await?;
     aggregated(bed).await?;
-    // As for an upgrade: what others have filled in by now is no conflict.
-    install(bed, "default").await?;
+    // As for an upgrade: what others have filled in by now does not conflict.
+    install(bed, "default", &[]).await?;
     aggregated(bed).await?;
     // Another manager would do the work.
     bed.kill_manager(0).await?;
@@ -84,11 +85,17 @@ async fn aggregated(bed: &Bed) -> Result<()> {
     .await
 }
 
-/// Installs a folder of `config` as README.md says. Nothing is forced.
-async fn install(bed: &Bed, of: &str) -> Result<()> {
+/// Installs a folder of `config` as README.md says.
+async fn install(bed: &Bed, of: &str, further: &[&str]) -> Result<()> {
     let kubeconfig = bed.plane.kubeconfig()?;
     kubectl(bed, |kubectl| {
-        kubectl.arg("--kubeconfig").arg(kubeconfig).args(["apply", "--server-side", "-k"]).arg(folder(of))
+        kubectl
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["apply", "--server-side"])
+            .args(further)
+            .arg("-k")
+            .arg(folder(of))
     })
     .await
     .map(drop)
