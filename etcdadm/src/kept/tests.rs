@@ -64,7 +64,7 @@ fn a_member_whose_settings_are_gone_is_where_its_unit_says() {
     assert_eq!(kept.data_dir(None).unwrap(), Path::new("/mnt/etcd"));
     assert!(kept.data_dir(Some("/var/lib/etcd".into())).is_err());
     assert_eq!(kept.version(None).unwrap().to_string(), "3.5.21");
-    // Data alone is no member yet: it may be restored, for a first start.
+    // Data alone is not a member yet: it may be restored, for a first start.
     std::fs::remove_file(root.path().join("etc/systemd/system/etcd.service")).unwrap();
     assert!(Kept::load(root.path()).unwrap().member.is_none());
 }

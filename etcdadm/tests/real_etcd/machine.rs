@@ -98,6 +98,13 @@ impl Network {
         machine.paths = Some(Paths::new(&machine.root, &machine.settings()));
         machine
     }
+
+    /// The machine of this number, which has joined through `other`.
+    pub async fn member(&self, number: u32, other: &Machine) -> Machine {
+        let machine = self.machine(number).with_authority_of(other);
+        machine.join(&[other]).await.unwrap();
+        machine
+    }
 }
 
 /// What the init system knows of etcd's service.

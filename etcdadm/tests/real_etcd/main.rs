@@ -139,10 +139,8 @@ async fn a_voter_without_its_data_waits_for_its_removal() {
         let network = Network::new(&release);
         let first = network.machine(1);
         first.init().await.unwrap();
-        let second = network.machine(2).with_authority_of(&first);
-        second.join(&[&first]).await.unwrap();
-        let third = network.machine(3).with_authority_of(&first);
-        third.join(&[&first]).await.unwrap();
+        let _second = network.member(2, &first).await;
+        let third = network.member(3, &first).await;
 
         third.lose_disk();
         third.start();
@@ -169,10 +167,8 @@ async fn a_first_machine_that_is_installed_anew_does_not_start_an_empty_cluster(
         let network = Network::new(&release);
         let first = network.machine(1);
         first.init_until(day).await.unwrap();
-        let second = network.machine(2).with_authority_of(&first);
-        second.join(&[&first]).await.unwrap();
-        let third = network.machine(3).with_authority_of(&first);
-        third.join(&[&first]).await.unwrap();
+        let second = network.member(2, &first).await;
+        let _third = network.member(3, &first).await;
         first.init_until(-day).await.unwrap();
 
         let id = first.id();
@@ -196,10 +192,8 @@ async fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
         let network = Network::new(&release);
         let first = network.machine(1);
         first.init().await.unwrap();
-        let second = network.machine(2).with_authority_of(&first);
-        second.join(&[&first]).await.unwrap();
-        let third = network.machine(3).with_authority_of(&first);
-        third.join(&[&first]).await.unwrap();
+        let _second = network.member(2, &first).await;
+        let third = network.member(3, &first).await;
 
         let id = third.id();
         third.lose_var();
