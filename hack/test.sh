@@ -53,8 +53,8 @@ if [ ${#tiers[@]} = 0 ]; then
     fi
 fi
 for tier in "${tiers[@]}"; do
-    tests="${tier}_tests[@]"
-    if [ "$tier" != unit ] && [ -z "${!tests:-}" ]; then
+    declare -n tests_of_the_tier="${tier}_tests"
+    if [ "$tier" != unit ] && [ ${#tests_of_the_tier[@]} = 0 ]; then
         echo "there are no $tier tests yet" >&2
         exit 1
     fi
