@@ -4,6 +4,7 @@
 pub mod apply;
 pub mod backoff;
 pub mod cache;
+pub mod client;
 pub mod error;
 pub mod events;
 pub mod external;

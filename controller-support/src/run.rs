@@ -24,7 +24,7 @@ use tracing::Instrument;
 /// First delay after an error, and the longest. Errors double it.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// The longest that a reconcile may take. Requests to the API server have no timeout of their own: on a connection that died
+/// The longest that a reconcile may take. An answer of the API server that has begun has no timeout: on a connection that died
 /// silently, a request would block its object, and a graceful stop, for ever. It is longer than every wait inside: for first
 /// lists, and for members that hang.
 const LIMIT: Duration = Duration::from_secs(180);

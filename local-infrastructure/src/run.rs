@@ -115,7 +115,7 @@ async fn client(kubeconfig: &std::path::Path) -> Result<Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(kubeconfig).context("the kubeconfig")?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
+    Ok(controller_support::client::client(config)?)
 }
 
 fn log(format: LogFormat) {

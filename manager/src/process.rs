@@ -145,7 +145,7 @@ async fn client(flags: &Flags) -> anyhow::Result<Client> {
         }
         None => Config::infer().await.context("no kubeconfig: give --kubeconfig, or run in a cluster")?,
     };
-    Ok(Client::try_from(config)?)
+    Ok(controller_support::client::client(config)?)
 }
 
 fn stop_on_signal(stop: watch::Sender<bool>) -> anyhow::Result<()> {

@@ -1,0 +1,152 @@
+//! The client of the API server that all controllers of a process share.
+
+use futures::future::BoxFuture;
+use http::Request;
+use kube::client::{Body, ClientBuilder};
+use kube::{Client, Config};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use thiserror::Error;
+use tokio::time::timeout;
+use tower::{BoxError, Service, layer::layer_fn};
+
+/// How long the API server may take to begin its answer. A watch without an answer shows nothing more, and kube waits for it
+/// without a limit: a connection that dies silently at the wrong moment would leave a stale copy behind for good.
+const LIMITS: Limits = Limits { watch: Duration::from_secs(30), other: Duration::from_secs(65) };
+
+#[derive(Clone, Copy)]
+struct Limits {
+    /// The first answer to a watch comes at once, or when the API server has its own watch of the kind.
+    watch: Duration,
+    /// The API server itself gives up after a minute.
+    other: Duration,
+}
+
+/// Nothing has come in time. The request may have been carried out.
+#[derive(Debug, Error)]
+#[error("the API server has not begun to answer within {} s", .0.as_secs())]
+struct NotAnswered(Duration);
+
+/// A client whose requests end: with the beginning of an answer, or with an error.
+///
+/// # Errors
+/// When the configuration cannot be used.
+pub fn client(config: Config) -> kube::Result<Client> {
+    client_with(config, LIMITS)
+}
+
+fn client_with(config: Config, limits: Limits) -> kube::Result<Client> {
+    let limited = layer_fn(|inner| Limited { inner, limits });
+    Ok(ClientBuilder::try_from(config)?.with_layer(&limited).build())
+}
+
+/// Gives requests up that are not answered in time.
+#[derive(Clone)]
+struct Limited<S> {
+    inner: S,
+    limits: Limits,
+}
+
+impl<S> Service<Request<Body>> for Limited<S>
+where
+    S: Service<Request<Body>, Error: Into<BoxError>, Future: Send + 'static>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let is_watch = request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+        let limit = if is_watch { self.limits.watch } else { self.limits.other };
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            match timeout(limit, answer).await {
+                Ok(answer) => answer.map_err(Into::into),
+                Err(_) => Err(NotAnswered(limit).into()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Caches;
+    use crate::kinds::Kinds;
+    use k8s_openapi::api::core::v1::Secret;
+    use kube::api::Api;
+    use kube::discovery::ApiResource;
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    const QUICK: Limits = Limits { watch: Duration::from_millis(300), other: Duration::from_millis(300) };
+
+    /// Serves each connection for one request, which gets the answer that belongs to its first line; or none at all.
+    async fn server(answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Config {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answer = Arc::new(answer);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, answer.clone()));
+            }
+        });
+        Config::new(url.parse().unwrap())
+    }
+
+    async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&str) -> Option<String>>) {
+        let mut request = vec![0; 4096];
+        let read = stream.read(&mut request).await.unwrap_or(0);
+        let text = String::from_utf8_lossy(&request[..read]).into_owned();
+        match answer(text.lines().next().unwrap_or_default()) {
+            Some(body) => {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
+                let _ = stream.write_all(format!("{head}{body}\n").as_bytes()).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_without_an_answer_ends_with_an_error() {
+        let config = server(|_| None).await;
+        let secrets: Api<Secret> = Api::namespaced(client_with(config, QUICK).unwrap(), "default");
+        let error = tokio::time::timeout(Duration::from_secs(20), secrets.get("demo")).await.expect("it hangs");
+        let said = format!("{:?}", error.unwrap_err());
+        assert!(said.contains("NotAnswered"), "{said}");
+    }
+
+    /// As when the API server dies while a watch is started: without a limit it would show nothing more.
+    #[tokio::test]
+    async fn a_watch_that_is_not_answered_is_started_again() {
+        let watches = Arc::new(AtomicUsize::new(0));
+        let begun = watches.clone();
+        let config = server(move |line| {
+            if !line.contains("watch=true") {
+                let list = json!({"apiVersion": "v1", "kind": "SecretList", "metadata": {"resourceVersion": "1"}, "items": []});
+                return Some(list.to_string());
+            }
+            let secret = json!({"apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "late", "namespace": "default", "uid": "1", "resourceVersion": "2"}});
+            let event = json!({"type": "ADDED", "object": secret}).to_string();
+            (begun.fetch_add(1, Ordering::Relaxed) > 0).then_some(event)
+        })
+        .await;
+        let client = client_with(config, QUICK).unwrap();
+        let cached = Caches::new(client.clone(), Kinds::new(client)).watch(&ApiResource::erase::<Secret>(&()), None);
+        let seen = async {
+            while cached.get("default", "late").is_none() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), seen).await.expect("the watch shows nothing more");
+        assert!(watches.load(Ordering::Relaxed) > 1);
+    }
+}
