@@ -263,6 +263,12 @@ impl State {
         view.seat(member).is_some_and(|seat| view.is_live(seat) || was_heard(seat) < A_MOMENT)
     }
 
+    /// When the observer was held up last.
+    #[must_use]
+    pub fn held_up(&self) -> Option<Timestamp> {
+        self.late
+    }
+
     /// Since when a voter is silent without an excuse; nothing if it answers or is excused.
     #[must_use]
     pub fn silent_since(&self, view: &EtcdView, voter: &Listed, now: Timestamp) -> Option<Timestamp> {

@@ -23,13 +23,16 @@ pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
     let proxy = EtcdProxy::start(bed).await?;
     let story = Story { bed, proxy: Some(&proxy) };
     let counted = story.tell("calls-counted", None).await.context("without a fault")?.etcd;
-    for call in ["MoveLeader", "MemberRemove"] {
-        let times = counted.iter().filter(|write| write.call.method == call).count();
-        ensure!(times == 1, "{call} was called {times} times without a fault:\n{counted}");
-    }
+    let times = |call: &str| counted.iter().filter(|write| write.call.method == call).count();
+    // etcd refuses a removal until its members have been connected for five seconds.
+    let as_expected = times("MoveLeader") == 1 && times("MemberRemove") > 0;
+    ensure!(as_expected, "without a fault these were called:\n{counted}");
     let told = async |place: Place| Ok(story.tell(&format!("calls-{}", place.slug()), Some(place)).await?.ending());
-    let sweep = Sweep { name: "departures::calls_to_etcd", writes: counted.names(), at_once: AT_ONCE };
-    sweep.run(Place::all(counted.len(), &How::DEATHS), told).await?;
+    let mut writes = counted.names();
+    writes.dedup();
+    let places = Place::all(writes.len(), &How::DEATHS);
+    let sweep = Sweep { name: "departures::calls_to_etcd", writes, at_once: AT_ONCE };
+    sweep.run(places, told).await?;
     drop(proxy);
     bed.start_manager(0).await
 }

@@ -80,9 +80,13 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    let events = look.events_about("EtcdCluster", &look.etcd).await?;
-    let told = events.iter().any(|event| event.starts_with("Warning ") && event.contains(&names[2]));
-    ensure!(told, "no event tells of {}: {events:?}", names[2]);
+    until("an event tells of the missing member", NOTICED, async || {
+        let events = look.events_about("EtcdCluster", &look.etcd).await?;
+        let told = events.iter().any(|event| event.starts_with("Warning ") && event.contains(&names[2]));
+        ensure!(told, "no event tells of {}: {events:?}", names[2]);
+        Ok(Some(()))
+    })
+    .await?;
 
     let two = Membership::on(witness.clone()).await?;
     ensure!(two.voters() == names[..2], "{two:?}");

@@ -6,8 +6,11 @@ use crate::observer::record::{Event, Listed};
 use crate::observer::state::{EtcdView, State};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// Who answers so soon after a change was alive when it happened.
+/// Who answers so soon after a change, or after it was asked for the first time, was alive when it happened.
 const CONFIRMED: SignedDuration = SignedDuration::from_secs(3);
+/// How long that may take in all. A Machine may show its address only after its member votes; one that shows none for so long
+/// is not there.
+const LONGEST: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Default)]
 pub(super) struct Strength {
@@ -43,7 +46,8 @@ impl Rule for Strength {
             if doubt.survives() >= doubt.wanted {
                 return false;
             }
-            if moment.now().duration_since(doubt.at) >= CONFIRMED || matches!(moment.line.event, Event::Ended) {
+            if moment.now() >= doubt.ends(moment.after, view, moment.now()) || matches!(moment.line.event, Event::Ended)
+            {
                 let what = format!(
                     "the cluster survived {} failures and survives {}: {}",
                     doubt.was,
@@ -65,6 +69,14 @@ impl Doubt {
     fn survives(&self) -> isize {
         let alive = self.voters.iter().filter(|id| self.alive.contains(id)).count();
         alive.cast_signed() - quorum(self.voters.len())
+    }
+
+    /// When it ends: the observer has asked every voter for long enough.
+    fn ends(&self, state: &State, view: &EtcdView, now: Timestamp) -> Timestamp {
+        let unheard = view.voters().filter(|voter| self.voters.contains(&voter.id) && !self.alive.contains(&voter.id));
+        let asked = unheard.map(|voter| view.seat(voter).map_or(now, |seat| seat.since));
+        let since = asked.chain(state.held_up()).fold(self.at, Timestamp::max);
+        (since + CONFIRMED).min(self.at + LONGEST)
     }
 }
 

@@ -75,6 +75,20 @@ fn replaced(story: Story) -> Story {
         .list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).after(1).answer(&[3]).after(5),
     &[]
 )]
+#[case::its_address_is_shown_late(
+    three().list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).after(5).silent(3).after(2)
+        .answer(&[3]).after(5),
+    &["wrong addition"]
+)]
+#[case::its_address_is_never_shown(
+    three().list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).after(14).after(1),
+    &["silent voter", "weaker than before", "wrong addition"]
+)]
+#[case::the_observer_is_late_with_it(
+    three().list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).silent(3).after(2).late().after(2)
+        .answer(&[3]).after(5),
+    &["wrong addition"]
+)]
 #[case::it_joins_as_a_voter(joins_as_a_voter(three()), &["wrong addition"])]
 #[case::nobody_was_asked_meanwhile(
     joins_as_a_voter(three().fault(&[0, 1, 2], None).silent(0).silent(1).silent(2).after(9)),
