@@ -8,7 +8,7 @@ use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_t
 use crate::metrics::EtcdMetrics;
 use crate::observation::Observation;
 use crate::observe::{observe, observe_live};
-use crate::plan::{Decision, Hold, Plan, Step, due, owns_template, plan, wait};
+use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, owns_template, plan};
 use crate::status::{can_wait, status};
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
@@ -89,12 +89,11 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         if again.next != decision.next {
             tracing::info!(planned = ?decision.next, live = ?again.next, "off: it does not come out the same live");
         }
-        let agreed = again.next == decision.next;
+        let off = called_off(&decision.next, &again.next);
         (observation, decision, is_live) = (live, again, true);
-        if !agreed && is_fenced(&decision.next) {
-            // The status of what was read live is written all the same.
-            let message = "the live state asks for another step than the cached one; planning again in 1 s";
-            decision.next = wait(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1));
+        // The status of what was read live is written all the same.
+        if let Some(off) = off {
+            decision.next = off;
         }
     }
     let mut failure = None;
@@ -145,8 +144,4 @@ async fn finish(
         Some(error) => Err(error),
         None => Ok(due(observation, &decision.next).map_or_else(Action::await_change, Action::requeue)),
     }
-}
-
-fn is_fenced(plan: &Plan) -> bool {
-    matches!(plan, Plan::Do(step) if step.is_fenced())
 }

@@ -1,0 +1,48 @@
+//! The second look. What takes something away is decided twice: the second time on what is read live, right before it is
+//! done.
+
+use super::{Plan, wait};
+use api::conditions::reasons;
+use std::time::Duration;
+
+/// Whether a plan has to be made again from what is read live.
+#[must_use]
+pub fn is_fenced(plan: &Plan) -> bool {
+    matches!(plan, Plan::Do(step) if step.is_fenced())
+}
+
+/// What takes the place of the live plan if that asks for another dangerous step than the one that was planned: nothing is
+/// done, and all is decided anew. A live plan that takes nothing away stands.
+#[must_use]
+pub fn called_off(planned: &Plan, live: &Plan) -> Option<Plan> {
+    (live != planned && is_fenced(live)).then(|| {
+        let message = "what was read again asks for another step than what was known before; deciding anew";
+        wait(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, id};
+    use crate::plan::Step;
+
+    #[test]
+    fn a_dangerous_step_is_done_only_if_it_comes_out_the_same_live() {
+        let removal = |learner: usize| {
+            let mut story = Story::with_voters(3, 3);
+            for index in 3..5 {
+                story.machine(index);
+                story.member(index, true);
+            }
+            story.delete(learner);
+            story.settle();
+            story.plan()
+        };
+        let (one, same, other) = (removal(3), removal(3), removal(4));
+        assert!(matches!(&one, Plan::Do(Step::RemoveMember(permission)) if permission.member_id() == id(3)), "{one:?}");
+        assert_eq!(called_off(&one, &same), None);
+        assert!(matches!(called_off(&one, &other), Some(Plan::Wait(_))));
+        assert_eq!(called_off(&one, &Plan::Steady), None, "what takes nothing away stands");
+    }
+}
