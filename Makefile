@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate lint test demo bench bench-docker
+.PHONY: help setup build generate lint test demo model bench bench-docker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -23,6 +23,9 @@ lint: ## Check formatting, lints and rustdoc
 
 test: ## Run every test that CI runs (hack/test.sh --help: one tier, one test)
 	hack/test.sh
+
+model: ## Check the plan of etcd's controller in many more states than the unit tests do
+	E2E_FULL=1 cargo test --release -p etcd-cluster-controller --test model -- --nocapture
 
 demo: ## Show an etcd cluster and its control plane come up on this computer
 	hack/demo.sh

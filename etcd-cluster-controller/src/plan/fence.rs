@@ -16,7 +16,7 @@ pub fn is_fenced(plan: &Plan) -> bool {
 #[must_use]
 pub fn called_off(planned: &Plan, live: &Plan) -> Option<Plan> {
     (live != planned && is_fenced(live)).then(|| {
-        let message = "what was read again asks for another step than what was known before; deciding anew";
+        let message = "the live state asks for another step than the cached one; planning again in 1 s";
         wait(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1))
     })
 }

@@ -1,0 +1,145 @@
+//! Every reachable state, breadth first: the way to a broken rule is a shortest one.
+
+use crate::moves::{Move, moves};
+use crate::rules::{self, Broken};
+use crate::state::{Lag, State};
+use crate::view::{Book, explain};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What was found.
+pub struct Report {
+    pub states: usize,
+    pub moves: usize,
+    /// Different views that the planner was asked about.
+    pub views: usize,
+    pub took: Duration,
+    /// The rule that is broken, and the way there.
+    pub broken: Option<String>,
+}
+
+impl Report {
+    pub fn figures(&self) -> String {
+        let (states, moves, views) = (self.states, self.moves, self.views);
+        format!("{states} states, {moves} moves, {views} views planned, {:.1} s", self.took.as_secs_f64())
+    }
+}
+
+struct Graph {
+    states: Vec<Rc<State>>,
+    numbers: HashMap<Rc<State>, u32>,
+    /// How each state was first reached.
+    reached: Vec<Option<(u32, Move)>>,
+    /// Fair moves, from and to.
+    fair: Vec<(u32, u32)>,
+    may_end: Vec<bool>,
+    moves: usize,
+}
+
+impl Graph {
+    fn number(&mut self, state: State, from: Option<(u32, Move)>) -> u32 {
+        if let Some(number) = self.numbers.get(&state) {
+            return *number;
+        }
+        let (number, state) = (u32::try_from(self.states.len()).expect("too many states"), Rc::new(state));
+        self.states.push(state.clone());
+        self.numbers.insert(state, number);
+        self.reached.push(from);
+        number
+    }
+
+    /// The way to a state, for people.
+    fn way(&self, book: &mut Book, number: u32) -> String {
+        let (mut way, mut at) = (Vec::new(), number);
+        while let Some((before, done)) = self.reached[at as usize] {
+            way.push((before, done, at));
+            at = before;
+        }
+        let mut text = format!("from {:?}\n", self.states[at as usize]);
+        for (before, done, after) in way.into_iter().rev() {
+            let (before, after) = (&self.states[before as usize], &self.states[after as usize]);
+            let lags = |state: &State| !matches!(state.lag, Lag::None);
+            let lag = match (lags(before), &after.lag) {
+                (false, Lag::Machines(_)) => ", which the watch of Machines does not show",
+                (false, Lag::Secrets(_)) => ", which the watch of Secrets does not show",
+                (false, Lag::Etcd(_)) => ", which the watch of EtcdClusters does not show",
+                (false, Lag::Probes(_)) => ", which the prober does not know",
+                _ => "",
+            };
+            let plans = if matches!(done, Move::Reconcile(_) | Move::Pause) {
+                let plan = explain(book, before);
+                format!(": {}", plan.chars().take(160).collect::<String>())
+            } else {
+                String::new()
+            };
+            let _ = writeln!(text, "  {done:?}{lag}{plans}");
+        }
+        text
+    }
+}
+
+/// Explores all that can follow on these states, up to a number of states.
+pub fn explore(starts: &[State], limit: usize) -> Report {
+    let (begun, mut book) = (Instant::now(), Book::new());
+    let (states, numbers, reached) = (Vec::new(), HashMap::new(), Vec::new());
+    let mut graph = Graph { states, numbers, reached, fair: Vec::new(), may_end: Vec::new(), moves: 0 };
+    for start in starts {
+        graph.number(*start, None);
+    }
+    let broken = search(&mut graph, &mut book, limit).or_else(|| unending(&graph, &mut book));
+    let (states, moves, views) = (graph.states.len(), graph.moves, book.len());
+    Report { states, moves, views, took: begun.elapsed(), broken }
+}
+
+fn search(graph: &mut Graph, book: &mut Book, limit: usize) -> Option<String> {
+    let mut at = 0;
+    while at < graph.states.len() {
+        let (number, state) = (u32::try_from(at).expect("numbered"), graph.states[at].clone());
+        graph.may_end.push(rules::may_end(&state, book.decide(&state.cached())));
+        let next = match moves(&state, book) {
+            Ok(next) => next,
+            Err((done, Broken(rule))) => {
+                let way = graph.way(book, number);
+                let plan = explain(book, &state);
+                return Some(format!("{rule}\n{way}  {done:?}: {plan}\n in {state:?}"));
+            }
+        };
+        graph.moves += next.len();
+        for next in next {
+            let to = graph.number(next.state, Some((number, next.done)));
+            if next.is_fair {
+                graph.fair.push((number, to));
+            }
+        }
+        if graph.states.len() > limit {
+            return Some(format!("there are more than {limit} states"));
+        }
+        at += 1;
+    }
+    None
+}
+
+/// A state from which no fair run ends. Where everything that is fair does happen some day, a run that can always still
+/// reach an end reaches one.
+fn unending(graph: &Graph, book: &mut Book) -> Option<String> {
+    let mut before: Vec<Vec<u32>> = vec![Vec::new(); graph.states.len()];
+    for (from, to) in &graph.fair {
+        before[*to as usize].push(*from);
+    }
+    let mut ends = graph.may_end.clone();
+    let mut open: Vec<usize> = (0..ends.len()).filter(|at| ends[*at]).collect();
+    while let Some(at) = open.pop() {
+        for from in &before[at] {
+            if !std::mem::replace(&mut ends[*from as usize], true) {
+                open.push(*from as usize);
+            }
+        }
+    }
+    let stuck = ends.iter().position(|ends| !ends)?;
+    let (way, state) = (graph.way(book, u32::try_from(stuck).ok()?), &graph.states[stuck]);
+    let count = ends.iter().filter(|ends| !**ends).count();
+    let plan = explain(book, state);
+    Some(format!("{count} states from which no run ends as wanted\n{way}  then {plan}\n in {state:?}"))
+}

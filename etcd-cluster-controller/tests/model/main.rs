@@ -1,0 +1,97 @@
+//! An exhaustive model check of the shipped planner: every reachable state of a few members, with every fault in between.
+//!
+//! The states are those of [`state`]; in each of them the controller sees what [`view`] makes of it, decides by the shipped
+//! `plan`, and [`manager`] does the step. [`moves`] has everything else that happens: machines that boot, `etcdadm` on each of
+//! them, faults, users. [`rules`] says what must hold, and [`explore`] visits every state. Why it is our own:
+//! `docs/decisions/0009-own-model-checker.md`.
+
+mod explore;
+mod manager;
+mod moves;
+mod rules;
+mod state;
+mod view;
+
+use explore::explore;
+use state::{Budget, State};
+
+/// More states than this take too long for a unit test.
+const LIMIT: usize = 200_000;
+
+/// Explores, prints the figures, and fails with the way to the rule that is broken.
+fn check(name: &str, starts: &[State], limit: usize) {
+    let report = explore(starts, limit);
+    println!("{name}: {}", report.figures());
+    if let Some(broken) = report.broken {
+        panic!("{name}: {broken}");
+    }
+}
+
+/// Whether the larger bounds are wanted. They take minutes, and without optimization hours.
+fn is_full() -> bool {
+    std::env::var_os("E2E_FULL").is_some() && !cfg!(debug_assertions)
+}
+
+#[test]
+fn bring_up() {
+    let budget = Budget { faults: 1, ..Budget::default() };
+    check("bring-up of one", &[State::empty(1, budget)], LIMIT);
+    check("bring-up of three", &[State::empty(3, budget)], LIMIT);
+}
+
+#[test]
+fn a_machine_is_deleted() {
+    let budget = Budget { deletions: 1, ..Budget::default() };
+    check("a Machine of three is deleted", &[State::healthy(3, budget)], LIMIT);
+    let budget = Budget { faults: 1, ..budget };
+    check("a Machine of one is deleted, and a fault", &[State::healthy(1, budget)], LIMIT);
+}
+
+#[test]
+fn two_machines_are_deleted() {
+    let budget = Budget { deletions: 2, ..Budget::default() };
+    check("two Machines of three are deleted", &[State::healthy(3, budget)], LIMIT);
+}
+
+#[test]
+fn a_replacement_is_deleted() {
+    let budget = Budget { faults: 1, deletions: 1, ..Budget::default() };
+    check("a replacement of one that boots is deleted", &[State::replacing(1, false, budget)], LIMIT);
+    check("a replacement of three that is a learner is deleted", &[State::replacing(3, true, budget)], LIMIT);
+    let budget = Budget { deletions: 1, ..Budget::default() };
+    let late = State::replacing(1, false, budget).without_address(1);
+    check("a replacement of one is deleted before its address is shown", &[late], LIMIT);
+}
+
+#[test]
+fn a_watch_lags() {
+    let budget = Budget { lags: 1, deletions: 1, ..Budget::default() };
+    check("a watch lags while a Machine of three is deleted", &[State::healthy(3, budget)], LIMIT);
+    check("a watch lags while a replacement is deleted", &[State::replacing(3, false, budget)], LIMIT);
+    check("a watch lags while one of three is down", &[State::with_one_down(3, budget)], LIMIT);
+    let budget = Budget { lags: 1, ..Budget::default() };
+    check("a watch lags in a bring-up", &[State::empty(3, budget)], LIMIT);
+}
+
+#[test]
+fn one_grows_to_three() {
+    let budget = Budget { faults: 1, edits: 1, ..Budget::default() };
+    check("one grows to three", &[State::healthy(1, budget)], LIMIT);
+}
+
+/// `make model` runs it.
+#[test]
+fn more_of_everything() {
+    if !is_full() {
+        return;
+    }
+    let limit = 20_000_000;
+    let both = Budget { faults: 1, lags: 1, deletions: 1, edits: 0 };
+    check("three, a fault and a deletion", &[State::healthy(3, Budget { lags: 0, ..both })], limit);
+    check("three, a fault and a lag", &[State::healthy(3, both)], limit);
+    check("bring-up of three, a fault and a lag", &[State::empty(3, both)], limit);
+    let two = Budget { faults: 2, lags: 0, deletions: 2, edits: 0 };
+    check("three, two faults and two deletions", &[State::healthy(3, two)], limit);
+    let one = Budget { faults: 1, lags: 0, deletions: 1, edits: 0 };
+    check("five, a fault and a deletion", &[State::healthy(5, one)], limit);
+}

@@ -1,0 +1,275 @@
+//! The manager: one reconcile, with the shipped planner, and what its step does to the state. What `execute/` checks before a
+//! write is checked here as well; where it asks the shipped code, so does this.
+
+use crate::rules::{self, Broken};
+use crate::state::{Budget, Kind, Lag, Machine, Machines, Member, Paused, Probe, SEATS, Secrets, Set, State, View};
+use crate::view::{Book, id, seat_of, seat_of_id, seats_of_uids, seats_of_urls};
+use etcd_cluster_controller::plan::{Plan, Step, called_off, is_fenced};
+use etcd_cluster_controller::quorum::{MayGo, MayRemove};
+use std::collections::BTreeSet;
+
+/// How a reconcile ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The step is done, and the status is written.
+    Done,
+    /// etcd has done it, and the answer is lost.
+    AnswerLost,
+    /// etcd has not done it, and the answer is lost.
+    NotDone,
+    /// The manager is killed before it writes the status.
+    Killed,
+    /// The manager is killed between the writes of the step.
+    KilledBetween,
+}
+
+/// What a manager has decided: the page of the book, whether it looked twice, and whether that has called the step off.
+struct Choice {
+    page: u32,
+    /// It was looked at for a second time.
+    live: bool,
+    off: bool,
+}
+
+/// Plans, and looks twice where that is asked for.
+fn choose(state: &State, book: &mut Book) -> Choice {
+    let cached = book.number(&state.cached());
+    if !is_fenced(&book.page(cached).decision.next) {
+        return Choice { page: cached, live: false, off: false };
+    }
+    let live = book.number(&state.live());
+    let off = called_off(&book.page(cached).decision.next, &book.page(live).decision.next).is_some();
+    Choice { page: live, live: true, off }
+}
+
+/// How a reconcile may end in this state, beside being done.
+pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
+    let choice = choose(state, book);
+    match &book.page(choice.page).decision.next {
+        _ if choice.off => &[],
+        Plan::Do(Step::RemoveMember(_) | Step::MoveLeader { .. }) => {
+            &[Ending::AnswerLost, Ending::NotDone, Ending::Killed]
+        }
+        Plan::Do(Step::CreateMachine { .. }) => &[Ending::Killed, Ending::KilledBetween],
+        // The status is all that they write.
+        Plan::Do(Step::Begin(_) | Step::Finish(_)) => &[],
+        Plan::Do(_) => &[Ending::Killed],
+        Plan::Steady | Plan::Wait(_) | Plan::Block(_) => &[],
+    }
+}
+
+/// A manager that has looked, also for the second time, and is stopped before it does anything.
+pub fn pause(state: &State, book: &mut Book) -> Option<Paused> {
+    let choice = choose(state, book);
+    let does = match &book.page(choice.page).decision.next {
+        Plan::Do(Step::Begin(_) | Step::Finish(_)) => false,
+        Plan::Do(_) => !choice.off,
+        Plan::Steady | Plan::Wait(_) | Plan::Block(_) => false,
+    };
+    does.then_some(Paused { view: choice.page, secret_written: false, changed_since: false })
+}
+
+/// One reconcile.
+pub fn reconcile(state: &State, book: &mut Book, ending: Ending) -> Result<State, Broken> {
+    let choice = choose(state, book);
+    let mut state = *state;
+    // The second look asks every member, and the prober knows what they have answered from then on.
+    if choice.live && matches!(state.lag, Lag::Probes(_)) {
+        state.lag = Lag::None;
+    }
+    Reconcile { book, choice, ending, paused: None, before: state, after: state }.run()
+}
+
+/// The rest of a reconcile that was stopped.
+pub fn resume(state: &State, book: &mut Book) -> Result<Option<State>, Broken> {
+    let Some(paused) = state.paused else { return Ok(None) };
+    let choice = Choice { page: paused.view, live: true, off: false };
+    let after = State { paused: None, ..*state };
+    let run = Reconcile { book, choice, ending: Ending::Done, paused: Some(paused), before: after, after };
+    run.run().map(Some)
+}
+
+struct Reconcile<'a> {
+    book: &'a Book,
+    choice: Choice,
+    ending: Ending,
+    paused: Option<Paused>,
+    before: State,
+    after: State,
+}
+
+impl Reconcile<'_> {
+    fn view(&self) -> &View {
+        &self.book.page(self.choice.page).view
+    }
+
+    fn run(mut self) -> Result<State, Broken> {
+        let decided = self.book.page(self.choice.page);
+        let no_answer = matches!(self.ending, Ending::AnswerLost | Ending::NotDone);
+        if let (Plan::Do(step), false) = (&decided.decision.next, self.choice.off) {
+            self.step(step)?;
+        }
+        let status = match () {
+            () if no_answer => decided.status_if_failed,
+            () if self.choice.off => decided.status_if_off,
+            () => decided.status,
+        };
+        // Written only over the version that it was computed from.
+        let is_killed = matches!(self.ending, Ending::Killed | Ending::KilledBetween);
+        if !is_killed && self.view().etcd == self.before.etcd {
+            rules::status(&self.before, &status)?;
+            self.after.etcd.status = status;
+        }
+        Ok(self.after)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Broken> {
+        match step {
+            Step::Record { annotations, .. } => {
+                if self.view().etcd == self.before.etcd {
+                    self.after.etcd.cluster_id |= annotations.contains_key(api::names::CLUSTER_ID_ANNOTATION);
+                }
+            }
+            Step::PublishInit { client_urls, admitted, .. } => {
+                if self.secret_is_as_seen() {
+                    self.write_secret(seats_of_uids(admitted))?;
+                    (self.after.secrets.init, self.after.secrets.urls) = (true, seats_of_urls(client_urls));
+                }
+            }
+            Step::CreateMachine { number, expected, .. } => self.create(*number, expected)?,
+            Step::Admit { name, admitted, .. } => {
+                if self.secret_is_as_seen() && self.machines_are_as_seen() {
+                    let admitted = seats_of_uids(admitted);
+                    rules::admission(&self.before, self.view(), seat_of(name), admitted)?;
+                    self.write_secret(admitted)?;
+                }
+            }
+            Step::Begin(operation) => rules::beginning(self.view(), operation)?,
+            Step::Finish(_) => {}
+            Step::MoveLeader { from, to } => {
+                rules::leadership(self.view(), seat_of_id(*to))?;
+                self.move_leader(seat_of_id(*from), seat_of_id(*to));
+            }
+            Step::RemoveMember(permission) => self.remove(permission)?,
+            Step::ReleaseHook { machine, proof } => {
+                let seat = seat_of(machine);
+                let is_as_seen = matches!(proof, MayGo::MemberGone(_)) || self.admission_is_as_seen(seat);
+                if self.before.machines.is[seat].exists() && is_as_seen {
+                    rules::release(&self.before, seat)?;
+                    self.after.machines.hook.put(seat, false);
+                }
+            }
+            other => return Err(Broken(format!("the model does not know the step {other:?}"))),
+        }
+        Ok(())
+    }
+
+    fn secret_is_as_seen(&self) -> bool {
+        let init = |secrets: &Secrets| (secrets.init, secrets.urls, secrets.admitted);
+        init(&self.view().secrets) == init(&self.before.secrets)
+            && !self.paused.is_some_and(|paused| paused.secret_written)
+    }
+
+    /// The admissions are those that were seen, and a Machine without bootstrap data still has none.
+    fn admission_is_as_seen(&self, seat: usize) -> bool {
+        let had_data = self.view().machines.is[seat].boots() || self.view().secrets.data.has(seat);
+        self.secret_is_as_seen() && (had_data || !self.before.secrets.data.has(seat))
+    }
+
+    fn write_secret(&mut self, admitted: Set) -> Result<(), Broken> {
+        rules::admissions(&self.before, admitted)?;
+        self.after.secrets.admitted = admitted;
+        if let Some(paused) = &mut self.after.paused {
+            paused.secret_written = true;
+        }
+        Ok(())
+    }
+
+    fn machines_are_as_seen(&self) -> bool {
+        let all = |machines: &Machines| {
+            (0..SEATS).map(|seat| (machines.is[seat].exists(), machines.deleting.has(seat))).collect::<Vec<_>>()
+        };
+        all(&self.view().machines) == all(&self.before.machines)
+    }
+
+    /// The number is written first. One that was written by a manager that was killed then is taken up again.
+    fn create(&mut self, number: u64, expected: &[String]) -> Result<(), Broken> {
+        let there: BTreeSet<usize> = (0..SEATS).filter(|seat| self.before.machines.is[*seat].exists()).collect();
+        if there != expected.iter().map(|name| seat_of(name)).collect() {
+            return Ok(());
+        }
+        let last = self.view().etcd.last_number.map(usize::from);
+        let next = usize::try_from(number).unwrap_or(SEATS);
+        let begun = last.filter(|last| last + 1 == next && self.before.machines.is[*last] == Machine::Absent);
+        let seat = begun.unwrap_or(next);
+        if seat >= SEATS {
+            return Err(Broken("there are no seats left in the model".to_owned()));
+        }
+        if last.is_none_or(|last| last < seat) {
+            if self.view().etcd != self.before.etcd {
+                return Ok(());
+            }
+            self.after.etcd.last_number = u8::try_from(seat).ok();
+        }
+        if self.ending == Ending::KilledBetween {
+            return Ok(());
+        }
+        rules::creation(&self.before, seat)?;
+        self.after.machines.is[seat] = Machine::HeldBack;
+        self.after.machines.hook.put(seat, true);
+        Ok(())
+    }
+
+    /// A healthy voter that is asked, other than `but`: it has to be there still.
+    fn asks(&self, but: usize) -> bool {
+        let view = self.view();
+        let able = |seat: usize| {
+            seat != but
+                && view.probes.seats[seat] == Probe::Healthy
+                && view.probes.members[seat] == Member::Voter
+                && self.before.world.members[seat] == Member::Voter
+                && self.before.world.is_up(seat)
+                && !self.before.world.unasked.has(seat)
+                && !self.before.world.cut_off.has(seat)
+        };
+        self.before.world.has_quorum() && (0..SEATS).any(able)
+    }
+
+    fn move_leader(&mut self, from: usize, to: usize) {
+        let world = &self.before.world;
+        let can = world.leader == Some(from) && world.members[to] == Member::Voter && world.is_up(to);
+        if can && self.ending != Ending::NotDone {
+            self.after.world.leader = Some(to);
+        }
+    }
+
+    fn remove(&mut self, permission: &MayRemove) -> Result<(), Broken> {
+        let seat = seat_of_id(permission.member_id());
+        if !self.asks(seat) || self.ending == Ending::NotDone {
+            return Ok(());
+        }
+        let members = &self.before.world.members;
+        let listed = (0..SEATS).filter(|seat| members[*seat].is_listed());
+        let list = listed.map(|seat| (id(seat), members[seat] != Member::Voter)).collect();
+        if !permission.was_made_from(&list) || !members[seat].is_listed() {
+            return Ok(());
+        }
+        let changed_since = self.paused.is_some_and(|paused| paused.changed_since);
+        rules::removal(&self.before, self.view(), seat, changed_since)?;
+        self.after.world.members[seat] = Member::Removed;
+        Ok(())
+    }
+}
+
+/// A state with less left to happen.
+pub fn spend(state: &State, what: impl FnOnce(&mut Budget) -> &mut u8) -> Option<State> {
+    let mut next = *state;
+    let left = what(&mut next.budget);
+    *left = left.checked_sub(1)?;
+    Some(next)
+}
+
+/// Whether an operation of this kind is recorded for a seat.
+pub fn is_recorded(view: &View, kind: Kind, seat: usize) -> bool {
+    view.etcd.status.operation.is_some_and(|operation| (operation.kind, operation.seat) == (kind, seat))
+}

@@ -1,0 +1,323 @@
+//! Everything that can happen in a state.
+
+use crate::manager::{Ending, bad_endings, pause, reconcile, resume, spend};
+use crate::rules::{self, Broken};
+use crate::state::{Lag, Machine, Member, Probe, Process, SEATS, State};
+use crate::view::Book;
+
+/// The cluster's `max-learners`.
+const MAX_LEARNERS: usize = 3;
+
+/// What happens. The numbers are seats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    Reconcile(Ending),
+    /// A second manager decides, and is stopped before it writes.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// The bootstrap provider makes the data of an admitted Machine, and it boots.
+    Boot(usize),
+    /// The same, and its address is not shown yet.
+    BootUnseen(usize),
+    /// Cluster API shows the address of a Machine.
+    Address(usize),
+    /// `etcdadm init`.
+    Init(usize),
+    /// `etcdadm join`: it adds its machine as a learner, starts it, and has it promoted.
+    Join(usize),
+    Start(usize),
+    Promote(usize),
+    /// Cluster API finishes the deletion of a Machine that was let go.
+    Vanish(usize),
+    /// Who fails has failed for `unhealthyAfterSeconds`.
+    Minute,
+    /// Who boots, or was to boot, has had its grace.
+    Grace,
+    /// The watch that lags has caught up.
+    CatchUp,
+    /// Members that this controller could not ask or hear can be asked.
+    Ask,
+    /// A member that was down comes back with its data.
+    Recover(usize),
+    Die(usize),
+    LoseData(usize),
+    /// This controller cannot ask a member.
+    Unasked(usize),
+    /// A member does not answer this controller. The other members hear it.
+    CutOff(usize),
+    /// Machine and machine are gone at once, whatever hooks there are.
+    Destroy(usize),
+    /// etcd elects another leader.
+    LeaderChanges(usize),
+    /// A user deletes a Machine.
+    Delete(usize),
+    /// A user raises `replicas` by two.
+    Raise,
+}
+
+impl Move {
+    /// Whether it happens some day, if it can happen. Faults and users need not come, and nobody needs to recover.
+    pub fn is_fair(self) -> bool {
+        matches!(
+            self,
+            Self::Reconcile(Ending::Done)
+                | Self::Resume
+                | Self::Boot(_)
+                | Self::Address(_)
+                | Self::Init(_)
+                | Self::Join(_)
+                | Self::Start(_)
+                | Self::Promote(_)
+                | Self::Vanish(_)
+                | Self::Minute
+                | Self::Grace
+                | Self::CatchUp
+                | Self::Ask
+        )
+    }
+}
+
+/// What follows on a state.
+#[derive(Clone)]
+pub struct Next {
+    pub done: Move,
+    pub state: State,
+    /// It comes some day.
+    pub is_fair: bool,
+}
+
+/// All moves of a state, each with the state that follows.
+pub fn moves(state: &State, book: &mut Book) -> Result<Vec<Next>, (Move, Broken)> {
+    let mut found = Moves { state, found: Vec::new() };
+    found.managers(book)?;
+    found.machines()?;
+    found.time();
+    found.faults();
+    found.users();
+    let mut all = Vec::with_capacity(found.found.len());
+    for (done, next) in found.found {
+        all.extend(unseen(state, &next).map(|state| Next { done, state, is_fair: false }));
+        all.push(Next { done, state: next, is_fair: done.is_fair() });
+    }
+    for next in &mut all {
+        next.state.tidy();
+        rules::always(&next.state).map_err(|broken| (next.done, broken))?;
+    }
+    all.retain(|next| next.state != *state);
+    Ok(all)
+}
+
+/// The same where a watch, or the prober, does not show what has changed: it lags behind from then on.
+fn unseen(before: &State, after: &State) -> impl Iterator<Item = State> {
+    let spent = spend(after, |budget| &mut budget.lags).filter(|_| after.lag == Lag::None);
+    let lags = [
+        (before.machines != after.machines, Lag::Machines(before.machines)),
+        (before.secrets != after.secrets, Lag::Secrets(before.secrets)),
+        (before.etcd != after.etcd, Lag::Etcd(before.etcd)),
+        (before.probes() != after.probes(), Lag::Probes(before.probes())),
+    ];
+    let missed = lags.into_iter().filter(|(has_changed, _)| *has_changed);
+    spent.into_iter().flat_map(move |spent| missed.clone().map(move |(_, lag)| State { lag, ..spent }))
+}
+
+struct Moves<'a> {
+    state: &'a State,
+    found: Vec<(Move, State)>,
+}
+
+impl Moves<'_> {
+    fn add(&mut self, done: Move, change: impl FnOnce(&mut State)) {
+        let mut next = *self.state;
+        change(&mut next);
+        self.found.push((done, next));
+    }
+
+    fn fault(&mut self, done: Move, change: impl FnOnce(&mut State)) {
+        if let Some(mut next) = spend(self.state, |budget| &mut budget.faults) {
+            change(&mut next);
+            if let Some(paused) = &mut next.paused {
+                paused.changed_since = true;
+            }
+            self.found.push((done, next));
+        }
+    }
+
+    fn managers(&mut self, book: &mut Book) -> Result<(), (Move, Broken)> {
+        let done = Move::Reconcile(Ending::Done);
+        let next = reconcile(self.state, book, Ending::Done).map_err(|broken| (done, broken))?;
+        self.found.push((done, next));
+        if let Some(next) = resume(self.state, book).map_err(|broken| (Move::Resume, broken))? {
+            self.found.push((Move::Resume, next));
+        }
+        let Some(spent) = spend(self.state, |budget| &mut budget.faults) else { return Ok(()) };
+        for ending in bad_endings(self.state, book) {
+            let done = Move::Reconcile(*ending);
+            self.found.push((done, reconcile(&spent, book, *ending).map_err(|broken| (done, broken))?));
+        }
+        if self.state.paused.is_none()
+            && let Some(paused) = pause(self.state, book)
+        {
+            self.found.push((Move::Pause, State { paused: Some(paused), ..spent }));
+        }
+        Ok(())
+    }
+
+    fn machines(&mut self) -> Result<(), (Move, Broken)> {
+        let state = self.state;
+        let (machines, world) = (&state.machines, &state.world);
+        for seat in 0..SEATS {
+            let (is, deleting) = (machines.is[seat], machines.deleting.has(seat));
+            let may_boot = if state.secrets.init {
+                state.secrets.admitted.has(seat)
+            } else {
+                world.first.is_none() && !world.begun && !state.etcd.status.initialized
+            };
+            if is == Machine::HeldBack && !deleting && may_boot {
+                let boot = |next: &mut State| {
+                    next.machines.is[seat] = Machine::Booting;
+                    next.secrets.data.put(seat, true);
+                    next.world.processes[seat] = Process::Up;
+                    if !next.secrets.init {
+                        next.world.first = Some(seat);
+                    }
+                };
+                self.add(Move::Boot(seat), boot);
+                if let Some(mut next) = spend(state, |budget| &mut budget.lags) {
+                    boot(&mut next);
+                    next.machines.no_address.put(seat, true);
+                    self.found.push((Move::BootUnseen(seat), next));
+                }
+            }
+            if machines.no_address.has(seat) {
+                self.add(Move::Address(seat), |next| next.machines.no_address.put(seat, false));
+            }
+            if is.exists() && deleting && !machines.hook.has(seat) {
+                self.add(Move::Vanish(seat), |next| {
+                    next.machines.is[seat] = Machine::Gone;
+                    if let Some(paused) = &mut next.paused {
+                        paused.changed_since |= world.members[seat] == Member::Voter;
+                    }
+                });
+            }
+            if is.boots() && world.is_up(seat) {
+                self.etcdadm(seat)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `etcdadm` on a machine. See "What happens" in `docs/etcdadm.md`.
+    fn etcdadm(&mut self, seat: usize) -> Result<(), (Move, Broken)> {
+        let (world, machines) = (&self.state.world, &self.state.machines);
+        // One that has not joined within its grace is taken not to do so in the moment between the last look and being gone.
+        let is_late = machines.is[seat] == Machine::Booted && machines.deleting.has(seat);
+        let may_join = !(is_late && (self.state.paused.is_some() || !machines.hook.has(seat)));
+        let learners =
+            world.members.iter().filter(|member| matches!(member, Member::Unstarted | Member::Learner)).count();
+        match world.members[seat] {
+            Member::None if world.first == Some(seat) => {
+                rules::first(self.state).map_err(|broken| (Move::Init(seat), broken))?;
+                self.add(Move::Init(seat), |next| {
+                    next.world.members[seat] = Member::Voter;
+                    next.world.begun = true;
+                });
+            }
+            Member::None if world.has_quorum() && learners < MAX_LEARNERS && may_join => {
+                self.add(Move::Join(seat), |next| next.world.members[seat] = Member::Unstarted);
+            }
+            Member::Unstarted => self.add(Move::Start(seat), |next| next.world.members[seat] = Member::Learner),
+            Member::Learner if world.has_quorum() => {
+                self.add(Move::Promote(seat), |next| next.world.members[seat] = Member::Voter);
+            }
+            Member::None | Member::Learner | Member::Voter | Member::Removed => {}
+        }
+        Ok(())
+    }
+
+    fn time(&mut self) {
+        let state = self.state;
+        let probes = state.probes();
+        let failing = |seat: &usize| matches!(probes.seats[*seat], Probe::Failing | Probe::NoLeader);
+        let failing: Vec<usize> = (0..SEATS).filter(failing).filter(|seat| state.is_known(*seat)).collect();
+        let minute = |next: &mut State| failing.iter().for_each(|seat| next.world.long.put(*seat, true));
+        if !failing.is_empty() {
+            self.add(Move::Minute, minute);
+        }
+        let at_the_end = |seat: usize| match state.machines.is[seat] {
+            Machine::Booting => Some(Machine::Booted),
+            Machine::HeldBack if state.machines.deleting.has(seat) && state.secrets.admitted.has(seat) => {
+                Some(Machine::NeverBoots)
+            }
+            _ => None,
+        };
+        if (0..SEATS).any(|seat| at_the_end(seat).is_some()) {
+            self.add(Move::Grace, |next| {
+                minute(next);
+                for (seat, machine) in next.machines.is.iter_mut().enumerate() {
+                    *machine = at_the_end(seat).unwrap_or(*machine);
+                }
+            });
+        }
+        if state.lag != Lag::None {
+            self.add(Move::CatchUp, |next| next.lag = Lag::None);
+        }
+        if !state.world.unasked.is_empty() || !state.world.cut_off.is_empty() {
+            self.add(Move::Ask, |next| {
+                next.world.unasked = Default::default();
+                next.world.cut_off = Default::default();
+            });
+        }
+    }
+
+    fn faults(&mut self) {
+        let state = self.state;
+        for seat in 0..SEATS {
+            if !state.machines.is[seat].exists() {
+                continue;
+            }
+            let process = state.world.processes[seat];
+            if process == Process::Down {
+                self.add(Move::Recover(seat), |next| {
+                    next.world.processes[seat] = Process::Up;
+                    if let Some(paused) = &mut next.paused {
+                        paused.changed_since = true;
+                    }
+                });
+            }
+            if process == Process::Up {
+                self.fault(Move::Die(seat), |next| next.world.processes[seat] = Process::Down);
+                self.fault(Move::LoseData(seat), |next| next.world.processes[seat] = Process::Lost);
+                if !state.world.unasked.has(seat) {
+                    self.fault(Move::Unasked(seat), |next| next.world.unasked.put(seat, true));
+                }
+                let serves = matches!(state.world.members[seat], Member::Learner | Member::Voter);
+                if serves && !state.world.cut_off.has(seat) {
+                    self.fault(Move::CutOff(seat), |next| next.world.cut_off.put(seat, true));
+                }
+            }
+            self.fault(Move::Destroy(seat), |next| next.machines.is[seat] = Machine::Gone);
+            let can_lead = state.world.members[seat] == Member::Voter && state.world.is_up(seat);
+            if can_lead && state.world.leader.is_some_and(|leader| leader != seat) {
+                self.fault(Move::LeaderChanges(seat), |next| next.world.leader = Some(seat));
+            }
+        }
+    }
+
+    fn users(&mut self) {
+        let state = self.state;
+        if let Some(spent) = spend(state, |budget| &mut budget.deletions) {
+            for seat in (0..SEATS).filter(|seat| state.machines.is[*seat].exists()) {
+                if !state.machines.deleting.has(seat) {
+                    let mut next = spent;
+                    next.machines.deleting.put(seat, true);
+                    self.found.push((Move::Delete(seat), next));
+                }
+            }
+        }
+        if let Some(mut spent) = spend(state, |budget| &mut budget.edits) {
+            spent.etcd.replicas += 2;
+            self.found.push((Move::Raise, spent));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What must hold: the rules for etcd, said again in terms of what is true, and not of what the controller knows. Only the
+//! order of what it does is judged by what it knows.
+
+use crate::manager::is_recorded;
+use crate::state::{Kind, Lag, List, Machine, Member, Probe, Process, SEATS, Set, State, Status, View};
+use crate::view::{Decided, id, reason, seat_of_id};
+use api::conditions::reasons;
+use api::etcd_cluster::{Operation, OperationKind};
+use etcd_cluster_controller::plan::Plan;
+
+/// A rule is broken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Broken(pub String);
+
+fn rule(holds: bool, says: &str) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err(Broken(says.to_owned())) }
+}
+
+/// Of a removal, at the moment at which etcd does it.
+pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Result<(), Broken> {
+    rule(is_recorded(view, Kind::RemoveMember, seat), "a removal is written down before it is done")?;
+    let entry = |member: Member| (member.is_listed(), member == Member::Voter);
+    let is_as_seen = (0..SEATS).all(|seat| entry(view.probes.members[seat]) == entry(now.world.members[seat]));
+    rule(is_as_seen, "nothing is removed by an old member list")?;
+    let is_orphan = now.machines.is[seat] == Machine::Gone && now.world.members[seat] != Member::Voter;
+    rule(now.machines.deleting.has(seat) || is_orphan, "nobody is removed whose Machine stays")?;
+    let mut without = now.world;
+    without.members[seat] = Member::Removed;
+    // Replicas that a user has raised since were not known.
+    let replicas = i64::from(now.etcd.replicas.min(view.etcd.replicas));
+    let wanted = (replicas - 1) / 2;
+    let (before, after) = (now.world.tolerance(), without.tolerance());
+    let kept = after >= before.min(wanted) && (after >= 0 || before < 0);
+    rule(kept || changed_since, "rule 1: no removal lowers the tolerance")?;
+    rule(without.voters() > 0, "the last voter is never removed")
+}
+
+/// Of a Machine that is let go, at that moment.
+pub fn release(now: &State, seat: usize) -> Result<(), Broken> {
+    let carries = now.world.members[seat].is_listed() && now.is_known_to_have_begun();
+    rule(!carries, "no Machine is let go while it carries a member")
+}
+
+/// Of an operation that begins, by what the controller knows.
+pub fn beginning(view: &View, operation: &Operation) -> Result<(), Broken> {
+    let seat = seat_of_id(u64::from_str_radix(&operation.member_id, 16).unwrap_or_else(|_| id(SEATS)));
+    let leads = is_well(view, seat) && view.probes.leader == Some(seat);
+    let another_can = (0..SEATS).any(|other| other != seat && is_well(view, other));
+    let has_failed = view.etcd.status.operation.is_some_and(|before| before.attempt > 0);
+    let moves = operation.kind == OperationKind::MoveLeader;
+    rule(moves || !leads || !another_can || has_failed, "rule 2: the leader moves before it is removed")
+}
+
+/// Of a move of leadership, by what the controller knows.
+pub fn leadership(view: &View, to: usize) -> Result<(), Broken> {
+    let stays = |seat: usize| is_well(view, seat) && !view.machines.deleting.has(seat);
+    let is_best = stays(to) || (is_well(view, to) && !(0..SEATS).any(stays));
+    rule(is_best, "rule 2: leadership moves to a member that is well, and that stays")
+}
+
+/// A voter that has just answered.
+fn is_well(view: &View, seat: usize) -> bool {
+    let votes = seat < SEATS && view.machines.is[seat].exists() && view.probes.members[seat] == Member::Voter;
+    votes && view.probes.seats[seat] == Probe::Healthy
+}
+
+/// Of an admission, at the moment at which it is written.
+pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result<(), Broken> {
+    let mut voters = (0..SEATS).filter(|seat| view.probes.members[*seat] == Member::Voter);
+    let leaves = |seat: usize| view.machines.is[seat].exists() && view.machines.deleting.has(seat);
+    let all_well = view.probes.list == List::Known && voters.all(|seat| is_well(view, seat) || leaves(seat));
+    rule(all_well, "nobody is admitted beside a voter that is not well, or without a member list")?;
+    rule(!now.secrets.admitted.has(seat), "nobody is admitted twice")?;
+    let coming = |seat: &usize| {
+        matches!(now.machines.is[*seat], Machine::HeldBack | Machine::Booting)
+            && now.world.members[*seat] != Member::Voter
+    };
+    let coming = admitted.iter().filter(coming).count();
+    rule(coming <= 1, "rule 2: one Machine is admitted at a time")
+}
+
+/// Of every change of who is admitted.
+pub fn admissions(now: &State, admitted: Set) -> Result<(), Broken> {
+    let kept = now.secrets.admitted.iter().filter(|seat| now.machines.is[*seat].exists());
+    let kept = kept.filter(|seat| !now.machines.deleting.has(*seat)).all(|seat| admitted.has(seat));
+    rule(kept, "no admission is revoked")
+}
+
+/// Of a Machine that is made, at that moment.
+pub fn creation(now: &State, seat: usize) -> Result<(), Broken> {
+    rule(now.machines.is[seat] == Machine::Absent, "no name is used twice")?;
+    let live = (0..SEATS).filter(|seat| now.machines.is[*seat].exists() && !now.machines.deleting.has(*seat)).count();
+    rule(live < usize::from(now.etcd.replicas), "never more Machines than wanted")
+}
+
+/// Of a status, at the moment at which it is written.
+pub fn status(now: &State, status: &Status) -> Result<(), Broken> {
+    let learners =
+        status.endpoints.iter().filter(|seat| matches!(now.world.members[*seat], Member::Unstarted | Member::Learner));
+    rule(learners.count() == 0, "rule 5: no learner is published")?;
+    let stays = |seat: &usize| {
+        now.world.members[*seat] == Member::Voter
+            && now.machines.is[*seat].exists()
+            && !now.machines.deleting.has(*seat)
+    };
+    let dropped = now.etcd.status.endpoints.iter().filter(stays).any(|seat| !status.endpoints.has(seat));
+    // A Machine that the watch does not show yet is taken for gone. The cluster is not ready meanwhile, so nobody is told.
+    let unseen = matches!(now.lag, Lag::Machines(_));
+    rule(!dropped || unseen, "rule 5: endpoints follow the membership, and not health")?;
+    let was_published = !now.etcd.status.endpoints.is_empty();
+    rule(!was_published || !status.endpoints.is_empty(), "rule 5: the endpoints are never empty again")
+}
+
+/// Of the first member, at the moment at which it comes up.
+pub fn first(now: &State) -> Result<(), Broken> {
+    let others = (0..SEATS).any(|seat| now.world.members[seat].is_listed() && now.machines.is[seat].exists());
+    rule(!others && !now.is_known_to_have_begun(), "rule 9: a second, empty etcd")
+}
+
+/// Of every state.
+pub fn always(state: &State) -> Result<(), Broken> {
+    let let_go = |seat: &usize| {
+        state.machines.is[*seat].exists() && state.machines.deleting.has(*seat) && !state.machines.hook.has(*seat)
+    };
+    let votes = (0..SEATS).filter(let_go).any(|seat| state.world.members[seat] == Member::Voter);
+    rule(!votes || !state.is_known_to_have_begun(), "no voter is on a Machine that was let go")
+}
+
+/// Whether all is as wanted, and nothing is left over.
+fn is_as_wanted(state: &State, decided: &Decided) -> bool {
+    let status = &state.etcd.status;
+    let wanted = (0..SEATS).filter(|seat| state.machines.is[*seat].exists()).collect::<Vec<_>>();
+    decided.decision.next == Plan::Steady
+        && decided.decision.publish.ready
+        && wanted.len() == usize::from(state.etcd.replicas)
+        && wanted.iter().all(|seat| {
+            state.world.members[*seat] == Member::Voter && state.world.is_up(*seat) && status.endpoints.has(*seat)
+        })
+        && state.machines.deleting.is_empty()
+        && state.world.voters() == wanted.len()
+        && state.world.members.iter().filter(|member| member.is_listed()).count() == wanted.len()
+        && status.operation.is_none()
+        && status.removed.iter().all(Option::is_none)
+        && status.endpoints.len() == wanted.len()
+}
+
+/// What only a person, or luck, can mend, and the reasons that tell of it.
+fn has_trouble(state: &State) -> bool {
+    // A learner that is known to have had a Machine is removed without a person.
+    let is_left = |seat: usize| match state.world.members[seat] {
+        Member::Voter => true,
+        Member::Unstarted | Member::Learner => !state.etcd.status.members[seat].is_some_and(|record| record.housed),
+        Member::None | Member::Removed => false,
+    };
+    let dead = |seat: usize| {
+        let down = matches!(state.world.processes[seat], Process::Down | Process::Lost);
+        (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_left(seat))
+    };
+    (0..SEATS).any(dead)
+}
+
+/// Reasons for which something is waited for that does not come by itself.
+const TOLD: &[&str] = &[
+    reasons::WAITING_FOR_HEALTHY_MEMBERS,
+    reasons::WAITING_FOR_PROMOTION,
+    reasons::WAITING_FOR_SAFE_REMOVAL,
+    reasons::MACHINE_NOT_BOOTING,
+    reasons::MEMBERSHIP_UNKNOWN,
+    reasons::QUORUM_LOST,
+    reasons::WOULD_LOSE_DATA,
+];
+
+/// Whether a run may end in this state: as wanted, or with a person being told of something that no rule of ours may mend.
+pub fn may_end(state: &State, decided: &Decided) -> bool {
+    let is_quiet = state.lag == Lag::None && state.paused.is_none();
+    let told = !matches!(decided.decision.next, Plan::Do(_)) && TOLD.contains(&reason(&decided.decision.next));
+    let is_written = decided.status == state.etcd.status;
+    is_quiet && is_written && (is_as_wanted(state, decided) || (told && has_trouble(state)))
+}

@@ -1,0 +1,609 @@
+//! The states of the model: one seat for each Machine, with what is true of it, and what the controller can read of it.
+//!
+//! Times and texts are left out. What the planner asks of a time (whether a grace is over, whether a member has failed for
+//! long enough) is a fact here, and a move lets the time pass.
+
+use std::fmt;
+
+/// Seats there is room for. A set of seats is one byte.
+pub const SEATS: usize = 8;
+
+/// A set of seats.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Set(u8);
+
+impl Set {
+    pub fn has(self, seat: usize) -> bool {
+        self.0 & (1 << seat) != 0
+    }
+
+    pub fn put(&mut self, seat: usize, is_in: bool) {
+        if is_in { self.0 |= 1 << seat } else { self.0 &= !(1 << seat) }
+    }
+
+    pub fn with(mut self, seat: usize) -> Self {
+        self.put(seat, true);
+        self
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..SEATS).filter(move |seat| self.has(*seat))
+    }
+
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The same without a seat, and those behind it one further to the front.
+    fn without(self, seat: usize) -> Self {
+        let before = (1_u8 << seat) - 1;
+        Self((self.0 & before) | ((self.0 >> 1) & !before))
+    }
+}
+
+impl fmt::Debug for Set {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// A Machine, as Cluster API has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Machine {
+    /// Not made yet.
+    #[default]
+    Absent,
+    /// It has no bootstrap data.
+    HeldBack,
+    /// It has bootstrap data, and is within its grace.
+    Booting,
+    /// Its grace is over, or it carries a voter.
+    Booted,
+    /// Deleted when it was admitted and had no bootstrap data, and its grace is over.
+    NeverBoots,
+    /// Deleted, and gone with its machine.
+    Gone,
+}
+
+impl Machine {
+    pub fn exists(self) -> bool {
+        !matches!(self, Self::Absent | Self::Gone)
+    }
+
+    /// It has bootstrap data.
+    pub fn boots(self) -> bool {
+        matches!(self, Self::Booting | Self::Booted)
+    }
+}
+
+/// What the watch of Machines shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Machines {
+    pub is: [Machine; SEATS],
+    pub deleting: Set,
+    /// Those with our pre-terminate hook.
+    pub hook: Set,
+    /// Those that boot, and whose address is not shown yet.
+    pub no_address: Set,
+}
+
+/// What the watch of Secrets shows: the init Secret, and who has bootstrap data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Secrets {
+    /// There is an init Secret.
+    pub init: bool,
+    /// Whose client URLs it has.
+    pub urls: Set,
+    pub admitted: Set,
+    /// Machines that have bootstrap data.
+    pub data: Set,
+}
+
+/// What the status remembers of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    pub learner: bool,
+    pub health: Health,
+    /// Since when it fails is known.
+    pub failing: bool,
+    /// It has never answered.
+    pub silent: bool,
+    /// Its Machine is known.
+    pub housed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Health {
+    Healthy,
+    Unhealthy,
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Removal {
+    Removing,
+    Removed,
+    Missing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    MoveLeader,
+    RemoveMember,
+}
+
+/// `status.operation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Operation {
+    pub kind: Kind,
+    pub seat: usize,
+    pub attempt: u8,
+}
+
+/// The part of `status` that the planner reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Status {
+    pub initialized: bool,
+    pub members: [Option<Record>; SEATS],
+    pub removed: [Option<Removal>; SEATS],
+    pub operation: Option<Operation>,
+    pub endpoints: Set,
+}
+
+/// The EtcdCluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Etcd {
+    pub replicas: u8,
+    /// The highest number in a Machine's name.
+    pub last_number: Option<u8>,
+    /// The cluster ID is recorded.
+    pub cluster_id: bool,
+    pub status: Status,
+}
+
+/// What a check of a seat finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Probe {
+    /// It is not checked: the Machine may not join.
+    #[default]
+    None,
+    Healthy,
+    /// Nothing answers, for less than `unhealthyAfterSeconds`.
+    Failing,
+    /// Nothing has answered for that long.
+    LongFailing,
+    /// It answers, and has no leader; for less or for longer.
+    NoLeader,
+    LongNoLeader,
+    /// This controller cannot ask.
+    Unknown,
+    /// The Machine has no address.
+    NoAddress,
+}
+
+/// An entry of etcd's member list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Member {
+    #[default]
+    None,
+    /// Added as a learner; its etcd has not started.
+    Unstarted,
+    Learner,
+    Voter,
+    /// It was one, and was removed. Its machine is not added again (see `docs/etcdadm.md`).
+    Removed,
+}
+
+impl Member {
+    pub fn is_listed(self) -> bool {
+        matches!(self, Self::Unstarted | Self::Learner | Self::Voter)
+    }
+}
+
+/// Whether the prober has a member list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum List {
+    #[default]
+    NotAsked,
+    NoQuorum,
+    Known,
+}
+
+/// What the prober knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Probes {
+    pub seats: [Probe; SEATS],
+    pub list: List,
+    pub members: [Member; SEATS],
+    pub leader: Option<usize>,
+    /// Those that do not answer, and that the leader hears.
+    pub heard: Set,
+}
+
+/// A machine and the etcd on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Process {
+    /// The machine does not run yet, or no longer.
+    #[default]
+    Off,
+    Up,
+    /// Down, and it may come back.
+    Down,
+    /// Its data is gone: the guard does not let it start, so it never comes back.
+    Lost,
+}
+
+/// What is true.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct World {
+    pub processes: [Process; SEATS],
+    pub members: [Member; SEATS],
+    pub leader: Option<usize>,
+    /// Those that have failed for `unhealthyAfterSeconds` without a gap.
+    pub long: Set,
+    /// Those that this controller cannot ask.
+    pub unasked: Set,
+    /// Those that do not answer this controller, and that the other members hear.
+    pub cut_off: Set,
+    /// The Machine that has the bootstrap data of the first member.
+    pub first: Option<usize>,
+    /// The first member has come up: etcd has begun.
+    pub begun: bool,
+}
+
+impl World {
+    pub fn voters(&self) -> usize {
+        self.members.iter().filter(|member| **member == Member::Voter).count()
+    }
+
+    pub fn is_up(&self, seat: usize) -> bool {
+        self.processes[seat] == Process::Up
+    }
+
+    /// Failures that the voters survive, as `quorum::survives` counts them, but of what is true.
+    pub fn tolerance(&self) -> i64 {
+        let up = (0..SEATS).filter(|seat| self.members[*seat] == Member::Voter && self.is_up(*seat)).count();
+        i64::try_from(up).unwrap_or(0) - i64::try_from(self.voters() / 2 + 1).unwrap_or(0)
+    }
+
+    pub fn has_quorum(&self) -> bool {
+        self.voters() > 0 && self.tolerance() >= 0
+    }
+}
+
+/// All that a decision of the controller depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    pub machines: Machines,
+    pub secrets: Secrets,
+    pub etcd: Etcd,
+    pub probes: Probes,
+}
+
+/// A watch, or the prober, that shows what was, and not what is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lag {
+    None,
+    Machines(Machines),
+    Secrets(Secrets),
+    Etcd(Etcd),
+    Probes(Probes),
+}
+
+/// A second manager, or one that has lost its lease: it has decided, and has not done it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Paused {
+    /// What it decided on, by its number in the book of decisions.
+    pub view: u32,
+    /// The init Secret has been written since.
+    pub secret_written: bool,
+    /// A machine or a network has failed or recovered since: what it does then is not its fault.
+    pub changed_since: bool,
+}
+
+/// What may still go wrong, and what users may still do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Members that die or lose data, networks, managers that are killed or paused, calls without an answer.
+    pub faults: u8,
+    /// Watches that lag, and addresses that are shown late.
+    pub lags: u8,
+    /// Machines that a user deletes.
+    pub deletions: u8,
+    /// Times that a user raises `replicas`, by two.
+    pub edits: u8,
+}
+
+/// A state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub machines: Machines,
+    pub secrets: Secrets,
+    pub etcd: Etcd,
+    pub world: World,
+    pub lag: Lag,
+    pub paused: Option<Paused>,
+    pub budget: Budget,
+}
+
+impl State {
+    /// An EtcdCluster without Machines.
+    pub fn empty(replicas: u8, budget: Budget) -> Self {
+        let etcd = Etcd { replicas, last_number: None, cluster_id: false, status: Status::default() };
+        let (machines, secrets) = (Machines::default(), Secrets::default());
+        Self { machines, secrets, etcd, world: World::default(), lag: Lag::None, paused: None, budget }
+    }
+
+    /// One with this many healthy voters, of which the first leads, and with which nothing is to be done.
+    pub fn healthy(replicas: u8, budget: Budget) -> Self {
+        let mut state = Self::empty(replicas, budget);
+        for seat in 0..usize::from(replicas) {
+            state.machines.is[seat] = Machine::Booted;
+            state.machines.hook.put(seat, true);
+            for set in [&mut state.secrets.urls, &mut state.secrets.admitted, &mut state.secrets.data] {
+                set.put(seat, true);
+            }
+            state.world.members[seat] = Member::Voter;
+            state.world.processes[seat] = Process::Up;
+            let (health, failing, silent) = (Health::Healthy, false, false);
+            state.etcd.status.members[seat] = Some(Record { learner: false, health, failing, silent, housed: true });
+            state.etcd.status.endpoints.put(seat, true);
+        }
+        state.secrets.init = true;
+        (state.world.leader, state.world.begun) = (Some(0), true);
+        (state.etcd.last_number, state.etcd.cluster_id) = (Some(replicas - 1), true);
+        state.etcd.status.initialized = true;
+        state
+    }
+
+    /// The same with one voter down for long.
+    pub fn with_one_down(replicas: u8, budget: Budget) -> Self {
+        let mut state = Self::healthy(replicas, budget);
+        let seat = usize::from(replicas) - 1;
+        state.world.processes[seat] = Process::Down;
+        state.world.long.put(seat, true);
+        if let Some(record) = &mut state.etcd.status.members[seat] {
+            (record.health, record.failing) = (Health::Unhealthy, true);
+        }
+        state
+    }
+
+    /// The same with the first Machine being deleted, and a replacement that boots, or is a learner.
+    pub fn replacing(replicas: u8, is_learner: bool, budget: Budget) -> Self {
+        let mut state = Self::healthy(replicas, budget);
+        let seat = usize::from(replicas);
+        state.machines.deleting.put(0, true);
+        state.machines.hook.put(seat, true);
+        state.machines.is[seat] = Machine::Booting;
+        state.secrets.admitted.put(seat, true);
+        state.secrets.data.put(seat, true);
+        state.world.processes[seat] = Process::Up;
+        if is_learner {
+            state.world.members[seat] = Member::Learner;
+            let (health, failing, silent) = (Health::Healthy, false, false);
+            state.etcd.status.members[seat] = Some(Record { learner: true, health, failing, silent, housed: true });
+        }
+        state.etcd.last_number = Some(replicas);
+        state
+    }
+
+    /// The same with the address of a Machine not shown yet.
+    pub fn without_address(mut self, seat: usize) -> Self {
+        self.machines.no_address.put(seat, true);
+        self
+    }
+
+    /// The controller knows that etcd has come up. Before that there is nothing to lose.
+    pub fn is_known_to_have_begun(&self) -> bool {
+        self.secrets.init || self.etcd.cluster_id || self.etcd.status.initialized
+    }
+
+    /// The status names a member for the Machine: that one is expected there.
+    pub fn is_known(&self, seat: usize) -> bool {
+        self.etcd.status.members[seat].is_some_and(|record| record.housed)
+    }
+
+    /// What the prober would find now. Those that fail without a gap for long are known by [`World::long`].
+    pub fn probes(&self) -> Probes {
+        let world = &self.world;
+        let mut probes = Probes { members: world.members, ..Probes::default() };
+        let mut answers = false;
+        for seat in 0..SEATS {
+            let may_join = self.machines.is[seat].boots() || self.secrets.admitted.has(seat);
+            if !self.machines.is[seat].exists() || !may_join {
+                continue;
+            }
+            let long = world.long.has(seat);
+            let serves = matches!(world.members[seat], Member::Learner | Member::Voter) && world.is_up(seat);
+            let (answers_us, is_known) = (serves && !world.cut_off.has(seat), self.is_known(seat));
+            probes.seats[seat] = match () {
+                () if !self.machines.is[seat].boots() => Probe::NoAddress,
+                // One that was seen before is asked where it was.
+                () if self.machines.no_address.has(seat) && !is_known => Probe::NoAddress,
+                () if world.unasked.has(seat) => Probe::Unknown,
+                () if !answers_us => {
+                    if long {
+                        Probe::LongFailing
+                    } else {
+                        Probe::Failing
+                    }
+                }
+                () if world.members[seat] == Member::Learner || world.has_quorum() => Probe::Healthy,
+                () => {
+                    if long {
+                        Probe::LongNoLeader
+                    } else {
+                        Probe::NoLeader
+                    }
+                }
+            };
+            let answered = !matches!(probes.seats[seat], Probe::NoAddress | Probe::Unknown) && answers_us;
+            answers |= answered;
+            if answered && world.members[seat] == Member::Voter && world.has_quorum() {
+                probes.list = List::Known;
+            }
+        }
+        if answers && probes.list != List::Known {
+            probes.list = List::NoQuorum;
+        }
+        probes.leader = world.leader;
+        if probes.list != List::Known {
+            probes.members = [Member::None; SEATS];
+        }
+        // What one is told by those that answer.
+        if !answers {
+            probes.leader = None;
+        }
+        if world.leader.is_some_and(|leader| probes.seats[leader] == Probe::Healthy) {
+            let heard = |seat: &usize| world.cut_off.has(*seat) && world.is_up(*seat);
+            let listed = (0..SEATS).filter(|seat| world.members[*seat].is_listed());
+            probes.heard = listed.filter(heard).fold(Set::default(), Set::with);
+        }
+        for member in &mut probes.members {
+            if *member == Member::Removed {
+                *member = Member::None;
+            }
+        }
+        probes
+    }
+
+    /// What a reconcile begins with.
+    pub fn cached(&self) -> View {
+        let mut view = View { machines: self.machines, secrets: self.secrets, etcd: self.etcd, probes: self.probes() };
+        match self.lag {
+            Lag::None => {}
+            Lag::Machines(machines) => view.machines = machines,
+            Lag::Secrets(secrets) => view.secrets = secrets,
+            Lag::Etcd(etcd) => view.etcd = etcd,
+            Lag::Probes(probes) => view.probes = probes,
+        }
+        view
+    }
+
+    /// What is read before something is taken away: all of it live, but for the Secrets, which come from the watch.
+    pub fn live(&self) -> View {
+        let secrets = if let Lag::Secrets(secrets) = self.lag { secrets } else { self.secrets };
+        View { machines: self.machines, secrets, etcd: self.etcd, probes: self.probes() }
+    }
+
+    /// Brings what follows from something else in order, and leaves out what no longer matters.
+    pub fn tidy(&mut self) {
+        for seat in 0..SEATS {
+            let member = self.world.members[seat];
+            if member == Member::Voter && self.machines.is[seat] == Machine::Booting {
+                self.machines.is[seat] = Machine::Booted;
+            }
+            if self.machines.is[seat] == Machine::Gone {
+                self.world.processes[seat] = Process::Off;
+                self.secrets.data.put(seat, false);
+                self.machines.deleting.put(seat, false);
+                self.machines.hook.put(seat, false);
+                self.machines.no_address.put(seat, false);
+                self.world.unasked.put(seat, false);
+                self.world.cut_off.put(seat, false);
+                if member == Member::Removed {
+                    self.world.members[seat] = Member::None;
+                } else if member.is_listed() && !self.is_known_to_have_begun() {
+                    // The first member alone, and nobody has used it: another Machine begins anew.
+                    (self.world.members[seat], self.world.begun) = (Member::None, false);
+                }
+                if self.world.first == Some(seat) {
+                    self.world.first = None;
+                }
+            }
+        }
+        self.elect();
+        let probes = self.probes();
+        for seat in 0..SEATS {
+            // A run begins when the member is known, and ends with an answer.
+            let failing = matches!(
+                probes.seats[seat],
+                Probe::Failing | Probe::LongFailing | Probe::NoLeader | Probe::LongNoLeader
+            );
+            let long = self.world.long.has(seat) && failing && self.is_known(seat);
+            self.world.long.put(seat, long);
+        }
+        let current = match self.lag {
+            Lag::None => true,
+            Lag::Machines(machines) => machines == self.machines,
+            Lag::Secrets(secrets) => secrets == self.secrets,
+            Lag::Etcd(etcd) => etcd == self.etcd,
+            Lag::Probes(old) => old == probes,
+        };
+        if current && self.paused.is_none() {
+            self.lag = Lag::None;
+        }
+        if self.lag == Lag::None && self.paused.is_none() {
+            self.forget();
+        }
+    }
+
+    /// Without a leader that can lead, the first voter that can is elected.
+    fn elect(&mut self) {
+        let able = |seat: usize| self.world.members[seat] == Member::Voter && self.world.is_up(seat);
+        if !self.world.has_quorum() {
+            self.world.leader = None;
+        } else if self.world.leader.is_none_or(|leader| !able(leader)) {
+            self.world.leader = (0..SEATS).find(|seat| able(*seat));
+        }
+    }
+
+    /// Leaves out seats of which nothing is left. The planner depends on the order of the Machines' numbers, and not on the
+    /// numbers, so nothing changes for it: without this there would be no end to the states.
+    fn forget(&mut self) {
+        for seat in (0..SEATS).rev() {
+            if self.machines.is[seat] == Machine::Gone {
+                // The UID of a Machine that is gone admits nobody.
+                self.secrets.admitted.put(seat, false);
+            }
+            let is_left = self.machines.is[seat] == Machine::Gone
+                && self.world.members[seat] == Member::None
+                && self.etcd.status.members[seat].is_none()
+                && self.etcd.status.removed[seat].is_none()
+                && self.etcd.status.operation.is_none_or(|operation| operation.seat != seat)
+                && !self.etcd.status.endpoints.has(seat)
+                && !self.secrets.urls.has(seat);
+            // The last number stays used.
+            if is_left {
+                self.drop(seat);
+            }
+        }
+    }
+
+    fn drop(&mut self, seat: usize) {
+        fn shift<T: Default + Copy>(list: &mut [T; SEATS], seat: usize) {
+            list.copy_within(seat + 1.., seat);
+            list[SEATS - 1] = T::default();
+        }
+        shift(&mut self.machines.is, seat);
+        shift(&mut self.world.processes, seat);
+        shift(&mut self.world.members, seat);
+        shift(&mut self.etcd.status.members, seat);
+        shift(&mut self.etcd.status.removed, seat);
+        for set in [
+            &mut self.machines.deleting,
+            &mut self.machines.hook,
+            &mut self.machines.no_address,
+            &mut self.secrets.urls,
+            &mut self.secrets.admitted,
+            &mut self.secrets.data,
+            &mut self.world.long,
+            &mut self.world.unasked,
+            &mut self.world.cut_off,
+            &mut self.etcd.status.endpoints,
+        ] {
+            *set = set.without(seat);
+        }
+        for other in [&mut self.world.leader, &mut self.world.first].into_iter().flatten() {
+            *other -= usize::from(*other > seat);
+        }
+        if let Some(operation) = &mut self.etcd.status.operation {
+            operation.seat -= usize::from(operation.seat > seat);
+        }
+        self.etcd.last_number = self.etcd.last_number.and_then(|last| last.checked_sub(1));
+    }
+}

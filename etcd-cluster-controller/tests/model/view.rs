@@ -1,0 +1,408 @@
+//! From a [`View`] to the [`Observation`] that the shipped planner takes, and from the shipped status back.
+
+use crate::state::{
+    Etcd, Health, Kind, List, Machine, Member, Operation, Probe, Record, Removal, SEATS, Set, State, Status, View,
+};
+use api::etcd_cluster::{self as shipped, EtcdClusterStatus, MemberStatus, RemovedMember};
+use api::{EtcdCluster, names};
+use controller_support::external::{ClusterView, MachineView};
+use etcd_cluster_controller::observation::probe::{ListFault, MemberFault, OurFault, Run, RunKind};
+use etcd_cluster_controller::observation::{
+    Certificates, ClusterLink, Member as Entry, Membership, Observation, Outcome, Probe as Probed, Report, Template,
+};
+use etcd_cluster_controller::plan::{Decision, Plan, called_off, is_fenced, plan};
+use etcd_cluster_controller::status::status;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::DynamicObject;
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+const NOW: i64 = 100_000;
+/// `unhealthyAfterSeconds`, and the start-up grace with one second more.
+const LONG: i64 = 60;
+const GRACE: i64 = 601;
+const CLUSTER_ID: u64 = 0xc;
+
+pub fn name(seat: usize) -> String {
+    format!("demo-etcd-{seat}")
+}
+
+/// The seat of a Machine's name.
+pub fn seat_of(name: &str) -> usize {
+    name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(SEATS)
+}
+
+pub fn id(seat: usize) -> u64 {
+    0x100 + seat as u64
+}
+
+/// The seat of a member's ID.
+pub fn seat_of_id(id: u64) -> usize {
+    usize::try_from(id - 0x100).unwrap_or(SEATS)
+}
+
+fn uid(seat: usize) -> String {
+    format!("uid-{seat}")
+}
+
+fn address(seat: usize) -> String {
+    format!("10.0.0.{}", seat + 1)
+}
+
+fn client_url(seat: usize) -> String {
+    names::client_url(&address(seat))
+}
+
+/// The seats of client URLs.
+pub fn seats_of_urls(urls: &str) -> Set {
+    (0..SEATS).filter(|seat| urls.split(',').any(|url| url == client_url(*seat))).fold(Set::default(), Set::with)
+}
+
+/// The seats of the UIDs in the init Secret.
+pub fn seats_of_uids(admitted: &str) -> Set {
+    let admitted = api::admission::decode(admitted);
+    (0..SEATS).filter(|seat| admitted.contains_key(&uid(*seat))).fold(Set::default(), Set::with)
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    Timestamp::from_second(NOW - seconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// What has been decided, once for each view.
+pub struct Decided {
+    pub view: View,
+    pub decision: Decision,
+    /// The status that goes with it, and the same if the step has failed.
+    pub status: Status,
+    pub status_if_failed: Status,
+    /// The same if the second look has called it off.
+    pub status_if_off: Status,
+}
+
+/// The shipped planner, with its answers by view.
+pub struct Book {
+    base: Observation,
+    numbers: HashMap<View, u32>,
+    decided: Vec<Decided>,
+}
+
+impl Book {
+    pub fn new() -> Self {
+        Self { base: base(), numbers: HashMap::new(), decided: Vec::new() }
+    }
+
+    /// Views so far.
+    pub fn len(&self) -> usize {
+        self.decided.len()
+    }
+
+    pub fn page(&self, number: u32) -> &Decided {
+        &self.decided[number as usize]
+    }
+
+    /// The number of a view.
+    pub fn number(&mut self, view: &View) -> u32 {
+        if let Some(number) = self.numbers.get(view) {
+            return *number;
+        }
+        let observation = self.observation(view);
+        let decision = plan(&observation);
+        let of = |decision: &Decision, failed| read(&status(&observation, decision, failed));
+        let now = of(&decision, None);
+        let (mut status_if_failed, mut status_if_off) = (now, now);
+        if is_fenced(&decision.next) {
+            status_if_failed = of(&decision, Some("no answer"));
+            if let Some(next) = called_off(&Plan::Steady, &decision.next) {
+                let (publish, goal) = (decision.publish.clone(), decision.goal.clone());
+                status_if_off = of(&Decision { next, publish, goal }, None);
+            }
+        }
+        let number = u32::try_from(self.decided.len()).unwrap_or(u32::MAX);
+        self.decided.push(Decided { view: *view, decision, status: now, status_if_failed, status_if_off });
+        self.numbers.insert(*view, number);
+        number
+    }
+
+    pub fn decide(&mut self, view: &View) -> &Decided {
+        let number = self.number(view);
+        self.page(number)
+    }
+
+    /// What the shipped planner is given.
+    pub fn observation(&self, view: &View) -> Observation {
+        let mut observation = self.base.clone();
+        let etcd = Arc::make_mut(&mut observation.etcd);
+        etcd.spec.replicas = i32::from(view.etcd.replicas);
+        let annotations = etcd.metadata.annotations.get_or_insert_default();
+        if let Some(number) = view.etcd.last_number {
+            annotations.insert(names::LAST_NAME_NUMBER_ANNOTATION.to_owned(), number.to_string());
+        }
+        if view.etcd.cluster_id {
+            annotations.insert(names::CLUSTER_ID_ANNOTATION.to_owned(), format!("{CLUSTER_ID:x}"));
+        }
+        etcd.status = Some(written(&view.etcd));
+        for seat in (0..SEATS).filter(|seat| view.machines.is[*seat].exists()) {
+            observation.machines.insert(name(seat), machine(view, seat));
+            if view.secrets.data.has(seat) {
+                observation.bootstrapped.insert(name(seat), could_boot(view, seat));
+            }
+            if let Some(probe) = probe(view, seat) {
+                observation.probes.insert(name(seat), probe);
+            }
+        }
+        if view.secrets.init {
+            let mut urls: Vec<String> = view.secrets.urls.iter().map(client_url).collect();
+            urls.sort();
+            observation.init_urls = Some(urls.join(","));
+            (observation.init_version, observation.init_uid) = (Some("1".to_owned()), Some("init-uid".to_owned()));
+            let admitted = view.secrets.admitted.iter().map(|seat| (uid(seat), could_boot(view, seat)));
+            observation.admitted = Some(admitted.collect());
+        }
+        observation.membership = match view.probes.list {
+            List::NotAsked => Membership::NotAsked,
+            List::NoQuorum => Membership::Unknown(ListFault::NoQuorum(None)),
+            List::Known => Membership::Known { cluster_id: CLUSTER_ID, members: members(view), at: ago(0) },
+        };
+        observation.heard = view.probes.heard.iter().map(id).collect();
+        observation
+    }
+}
+
+/// An EtcdCluster with its Cluster, certificates and template: they are not what the model is about.
+fn base() -> Observation {
+    let etcd: EtcdCluster = serde_json::from_value(json!({
+        "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+        "metadata": {"name": "demo-etcd", "namespace": "default", "uid": "etcd-uid", "generation": 1,
+                     "finalizers": [names::ETCD_CLUSTER_FINALIZER], "annotations": {
+                         names::PINNED_VERSION_ANNOTATION: api::version::DEFAULT_ETCD_VERSION,
+                         names::MAX_LEARNERS_ANNOTATION: "3"}},
+        "spec": {"replicas": 3, "infrastructureTemplate":
+            {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": "etcd"}}
+    }))
+    .expect("an EtcdCluster");
+    let template: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LocalMachineTemplate",
+        "metadata": {"name": "etcd", "namespace": "default"}, "spec": {"template": {"spec": {}}}
+    }))
+    .expect("a template");
+    let clones = GroupVersionKind::gvk("infrastructure.cluster.x-k8s.io", "v1alpha1", "LocalMachine");
+    Observation {
+        now: ago(0),
+        etcd: Arc::new(etcd),
+        cluster: ClusterLink::One(Box::new(ClusterView {
+            name: "demo".to_owned(),
+            namespace: "default".to_owned(),
+            uid: "cluster-uid".to_owned(),
+            api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
+            deleting: false,
+            paused: false,
+            infrastructure_ready: true,
+            control_plane: None,
+            etcd: None,
+        })),
+        certificates: Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None },
+        init_urls: None,
+        init_version: None,
+        init_uid: None,
+        admitted: None,
+        bootstrapped: BTreeMap::new(),
+        configs: BTreeMap::new(),
+        learner_limits: BTreeMap::new(),
+        machine_versions: BTreeMap::new(),
+        shown_up_to_date: BTreeMap::new(),
+        template: Template::Found { template: Arc::new(template), clones: ApiResource::from_gvk(&clones) },
+        machines: BTreeMap::new(),
+        not_owned: Vec::new(),
+        docker_machines: BTreeMap::new(),
+        probes: BTreeMap::new(),
+        membership: Membership::NotAsked,
+        heard: BTreeSet::new(),
+    }
+}
+
+fn could_boot(view: &View, seat: usize) -> Timestamp {
+    ago(if matches!(view.machines.is[seat], Machine::Booted | Machine::NeverBoots) { GRACE } else { 0 })
+}
+
+fn machine(view: &View, seat: usize) -> MachineView {
+    let boots = view.machines.is[seat].boots();
+    let shown = boots && !view.machines.no_address.has(seat);
+    let hook = (names::PRE_TERMINATE_HOOK_ANNOTATION.to_owned(), names::PRE_TERMINATE_HOOK_OWNER.to_owned());
+    let deleting = view.machines.deleting.has(seat);
+    MachineView {
+        name: name(seat),
+        namespace: "default".to_owned(),
+        uid: uid(seat),
+        cluster: "demo".to_owned(),
+        labels: BTreeMap::new(),
+        annotations: view.machines.hook.has(seat).then_some(hook).into_iter().collect(),
+        created: Some(Time(could_boot(view, seat))),
+        deleting,
+        deleted: deleting.then(|| Time(ago(0))),
+        finalizers: vec![names::MACHINE_FINALIZER.to_owned()],
+        controller: None,
+        bootstrap_config: None,
+        infrastructure: None,
+        data_secret: boots.then(|| name(seat)),
+        infrastructure_ready: true,
+        addresses: shown.then(|| ("InternalIP".to_owned(), address(seat))).into_iter().collect(),
+    }
+}
+
+fn probe(view: &View, seat: usize) -> Option<Probed> {
+    let report = |linearizable| {
+        Outcome::Answered(Report {
+            member_id: id(seat),
+            cluster_id: CLUSTER_ID,
+            leader: view.probes.leader.map_or(0, id),
+            learner: view.probes.members[seat] == Member::Learner,
+            version: "3.6.16".to_owned(),
+            database_size: 20_480,
+            alarms: Vec::new(),
+            identity: Ok(()),
+            linearizable,
+        })
+    };
+    let (outcome, lasted) = match view.probes.seats[seat] {
+        Probe::None => return None,
+        Probe::Healthy => (report(Ok(())), LONG),
+        Probe::Failing => (Outcome::MemberFault(MemberFault::Refused), 0),
+        Probe::LongFailing => (Outcome::MemberFault(MemberFault::Refused), LONG),
+        Probe::NoLeader => (report(Err(MemberFault::NoLeader)), 0),
+        Probe::LongNoLeader => (report(Err(MemberFault::NoLeader)), LONG),
+        Probe::Unknown => (Outcome::OurFault(OurFault::FileDescriptors), 0),
+        Probe::NoAddress => (Outcome::NoAddress, 0),
+    };
+    let kind = outcome.kind();
+    let run =
+        if kind == RunKind::Unknown { Run::new(kind, ago(0)) } else { Run { kind, since: ago(lasted), last: ago(0) } };
+    let expected = view.etcd.status.members[seat].filter(|record| record.housed).map(|_| id(seat));
+    Some(Probed { url: client_url(seat), at: ago(0), outcome, run, expected })
+}
+
+fn members(view: &View) -> BTreeMap<u64, Entry> {
+    let listed = (0..SEATS).filter(|seat| view.probes.members[*seat].is_listed());
+    let entry = |seat: usize| {
+        let member = view.probes.members[seat];
+        let started = member != Member::Unstarted;
+        Entry {
+            name: if started { name(seat) } else { String::new() },
+            peer_urls: vec![names::peer_url(&address(seat))],
+            client_urls: started.then(|| client_url(seat)).into_iter().collect(),
+            learner: member != Member::Voter,
+        }
+    };
+    listed.map(|seat| (id(seat), entry(seat))).collect()
+}
+
+/// The status as the API server has it.
+fn written(etcd: &Etcd) -> EtcdClusterStatus {
+    let facts = &etcd.status;
+    let member = |seat: usize| {
+        let record = facts.members[seat]?;
+        let started = !record.silent;
+        Some(MemberStatus {
+            name: name(seat),
+            id: format!("{:x}", id(seat)),
+            machine: if record.housed { name(seat) } else { String::new() },
+            peer_url: names::peer_url(&address(seat)),
+            client_url: client_url(seat),
+            role: if record.learner { shipped::MemberRole::Learner } else { shipped::MemberRole::Voter },
+            leader: false,
+            version: if started { "3.6.16".to_owned() } else { String::new() },
+            health: match record.health {
+                Health::Healthy => shipped::Health::Healthy,
+                Health::Unhealthy => shipped::Health::Unhealthy,
+                Health::Unknown => shipped::Health::Unknown,
+            },
+            healthy_since: None,
+            unhealthy_since: record.failing.then(|| Time(ago(0))),
+            message: String::new(),
+            database_size_bytes: None,
+        })
+    };
+    let removed = |seat: usize| {
+        let state = match facts.removed[seat]? {
+            Removal::Removing => shipped::RemovalState::Removing,
+            Removal::Removed => shipped::RemovalState::Removed,
+            Removal::Missing => shipped::RemovalState::Missing,
+        };
+        let (machine, machine_uid) = (name(seat), uid(seat));
+        Some(RemovedMember { id: format!("{:x}", id(seat)), machine, machine_uid, state, since: Time(ago(0)) })
+    };
+    let operation = facts.operation.map(|operation| shipped::Operation {
+        kind: match operation.kind {
+            Kind::MoveLeader => shipped::OperationKind::MoveLeader,
+            Kind::RemoveMember => shipped::OperationKind::RemoveMember,
+        },
+        member_id: format!("{:x}", id(operation.seat)),
+        machine_uid: uid(operation.seat),
+        since: Time(ago(0)),
+        attempt: i32::from(operation.attempt),
+    });
+    let mut endpoints: Vec<String> = facts.endpoints.iter().map(client_url).collect();
+    endpoints.sort();
+    EtcdClusterStatus {
+        initialized: facts.initialized,
+        endpoints: endpoints.join(","),
+        cluster_id: if etcd.cluster_id { format!("{CLUSTER_ID:x}") } else { String::new() },
+        members: (0..SEATS).filter_map(member).collect(),
+        removed_members: (0..SEATS).filter_map(removed).collect(),
+        operation,
+        ..EtcdClusterStatus::default()
+    }
+}
+
+/// What of a status the planner reads again.
+fn read(status: &EtcdClusterStatus) -> Status {
+    let mut facts = Status { initialized: status.initialized, ..Status::default() };
+    facts.endpoints = seats_of_urls(&status.endpoints);
+    let seat = |id: &str| seat_of_id(u64::from_str_radix(id, 16).unwrap_or_default());
+    for member in &status.members {
+        facts.members[seat(&member.id)] = Some(Record {
+            learner: member.role == shipped::MemberRole::Learner,
+            health: match member.health {
+                shipped::Health::Healthy => Health::Healthy,
+                shipped::Health::Unhealthy => Health::Unhealthy,
+                shipped::Health::Unknown => Health::Unknown,
+            },
+            failing: member.unhealthy_since.is_some(),
+            silent: member.version.is_empty(),
+            housed: !member.machine.is_empty(),
+        });
+    }
+    for record in &status.removed_members {
+        facts.removed[seat(&record.id)] = Some(match record.state {
+            shipped::RemovalState::Removing => Removal::Removing,
+            shipped::RemovalState::Removed => Removal::Removed,
+            shipped::RemovalState::Missing => Removal::Missing,
+        });
+    }
+    facts.operation = status.operation.as_ref().map(|operation| Operation {
+        kind: match operation.kind {
+            shipped::OperationKind::MoveLeader => Kind::MoveLeader,
+            shipped::OperationKind::RemoveMember => Kind::RemoveMember,
+        },
+        seat: seat(&operation.member_id),
+        attempt: u8::try_from(operation.attempt).unwrap_or(u8::MAX),
+    });
+    facts
+}
+
+/// What is waited for, in a word.
+pub fn reason(plan: &Plan) -> &'static str {
+    match plan {
+        Plan::Wait(hold) | Plan::Block(hold) => hold.reason,
+        Plan::Steady => "Steady",
+        Plan::Do(_) => "Do",
+    }
+}
+
+/// The decision for a state, for people.
+pub fn explain(book: &mut Book, state: &State) -> String {
+    format!("{:?}", book.decide(&state.cached()).decision.next)
+}
