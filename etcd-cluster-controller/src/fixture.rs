@@ -18,7 +18,7 @@ use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) const CLUSTER_ID: u64 = 0xc;
@@ -50,26 +50,13 @@ impl Story {
         .unwrap();
         Self {
             observation: Observation {
-                now: Timestamp::from_second(1_000).unwrap(),
-                etcd: Arc::new(etcd),
-                cluster: ClusterLink::One(Box::new(cluster())),
                 certificates: certificates(),
-                init_urls: None,
-                init_version: None,
-                init_uid: None,
-                admitted: None,
-                bootstrapped: BTreeMap::new(),
                 template: Template::Found { template: Arc::new(template), clones: local_machine() },
-                machines: BTreeMap::new(),
-                not_owned: Vec::new(),
-                docker_machines: BTreeMap::new(),
-                configs: BTreeMap::new(),
-                learner_limits: BTreeMap::new(),
-                machine_versions: BTreeMap::new(),
-                shown_up_to_date: BTreeMap::new(),
-                probes: BTreeMap::new(),
-                membership: Membership::NotAsked,
-                heard: BTreeSet::new(),
+                ..Observation::new(
+                    Timestamp::from_second(1_000).unwrap(),
+                    Arc::new(etcd),
+                    ClusterLink::One(Box::new(cluster())),
+                )
             },
         }
     }

@@ -168,6 +168,33 @@ pub struct Member {
 }
 
 impl Observation {
+    /// Of an EtcdCluster of which nothing else has been read yet.
+    #[must_use]
+    pub fn new(now: Timestamp, etcd: Arc<EtcdCluster>, cluster: ClusterLink) -> Self {
+        Self {
+            now,
+            etcd,
+            cluster,
+            certificates: Certificates::Unknown,
+            init_urls: None,
+            init_version: None,
+            init_uid: None,
+            admitted: None,
+            bootstrapped: BTreeMap::new(),
+            configs: BTreeMap::new(),
+            learner_limits: BTreeMap::new(),
+            machine_versions: BTreeMap::new(),
+            shown_up_to_date: BTreeMap::new(),
+            template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
+            machines: BTreeMap::new(),
+            not_owned: Vec::new(),
+            docker_machines: BTreeMap::new(),
+            probes: BTreeMap::new(),
+            membership: Membership::NotAsked,
+            heard: BTreeSet::new(),
+        }
+    }
+
     /// Machines that are not being deleted.
     pub fn live_machines(&self) -> impl Iterator<Item = &MachineView> {
         self.machines.values().filter(|machine| !machine.deleting)

@@ -9,7 +9,7 @@ mod members;
 pub(crate) use certificates::{JudgedCas, ca_of, read_ca};
 
 use crate::context::Context;
-use crate::observation::{Certificates, ClusterLink, Membership, Observation, Template};
+use crate::observation::{ClusterLink, Observation, Template};
 use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, admission, names};
 use controller_support::external::{MachineView, secret_text};
@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Reads everything that the plan may need.
@@ -59,27 +59,11 @@ async fn read(
     live: bool,
 ) -> Result<Observation> {
     let (namespace, uid) = (etcd.namespace().unwrap_or_default(), etcd.uid().unwrap_or_default());
+    let cluster = link::cluster_link(&context.clusters, &etcd, &namespace);
     let mut observation = Observation {
-        now: now(),
-        cluster: link::cluster_link(&context.clusters, &etcd, &namespace),
-        certificates: Certificates::Unknown,
-        init_urls: None,
-        init_version: None,
-        init_uid: None,
-        admitted: None,
-        bootstrapped: BTreeMap::new(),
-        configs: BTreeMap::new(),
-        learner_limits: BTreeMap::new(),
-        machine_versions: BTreeMap::new(),
-        shown_up_to_date: BTreeMap::new(),
-        template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
         machines: machines.iter().map(|machine| (machine.name_any(), MachineView::read(machine))).collect(),
         not_owned: not_owned(&context.machines, &namespace, &etcd),
-        docker_machines: BTreeMap::new(),
-        probes: BTreeMap::new(),
-        membership: Membership::NotAsked,
-        heard: BTreeSet::new(),
-        etcd,
+        ..Observation::new(now(), etcd, cluster)
     };
     for machine in machines {
         read_machine(&mut observation, machine);

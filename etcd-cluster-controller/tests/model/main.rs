@@ -9,7 +9,9 @@ mod explore;
 mod manager;
 mod moves;
 mod rules;
+mod set;
 mod state;
+mod tidy;
 mod view;
 
 use explore::explore;

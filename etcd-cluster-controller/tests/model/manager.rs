@@ -2,7 +2,8 @@
 //! write is checked here as well; where it asks the shipped code, so does this.
 
 use crate::rules::{self, Broken};
-use crate::state::{Budget, Kind, Lag, Machine, Machines, Member, Paused, Probe, SEATS, Secrets, Set, State, View};
+use crate::set::{SEATS, Set};
+use crate::state::{Budget, Kind, Lag, Machine, Machines, Member, Paused, Probe, Secrets, State, View};
 use crate::view::{Book, id, seat_of, seat_of_id, seats_of_uids, seats_of_urls};
 use etcd_cluster_controller::plan::{Plan, Step, called_off, is_fenced};
 use etcd_cluster_controller::quorum::{MayGo, MayRemove};

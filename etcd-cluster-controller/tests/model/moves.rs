@@ -2,7 +2,8 @@
 
 use crate::manager::{Ending, bad_endings, pause, reconcile, resume, spend};
 use crate::rules::{self, Broken};
-use crate::state::{Lag, Machine, Member, Probe, Process, SEATS, State};
+use crate::set::SEATS;
+use crate::state::{Lag, Machine, Member, Probe, Process, State};
 use crate::view::Book;
 
 /// The cluster's `max-learners`.

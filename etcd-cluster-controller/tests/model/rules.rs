@@ -2,7 +2,8 @@
 //! order of what it does is judged by what it knows.
 
 use crate::manager::is_recorded;
-use crate::state::{Kind, Lag, List, Machine, Member, Probe, Process, SEATS, Set, State, Status, View};
+use crate::set::{SEATS, Set};
+use crate::state::{Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View};
 use crate::view::{Decided, id, reason, seat_of_id};
 use api::conditions::reasons;
 use api::etcd_cluster::{Operation, OperationKind};

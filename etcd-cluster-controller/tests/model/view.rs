@@ -1,8 +1,7 @@
 //! From a [`View`] to the [`Observation`] that the shipped planner takes, and from the shipped status back.
 
-use crate::state::{
-    Etcd, Health, Kind, List, Machine, Member, Operation, Probe, Record, Removal, SEATS, Set, State, Status, View,
-};
+use crate::set::{SEATS, Set};
+use crate::state::{Etcd, Health, Kind, List, Machine, Member, Operation, Probe, Record, Removal, State, Status, View};
 use api::etcd_cluster::{self as shipped, EtcdClusterStatus, MemberStatus, RemovedMember};
 use api::{EtcdCluster, names};
 use controller_support::external::{ClusterView, MachineView};
@@ -18,7 +17,7 @@ use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 const NOW: i64 = 100_000;
@@ -190,37 +189,16 @@ fn base() -> Observation {
     }))
     .expect("a template");
     let clones = GroupVersionKind::gvk("infrastructure.cluster.x-k8s.io", "v1alpha1", "LocalMachine");
+    let cluster: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {"name": "demo", "namespace": "default", "uid": "cluster-uid"},
+        "status": {"initialization": {"infrastructureProvisioned": true}}
+    }))
+    .expect("a Cluster");
     Observation {
-        now: ago(0),
-        etcd: Arc::new(etcd),
-        cluster: ClusterLink::One(Box::new(ClusterView {
-            name: "demo".to_owned(),
-            namespace: "default".to_owned(),
-            uid: "cluster-uid".to_owned(),
-            api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
-            deleting: false,
-            paused: false,
-            infrastructure_ready: true,
-            control_plane: None,
-            etcd: None,
-        })),
         certificates: Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None },
-        init_urls: None,
-        init_version: None,
-        init_uid: None,
-        admitted: None,
-        bootstrapped: BTreeMap::new(),
-        configs: BTreeMap::new(),
-        learner_limits: BTreeMap::new(),
-        machine_versions: BTreeMap::new(),
-        shown_up_to_date: BTreeMap::new(),
         template: Template::Found { template: Arc::new(template), clones: ApiResource::from_gvk(&clones) },
-        machines: BTreeMap::new(),
-        not_owned: Vec::new(),
-        docker_machines: BTreeMap::new(),
-        probes: BTreeMap::new(),
-        membership: Membership::NotAsked,
-        heard: BTreeSet::new(),
+        ..Observation::new(ago(0), Arc::new(etcd), ClusterLink::One(Box::new(ClusterView::read(&cluster))))
     }
 }
 

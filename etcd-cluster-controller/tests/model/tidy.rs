@@ -1,0 +1,124 @@
+//! One state for all that are the same to the planner: what follows from something else is brought in order, and what no longer
+//! matters is left out. Without it there would be no end to the states.
+
+use crate::set::SEATS;
+use crate::state::{Lag, Machine, Member, Probe, Process, State};
+
+impl State {
+    /// Brings what follows from something else in order, and leaves out what no longer matters.
+    pub fn tidy(&mut self) {
+        for seat in 0..SEATS {
+            let member = self.world.members[seat];
+            if member == Member::Voter && self.machines.is[seat] == Machine::Booting {
+                self.machines.is[seat] = Machine::Booted;
+            }
+            if self.machines.is[seat] == Machine::Gone {
+                self.world.processes[seat] = Process::Off;
+                self.secrets.data.put(seat, false);
+                self.machines.deleting.put(seat, false);
+                self.machines.hook.put(seat, false);
+                self.machines.no_address.put(seat, false);
+                self.world.unasked.put(seat, false);
+                self.world.cut_off.put(seat, false);
+                if member == Member::Removed {
+                    self.world.members[seat] = Member::None;
+                } else if member.is_listed() && !self.is_known_to_have_begun() {
+                    // The first member alone, and nobody has used it: another Machine begins anew.
+                    (self.world.members[seat], self.world.begun) = (Member::None, false);
+                }
+                if self.world.first == Some(seat) {
+                    self.world.first = None;
+                }
+            }
+        }
+        self.elect();
+        let probes = self.probes();
+        for seat in 0..SEATS {
+            // A run begins when the member is known, and ends with an answer.
+            let failing = matches!(
+                probes.seats[seat],
+                Probe::Failing | Probe::LongFailing | Probe::NoLeader | Probe::LongNoLeader
+            );
+            let long = self.world.long.has(seat) && failing && self.is_known(seat);
+            self.world.long.put(seat, long);
+        }
+        let current = match self.lag {
+            Lag::None => true,
+            Lag::Machines(machines) => machines == self.machines,
+            Lag::Secrets(secrets) => secrets == self.secrets,
+            Lag::Etcd(etcd) => etcd == self.etcd,
+            Lag::Probes(old) => old == probes,
+        };
+        if current && self.paused.is_none() {
+            self.lag = Lag::None;
+        }
+        if self.lag == Lag::None && self.paused.is_none() {
+            self.forget();
+        }
+    }
+
+    /// Without a leader that can lead, the first voter that can is elected.
+    fn elect(&mut self) {
+        let able = |seat: usize| self.world.members[seat] == Member::Voter && self.world.is_up(seat);
+        if !self.world.has_quorum() {
+            self.world.leader = None;
+        } else if self.world.leader.is_none_or(|leader| !able(leader)) {
+            self.world.leader = (0..SEATS).find(|seat| able(*seat));
+        }
+    }
+
+    /// Leaves out seats of which nothing is left. The planner depends on the order of the Machines' numbers, and not on the
+    /// numbers, so nothing changes for it: without this there would be no end to the states.
+    fn forget(&mut self) {
+        for seat in (0..SEATS).rev() {
+            if self.machines.is[seat] == Machine::Gone {
+                // The UID of a Machine that is gone admits nobody.
+                self.secrets.admitted.put(seat, false);
+            }
+            let is_left = self.machines.is[seat] == Machine::Gone
+                && self.world.members[seat] == Member::None
+                && self.etcd.status.members[seat].is_none()
+                && self.etcd.status.removed[seat].is_none()
+                && self.etcd.status.operation.is_none_or(|operation| operation.seat != seat)
+                && !self.etcd.status.endpoints.has(seat)
+                && !self.secrets.urls.has(seat);
+            // The last number stays used.
+            if is_left {
+                self.drop(seat);
+            }
+        }
+    }
+
+    fn drop(&mut self, seat: usize) {
+        fn shift<T: Default + Copy>(list: &mut [T; SEATS], seat: usize) {
+            list.copy_within(seat + 1.., seat);
+            list[SEATS - 1] = T::default();
+        }
+        shift(&mut self.machines.is, seat);
+        shift(&mut self.world.processes, seat);
+        shift(&mut self.world.members, seat);
+        shift(&mut self.etcd.status.members, seat);
+        shift(&mut self.etcd.status.removed, seat);
+        for set in [
+            &mut self.machines.deleting,
+            &mut self.machines.hook,
+            &mut self.machines.no_address,
+            &mut self.secrets.urls,
+            &mut self.secrets.admitted,
+            &mut self.secrets.data,
+            &mut self.world.long,
+            &mut self.world.unasked,
+            &mut self.world.cut_off,
+            &mut self.etcd.status.endpoints,
+        ] {
+            *set = set.without(seat);
+        }
+        for other in [&mut self.world.leader, &mut self.world.first].into_iter().flatten() {
+            *other -= usize::from(*other > seat);
+        }
+        if let Some(operation) = &mut self.etcd.status.operation {
+            operation.seat -= usize::from(operation.seat > seat);
+        }
+        self.etcd.last_number = self.etcd.last_number.and_then(|last| last.checked_sub(1));
+    }
+}
