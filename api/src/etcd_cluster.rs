@@ -98,10 +98,10 @@ pub const DEFAULT_REPLICAS: i32 = 3;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterSpec {
-    /// Members of the cluster: 1, 3, 5 or 7. May be raised later; lowering it is not possible yet.
+    /// Members of the cluster: 1, 3, 5 or 7. May be changed later: Machines are added, or deleted once their members may
+    /// leave etcd.
     #[serde(default = "default_replicas")]
     #[x_kube(validation = Rule::new("self in [1, 3, 5, 7]").message("replicas must be 1, 3, 5 or 7: an even number of members survives no more failures than one less, and more than 7 slow every write down"))]
-    #[x_kube(validation = Rule::new("self >= oldSelf").message("replicas cannot be lowered yet: members are only added"))]
     pub replicas: i32,
 
     /// Template of the infrastructure that each member's Machine runs on, in the namespace of the EtcdCluster.
@@ -114,6 +114,10 @@ pub struct EtcdClusterSpec {
     /// When a member counts as unhealthy.
     #[serde(default)]
     pub health_check: HealthCheck,
+
+    /// What is done about a voter that counts as unhealthy.
+    #[serde(default)]
+    pub remediation: Remediation,
 
     /// What the members' Machines carry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,6 +221,55 @@ impl Default for HealthCheck {
     }
 }
 
+/// What is done about a voter that counts as unhealthy. The limits are those of KubeadmControlPlane's remediation: they are
+/// for a replacement that fails too, and not for several members that fail by themselves.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remediation {
+    /// Replace: its Machine is deleted when a replacement is up, as far as that is safe. Report: it is only reported, and a
+    /// person deletes the Machine. Default Replace.
+    #[serde(default)]
+    pub mode: RemediationMode,
+    /// How many replacements in a row that fail too are replaced. After that a person has to see to it. Not set: there is no
+    /// limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub max_retry: Option<i32>,
+    /// Seconds between replacing a member and replacing its replacement that fails too. Default 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 86400))]
+    pub retry_period_seconds: i32,
+    /// Seconds after which a failing replacement no longer counts as failing for the reason of its predecessor. Default 3600.
+    #[serde(default = "default_min_healthy_period")]
+    #[schemars(range(min = 0, max = 604_800))]
+    pub min_healthy_period_seconds: i32,
+}
+
+/// Whether an unhealthy voter is replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RemediationMode {
+    /// It is replaced.
+    #[default]
+    Replace,
+    /// It is only reported.
+    Report,
+}
+
+fn default_min_healthy_period() -> i32 {
+    3600
+}
+
+impl Default for Remediation {
+    fn default() -> Self {
+        Self {
+            mode: RemediationMode::default(),
+            max_retry: None,
+            retry_period_seconds: 0,
+            min_healthy_period_seconds: default_min_healthy_period(),
+        }
+    }
+}
+
 /// What the members' Machines carry.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -282,6 +335,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub removed_members: Vec<RemovedMember>,
+    /// The latest replacement of an unhealthy member. It is written before anything is done, and kept for the limits of
+    /// `spec.remediation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_remediation: Option<LastRemediation>,
     /// Generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -340,6 +397,22 @@ pub struct Operation {
     /// How many tries to move leadership have failed. Removals are not counted.
     #[serde(default)]
     pub attempt: i32,
+}
+
+/// The replacement of an unhealthy member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastRemediation {
+    /// Name of the Machine that is replaced.
+    pub machine: String,
+    /// UID of that Machine.
+    #[serde(rename = "machineUID")]
+    pub machine_uid: String,
+    /// When it was decided on.
+    pub timestamp: Time,
+    /// How many replacements before this one have failed too, each within `minHealthyPeriodSeconds`.
+    #[serde(default)]
+    pub retry_count: i32,
 }
 
 /// How far the removal of a member is.

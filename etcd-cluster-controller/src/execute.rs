@@ -62,8 +62,9 @@ pub(crate) async fn execute(context: &Context, observation: &Observation, step: 
             docker::set_provider_id(context, observation, machine, provider_id).await
         }
         Step::AddHook { machine } => machines::add_hook(context, observation, machine).await,
+        Step::DeleteMachine { name, why } => machines::delete(context, observation, name, *why).await,
         // The status that is written now is what they do.
-        Step::Begin(_) | Step::Finish(_) => Ok(Outcome::Done),
+        Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) => Ok(Outcome::Done),
         Step::MoveLeader { from, to } => membership::move_leader(context, observation, *from, *to).await,
         Step::RemoveMember(permission) => membership::remove(context, observation, permission).await,
         Step::ReleaseHook { machine, proof } => machines::release(context, observation, machine, proof).await,

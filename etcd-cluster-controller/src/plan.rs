@@ -18,8 +18,10 @@ mod operation;
 mod ownership;
 mod publish;
 mod record;
+mod repair;
 mod retire;
 mod step;
+mod surplus;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -37,8 +39,9 @@ pub use fence::{called_off, is_fenced};
 pub use goal::Goal;
 pub(crate) use hooks::has_hook;
 pub use publish::Publish;
+pub(crate) use repair::replaced;
 pub(crate) use retire::{describe as describe_leaving, waiting as leaving_waits_for};
-pub use step::{Plan, Step};
+pub use step::{Plan, Step, WhyDeleted};
 pub(crate) use template::owns_template;
 
 /// The rules, in the order in which they are asked.
@@ -51,10 +54,12 @@ const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
     certificates::plan,
     operation::plan,
     hooks::plan,
+    surplus::plan,
     retire::plan,
     ownership::plan,
     init::plan,
     docker::plan,
+    repair::plan,
     growth::plan,
 ];
 

@@ -4,6 +4,7 @@ use super::machines::machines;
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::observe::is_controlled_by;
+use api::names;
 use controller_support::{Result, ResultExt};
 use kube::ResourceExt;
 use kube::api::{ListParams, ObjectMeta};
@@ -13,6 +14,11 @@ use std::collections::BTreeSet;
 pub(super) struct Live(Vec<ObjectMeta>);
 
 impl Live {
+    /// Lists them by the Cluster's label, which Cluster API restores: a user may have taken ours away.
+    pub(super) async fn of_cluster(context: &Context, observation: &Observation, cluster: &str) -> Result<Self> {
+        Self::list(context, observation, &format!("{}={cluster}", names::CLUSTER_NAME_LABEL)).await
+    }
+
     /// Lists those that match a label selector.
     pub(super) async fn list(context: &Context, observation: &Observation, selector: &str) -> Result<Self> {
         let list = machines(context, &observation.etcd).list_metadata(&ListParams::default().labels(selector)).await;
@@ -28,6 +34,11 @@ impl Live {
 
     pub(super) fn names(&self) -> BTreeSet<&str> {
         self.0.iter().filter_map(|machine| machine.name.as_deref()).collect()
+    }
+
+    /// The one of this name.
+    pub(super) fn get(&self, name: &str) -> Option<&ObjectMeta> {
+        self.0.iter().find(|machine| machine.name.as_deref() == Some(name))
     }
 
     /// Whether they are the very ones that were seen: the same UIDs, as a name may have been used again, and none on its

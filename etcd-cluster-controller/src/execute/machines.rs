@@ -2,15 +2,17 @@
 
 use super::Outcome;
 use super::held_back::admission_is_as_seen;
+use super::live::Live;
 use crate::CONTROLLER;
 use crate::context::Context;
 use crate::observation::{ClusterLink, Observation};
+use crate::plan::WhyDeleted;
 use crate::quorum::{ClusterGoing, MayGo};
 use api::{EtcdCluster, names};
-use controller_support::error::is_not_found;
+use controller_support::error::{is_conflict, is_not_found};
 use controller_support::external::MachineView;
 use controller_support::{Result, ResultExt, apply};
-use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
+use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
@@ -67,6 +69,35 @@ async fn set_hook(
         Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
+}
+
+/// Deletes one Machine of an EtcdCluster that stays. Our hook keeps it until its member has left etcd, so it is deleted only
+/// with that, and only if the Machines are the very ones that were seen: another manager may have deleted one meanwhile.
+pub(super) async fn delete(
+    context: &Context,
+    observation: &Observation,
+    name: &str,
+    why: WhyDeleted,
+) -> Result<Outcome> {
+    let (etcd, ClusterLink::One(cluster)) = (observation.etcd.as_ref(), &observation.cluster) else {
+        return Ok(Outcome::Outdated);
+    };
+    let live = Live::of_cluster(context, observation, &cluster.name).await?;
+    let machine = live.get(name).filter(|_| live.are_as_seen(observation));
+    let has_hook = |machine: &&ObjectMeta| {
+        machine.annotations.as_ref().is_some_and(|all| all.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION))
+    };
+    let Some(machine) = machine.filter(has_hook) else { return Ok(Outcome::Outdated) };
+    let preconditions = Preconditions { uid: machine.uid.clone(), resource_version: machine.resource_version.clone() };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    match machines(context, etcd).delete(name, &parameters).await {
+        Ok(_) => {}
+        Err(error) if is_not_found(&error) || is_conflict(&error) => return Ok(Outcome::Outdated),
+        Err(error) => return Err(error).doing(|| format!("deleting Machine {name}")),
+    }
+    let note = format!("deleted Machine {name}: {}", why.describe());
+    context.events.normal(&etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
+    Ok(Outcome::Done)
 }
 
 /// Deletes Machines, and lets those go that wait for us.

@@ -33,7 +33,7 @@ pub(super) async fn create(
 ) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
     let Template::Found { template, clones } = &observation.template else { return Ok(Outcome::Outdated) };
-    let live = live(context, observation, cluster).await?;
+    let live = Live::of_cluster(context, observation, cluster).await?;
     if live.names() != expected.iter().map(String::as_str).collect() {
         return Ok(Outcome::Outdated);
     }
@@ -69,8 +69,10 @@ pub(super) async fn create(
     let machine = build::machine(&parts, kind);
     let outcome = put(context, etcd, &machines(context, etcd), kind, &machine, reasons::INVALID_SPEC).await?;
     if outcome == Outcome::Done {
-        let live = observation.live_machines().count() + 1;
-        let note = format!("created Machine {name}, {live} of {}", etcd.spec.replicas);
+        let (live, wanted) = (observation.live_machines().count() + 1, etcd.spec.replicas);
+        let replaces = usize::try_from(wanted).is_ok_and(|wanted| live > wanted);
+        let what = if replaces { "to replace another".to_owned() } else { format!("{live} of {wanted}") };
+        let note = format!("created Machine {name}, {what}");
         context.events.normal(&etcd.object_ref(&()), "Create", "MachineCreated", note).await;
     }
     Ok(outcome)
@@ -95,11 +97,6 @@ async fn begun(context: &Context, etcd: &EtcdCluster, live: &Live, next: u64) ->
     Ok(unused.then_some(last))
 }
 
-/// By the Cluster's label, which Cluster API restores: a user may have taken ours away.
-async fn live(context: &Context, observation: &Observation, cluster: &str) -> Result<Live> {
-    Live::list(context, observation, &format!("{}={cluster}", names::CLUSTER_NAME_LABEL)).await
-}
-
 /// Lets a Machine become a member, by a change of the very init Secret that was seen: nobody has been admitted since. The
 /// Machines have to be those that were seen as well: an admitted one that the watch does not show yet would be forgotten.
 pub(super) async fn admit(
@@ -112,7 +109,7 @@ pub(super) async fn admit(
     let etcd = observation.etcd.as_ref();
     // A patch without a version would be made whatever has happened to the Secret.
     let Some(version) = &observation.init_version else { return Ok(Outcome::Outdated) };
-    if !live(context, observation, cluster).await?.are_as_seen(observation) {
+    if !Live::of_cluster(context, observation, cluster).await?.are_as_seen(observation) {
         return Ok(Outcome::Outdated);
     }
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
@@ -125,8 +122,7 @@ pub(super) async fn admit(
         Err(error) if error.is_not_found() || error.is_conflict() => return Ok(Outcome::Outdated),
         Err(error) => return Err(error),
     }
-    let count = admitted.split(',').count();
-    let note = format!("admitted Machine {name} as member {count} of {}", etcd.spec.replicas);
+    let note = format!("admitted Machine {name}: it may join etcd");
     context.events.normal(&etcd.object_ref(&()), "Admit", "MachineAdmitted", note).await;
     Ok(Outcome::Done)
 }

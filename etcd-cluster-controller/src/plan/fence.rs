@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn a_dangerous_step_is_done_only_if_it_comes_out_the_same_live() {
         let removal = |learner: usize| {
-            let mut story = Story::with_voters(3, 3);
+            let mut story = Story::with_voters(5, 3);
             for index in 3..5 {
                 story.machine(index);
                 story.member(index, true);

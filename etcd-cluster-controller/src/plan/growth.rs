@@ -1,11 +1,11 @@
 //! Adding members, one at a time. Machines are made as soon as they are wanted, and held back: what Cluster API and the
 //! infrastructure do before a machine can boot takes longer than an etcd member does to join. One is admitted when every
-//! voter is healthy and no other Machine is on its way. Members whose Machines are on their way out count as voters, and not
-//! as Machines: their replacements join first.
+//! voter is healthy and no other Machine is on its way. Members whose Machines are on their way out, or are being replaced,
+//! count as voters, and not as Machines: their replacements join first, or boot.
 
 mod waits;
 
-use super::{Plan, Step, View, block, deletion, init, retire, wait};
+use super::{Hold, Plan, Step, View, block, deletion, init, repair, retire, wait};
 use crate::build;
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
@@ -33,8 +33,10 @@ enum Progress {
     NotBooting,
     /// It was a member, and somebody else removed that from etcd.
     Missing,
-    /// It is being deleted, and is not a member.
+    /// It is being deleted, and is not a member: it may become one yet.
     Leaving,
+    /// It is being deleted, and its member has left etcd. It never adds itself again, and holds nobody up.
+    Left,
 }
 
 /// All Machines with their progress.
@@ -55,20 +57,33 @@ impl<'v, 'a> Machines<'v, 'a> {
     }
 
     /// Machines that stay.
-    fn live(&self) -> usize {
-        self.0.iter().filter(|(_, machine, _)| !machine.deleting).count()
+    fn kept(&self, view: &View<'_>) -> usize {
+        self.0.iter().filter(|(seat, _, _)| repair::is_kept(view, seat)).count()
     }
 }
 
-/// Decides on the next Machine and the next member.
+/// Decides on the next Machine and the next member, and says so where that is a replacement.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    match (grow(view)?, repair::replaced(view)) {
+        (Plan::Wait(hold), Some(failed)) => {
+            let message = format!("member {}. Its replacement comes first: {}", failed.describe(), hold.message);
+            Some(Plan::Wait(Hold { message, ..hold }))
+        }
+        (next, _) => Some(next),
+    }
+}
+
+fn grow(view: &View<'_>) -> Option<Plan> {
     let (observation, cluster) = (view.observation, view.cluster()?);
     let machines = Machines::of(view);
-    // A voter on its way out does not hold its own replacement up, as long as somebody is there to join.
+    // Voters that go do not hold their replacements up, as long as somebody is there to join. Those that have failed go one
+    // after the other.
     let joinable = view.roster.is_listed() && machines.find(&[Progress::Voter]).is_some();
+    let replacing = repair::replaced(view).is_some();
+    let goes = |seat: &Seat<'_>| joinable && (seat.is_leaving() || (replacing && seat.is_unhealthy()));
     for unwell in [Progress::NotHealthy, Progress::NotListed] {
         let mut unwell = machines.0.iter().filter(|(_, _, state)| *state == unwell);
-        if let Some((seat, machine, state)) = unwell.find(|(seat, _, _)| !(joinable && seat.is_leaving())) {
+        if let Some((seat, machine, state)) = unwell.find(|(seat, _, _)| !goes(seat)) {
             return Some(waiting_for(view, cluster, seat, machine, *state));
         }
     }
@@ -81,7 +96,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner, Progress::Missing]);
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
     let held_back = machines.find(&[Progress::HeldBack]);
-    let missing = machines.live() < view.wanted();
+    let missing = machines.kept(view) < view.wanted();
     if !missing && held_back.is_none() {
         let rest = || not_booting(view, &machines).or_else(|| leaving(view)).unwrap_or(Plan::Steady);
         return Some(coming.unwrap_or_else(rest));
@@ -97,7 +112,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
             admitted: init::with(observation, next),
         }),
         // The others come when it is settled which Machine initializes.
-        _ if missing && (begun || machines.live() == 0 || machines.0.iter().any(|(seat, _, _)| seat.admitted)) => {
+        _ if missing && (begun || machines.kept(view) == 0 || machines.0.iter().any(|(seat, _, _)| seat.admitted)) => {
             create(view, cluster, coming)
         }
         _ => coming.unwrap_or(Plan::Steady),
@@ -182,6 +197,7 @@ fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress
         };
     }
     match () {
+        () if machine.deleting && has_left(observation, machine) => Progress::Left,
         () if machine.deleting => Progress::Leaving,
         () if missing_since(observation, machine).is_some() => Progress::Missing,
         () if is_held_back(view, seat, machine) => Progress::HeldBack,
@@ -209,6 +225,13 @@ fn missing_since<'a>(observation: &'a Observation, machine: &MachineView) -> Opt
     let records = &observation.etcd.status.as_ref()?.removed_members;
     let record = records.iter().find(|record| record.machine_uid == machine.uid);
     record.filter(|record| record.state == RemovalState::Missing).map(|record| (record.id.as_str(), record.since.0))
+}
+
+/// Whether the member of a Machine was removed from etcd by this controller.
+fn has_left(observation: &Observation, machine: &MachineView) -> bool {
+    let records = observation.etcd.status.iter().flat_map(|status| &status.removed_members);
+    let mut of_the_machine = records.filter(|record| record.machine_uid == machine.uid);
+    of_the_machine.any(|record| record.state == RemovalState::Removed)
 }
 
 /// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it.

@@ -18,18 +18,27 @@ pub struct Publish {
 }
 
 /// Endpoints are those of all voters. Once every Machine that stays has a healthy voter, they are those alone: members whose
-/// Machines are on their way out retire when no API server uses them any longer.
+/// Machines are on their way out retire when no API server uses them any longer. While there are Machines too many, what was
+/// told stays until it is settled which of them go.
 pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let observation = view.observation;
     let staying: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| !goal.retires(seat)).collect();
-    let settled = staying.len() == goal.voters && staying.iter().all(|seat| seat.is_voter() && seat.counts);
+    let all_well = staying.iter().all(|seat| seat.is_voter() && seat.counts);
+    let status = observation.etcd.status.as_ref();
+    let before = status.map_or("", |status| status.endpoints.as_str());
+    let too_many = staying.len() > goal.voters && !before.is_empty();
+    let settled = all_well && staying.len() == goal.voters;
     let voters = || view.roster.voters().filter(|seat| !(settled && goal.retires(seat)));
-    let before = observation.etcd.status.as_ref().map_or("", |status| status.endpoints.as_str());
-    let mut urls: Vec<String> = voters().filter_map(|seat| endpoint(view, seat, before)).collect();
+    let mut urls: Vec<String> = if too_many {
+        before.split(',').map(str::to_owned).collect()
+    } else {
+        voters().filter_map(|seat| endpoint(view, seat, before)).collect()
+    };
     urls.sort();
     urls.dedup();
+    let told = || all_well && status.is_some_and(|status| status.ready);
     // A new voter is published with its first good answer. Ready before that would roll the control plane twice.
-    let complete = settled && urls.len() == goal.voters;
+    let complete = if too_many { told() } else { settled && urls.len() == goal.voters };
     let certificates =
         matches!(observation.certificates, Certificates::Ca { control_plane_ca: true, staged_client: true, .. });
     let blocked = matches!(next, AnyPlan::Block(_));

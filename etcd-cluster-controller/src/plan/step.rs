@@ -1,11 +1,31 @@
 //! Everything that this controller ever does.
 
 use crate::quorum::{ClusterGoing, MayGo, MayRemove};
-use api::etcd_cluster::{Operation, RemovalState};
+use api::etcd_cluster::{LastRemediation, Operation, RemovalState};
 use std::collections::BTreeMap;
 
 /// The answer to "what next?".
 pub type Plan = controller_support::plan::Plan<Step>;
+
+/// Why a Machine is deleted whose EtcdCluster stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyDeleted {
+    /// Its member has failed for long enough, and a replacement is up or not waited for.
+    Unhealthy,
+    /// There are more Machines than wanted.
+    Surplus,
+}
+
+impl WhyDeleted {
+    /// The same for people.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Unhealthy => "its member has failed for too long",
+            Self::Surplus => "there are more members than wanted",
+        }
+    }
+}
 
 /// One step. At most one changes the membership, and it is the only one of its reconcile. Not `Clone`: what takes something
 /// away holds the permission for it, which is good for one time.
@@ -79,6 +99,15 @@ pub enum Step {
         /// Name of the Machine.
         machine: String,
     },
+    /// Write down that the member of a Machine is about to be replaced. The status carries it.
+    BeginRemediation(LastRemediation),
+    /// Delete a Machine that has our hook: Cluster API keeps it until its member has left etcd.
+    DeleteMachine {
+        /// Name of the Machine.
+        name: String,
+        /// Why.
+        why: WhyDeleted,
+    },
     /// Write down what is about to be done to etcd, before it is done. The status carries it.
     Begin(Operation),
     /// Write down how an operation ended: what became of the member of a removal (`None`: nothing; it is off).
@@ -117,7 +146,10 @@ impl Step {
     /// done only if it comes out the same.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
-        matches!(self, Self::MoveLeader { .. } | Self::RemoveMember(_) | Self::ReleaseHook { .. })
+        matches!(
+            self,
+            Self::DeleteMachine { .. } | Self::MoveLeader { .. } | Self::RemoveMember(_) | Self::ReleaseHook { .. }
+        )
     }
 
     /// Whether it changes an object that is watched, so that the next reconcile comes with what it has changed. Not what is
@@ -133,8 +165,10 @@ impl Step {
             | Self::Admit { .. }
             | Self::DeleteHeldBack { .. }
             | Self::SetProviderId { .. }
-            | Self::AddHook { .. } => true,
-            Self::Begin(_)
+            | Self::AddHook { .. }
+            | Self::DeleteMachine { .. } => true,
+            Self::BeginRemediation(_)
+            | Self::Begin(_)
             | Self::Finish(_)
             | Self::MoveLeader { .. }
             | Self::RemoveMember(_)
@@ -159,6 +193,8 @@ impl Step {
             }
             Self::SetProviderId { machine, .. } => format!("telling Cluster API that Machine {machine} is provisioned"),
             Self::AddHook { machine } => format!("protecting Machine {machine} with a pre-terminate hook"),
+            Self::BeginRemediation(record) => format!("about to replace the member of Machine {}", record.machine),
+            Self::DeleteMachine { name, why } => format!("deleting Machine {name}: {}", why.describe()),
             Self::Begin(operation) => format!("about to change etcd: member {}", operation.member_id),
             Self::Finish(_) => "a change of etcd has ended".to_owned(),
             Self::MoveLeader { from, to } => format!("moving leadership from member {from:x} to {to:x}"),

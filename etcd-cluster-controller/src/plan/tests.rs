@@ -2,6 +2,8 @@
 
 mod growing;
 mod leaving;
+mod repairing;
+mod shrinking;
 
 use super::*;
 use crate::fixture::{Story, name};

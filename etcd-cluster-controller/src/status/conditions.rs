@@ -2,7 +2,7 @@
 
 use super::alarms::{no_alarms, read_only};
 use crate::observation::Certificates;
-use crate::plan::{Decision, Plan, Step, View, describe_leaving, leaving_waits_for};
+use crate::plan::{Decision, Plan, Step, View, WhyDeleted, describe_leaving, leaving_waits_for, replaced};
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons, settle};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
@@ -26,6 +26,7 @@ pub(super) fn conditions(
         no_alarms(view),
         endpoints(status),
         scaling_up(decision, status),
+        scaling_down(view, decision, status),
         up_to_date(status),
         machines_deleting(view, plan, failed),
         paused(plan),
@@ -49,6 +50,8 @@ fn what(plan: &Plan) -> (&'static str, String) {
         Step::Record { .. } | Step::EnsureCertificates { .. } | Step::LabelCa { .. } => {
             reasons::WAITING_FOR_CERTIFICATES
         }
+        Step::BeginRemediation(_) | Step::DeleteMachine { why: WhyDeleted::Unhealthy, .. } => reasons::REPLACING_MEMBER,
+        Step::DeleteMachine { why: WhyDeleted::Surplus, .. } => reasons::SCALING_DOWN,
         Step::Begin(_) | Step::Finish(_) | Step::MoveLeader { .. } | Step::RemoveMember(_) => reasons::REMOVING_MEMBER,
         Step::DeleteMachines { .. } | Step::RemoveFinalizer | Step::ReleaseHook { .. } => reasons::DELETING,
         Step::PublishInit { .. }
@@ -189,6 +192,19 @@ fn scaling_up(decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     let count = format!("{} of {wanted} members are healthy voters", status.ready_replicas);
     let message = if message.is_empty() { count } else { format!("{count}: {message}") };
     Draft::new(c::SCALING_UP, true, reason, message)
+}
+
+/// Not while an unhealthy voter is replaced: its replacement is one Machine more.
+fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus) -> Draft {
+    let wanted = decision.goal.voters;
+    let kept = usize::try_from(status.replicas).unwrap_or(0).saturating_sub(usize::from(replaced(view).is_some()));
+    if status.members.len() <= wanted && kept <= wanted {
+        return Draft::new(c::SCALING_DOWN, false, reasons::NOT_SCALING_DOWN, "");
+    }
+    let waiting = leaving_waits_for(view);
+    let count = format!("{} members, and {wanted} are wanted", status.members.len());
+    let message = if waiting.is_empty() { count } else { format!("{count}: {}", describe_leaving(view, &waiting)) };
+    Draft::new(c::SCALING_DOWN, true, reasons::SCALING_DOWN, message)
 }
 
 fn up_to_date(status: &EtcdClusterStatus) -> Draft {

@@ -3,7 +3,7 @@
 
 use crate::observation::hex;
 use crate::plan::{Plan, Step, View};
-use api::etcd_cluster::{EtcdClusterStatus, Operation, OperationKind, RemovalState, RemovedMember};
+use api::etcd_cluster::{EtcdClusterStatus, LastRemediation, Operation, OperationKind, RemovalState, RemovedMember};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// The operation after this reconcile.
@@ -16,6 +16,15 @@ pub(super) fn operation(before: Option<Operation>, next: &Plan, failed: Option<&
         Plan::Do(Step::MoveLeader { .. }) if failed.is_some() => {
             before.map(|operation| Operation { attempt: operation.attempt.saturating_add(1), ..operation })
         }
+        _ => before,
+    }
+}
+
+/// The latest replacement of an unhealthy member after this reconcile.
+pub(super) fn last_remediation(before: Option<LastRemediation>, next: &Plan) -> Option<LastRemediation> {
+    match next {
+        // The write of this status is the beginning.
+        Plan::Do(Step::BeginRemediation(record)) => Some(record.clone()),
         _ => before,
     }
 }

@@ -147,7 +147,8 @@ fn a_failing_member_counts_until_it_has_failed_long_enough() {
     assert_eq!(late.members[1].health, Health::Unhealthy);
     assert!(late.members.iter().all(|member| member.healthy_since.is_none() || member.unhealthy_since.is_none()));
     let told = transitions(&early, &late);
-    let [warning] = told.as_slice() else { panic!("{told:?}") };
+    let [begins, warning] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!((begins.warning, begins.reason), (false, reasons::REPLACING_MEMBER));
     assert_eq!(warning.reason, "MemberUnhealthy");
     for part in ["member demo-etcd-1", "since 1970-01-01T00:16:40Z", "connection refused", "delete Machine demo-etcd-1"]
     {

@@ -35,6 +35,7 @@ const ALARMING: &[&str] = &[
     reasons::DATA_CORRUPT,
     reasons::NO_SPACE,
     reasons::ALARM_RAISED,
+    reasons::REMEDIATION_LIMIT_REACHED,
 ];
 
 /// Conditions that may carry one of them. The later ones may repeat what an earlier one says.
@@ -57,6 +58,14 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
             normal("MemberRemoved", format!("member {} of Machine {} has left etcd", record.id, record.machine));
         }
     }
+    if let Some(begun) = after.last_remediation.as_ref().filter(|begun| before.last_remediation.as_ref() != Some(begun))
+    {
+        let note = format!(
+            "the member of Machine {} is being replaced: another Machine boots, and then this one is deleted",
+            begun.machine
+        );
+        normal(reasons::REPLACING_MEMBER, note);
+    }
     let leaving =
         |status: &EtcdClusterStatus| status.conditions.iter().find(|c| c.type_ == c::MACHINES_DELETING).cloned();
     if let Some(now) = leaving(after).filter(|now| now.reason == reasons::WAITING_FOR_SAFE_REMOVAL)
@@ -72,7 +81,7 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
             let name = if member.name.is_empty() { &member.id } else { &member.name };
             let since = member.unhealthy_since.as_ref().map(|since| format!(" since {:.0}", since.0));
             let note = format!(
-                "member {name} has failed its checks{}: {}. Nothing is replaced by itself: to have it replaced, delete Machine {}",
+                "member {name} has failed its checks{}: {}. Ready says what is done about it; to have it replaced by hand, delete Machine {}",
                 since.unwrap_or_default(),
                 member.message,
                 member.machine

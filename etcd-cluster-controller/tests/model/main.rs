@@ -59,8 +59,8 @@ fn two_machines_are_deleted() {
 fn a_replacement_is_deleted() {
     let budget = Budget { faults: 1, deletions: 1, ..Budget::default() };
     check("a replacement of one that boots is deleted", &[State::replacing(1, false, budget)], LIMIT);
-    check("a replacement of three that is a learner is deleted", &[State::replacing(3, true, budget)], LIMIT);
     let budget = Budget { deletions: 1, ..Budget::default() };
+    check("a replacement of three that is a learner is deleted", &[State::replacing(3, true, budget)], LIMIT);
     let late = State::replacing(1, false, budget).without_address(1);
     check("a replacement of one is deleted before its address is shown", &[late], LIMIT);
 }
@@ -70,8 +70,8 @@ fn a_watch_lags() {
     let budget = Budget { lags: 1, deletions: 1, ..Budget::default() };
     check("a watch lags while a Machine of three is deleted", &[State::healthy(3, budget)], LIMIT);
     check("a watch lags while a replacement is deleted", &[State::replacing(3, false, budget)], LIMIT);
-    check("a watch lags while one of three is down", &[State::with_one_down(3, budget)], LIMIT);
     let budget = Budget { lags: 1, ..Budget::default() };
+    check("a watch lags while one of three is down", &[State::with_one_down(3, budget)], LIMIT);
     check("a watch lags in a bring-up", &[State::empty(3, budget)], LIMIT);
 }
 
@@ -79,6 +79,21 @@ fn a_watch_lags() {
 fn one_grows_to_three() {
     let budget = Budget { faults: 1, edits: 1, ..Budget::default() };
     check("one grows to three", &[State::healthy(1, budget)], LIMIT);
+}
+
+#[test]
+fn three_shrink_to_one() {
+    let budget = Budget { edits: 1, ..Budget::default() };
+    check("three shrink to one, or grow to five", &[State::healthy(3, budget)], LIMIT);
+    let budget = Budget { lags: 1, ..budget };
+    check("the same while a watch lags", &[State::healthy(3, budget)], LIMIT);
+}
+
+#[test]
+fn a_member_is_replaced() {
+    let budget = Budget { faults: 1, ..Budget::default() };
+    check("one of three is down", &[State::with_one_down(3, Budget::default())], LIMIT);
+    check("one of three is down, and a fault", &[State::with_one_down(3, budget)], LIMIT);
 }
 
 /// `make model` runs it.
@@ -95,5 +110,9 @@ fn more_of_everything() {
     let two = Budget { faults: 2, lags: 0, deletions: 2, edits: 0 };
     check("three, two faults and two deletions", &[State::healthy(3, two)], limit);
     let one = Budget { faults: 1, lags: 0, deletions: 1, edits: 0 };
+    check("one of three is down, a fault and a deletion", &[State::with_one_down(3, one)], limit);
+    check("a replacement that is a learner, a fault and a deletion", &[State::replacing(3, true, one)], limit);
+    let edit = Budget { faults: 1, lags: 0, deletions: 0, edits: 1 };
+    check("three, a fault and an edit", &[State::healthy(3, edit)], limit);
     check("five, a fault and a deletion", &[State::healthy(5, one)], limit);
 }

@@ -53,7 +53,7 @@ pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
         }
         Plan::Do(Step::CreateMachine { .. }) => &[Ending::Killed, Ending::KilledBetween],
         // The status is all that they write.
-        Plan::Do(Step::Begin(_) | Step::Finish(_)) => &[],
+        Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_)) => &[],
         Plan::Do(_) => &[Ending::Killed],
         Plan::Steady | Plan::Wait(_) | Plan::Block(_) => &[],
     }
@@ -63,7 +63,7 @@ pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
 pub fn pause(state: &State, book: &mut Book) -> Option<Paused> {
     let choice = choose(state, book);
     let does = match &book.page(choice.page).decision.next {
-        Plan::Do(Step::Begin(_) | Step::Finish(_)) => false,
+        Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_)) => false,
         Plan::Do(_) => !choice.off,
         Plan::Steady | Plan::Wait(_) | Plan::Block(_) => false,
     };
@@ -146,6 +146,14 @@ impl Reconcile<'_> {
                 }
             }
             Step::Begin(operation) => rules::beginning(self.view(), operation)?,
+            Step::BeginRemediation(record) => rules::remediation(self.view(), seat_of(&record.machine))?,
+            Step::DeleteMachine { name, why } => {
+                let seat = seat_of(name);
+                if self.machines_are_as_seen() && self.before.machines.hook.has(seat) {
+                    rules::deletion(&self.before, self.view(), seat, *why)?;
+                    self.after.machines.deleting.put(seat, true);
+                }
+            }
             Step::Finish(_) => {}
             Step::MoveLeader { from, to } => {
                 rules::leadership(self.view(), seat_of_id(*to))?;

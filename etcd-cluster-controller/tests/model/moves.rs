@@ -53,8 +53,9 @@ pub enum Move {
     LeaderChanges(usize),
     /// A user deletes a Machine.
     Delete(usize),
-    /// A user raises `replicas` by two.
+    /// A user raises `replicas` by two, or lowers it.
     Raise,
+    Lower,
 }
 
 impl Move {
@@ -317,6 +318,11 @@ impl Moves<'_> {
             }
         }
         if let Some(mut spent) = spend(state, |budget| &mut budget.edits) {
+            if spent.etcd.replicas > 2 {
+                let mut lowered = spent;
+                lowered.etcd.replicas -= 2;
+                self.found.push((Move::Lower, lowered));
+            }
             spent.etcd.replicas += 2;
             self.found.push((Move::Raise, spent));
         }

@@ -7,7 +7,7 @@ use crate::state::{Kind, Lag, List, Machine, Member, Probe, Process, State, Stat
 use crate::view::{Decided, id, reason, seat_of_id};
 use api::conditions::reasons;
 use api::etcd_cluster::{Operation, OperationKind};
-use etcd_cluster_controller::plan::Plan;
+use etcd_cluster_controller::plan::{Plan, WhyDeleted};
 
 /// A rule is broken.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,12 +65,37 @@ fn is_well(view: &View, seat: usize) -> bool {
     votes && view.probes.seats[seat] == Probe::Healthy
 }
 
+/// Of a replacement that begins, by what the controller knows.
+pub fn remediation(view: &View, seat: usize) -> Result<(), Broken> {
+    rule(has_failed(view, seat), "rule 4: nobody is replaced who has not failed for long enough")?;
+    rule(view.probes.list == List::Known, "rule 4: nobody is replaced without a quorum")
+}
+
+/// Of a Machine that we delete, at that moment.
+pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Result<(), Broken> {
+    let stays = |seat: &usize| now.machines.is[*seat].exists() && !now.machines.deleting.has(*seat);
+    rule(stays(&seat), "nothing is deleted twice")?;
+    let is_replaced = now.etcd.status.remediation == Some(seat) && has_failed(view, seat);
+    let too_many = (0..SEATS).filter(stays).count() > usize::from(view.etcd.replicas);
+    match why {
+        WhyDeleted::Unhealthy => rule(is_replaced, "rule 2: nobody is deleted for a failure that is not written down"),
+        WhyDeleted::Surplus => rule(too_many, "no Machine is deleted that is wanted"),
+    }
+}
+
+/// A voter that has not answered for long enough.
+fn has_failed(view: &View, seat: usize) -> bool {
+    let votes = seat < SEATS && view.probes.members[seat] == Member::Voter;
+    votes && matches!(view.probes.seats[seat], Probe::LongFailing | Probe::LongNoLeader)
+}
+
 /// Of an admission, at the moment at which it is written.
 pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result<(), Broken> {
     let mut voters = (0..SEATS).filter(|seat| view.probes.members[*seat] == Member::Voter);
     let leaves = |seat: usize| view.machines.is[seat].exists() && view.machines.deleting.has(seat);
-    let all_well = view.probes.list == List::Known && voters.all(|seat| is_well(view, seat) || leaves(seat));
-    rule(all_well, "nobody is admitted beside a voter that is not well, or without a member list")?;
+    let goes = |seat: usize| leaves(seat) || (view.etcd.status.remediation.is_some() && has_failed(view, seat));
+    let all_well = view.probes.list == List::Known && voters.all(|seat| is_well(view, seat) || goes(seat));
+    rule(all_well, "nobody is admitted beside a voter that is not well and stays, or without a member list")?;
     rule(!now.secrets.admitted.has(seat), "nobody is admitted twice")?;
     let coming = |seat: &usize| {
         matches!(now.machines.is[*seat], Machine::HeldBack | Machine::Booting)
@@ -91,7 +116,8 @@ pub fn admissions(now: &State, admitted: Set) -> Result<(), Broken> {
 pub fn creation(now: &State, seat: usize) -> Result<(), Broken> {
     rule(now.machines.is[seat] == Machine::Absent, "no name is used twice")?;
     let live = (0..SEATS).filter(|seat| now.machines.is[*seat].exists() && !now.machines.deleting.has(*seat)).count();
-    rule(live < usize::from(now.etcd.replicas), "never more Machines than wanted")
+    let replaced = usize::from(now.replaced().is_some());
+    rule(live < usize::from(now.etcd.replicas) + replaced, "never more Machines than wanted, and one for a replacement")
 }
 
 /// Of a status, at the moment at which it is written.

@@ -102,9 +102,12 @@ pub struct Operation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status {
     pub initialized: bool,
+    pub ready: bool,
     pub members: [Option<Record>; SEATS],
     pub removed: [Option<Removal>; SEATS],
     pub operation: Option<Operation>,
+    /// The seat of `lastRemediation`.
+    pub remediation: Option<usize>,
     pub endpoints: Set,
 }
 
@@ -268,7 +271,7 @@ pub struct Budget {
     pub lags: u8,
     /// Machines that a user deletes.
     pub deletions: u8,
-    /// Times that a user raises `replicas`, by two.
+    /// Times that a user raises or lowers `replicas`, by two.
     pub edits: u8,
 }
 
@@ -310,7 +313,7 @@ impl State {
         state.secrets.init = true;
         (state.world.leader, state.world.begun) = (Some(0), true);
         (state.etcd.last_number, state.etcd.cluster_id) = (Some(replicas - 1), true);
-        state.etcd.status.initialized = true;
+        (state.etcd.status.initialized, state.etcd.status.ready) = (true, true);
         state
     }
 
@@ -320,6 +323,7 @@ impl State {
         let seat = usize::from(replicas) - 1;
         state.world.processes[seat] = Process::Down;
         state.world.long.put(seat, true);
+        state.etcd.status.ready = false;
         if let Some(record) = &mut state.etcd.status.members[seat] {
             (record.health, record.failing) = (Health::Unhealthy, true);
         }
@@ -359,6 +363,12 @@ impl State {
     /// The status names a member for the Machine: that one is expected there.
     pub fn is_known(&self, seat: usize) -> bool {
         self.etcd.status.members[seat].is_some_and(|record| record.housed)
+    }
+
+    /// The voter that is being replaced, by what the status says: its Machine is not deleted yet.
+    pub fn replaced(&self) -> Option<usize> {
+        let stays = |seat: &usize| self.machines.is[*seat].exists() && !self.machines.deleting.has(*seat);
+        self.etcd.status.remediation.filter(stays)
     }
 
     /// What the prober would find now. Those that fail without a gap for long are known by [`World::long`].

@@ -119,6 +119,9 @@ impl State {
         if let Some(operation) = &mut self.etcd.status.operation {
             operation.seat -= usize::from(operation.seat > seat);
         }
+        // One that is gone says nothing any more: there are no limits here.
+        let remediation = self.etcd.status.remediation.filter(|other| *other != seat);
+        self.etcd.status.remediation = remediation.map(|other| other - usize::from(other > seat));
         self.etcd.last_number = self.etcd.last_number.and_then(|last| last.checked_sub(1));
     }
 }

@@ -322,22 +322,31 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
         since: Time(ago(0)),
         attempt: i32::from(operation.attempt),
     });
+    let last_remediation = facts.remediation.map(|seat| shipped::LastRemediation {
+        machine: name(seat),
+        machine_uid: uid(seat),
+        timestamp: Time(ago(0)),
+        retry_count: 0,
+    });
     let mut endpoints: Vec<String> = facts.endpoints.iter().map(client_url).collect();
     endpoints.sort();
     EtcdClusterStatus {
         initialized: facts.initialized,
+        ready: facts.ready,
         endpoints: endpoints.join(","),
         cluster_id: if etcd.cluster_id { format!("{CLUSTER_ID:x}") } else { String::new() },
         members: (0..SEATS).filter_map(member).collect(),
         removed_members: (0..SEATS).filter_map(removed).collect(),
         operation,
+        last_remediation,
         ..EtcdClusterStatus::default()
     }
 }
 
 /// What of a status the planner reads again.
 fn read(status: &EtcdClusterStatus) -> Status {
-    let mut facts = Status { initialized: status.initialized, ..Status::default() };
+    let mut facts = Status { initialized: status.initialized, ready: status.ready, ..Status::default() };
+    facts.remediation = status.last_remediation.as_ref().map(|record| seat_of(&record.machine));
     facts.endpoints = seats_of_urls(&status.endpoints);
     let seat = |id: &str| seat_of_id(u64::from_str_radix(id, 16).unwrap_or_default());
     for member in &status.members {

@@ -5,6 +5,7 @@ use crate::observation::Observation;
 use crate::plan::{Plan, View, wait};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
+use api::etcd_cluster::RemediationMode;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 
@@ -66,8 +67,18 @@ pub(super) fn waiting_for(
             );
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }
-        Progress::NotHealthy | Progress::Voter | Progress::HeldBack | Progress::NotBooting | Progress::Leaving => {
-            let message = format!("member {}. Nothing is added before it is healthy", seat.describe());
+        Progress::NotHealthy
+        | Progress::Voter
+        | Progress::HeldBack
+        | Progress::NotBooting
+        | Progress::Leaving
+        | Progress::Left => {
+            let by_hand = seat.is_unhealthy() && observation.etcd.spec.remediation.mode == RemediationMode::Report;
+            let hint = format!(
+                "; it is not replaced by itself (spec.remediation.mode): delete Machine {name} to have that done"
+            );
+            let hint = if by_hand { hint } else { String::new() };
+            let message = format!("member {}. Nothing is added before it is healthy{hint}", seat.describe());
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }
     }

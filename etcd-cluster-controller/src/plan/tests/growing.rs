@@ -4,7 +4,7 @@ use super::{Plan, Step};
 use crate::fixture::{Story, address, name};
 use crate::observation::{Membership, probe::ListFault};
 use crate::plan::View;
-use api::etcd_cluster::EtcdClusterStatus;
+use api::etcd_cluster::{EtcdClusterStatus, RemediationMode};
 use api::names;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -73,7 +73,9 @@ struct World {
 }
 
 impl World {
-    fn new(story: Story) -> Self {
+    fn new(mut story: Story) -> Self {
+        // Growth alone: replacing is another story.
+        story.etcd().spec.remediation.mode = RemediationMode::Report;
         Self { story, hidden: None, made: 0, used: BTreeSet::new() }
     }
 

@@ -1,0 +1,230 @@
+//! Voters that fail for long enough, as stories.
+
+use super::{admits, creates, reason};
+use crate::fixture::{Story, id, name};
+use crate::observation::Membership;
+use crate::plan::{Plan, Step, WhyDeleted};
+use api::conditions::reasons;
+use api::etcd_cluster::{OperationKind, RemediationMode};
+
+/// Writes the status that goes with the plan, and gives the plan.
+fn step(story: &mut Story) -> Plan {
+    let plan = story.plan();
+    story.settle();
+    plan
+}
+
+fn begins(plan: &Plan) -> Option<(String, i32)> {
+    match plan {
+        Plan::Do(Step::BeginRemediation(record)) => Some((record.machine.clone(), record.retry_count)),
+        _ => None,
+    }
+}
+
+fn deletes(plan: &Plan) -> Option<(&str, WhyDeleted)> {
+    match plan {
+        Plan::Do(Step::DeleteMachine { name, why }) => Some((name, *why)),
+        _ => None,
+    }
+}
+
+fn removal_begins(plan: &Plan) -> bool {
+    matches!(plan, Plan::Do(Step::Begin(operation)) if operation.kind == OperationKind::RemoveMember)
+}
+
+/// A cluster of healthy voters of which some have failed for long enough.
+fn failed(replicas: i32, indices: &[usize]) -> Story {
+    let mut story = Story::with_voters(replicas, usize::try_from(replicas).unwrap());
+    indices.iter().for_each(|index| story.failing(*index, "down"));
+    story.pass(60);
+    story
+}
+
+/// The replacement boots: it has an address, and waits until etcd takes it.
+fn boots(story: &mut Story, index: usize) {
+    story.held_back(index);
+    assert_eq!(admits(&story.plan()), Some(name(index).as_str()));
+    story.admit(index);
+    story.bootstrap(index);
+    story.address(index);
+    story.failing(index, "nothing listens there yet");
+}
+
+#[test]
+fn a_failed_voter_goes_when_its_replacement_boots() {
+    let mut story = failed(3, &[2]);
+    assert_eq!(begins(&step(&mut story)), Some((name(2), 0)), "it is written down first");
+    assert_eq!(creates(&step(&mut story)), Some(3));
+    story.held_back(3);
+    assert_eq!(admits(&step(&mut story)), Some("demo-etcd-3"));
+    story.admit(3);
+    let waits = step(&mut story);
+    assert_eq!(reason(&waits), reasons::WAITING_FOR_MACHINE_ADDRESS, "its return is not forfeited for nothing");
+    let message = &waits.hold().unwrap().message;
+    assert!(message.contains("demo-etcd-2: ") && message.contains("Its replacement comes first"), "{message}");
+    story.bootstrap(3);
+    story.address(3);
+    assert_eq!(deletes(&step(&mut story)), Some(("demo-etcd-2", WhyDeleted::Unhealthy)));
+    story.delete(2);
+    assert!(removal_begins(&step(&mut story)));
+    assert!(matches!(step(&mut story), Plan::Do(Step::RemoveMember(_))));
+}
+
+#[test]
+fn less_than_the_threshold_a_quorum_and_a_single_member_are_left_alone() {
+    let mut story = Story::with_voters(3, 3);
+    story.failing(2, "down");
+    story.pass(59);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    let mut story = failed(3, &[1, 2]);
+    story.unlisted();
+    assert!(!matches!(story.plan(), Plan::Do(_)), "{:?}", story.plan());
+    let story = failed(1, &[0]);
+    assert_eq!(begins(&story.plan()), None, "its data would go with it");
+    let story = failed(3, &[0, 1, 2]);
+    assert_eq!(begins(&story.plan()), None, "the fault is more likely ours");
+}
+
+#[test]
+fn who_cannot_be_checked_is_not_replaced() {
+    let mut story = Story::with_voters(3, 3);
+    story.unknown(2);
+    story.pass(3_600);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    let mut story = failed(3, &[2]);
+    story.observation.heard.insert(id(2));
+    assert_eq!(begins(&story.plan()), None, "the others hear it");
+    let mut story = failed(3, &[2]);
+    story.unknown(1);
+    assert_eq!(begins(&story.plan()), None, "without it, etcd may have no quorum");
+}
+
+#[test]
+fn who_recovers_first_stays_and_the_replacement_goes() {
+    let mut story = failed(3, &[2]);
+    step(&mut story);
+    boots(&mut story, 3);
+    story.healthy(2);
+    story.settle();
+    assert_eq!(deletes(&story.plan()), Some(("demo-etcd-3", WhyDeleted::Surplus)));
+    story.delete(3);
+    assert_eq!(reason(&step(&mut story)), reasons::WAITING_FOR_SAFE_REMOVAL, "it may still join");
+    story.member(3, true);
+    assert!(removal_begins(&step(&mut story)));
+}
+
+#[test]
+fn nothing_is_chosen_while_a_voter_only_begins_to_fail() {
+    let mut story = failed(3, &[2]);
+    step(&mut story);
+    boots(&mut story, 3);
+    story.healthy(2);
+    story.failing(2, "again");
+    story.settle();
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    story.pass(60);
+    assert_eq!(deletes(&story.plan()), Some(("demo-etcd-2", WhyDeleted::Unhealthy)), "it was begun");
+}
+
+#[test]
+fn of_two_that_have_failed_the_second_goes_at_once_so_that_somebody_can_join() {
+    let mut story = failed(5, &[3, 4]);
+    assert_eq!(begins(&step(&mut story)), Some((name(3), 0)));
+    assert_eq!(creates(&step(&mut story)), Some(5), "the other one holds nothing up");
+    boots(&mut story, 5);
+    assert_eq!(deletes(&step(&mut story)).map(|(name, _)| name), Some("demo-etcd-3"));
+    story.delete(3);
+    assert!(removal_begins(&step(&mut story)), "and not the next replacement");
+    step(&mut story);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(3));
+    }
+    story.publish();
+    step(&mut story);
+    step(&mut story);
+    story.gone(3);
+    story.publish();
+    assert_eq!(begins(&step(&mut story)), Some((name(4), 0)), "it has not failed in place of the other");
+    assert_eq!(
+        deletes(&step(&mut story)).map(|(name, _)| name),
+        Some("demo-etcd-4"),
+        "four survive no more than three"
+    );
+}
+
+#[test]
+fn a_machine_whose_infrastructure_hangs_does_not_hold_the_next_one_up() {
+    let mut story = failed(5, &[4]);
+    step(&mut story);
+    boots(&mut story, 5);
+    step(&mut story);
+    story.delete(4);
+    step(&mut story);
+    step(&mut story);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(4));
+    }
+    step(&mut story);
+    story.delete_at_once(4);
+    story.voter(5);
+    story.publish();
+    story.settle();
+    story.failing(1, "down");
+    story.pass(60);
+    assert_eq!(begins(&step(&mut story)).map(|(name, _)| name), Some(name(1)));
+    assert_eq!(creates(&step(&mut story)), Some(6), "Machine 4 still waits for its infrastructure");
+}
+
+#[test]
+fn a_replacement_that_fails_too_waits_and_in_the_end_for_a_person() {
+    let mut story = failed(3, &[2]);
+    story.etcd().spec.remediation.retry_period_seconds = 300;
+    story.etcd().spec.remediation.max_retry = Some(1);
+    step(&mut story);
+    let replace = |story: &mut Story, old: usize, new: usize| {
+        story.machine(new);
+        story.gone(old);
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            members.remove(&id(old));
+        }
+        story.voter(new);
+        story.publish();
+        story.settle();
+        story.failing(new, "down too");
+        story.pass(60);
+    };
+    replace(&mut story, 2, 3);
+    let plan = step(&mut story);
+    assert_eq!(reason(&plan), reasons::REMEDIATION_DELAYED);
+    assert_eq!(plan.hold().unwrap().again.map(|again| again.as_secs()), Some(240));
+    story.pass(240);
+    assert_eq!(begins(&step(&mut story)), Some((name(3), 1)));
+    replace(&mut story, 3, 4);
+    story.pass(300);
+    let plan = step(&mut story);
+    assert_eq!(reason(&plan), reasons::REMEDIATION_LIMIT_REACHED);
+    assert!(plan.hold().unwrap().message.contains("2 replacements in a row"), "{plan:?}");
+    story.pass(3_600);
+    assert_eq!(begins(&story.plan()), Some((name(4), 0)), "after so long it is not the same fault");
+}
+
+#[test]
+fn with_report_a_person_decides_and_what_was_begun_is_finished() {
+    let mut story = failed(3, &[2]);
+    story.etcd().spec.remediation.mode = RemediationMode::Report;
+    let plan = story.plan();
+    assert_eq!(reason(&plan), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    assert!(plan.hold().unwrap().message.contains("delete Machine demo-etcd-2"), "{plan:?}");
+    story.etcd().spec.remediation.mode = RemediationMode::Replace;
+    step(&mut story);
+    story.etcd().spec.remediation.mode = RemediationMode::Report;
+    assert_eq!(creates(&story.plan()), Some(3));
+}
+
+#[test]
+fn without_a_template_nothing_is_deleted() {
+    let mut story = failed(3, &[2]);
+    step(&mut story);
+    story.observation.template = crate::observation::Template::NotFound("it does not exist".to_owned());
+    assert_eq!(reason(&story.plan()), reasons::TEMPLATE_NOT_FOUND);
+}

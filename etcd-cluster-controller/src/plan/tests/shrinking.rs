@@ -1,0 +1,127 @@
+//! Fewer members, as stories.
+
+use super::{creates, reason};
+use crate::fixture::{Story, id, name};
+use crate::observation::Membership;
+use crate::plan::{Plan, Step, WhyDeleted, plan};
+use crate::status::status;
+use api::conditions::{self as c, reasons};
+use api::names;
+
+/// All that are deleted one after the other as too many.
+fn surplus(story: &mut Story) -> Vec<String> {
+    let mut found = Vec::new();
+    while let Plan::Do(Step::DeleteMachine { name, why: WhyDeleted::Surplus }) = story.plan() {
+        let index = crate::roster::number(&name).and_then(|number| usize::try_from(number).ok()).unwrap();
+        story.delete(index);
+        found.push(name);
+    }
+    found
+}
+
+fn lowered(from: usize, to: i32) -> Story {
+    let mut story = Story::with_voters(i32::try_from(from).unwrap(), from);
+    story.etcd().spec.replicas = to;
+    story
+}
+
+#[test]
+fn all_that_are_too_many_are_deleted_and_the_control_plane_is_told_once() {
+    let mut story = lowered(5, 3);
+    let before = plan(&story.observation).publish;
+    assert!(before.ready && before.endpoints.split(',').count() == 5, "{before:?}");
+    assert_eq!(surplus(&mut story), [name(4), name(3)], "the newest, and the leader stays");
+    let after = plan(&story.observation);
+    assert!(after.publish.ready && after.publish.endpoints.split(',').count() == 3, "{:?}", after.publish);
+    let status = status(&story.observation, &after, None);
+    let down = status.conditions.iter().find(|condition| condition.type_ == c::SCALING_DOWN).unwrap();
+    assert_eq!(
+        (down.status.as_str(), down.message.contains("5 members, and 3 are wanted")),
+        ("True", true),
+        "{down:?}"
+    );
+    assert!(matches!(after.next, Plan::Do(Step::Begin(_))), "{:?}", after.next);
+}
+
+#[test]
+fn down_to_one_the_leader_is_what_is_left() {
+    let mut story = lowered(3, 1);
+    assert_eq!(surplus(&mut story), [name(2), name(1)]);
+    for index in [1, 2] {
+        assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
+        story.settle();
+        assert!(matches!(story.plan(), Plan::Do(Step::RemoveMember(_))), "{:?}", story.plan());
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            members.remove(&id(index));
+        }
+        story.publish();
+        story.settle();
+        story.settle();
+        assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
+        story.gone(index);
+    }
+    assert_eq!(story.plan(), Plan::Steady);
+    assert!(story.settle().ready);
+}
+
+#[test]
+fn whoever_serves_least_goes_first() {
+    let mut story = lowered(5, 3);
+    story.failing(1, "down");
+    story.pass(60);
+    assert_eq!(
+        surplus(&mut story),
+        [name(1), name(4)],
+        "one that has failed, also if it is older, and it is not replaced"
+    );
+    let mut story = Story::with_voters(5, 4);
+    story.held_back(4);
+    story.etcd().spec.replicas = 3;
+    assert_eq!(surplus(&mut story), [name(4), name(3)], "one that is held back");
+    let mut story = Story::with_voters(5, 4);
+    story.machine(4);
+    story.member(4, true);
+    story.healthy(4);
+    story.etcd().spec.replicas = 3;
+    assert_eq!(surplus(&mut story), [name(4), name(3)], "a learner");
+    let mut story = lowered(5, 3);
+    story
+        .observation
+        .machines
+        .get_mut(&name(1))
+        .unwrap()
+        .annotations
+        .insert(names::CLONED_FROM_NAME_ANNOTATION.to_owned(), "an-earlier-template".to_owned());
+    assert_eq!(surplus(&mut story), [name(1), name(4)], "one of an earlier spec");
+}
+
+#[test]
+fn nothing_is_chosen_while_it_is_not_known_how_all_are() {
+    let mut story = lowered(5, 3);
+    story.unknown(1);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    let mut story = lowered(5, 3);
+    story.failing(1, "since a moment");
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+    let mut story = lowered(5, 3);
+    story.unlisted();
+    assert!(!matches!(story.plan(), Plan::Do(_)), "{:?}", story.plan());
+}
+
+#[test]
+fn before_etcd_has_begun_the_one_that_initializes_stays() {
+    let mut story = Story::new(3);
+    (0..3).for_each(|index| story.held_back(index));
+    story.bootstrap(1);
+    story.etcd().spec.replicas = 1;
+    assert_eq!(surplus(&mut story), [name(2), name(0)]);
+}
+
+#[test]
+fn whoever_changes_their_mind_gets_new_members_in_place_of_those_that_go() {
+    let mut story = lowered(5, 3);
+    surplus(&mut story);
+    story.etcd().spec.replicas = 5;
+    story.settle();
+    assert_eq!(creates(&story.plan()), Some(5), "{:?}", story.plan());
+}
