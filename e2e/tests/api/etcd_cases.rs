@@ -28,6 +28,10 @@ fn health_check(change: Value) -> Value {
     json!({"spec": {"healthCheck": change}})
 }
 
+fn remediation(change: Value) -> Value {
+    json!({"spec": {"remediation": change}})
+}
+
 fn replicas(replicas: Value) -> Value {
     json!({"spec": {"replicas": replicas}})
 }
@@ -141,6 +145,73 @@ pub(crate) fn cases() -> Vec<Case> {
             "must be of type integer",
             health_check(json!({"intervalSeconds": "10s"})),
             health_check(json!({"intervalSeconds": 10})),
+        ),
+        Case::new(
+            "spec.remediation.mode",
+            "supported values: \"Replace\", \"Report\"",
+            remediation(json!({"mode": "report"})),
+            remediation(json!({"mode": "Report"})),
+        ),
+        Case::new(
+            "spec.remediation.mode",
+            "must be of type string",
+            remediation(json!({"mode": true})),
+            remediation(json!({"mode": "Replace"})),
+        ),
+        Case::new("spec.remediation", "must be of type object", remediation(json!("Report")), remediation(json!({}))),
+        Case::new(
+            "spec.remediation.maxRetry",
+            "greater than or equal to 0",
+            remediation(json!({"maxRetry": -1})),
+            remediation(json!({"maxRetry": 0})),
+        ),
+        Case::new(
+            "spec.remediation.maxRetry",
+            "less than or equal to 1000",
+            remediation(json!({"maxRetry": 1001})),
+            remediation(json!({"maxRetry": 1000})),
+        ),
+        Case::new(
+            "spec.remediation.maxRetry",
+            "must be of type integer",
+            remediation(json!({"maxRetry": "3"})),
+            remediation(json!({"maxRetry": 3})),
+        ),
+        Case::new(
+            "spec.remediation.retryPeriodSeconds",
+            "greater than or equal to 0",
+            remediation(json!({"retryPeriodSeconds": -1})),
+            remediation(json!({"retryPeriodSeconds": 0})),
+        ),
+        Case::new(
+            "spec.remediation.retryPeriodSeconds",
+            "less than or equal to 86400",
+            remediation(json!({"retryPeriodSeconds": 86401})),
+            remediation(json!({"retryPeriodSeconds": 86400})),
+        ),
+        Case::new(
+            "spec.remediation.retryPeriodSeconds",
+            "must be of type integer",
+            remediation(json!({"retryPeriodSeconds": "10m"})),
+            remediation(json!({"retryPeriodSeconds": 600})),
+        ),
+        Case::new(
+            "spec.remediation.minHealthyPeriodSeconds",
+            "greater than or equal to 0",
+            remediation(json!({"minHealthyPeriodSeconds": -1})),
+            remediation(json!({"minHealthyPeriodSeconds": 0})),
+        ),
+        Case::new(
+            "spec.remediation.minHealthyPeriodSeconds",
+            "less than or equal to 604800",
+            remediation(json!({"minHealthyPeriodSeconds": 604_801})),
+            remediation(json!({"minHealthyPeriodSeconds": 604_800})),
+        ),
+        Case::new(
+            "spec.remediation.minHealthyPeriodSeconds",
+            "must be of type integer",
+            remediation(json!({"minHealthyPeriodSeconds": 0.5})),
+            remediation(json!({"minHealthyPeriodSeconds": 1})),
         ),
         Case::new(
             "spec.addressTypes",

@@ -67,6 +67,7 @@ pub(crate) async fn of_unknown_fields(server: &Server) -> Result<()> {
         (etcd(json!({"replica": 3})), "spec.replica"),
         (etcd(json!({"rolloutStrategy": {"type": "RollingUpdate"}})), "spec.rolloutStrategy"),
         (etcd(json!({"healthCheck": {"interval": "10s"}})), "spec.healthCheck.interval"),
+        (etcd(json!({"remediation": {"maxRetries": 3}})), "spec.remediation.maxRetries"),
         (etcd(json!({"infrastructureTemplate": {"uid": "x"}})), "spec.infrastructureTemplate.uid"),
         (etcd(json!({"machineTemplate": {"metadata": {"name": "x"}}})), "spec.machineTemplate.metadata.name"),
         (etcd(json!({"etcdadmConfigSpec": {"preEtcdadmCommand": []}})), "spec.etcdadmConfigSpec.preEtcdadmCommand"),

@@ -75,6 +75,7 @@ pub(crate) async fn defaults(server: &Server) -> Result<()> {
         "infrastructureTemplate": template,
         "etcdadmConfigSpec": {},
         "healthCheck": {"intervalSeconds": 10, "unhealthyAfterSeconds": 60, "startupGraceSeconds": 600},
+        "remediation": {"mode": "Replace", "retryPeriodSeconds": 0, "minHealthyPeriodSeconds": 3600},
         "addressTypes": ["InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS", "Hostname"],
     });
     ensure!(made["spec"] == expected, "{}", made["spec"]);
@@ -82,6 +83,10 @@ pub(crate) async fn defaults(server: &Server) -> Result<()> {
     let made = accepted(server.try_create(&part).await?)?;
     let expected = json!({"intervalSeconds": 5, "unhealthyAfterSeconds": 60, "startupGraceSeconds": 600});
     ensure!(made["spec"]["healthCheck"] == expected, "{made}");
+    let part = merged(&sparse, &json!({"spec": {"remediation": {"maxRetry": 2}}}));
+    let made = accepted(server.try_create(&part).await?)?;
+    let expected = json!({"mode": "Replace", "maxRetry": 2, "retryPeriodSeconds": 0, "minHealthyPeriodSeconds": 3600});
+    ensure!(made["spec"]["remediation"] == expected, "{made}");
 
     let config = object("EtcdadmConfig", "sparse", &json!({"cloudInitConfig": {}}));
     let made = accepted(server.try_create(&config).await?)?;
@@ -107,11 +112,12 @@ pub(crate) async fn a_null_is_no_value(server: &Server) -> Result<()> {
     });
     ensure!(made["spec"] == expected, "{}", made["spec"]);
     let mut sparse = cluster("null", &json!({}));
-    for field in ["replicas", "etcdadmConfigSpec", "healthCheck", "machineTemplate", "addressTypes"] {
+    for field in ["replicas", "etcdadmConfigSpec", "healthCheck", "remediation", "machineTemplate", "addressTypes"] {
         sparse["spec"][field] = Value::Null;
     }
     let made = accepted(server.try_create(&sparse).await?)?;
     ensure!(made["spec"]["replicas"] == 3 && made["spec"]["machineTemplate"].is_null(), "{made}");
+    ensure!(made["spec"]["remediation"]["mode"] == "Replace", "{made}");
     Ok(())
 }
 
@@ -126,11 +132,15 @@ pub(crate) async fn scale_subresource(server: &Server) -> Result<()> {
     let to = |replicas: i32| json!({"spec": {"replicas": replicas}});
     accepted(server.patch(&etcd, "/scale", &to(5)).await?)?;
     ensure!(server.get(&etcd, "").await?["spec"]["replicas"] == 5);
-    for (replicas, says) in [(6, "must be 1, 3, 5 or 7"), (3, "cannot be lowered")] {
+    for replicas in [6, 4, 0] {
         let refused = server.patch(&etcd, "/scale", &to(replicas)).await?.err().context("it is accepted")?;
-        ensure!(refused.contains("spec.replicas") && refused.contains(says), "{refused}");
+        ensure!(refused.contains("spec.replicas") && refused.contains("must be 1, 3, 5 or 7"), "{refused}");
     }
     ensure!(server.get(&etcd, "").await?["spec"]["replicas"] == 5);
+    for replicas in [3, 1] {
+        accepted(server.patch(&etcd, "/scale", &to(replicas)).await?)?;
+        ensure!(server.get(&etcd, "").await?["spec"]["replicas"] == replicas);
+    }
     Ok(())
 }
 
