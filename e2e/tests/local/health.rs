@@ -1,4 +1,4 @@
-//! Members of a cluster that is up fail, and come back: it is said, and nothing is removed.
+//! Members of a cluster that is up fail, and come back: it is said, and nothing is removed where that is the mode.
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
@@ -28,6 +28,7 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     Look::make_namespace(&client, "health").await?;
     let manifests = Manifests::new("health", "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
+        etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
     let look = Look::at(&client, &manifests);
     manifests.apply(&client).await?;
@@ -53,6 +54,8 @@ impl Up<'_> {
         // Told at once; and for as long as it may be a short absence, the cluster is ready.
         let message = self.until("Ready", "False", "WaitingForHealthyMembers").await?;
         ensure!(message.contains(&name), "the member is named: {message}");
+        ensure!(message.contains("spec.remediation.mode"), "it is not replaced, and why is not said: {message}");
+        ensure!(message.contains(&format!("delete Machine {name}")), "what a person can do is not said: {message}");
         let status = self.look.status().await?;
         let (told, counted) = (condition(&status, "MembersHealthy")?, condition(&status, "Ready")?);
         let between = counted.last_transition_time.0.as_second() - told.last_transition_time.0.as_second();

@@ -108,6 +108,8 @@ async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
     Look::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
+        // The dead one is to come back, and not to be replaced when the CA is there again.
+        etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
     let look = Look::at(&client, &manifests);
     manifests.apply(&client).await?;

@@ -37,6 +37,8 @@ impl<'a> Cluster<'a> {
         let manifests =
             Manifests::new(namespace, name)?.replicas(i64::try_from(replicas)?).with("EtcdCluster", |etcd| {
                 etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
+                // It is to be seen that the member never comes back; a person has it replaced.
+                etcd["spec"]["remediation"] = json!({"mode": "Report"});
             });
         let look = Look::at(&client, &manifests);
         manifests.apply(&client).await?;
