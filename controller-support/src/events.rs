@@ -1,25 +1,40 @@
 //! Events for people. They are published on transitions only, and a reconcile never fails because of one.
 
+use crate::TtlCache;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The longest note that the API server takes, in bytes.
 ///
 /// Source: `NoteLengthLimit` in Kubernetes 1.36, pkg/apis/core/validation/events.go.
 const LONGEST_NOTE: usize = 1024;
 
+/// How long an event that happens again counts as the same one: as long as a [`Recorder`] remembers it.
+const SAME: Duration = Duration::from_secs(360);
+
 /// Publishes events of one controller.
+///
+/// A [`Recorder`] takes an event of the same reason about the same object for the same one, whatever its note says: of two members
+/// that fail, only the first would be named. So each sentence has a recorder of its own.
 #[derive(Clone)]
 pub struct Events {
-    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
+    recorders: Arc<TtlCache<Sentence, Recorder>>,
 }
+
+/// What makes two events the same: the object's UID, the reason and the note.
+type Sentence = (Option<String>, String, String);
 
 impl Events {
     /// Events reported by `controller`.
     #[must_use]
     pub fn new(client: Client, controller: &str) -> Self {
-        Self { recorder: Recorder::new(client, Reporter { controller: controller.to_owned(), instance: None }) }
+        let reporter = Reporter { controller: controller.to_owned(), instance: None };
+        Self { client, reporter, recorders: Arc::new(TtlCache::new(SAME)) }
     }
 
     /// Something went as it should.
@@ -33,16 +48,20 @@ impl Events {
     }
 
     async fn publish(&self, type_: EventType, about: &ObjectReference, action: &str, reason: &str, note: String) {
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(cut(note)),
-            action: action.to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = self.recorder.publish(&event, about).await {
+        let note = cut(note);
+        let recorder = self.recorder((about.uid.clone(), reason.to_owned(), note.clone()));
+        let event =
+            Event { type_, reason: reason.to_owned(), note: Some(note), action: action.to_owned(), secondary: None };
+        if let Err(error) = recorder.publish(&event, about).await {
             tracing::warn!(%error, reason, "event not published");
         }
+    }
+
+    fn recorder(&self, sentence: Sentence) -> Recorder {
+        let known = self.recorders.get(&sentence);
+        let recorder = known.unwrap_or_else(|| Recorder::new(self.client.clone(), self.reporter.clone()));
+        self.recorders.insert(sentence, recorder.clone());
+        recorder
     }
 }
 

@@ -21,6 +21,7 @@
 mod cadence;
 mod clients;
 mod cluster;
+mod heard;
 mod list;
 mod metrics;
 mod rounds;

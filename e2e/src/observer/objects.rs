@@ -132,6 +132,7 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
     let mut spec = object.data["spec"].clone();
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("healthCheck");
+        fields.remove("remediation");
     }
     let operation = object.data.pointer("/status/operation").map(|operation| Operation {
         what: operation["kind"].as_str().unwrap_or_default().to_owned(),

@@ -117,7 +117,7 @@ impl Story<'_> {
 }
 
 /// Waits until three Machines without the `doomed` one are three voters, and nothing is being done any more. Gives their names.
-async fn replaced(bed: &Bed, look: &Look, doomed: &str) -> Result<Vec<String>> {
+pub(crate) async fn replaced(bed: &Bed, look: &Look, doomed: &str) -> Result<Vec<String>> {
     until(format!("{doomed} of {} is replaced", look.namespace), PATIENCE, async || {
         let machines = look.etcd_machines().await?;
         ensure!(machines.len() == 3 && !machines.iter().any(|name| name == doomed), "the Machines are {machines:?}");
@@ -132,28 +132,25 @@ async fn replaced(bed: &Bed, look: &Look, doomed: &str) -> Result<Vec<String>> {
     .await
 }
 
-/// Everything of a member belongs to one of these Machines.
-async fn only_theirs(bed: &Bed, look: &Look, machines: &[String]) -> Result<()> {
+/// Everything of a member belongs to one of these Machines. What a control plane has is not looked at.
+pub(crate) async fn only_theirs(bed: &Bed, look: &Look, machines: &[String]) -> Result<()> {
     let wanted: BTreeSet<&String> = machines.iter().collect();
+    // Such as `demo-etcd-3`; names of others go on in another way after the Cluster's.
+    let is_of_a_member =
+        |name: &&String| name.strip_prefix(&format!("{}-", look.etcd)).is_some_and(|n| n.parse::<u32>().is_ok());
     until(format!("only what belongs to {machines:?} is there"), PATIENCE, async || {
         for kind in ["EtcdadmConfig", "LocalMachine"] {
             let found = look.names(kind, "").await?;
-            ensure!(found.iter().collect::<BTreeSet<_>>() == wanted, "of {kind} there are {found:?}");
+            let found: BTreeSet<&String> = found.iter().filter(is_of_a_member).collect();
+            ensure!(found == wanted, "of {kind} there are {found:?}");
         }
         let secrets = look.secret_names().await?;
-        // Such as `demo-etcd-3`; others go on after the Cluster's name in another way.
-        let number =
-            |name: &&String| name.strip_prefix(&format!("{}-", look.etcd)).is_some_and(|n| n.parse::<u32>().is_ok());
-        let data: BTreeSet<&String> = secrets.iter().filter(number).collect();
+        let data: BTreeSet<&String> = secrets.iter().filter(is_of_a_member).collect();
         ensure!(data == wanted, "there is bootstrap data for {data:?}");
-        let running: Vec<String> = bed
-            .machines
-            .list()?
-            .iter()
-            .filter(|machine| machine.spec().namespace == look.namespace)
-            .map(|machine| machine.spec().name.clone())
-            .collect();
-        ensure!(running.iter().collect::<BTreeSet<_>>() == wanted, "machines {running:?} run");
+        let all = bed.machines.list()?;
+        let names = all.iter().map(|machine| machine.spec()).filter(|spec| spec.namespace == look.namespace);
+        let running: BTreeSet<&String> = names.map(|spec| &spec.name).filter(is_of_a_member).collect();
+        ensure!(running == wanted, "machines {running:?} run");
         Ok(Some(()))
     })
     .await

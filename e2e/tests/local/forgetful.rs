@@ -8,6 +8,7 @@ use e2e::observer::{Silence, rules};
 use futures::try_join;
 use local_infrastructure::machine::Machine;
 use serde_json::Value;
+use serde_json::json;
 use std::time::Duration;
 
 /// How long the guard in front of etcd is watched: a few times what a restart takes.
@@ -34,7 +35,9 @@ pub(crate) async fn voters_are_found(bed: &mut Bed) -> Result<()> {
 
 async fn votes_again(bed: &Bed, name: &str, loss: DataLoss) -> Result<()> {
     let client = bed.client();
-    let manifests = Manifests::new("forgetful", name)?.without_control_plane();
+    let manifests = Manifests::new("forgetful", name)?.without_control_plane().with("EtcdCluster", |etcd| {
+        etcd["spec"]["remediation"] = json!({"mode": "Report"});
+    });
     manifests.apply(&client).await?;
     let look = Look::at(&client, &manifests);
     look.until_ready(PATIENCE).await?;

@@ -24,7 +24,9 @@ mod own_errors;
 mod places;
 mod rbac;
 mod records;
+mod repair;
 mod scale;
+mod shrinks;
 mod stale;
 mod uninstalled;
 mod without_faults;
@@ -48,7 +50,12 @@ fn main() -> ExitCode {
 
 /// Makes outside the judge of those scenarios that record what is written.
 fn prepare(_: &Tools, wanted: &[&str]) -> Result<()> {
-    if wanted.iter().any(|name| name.starts_with("scale::")) { Judge::ensure().map(drop) } else { Ok(()) }
+    let judged = ["scale::", "shrinks::", "repair::"];
+    if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
+        Judge::ensure().map(drop)
+    } else {
+        Ok(())
+    }
 }
 
 /// How long it may take to delete what a scenario has made.
@@ -144,6 +151,13 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(deletion::when_up),
         scenario!(scale::one_to_three),
         scenario!(scale::three_to_five),
+        scenario!(shrinks::three_to_one),
+        scenario!(shrinks::five_to_one).long(true),
+        scenario!(shrinks::a_mind_is_changed).long(true),
+        scenario!(repair::of_members_that_die),
+        scenario!(repair::is_called_off),
+        scenario!(repair::of_two_of_five).long(true),
+        scenario!(repair::survives_kills).long(true),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),
         scenario!(confirmation::is_asked_for),

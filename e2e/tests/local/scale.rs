@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What is written meanwhile: less than elsewhere, since machines boot beside it.
-const LOAD: Load = Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50) };
+pub(crate) const LOAD: Load = Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50) };
 /// Fewer writes show little.
 const WRITES: usize = 50;
 /// How long the new members are written to.
@@ -85,13 +85,17 @@ fn is_kept(bed: &Bed, look: &Look, record: &load::Record, members: usize) -> Res
     let figures = record.figures();
     println!("  {}: {figures}", look.namespace);
     ensure!(figures.failed + figures.unknown == 0 && figures.writes >= WRITES, "{figures}");
-    let data = |name: String| {
-        let data = bed.machines.get(&look.namespace, &name)?.etcd_data();
-        anyhow::Ok(MemberData { name, data })
-    };
-    let members = look.member_names(members).into_iter().map(data).collect::<Result<Vec<_>>>()?;
-    println!("  {}: {}", look.namespace, record.judge(&members)?);
+    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, look, &look.member_names(members))?)?);
     Ok(())
+}
+
+/// The data of members, for the judge.
+pub(crate) fn data_of(bed: &Bed, look: &Look, names: &[String]) -> Result<Vec<MemberData>> {
+    let data = |name: &String| {
+        let data = bed.machines.get(&look.namespace, name)?.etcd_data();
+        anyhow::Ok(MemberData { name: name.clone(), data })
+    };
+    names.iter().map(data).collect()
 }
 
 /// Whatever the status said on the way: the old endpoints in it, no learner, one learner at a time; Ready with all or none

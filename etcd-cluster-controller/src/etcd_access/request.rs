@@ -8,7 +8,7 @@ use crate::observation::Member;
 use crate::observation::probe::{MemberFault, Report};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -129,14 +129,14 @@ impl Client {
         Ok(list.read().map_err(|what| MemberFault::Garbled(format!("{LIST_PATH}: {what}")))?)
     }
 
-    /// The members that a member is connected to. The leader knows it of all of them.
-    pub(crate) async fn active_peers(&self, client_url: &str) -> Result<BTreeSet<u64>, Fault> {
+    /// The bytes that a member has received from each other, by that one's ID. The leader receives something of all of them.
+    pub(crate) async fn received(&self, client_url: &str) -> Result<BTreeMap<u64, f64>, Fault> {
         let request = Request { client_url, path: METRICS_PATH, body: None, most: LARGE };
         let (status, body) = self.send(&request, Instant::now() + TIMEOUT).await?;
         if !(200..300).contains(&status) {
             return Err(failure(METRICS_PATH, status, &body).1.into());
         }
-        Ok(active_peers(&String::from_utf8_lossy(&body)))
+        Ok(received(&String::from_utf8_lossy(&body)))
     }
 
     async fn call<T: DeserializeOwned>(&self, request: &Request<'_>, deadline: Instant) -> Result<T, Fault> {
@@ -181,12 +181,11 @@ impl Client {
     }
 }
 
-/// Those with 1 among the lines `etcd_network_active_peers{Local="8e9e05c52164694d",Remote="91bc3c398fb3c146"} 1`.
-fn active_peers(metrics: &str) -> BTreeSet<u64> {
+/// From lines such as `etcd_network_peer_received_bytes_total{From="91bc3c398fb3c146"} 1.21934e+06`.
+fn received(metrics: &str) -> BTreeMap<u64, f64> {
     let of = |line: &str| {
-        let labels = line.strip_prefix("etcd_network_active_peers{")?.strip_suffix("} 1")?;
-        let remote = labels.split(',').find_map(|label| label.strip_prefix("Remote=\"")?.strip_suffix('"'))?;
-        u64::from_str_radix(remote, 16).ok()
+        let (from, bytes) = line.strip_prefix("etcd_network_peer_received_bytes_total{From=\"")?.split_once("\"} ")?;
+        Some((u64::from_str_radix(from, 16).ok()?, bytes.trim().parse().ok()?))
     };
     metrics.lines().filter_map(of).collect()
 }
@@ -207,12 +206,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_that_are_connected_are_read_from_the_metrics() {
-        let metrics = "# TYPE etcd_network_active_peers gauge\n\
-            etcd_network_active_peers{Local=\"a\",Remote=\"91bc3c398fb3c146\"} 1\n\
-            etcd_network_active_peers{Local=\"a\",Remote=\"b\"} 0\n\
-            etcd_network_active_peers{Local=\"a\",Remote=\"c\"} 1\n\
+    fn what_was_received_is_read_from_the_metrics() {
+        let metrics = "# TYPE etcd_network_peer_received_bytes_total counter\n\
+            etcd_network_peer_received_bytes_total{From=\"0\"} 2136\n\
+            etcd_network_peer_received_bytes_total{From=\"91bc3c398fb3c146\"} 1.21934e+06\n\
             etcd_network_peer_sent_bytes_total{To=\"d\"} 1\n";
-        assert_eq!(active_peers(metrics), [0x91bc_3c39_8fb3_c146, 0xc].into());
+        assert_eq!(received(metrics), [(0, 2136.0), (0x91bc_3c39_8fb3_c146, 1_219_340.0)].into());
     }
 }

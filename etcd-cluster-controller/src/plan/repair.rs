@@ -45,7 +45,8 @@ pub(super) fn is_kept(view: &View<'_>, seat: &Seat<'_>) -> bool {
 /// Whether a Machine that stays boots, or has a learner: it joins, or votes, as soon as etcd can take it.
 fn replacement_is_up(view: &View<'_>) -> bool {
     let has_address = |seat: &Seat<'_>| seat.machine.is_some_and(|machine| view.observation.address(machine).is_some());
-    let comes = |seat: &Seat<'_>| !seat.is_voter() && (seat.member.is_some() || seat.joining);
+    // Also one whose grace is over: beside a voter that is down, etcd lets nobody join.
+    let comes = |seat: &Seat<'_>| !seat.is_voter() && (seat.member.is_some() || seat.admitted);
     view.roster.seats.iter().any(|seat| is_kept(view, seat) && comes(seat) && has_address(seat))
 }
 
@@ -79,6 +80,20 @@ fn begin(view: &View<'_>) -> Option<Plan> {
     })))
 }
 
+/// Why a voter that has failed is not replaced now, for people. `None`: it has not failed for long enough.
+pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
+    if !seat.is_voter() || !seat.is_unhealthy() {
+        return None;
+    }
+    if view.observation.etcd.spec.remediation.mode == RemediationMode::Report {
+        let machine = seat.machine.map_or("", |machine| machine.name.as_str());
+        return Some(format!(
+            "it is not replaced by itself (spec.remediation.mode): delete Machine {machine} to have that done"
+        ));
+    }
+    may_leave(view, seat).err().map(|why| format!("it is not replaced now: {why}"))
+}
+
 fn last(observation: &Observation) -> Option<&LastRemediation> {
     observation.etcd.status.as_ref()?.last_remediation.as_ref()
 }
@@ -105,7 +120,9 @@ fn hold(observation: &Observation, seat: &Seat<'_>, last: &LastRemediation) -> O
             seat.describe(),
             last.retry_count.saturating_add(1)
         );
-        return Some(wait(reasons::REMEDIATION_LIMIT_REACHED, message));
+        let period = i64::from(limits.min_healthy_period_seconds) - seconds_since(observation, last);
+        let period = Duration::from_secs(u64::try_from(period).unwrap_or_default().max(1));
+        return Some(wait(reasons::REMEDIATION_LIMIT_REACHED, message).again(period));
     }
     let left = i64::from(limits.retry_period_seconds) - seconds_since(observation, last);
     let left = u64::try_from(left).ok().filter(|left| *left > 0)?;

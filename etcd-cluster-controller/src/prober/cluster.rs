@@ -1,6 +1,7 @@
 //! One cluster: what is planned for it, what is known about it, and its probes.
 
 use super::clients::ClientCell;
+use super::heard::{Heard, Received};
 use super::list::{leader_to_ask, whom};
 use super::verdict::Told;
 use super::{ProbePlan, Shared, Target};
@@ -9,7 +10,7 @@ use crate::observation::probe::{ListFault, Membership, Outcome, Probe, Run, Snap
 use api::EtcdCluster;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
@@ -30,6 +31,8 @@ struct State {
     /// When the probe that is known was begun, by name of the Machine.
     begun: HashMap<String, Instant>,
     list_begun: Option<Instant>,
+    /// `None` while no member fails, or no leader answers.
+    heard: Option<Heard>,
 }
 
 impl Cluster {
@@ -125,15 +128,15 @@ impl Cluster {
             let probes = &self.state().snapshot.probes;
             (whom(probes, plan.cluster_id), leader_to_ask(probes))
         };
-        let (membership, heard) = match whom {
+        let (membership, received) = match whom {
             Ok((cluster_id, urls)) => {
                 let _permit = permits.acquire().await;
                 match self.client.get(plan.ca.as_ref(), now().1).await {
-                    Ok(client) => (list(&client, cluster_id, urls).await, heard(&client, leader).await),
-                    Err(fault) => (Membership::Unknown(ListFault::Ours(fault)), BTreeSet::new()),
+                    Ok(client) => (list(&client, cluster_id, urls).await, received(&client, leader.as_ref()).await),
+                    Err(fault) => (Membership::Unknown(ListFault::Ours(fault)), None),
                 }
             }
-            Err(membership) => (membership, BTreeSet::new()),
+            Err(membership) => (membership, None),
         };
         let recorded = self.plan().cluster_id;
         let mut state = self.state();
@@ -143,7 +146,14 @@ impl Cluster {
         }
         state.list_begun = Some(begun);
         state.snapshot.membership = membership;
-        state.snapshot.heard = heard;
+        let before = state.heard.take();
+        state.heard = match (leader, received) {
+            (Some((leader, _)), Some(received)) => Some(Heard::update(before, leader, received, Instant::now())),
+            // It does not answer this time.
+            (Some(_), None) => before,
+            (None, _) => None,
+        };
+        state.snapshot.heard = state.heard.as_ref().map(Heard::members).unwrap_or_default();
         self.tell(&mut state, shared, plan)
     }
 
@@ -183,12 +193,9 @@ async fn ask(client: &Client, plan: &ProbePlan, target: &Target, first: &str) ->
     worst.unwrap_or_else(|| (first.to_owned(), Outcome::NoAddress))
 }
 
-/// Whom the leader hears, where there is one to ask. What it does not answer is not known.
-async fn heard(client: &Client, leader: Option<String>) -> BTreeSet<u64> {
-    match leader {
-        Some(url) => client.active_peers(&url).await.unwrap_or_default(),
-        None => BTreeSet::new(),
-    }
+/// What the leader has received from the others, where there is one to ask.
+async fn received(client: &Client, leader: Option<&(u64, String)>) -> Option<Received> {
+    client.received(&leader?.1).await.ok()
 }
 
 async fn list(client: &Client, cluster_id: u64, urls: Vec<String>) -> Membership {

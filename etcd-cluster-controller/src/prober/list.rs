@@ -34,13 +34,14 @@ pub(super) fn whom(probes: &BTreeMap<String, Probe>, recorded: Option<u64>) -> R
     Ok((cluster_id, sound.into_iter().take(ASKED).map(|(probe, _)| probe.url.clone()).collect()))
 }
 
-/// The client URL of the leader, if a member fails: it knows whether the others hear that one.
-pub(super) fn leader_to_ask(probes: &BTreeMap<String, Probe>) -> Option<String> {
+/// The leader's ID and client URL, if a member fails: it knows whether the others hear that one.
+pub(super) fn leader_to_ask(probes: &BTreeMap<String, Probe>) -> Option<(u64, String)> {
     let fails = |probe: &Probe| probe.expected.is_some() && probe.outcome.kind() == RunKind::Failing;
-    let leads = |probe: &&Probe| {
-        probe.report().is_some_and(|report| report.leader == report.member_id && report.fault().is_none())
+    let leads = |probe: &Probe| {
+        let report = probe.report().filter(|report| report.leader == report.member_id && report.fault().is_none());
+        report.map(|report| (report.member_id, probe.url.clone()))
     };
-    probes.values().any(fails).then(|| probes.values().find(leads))?.map(|probe| probe.url.clone())
+    probes.values().any(fails).then(|| probes.values().find_map(leads))?
 }
 
 #[cfg(test)]
@@ -96,7 +97,7 @@ mod tests {
         let mut failing = probes([healthy(), vec![Outcome::MemberFault(MemberFault::Refused)]].concat());
         assert_eq!(leader_to_ask(&failing), None, "a machine that boots is not a member yet");
         failing.get_mut("m2").unwrap().expected = Some(3);
-        assert_eq!(leader_to_ask(&failing), Some("u1".to_owned()));
+        assert_eq!(leader_to_ask(&failing), Some((2, "u1".to_owned())));
     }
 
     #[test]

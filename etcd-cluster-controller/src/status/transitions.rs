@@ -80,11 +80,17 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
         if !known && member.role == MemberRole::Voter {
             let name = if member.name.is_empty() { &member.id } else { &member.name };
             let since = member.unhealthy_since.as_ref().map(|since| format!(" since {:.0}", since.0));
+            let next = match after.members.len() {
+                1 => "It is kept, as its data would go with it: bring its machine back".to_owned(),
+                _ => format!(
+                    "Ready says what is done about it; to have it replaced by hand, delete Machine {}",
+                    member.machine
+                ),
+            };
             let note = format!(
-                "member {name} has failed its checks{}: {}. Ready says what is done about it; to have it replaced by hand, delete Machine {}",
+                "member {name} has failed its checks{}: {}. {next}",
                 since.unwrap_or_default(),
                 member.message,
-                member.machine
             );
             warning("MemberUnhealthy", note);
         }

@@ -3,7 +3,7 @@
 //! The states are those of [`state`]; in each of them the controller sees what [`view`] makes of it, decides by the shipped
 //! `plan`, and [`manager`] does the step. [`moves`] has everything else that happens: machines that boot, `etcdadm` on each of
 //! them, faults, users. [`rules`] says what must hold, and [`explore`] visits every state. Why it is our own:
-//! `docs/decisions/0009-own-model-checker.md`.
+//! `docs/decisions/0010-own-model-checker.md`.
 
 mod explore;
 mod manager;

@@ -2,10 +2,9 @@
 
 use super::{Machines, Progress, is_late, missing_since};
 use crate::observation::Observation;
-use crate::plan::{Plan, View, wait};
+use crate::plan::{Plan, View, repair, wait};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
-use api::etcd_cluster::RemediationMode;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 
@@ -73,11 +72,7 @@ pub(super) fn waiting_for(
         | Progress::NotBooting
         | Progress::Leaving
         | Progress::Left => {
-            let by_hand = seat.is_unhealthy() && observation.etcd.spec.remediation.mode == RemediationMode::Report;
-            let hint = format!(
-                "; it is not replaced by itself (spec.remediation.mode): delete Machine {name} to have that done"
-            );
-            let hint = if by_hand { hint } else { String::new() };
+            let hint = repair::why_not(view, seat).map(|why| format!("; {why}")).unwrap_or_default();
             let message = format!("member {}. Nothing is added before it is healthy{hint}", seat.describe());
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }

@@ -1,0 +1,219 @@
+//! A member's machine is gone for good: the member is replaced, while the cluster is in use; and one that comes back in time
+//! stays.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::departures::{only_theirs, replaced};
+use crate::places::SAMPLE;
+use crate::records::warnings;
+use crate::scale::{LOAD, data_of};
+use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::LastRemediation;
+use e2e::bed::data::{Keys, on};
+use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::plane::{Mark, Request, users};
+use e2e::process::Signal;
+use e2e::scenarios::tries_every_place;
+use e2e::until::until;
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+use std::time::Duration;
+
+/// Seconds between two checks, and until a member counts as unhealthy.
+const CHECKS: (i64, i64) = (1, 4);
+/// The longest that etcd may be without a leader when that dies: a few elections.
+const STALL: Duration = Duration::from_secs(10);
+/// Clusters side by side in a sweep, each with a manager of its own.
+const AT_ONCE: usize = 2;
+/// How long a cluster may take beside others.
+const BESIDE_OTHERS: Duration = Duration::from_secs(300);
+
+/// One machine of three dies and stays dead, a follower's first and then the leader's. Each time the replacement boots before
+/// anything is deleted, the member leaves, and the control plane is told once. Nothing that was acknowledged is lost.
+pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "repair-dead", 3).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    for leads in [false, true] {
+        let status = look.status().await?;
+        let doomed = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
+        let before = look.membership(&bed.machines, &look.etcd_machines().await?).await?;
+        let mark = bed.plane.mark();
+        dies(bed, &look, &doomed.machine).await?;
+        let machines = replaced(bed, &look, &doomed.machine).await?;
+        let after = look.membership(&bed.machines, &machines).await?;
+        let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+        ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
+        let last = begun(&look).await?.context("it is not written down")?;
+        ensure!(last.machine == doomed.machine && last.retry_count == 0, "written down is {last:?}");
+        only_theirs(bed, &look, &machines).await?;
+        in_order(bed, &look, &doomed.machine, mark)?;
+        let endpoints = look.status().await?.endpoints;
+        until("the control plane is told", PATIENCE, async || {
+            let published = look.control_plane_endpoints().await?.join(",");
+            ensure!(published == endpoints, "it has {published}");
+            Ok(Some(()))
+        })
+        .await?;
+        writers.endpoints(endpoints.split(',').map(str::to_owned).collect());
+    }
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {}: {figures}", look.namespace);
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    let machines = look.etcd_machines().await?;
+    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, &look, &machines)?)?);
+    let told = warnings(&bed.client(), &look.namespace).await?;
+    let others: Vec<&String> = told.iter().filter(|warning| !warning.starts_with("MemberUnhealthy")).collect();
+    ensure!(others.is_empty() && told.len() == 2, "the warnings are {told:#?}");
+    Ok(())
+}
+
+/// It comes back while its replacement is held up: it stays, and the replacement goes again. The endpoints never change.
+pub(crate) async fn is_called_off(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "repair-off", 3).await?;
+    let names = look.member_names(3);
+    let before = look.membership(&bed.machines, &names).await?;
+    let endpoints = look.status().await?.endpoints;
+    bed.local_infrastructure().signal(Signal::STOP)?;
+    dies(bed, &look, &names[1]).await?;
+    until("a replacement is made and may join", PATIENCE, async || {
+        let machines = look.etcd_machines().await?;
+        Ok((machines.len() == 4 && begun(&look).await?.is_some()).then_some(()))
+    })
+    .await?;
+    let machine = bed.machines.get(&look.namespace, &names[1])?;
+    bed.fault_is_over(&format!("{} comes back", names[1]), &[&machine]);
+    on(&machine, Machine::power_on).await?;
+    bed.local_infrastructure().signal(Signal::CONT)?;
+    until("the replacement is gone", PATIENCE * 2, async || {
+        let machines = look.etcd_machines().await?;
+        ensure!(machines == names, "the Machines are {machines:?}");
+        let status = look.status().await?;
+        ensure!(status.ready && status.endpoints == endpoints, "{}: {:?}", status.endpoints, status.conditions);
+        Ok(Some(()))
+    })
+    .await?;
+    let after = look.membership(&bed.machines, &names).await?;
+    ensure!(after == before, "etcd was {before:?}, and is {after:?}");
+    ensure!(look.control_plane_endpoints().await?.join(",") == endpoints, "the control plane was told of something");
+    bed.exactly(&[(&look, 3)]).await
+}
+
+/// Two of five die at once. Nobody can join before both are removed; in the end there are five again.
+pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "repair-two", 5).await?;
+    let names = look.member_names(5);
+    let mut keys = Keys::default();
+    keys.write(&bed.machines.get(&look.namespace, &names[0])?, 20).await?;
+    for doomed in &names[3..] {
+        dies(bed, &look, doomed).await?;
+    }
+    let machines = until("five others are well", BESIDE_OTHERS, async || {
+        let machines = look.etcd_machines().await?;
+        let status = look.status().await?;
+        ensure!(status.ready && machines.len() == 5, "{machines:?}: {:?}", status.conditions);
+        ensure!(!machines.iter().any(|name| names[3..].contains(name)), "the Machines are {machines:?}");
+        Ok(Some(machines))
+    })
+    .await?;
+    let etcd = look.membership(&bed.machines, &machines).await?;
+    ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
+    for name in &machines {
+        keys.are_all_on(&bed.machines.get(&look.namespace, name)?).await?;
+    }
+    only_theirs(bed, &look, &machines).await
+}
+
+/// At the writes of a replacement our manager is killed before them, killed after them, or loses the answer: a sample, or with
+/// `E2E_EVERY_PLACE` set all of them. Each time one member is replaced by one.
+pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let counted = tell(bed, "repair-counted", None).await.context("without a fault")?.0;
+    let told = async |place: Place| {
+        let (_, struck) = tell(bed, &format!("repair-{}", place.slug()), Some(place)).await?;
+        anyhow::Ok(struck.map_or(Ending::NotReached, Ending::AfterFault))
+    };
+    let sweep = Sweep { name: "repair::survives_kills", writes: counted, at_once: AT_ONCE };
+    if tries_every_place() {
+        sweep.run_all(&How::DEATHS, told).await?;
+    } else {
+        sweep.run(Place::sample(sweep.writes.len(), &How::DEATHS, SAMPLE), told).await?;
+    }
+    bed.start_manager(0).await
+}
+
+/// One replacement, with its writes and what the fault happened to.
+async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<(Vec<String>, Option<String>)> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
+    let manifests = manifests(namespace, 3)?.without_control_plane();
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(BESIDE_OTHERS).await?;
+    let up = manager.writes().len();
+    if let Some(place) = &place {
+        manager.add(place.rule(up));
+    }
+    let doomed = look.member_names(3)[2].clone();
+    dies(bed, &look, &doomed).await?;
+    let machines = replaced(bed, &look, &doomed).await?;
+    only_theirs(bed, &look, &machines).await?;
+    ensure!(machines.len() == 3, "the Machines are {machines:?}");
+    let writes = manager.writes().names().split_off(up);
+    let struck = manager.strikes().first().map(|strike| strike.call.to_string());
+    look.delete("Cluster", &look.cluster).await?;
+    crate::deletion::all_is_gone(bed, &look).await.context("the deletion")?;
+    manager.stop().await?;
+    Ok((writes, struck))
+}
+
+/// By the API server's own account: a replacement was made and got its bootstrap data before the Machine was deleted, which was
+/// done once.
+fn in_order(bed: &Bed, look: &Look, doomed: &str, mark: Mark) -> Result<()> {
+    let requests = bed.plane.requests_since(mark)?;
+    let ours = requests.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
+    let writes: Vec<_> = ours.writes().iter().cloned().collect();
+    let first = |verb: &str, resource: &str| writes.iter().position(|r| r.verb == verb && r.resource == resource);
+    let (made, deleted) = (first("create", "machines"), first("delete", "machines"));
+    let boots = made.and_then(|made| {
+        let data = |r: &Request| r.verb == "create" && r.resource == "secrets" && r.name == writes[made].name;
+        writes.iter().position(data)
+    });
+    ensure!(made.is_some() && made < boots && boots < deleted, "made {made:?}, boots {boots:?}, deleted {deleted:?}");
+    let deletions: Vec<&str> = writes.iter().filter(|r| r.verb == "delete").map(|r| r.name.as_str()).collect();
+    ensure!(deletions.iter().filter(|name| **name == doomed).count() == 1, "deleted were {deletions:?}");
+    Ok(())
+}
+
+async fn begun(look: &Look) -> Result<Option<LastRemediation>> {
+    Ok(look.status().await?.last_remediation)
+}
+
+/// The machine is off from now on.
+async fn dies(bed: &Bed, look: &Look, name: &str) -> Result<()> {
+    let machine = bed.machines.get(&look.namespace, name)?;
+    bed.fault(&format!("{name}: its machine is killed"), &[&machine], Silence::Lasting);
+    Ok(on(&machine, Machine::kill).await?)
+}
+
+fn manifests(namespace: &str, replicas: i64) -> Result<Manifests> {
+    Ok(Manifests::new(namespace, "demo")?.replicas(replicas).with("EtcdCluster", |etcd| {
+        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
+    }))
+}
+
+/// A cluster that is up, with its control plane released.
+async fn up(bed: &Bed, namespace: &str, replicas: usize) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = manifests(namespace, i64::try_from(replicas)?)?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    let _: Membership = look.membership(&bed.machines, &look.member_names(replicas)).await?;
+    Ok(look)
+}

@@ -1,0 +1,105 @@
+//! Fewer members for a cluster that is in use: the control plane is told once, before the first of them leaves.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::departures::only_theirs;
+use crate::records::warnings;
+use crate::scale::{LOAD, data_of};
+use anyhow::{Result, ensure};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::History;
+use e2e::until::until;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+
+/// The longest that a write may take: a move of leadership at most.
+const STALL: Duration = Duration::from_millis(1_500);
+
+/// From three members to one. The manager is killed while the first of them leaves.
+pub(crate) async fn three_to_one(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "three-to-one", 3).await?;
+    shrinks(bed, &look, 3, 1, true).await
+}
+
+/// From five members to three, and to one.
+pub(crate) async fn five_to_one(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "five-to-one", 5).await?;
+    shrinks(bed, &look, 5, 3, false).await?;
+    shrinks(bed, &look, 3, 1, false).await
+}
+
+/// From three to one, and back before the second has left; then all is as many as wanted.
+pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "changed-mind", 3).await?;
+    wanted(&look, 1).await?;
+    until("a Machine is being deleted", PATIENCE, async || {
+        let status = look.status().await?;
+        Ok(status.conditions.iter().any(|c| c.type_ == "MachinesDeleting" && c.status == "True").then_some(()))
+    })
+    .await?;
+    wanted(&look, 3).await?;
+    let machines = are_well(bed, &look, 3).await?;
+    only_theirs(bed, &look, &machines).await
+}
+
+async fn shrinks(bed: &mut Bed, look: &Look, before: usize, after: usize, killed: bool) -> Result<()> {
+    let endpoints = look.status().await?.endpoints;
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    wanted(look, after).await?;
+    if killed {
+        until("a member leaves", PATIENCE, async || Ok(look.status().await?.operation.map(drop))).await?;
+        bed.kill_and_restart_manager(0).await?;
+    }
+    let machines = are_well(bed, look, after).await?;
+    let status = look.status().await?;
+    let urls: Vec<&str> = status.endpoints.split(',').collect();
+    ensure!(urls.len() == after && urls.iter().all(|url| endpoints.contains(url)), "the endpoints are {urls:?}");
+    until("the control plane is told", PATIENCE, async || {
+        let published = look.control_plane_endpoints().await?.join(",");
+        ensure!(published == status.endpoints, "it has {published}");
+        Ok(Some(()))
+    })
+    .await?;
+    only_theirs(bed, look, &machines).await?;
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {} from {before} to {after}: {figures}", look.namespace);
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, look, &machines)?)?);
+    let told = warnings(&bed.client(), &look.namespace).await?;
+    ensure!(told.is_empty(), "the warnings are {told:#?}");
+    Ok(())
+}
+
+/// What `kubectl scale` does.
+async fn wanted(look: &Look, replicas: usize) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    look.etcds().patch_scale(&look.etcd, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Waits until there are so many Machines, all of them voters, and nothing is being done. Gives their names.
+async fn are_well(bed: &Bed, look: &Look, wanted: usize) -> Result<Vec<String>> {
+    until(format!("{wanted} members are left"), PATIENCE * 2, async || {
+        let machines = look.etcd_machines().await?;
+        let status = look.status().await?;
+        ensure!(machines.len() == wanted, "the Machines are {machines:?}: {:?}", status.conditions);
+        ensure!(status.ready && status.operation.is_none(), "{:?}", status.conditions);
+        ensure!(status.removed_members.is_empty(), "removed are {:?}", status.removed_members);
+        let etcd = look.membership(&bed.machines, &machines).await?;
+        ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
+        Ok(Some(machines))
+    })
+    .await
+}
+
+async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = Manifests::new(namespace, "demo")?.replicas(replicas);
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    Ok(look)
+}
