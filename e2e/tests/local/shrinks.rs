@@ -50,16 +50,19 @@ async fn shrinks(bed: &mut Bed, look: &Look, before: usize, after: usize, killed
         until("a member leaves", PATIENCE, async || Ok(look.status().await?.operation.map(drop))).await?;
         bed.kill_and_restart_manager(0).await?;
     }
-    let machines = are_well(bed, look, after).await?;
-    let status = look.status().await?;
-    let urls: Vec<&str> = status.endpoints.split(',').collect();
-    ensure!(urls.len() == after && urls.iter().all(|url| endpoints.contains(url)), "the endpoints are {urls:?}");
-    until("the control plane is told", PATIENCE, async || {
-        let published = look.control_plane_endpoints().await?.join(",");
-        ensure!(published == status.endpoints, "it has {published}");
-        Ok(Some(()))
+    // As API servers do, the writers go over to the members that stay as soon as they are told.
+    let told = until("the control plane is told of fewer members", PATIENCE, async || {
+        let published = look.control_plane_endpoints().await?;
+        Ok((published.len() == after).then_some(published))
     })
     .await?;
+    ensure!(told.iter().all(|url| endpoints.contains(url)), "the endpoints are {told:?}");
+    writers.endpoints(told.clone());
+    let machines = are_well(bed, look, after).await?;
+    let status = look.status().await?;
+    ensure!(status.endpoints == told.join(","), "the endpoints are {}", status.endpoints);
+    let published = look.control_plane_endpoints().await?;
+    ensure!(published == told, "the control plane was told again: {published:?}");
     only_theirs(bed, look, &machines).await?;
     let record = writers.end().await?;
     let figures = record.figures();
