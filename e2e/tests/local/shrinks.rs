@@ -4,7 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use crate::departures::only_theirs;
 use crate::records::warnings;
 use crate::scale::{LOAD, data_of};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::history::History;
 use e2e::until::until;
@@ -18,14 +18,13 @@ const STALL: Duration = Duration::from_millis(1_500);
 /// From three members to one. The manager is killed while the first of them leaves.
 pub(crate) async fn three_to_one(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "three-to-one", 3).await?;
-    shrinks(bed, &look, 3, 1, true).await
+    shrinks(bed, &look, &[1], true).await
 }
 
 /// From five members to three, and to one.
 pub(crate) async fn five_to_one(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "five-to-one", 5).await?;
-    shrinks(bed, &look, 5, 3, false).await?;
-    shrinks(bed, &look, 3, 1, false).await
+    shrinks(bed, &look, &[3, 1], false).await
 }
 
 /// From three to one, and back before the second has left; then all is as many as wanted.
@@ -42,10 +41,25 @@ pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
     only_theirs(bed, &look, &machines).await
 }
 
-async fn shrinks(bed: &mut Bed, look: &Look, before: usize, after: usize, killed: bool) -> Result<()> {
-    let endpoints = look.status().await?.endpoints;
+async fn shrinks(bed: &mut Bed, look: &Look, sizes: &[usize], killed: bool) -> Result<()> {
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    wanted(look, after).await?;
+    for size in sizes {
+        shrinks_to(bed, look, *size, killed, &writers).await.with_context(|| format!("to {size}"))?;
+    }
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {}: {figures}", look.namespace);
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    let machines = look.etcd_machines().await?;
+    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, look, &machines)?)?);
+    let told = warnings(&bed.client(), &look.namespace).await?;
+    ensure!(told.is_empty(), "the warnings are {told:#?}");
+    Ok(())
+}
+
+async fn shrinks_to(bed: &mut Bed, look: &Look, size: usize, killed: bool, writers: &History) -> Result<()> {
+    let endpoints = look.status().await?.endpoints;
+    wanted(look, size).await?;
     if killed {
         until("a member leaves", PATIENCE, async || Ok(look.status().await?.operation.map(drop))).await?;
         bed.kill_and_restart_manager(0).await?;
@@ -53,25 +67,17 @@ async fn shrinks(bed: &mut Bed, look: &Look, before: usize, after: usize, killed
     // As API servers do, the writers go over to the members that stay as soon as they are told.
     let told = until("the control plane is told of fewer members", PATIENCE, async || {
         let published = look.control_plane_endpoints().await?;
-        Ok((published.len() == after).then_some(published))
+        Ok((published.len() == size).then_some(published))
     })
     .await?;
     ensure!(told.iter().all(|url| endpoints.contains(url)), "the endpoints are {told:?}");
     writers.endpoints(told.clone());
-    let machines = are_well(bed, look, after).await?;
+    let machines = are_well(bed, look, size).await?;
     let status = look.status().await?;
     ensure!(status.endpoints == told.join(","), "the endpoints are {}", status.endpoints);
     let published = look.control_plane_endpoints().await?;
     ensure!(published == told, "the control plane was told again: {published:?}");
-    only_theirs(bed, look, &machines).await?;
-    let record = writers.end().await?;
-    let figures = record.figures();
-    println!("  {} from {before} to {after}: {figures}", look.namespace);
-    ensure!(figures.longest_stall <= STALL, "{figures}");
-    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, look, &machines)?)?);
-    let told = warnings(&bed.client(), &look.namespace).await?;
-    ensure!(told.is_empty(), "the warnings are {told:#?}");
-    Ok(())
+    only_theirs(bed, look, &machines).await
 }
 
 /// What `kubectl scale` does.
