@@ -409,7 +409,7 @@ pub struct LastRemediation {
     #[serde(rename = "machineUID")]
     pub machine_uid: String,
     /// When it was decided on.
-    pub timestamp: Time,
+    pub time: Time,
     /// How many replacements before this one have failed too, each within `minHealthyPeriodSeconds`.
     #[serde(default)]
     pub retry_count: i32,

@@ -30,6 +30,10 @@ pub const MANAGED_ETCD_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/managed-
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Keeps Cluster API's MachineHealthCheck away from etcd Machines, which never get a Node (Cluster API's own).
 pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation";
+/// On a Machine: it goes first where there are too many. Cluster API's own, for MachineSets and control planes.
+pub const DELETE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
+/// On a Machine that was made to replace one whose member has failed: that replacement, as `status.lastRemediation` has it.
+pub const REMEDIATION_FOR_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/remediation-for";
 /// Value of [`PAUSED_ANNOTATION`] when the Cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
 /// changes it, and makes it theirs.
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";

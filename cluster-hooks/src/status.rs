@@ -88,13 +88,14 @@ fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
     Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, !held, reason, message))
 }
 
-/// Etcd is not ready, because it grows or a member is away, and the control plane has been given endpoints that are still
-/// its own, with a quorum behind them.
+/// Etcd is not ready, because it grows or a member is away or being replaced, and of the endpoints that the control plane has
+/// been given most are still its own, with a quorum behind them.
 fn serves(observation: &Observation) -> bool {
     let etcd = observation.found_etcd().filter(|etcd| etcd.available && !etcd.deleting);
     let given = observation.found_control_plane().and_then(|control_plane| control_plane.endpoints.as_ref());
     let (Some(etcd), Some(given)) = (etcd, given) else { return false };
-    observation.released() && !given.is_empty() && given.iter().all(|url| etcd.endpoints.contains(url))
+    let own = given.iter().filter(|url| etcd.endpoints.contains(url)).count();
+    observation.released() && own > given.len() / 2
 }
 
 /// Reason and message. None: there is nothing to be said yet, or it is not ours to say.

@@ -60,8 +60,8 @@ pub struct Observation {
     pub probes: BTreeMap<String, Probe>,
     /// etcd's own view.
     pub membership: Membership,
-    /// Members that the leader is connected to, as far as that is known.
-    pub heard: BTreeSet<u64>,
+    /// Members that the leader has received something from lately. `None`: that is not known.
+    pub heard: Option<BTreeSet<u64>>,
 }
 
 /// The Cluster that an EtcdCluster is for.
@@ -191,7 +191,7 @@ impl Observation {
             docker_machines: BTreeMap::new(),
             probes: BTreeMap::new(),
             membership: Membership::NotAsked,
-            heard: BTreeSet::new(),
+            heard: Some(BTreeSet::new()),
         }
     }
 
@@ -259,7 +259,7 @@ impl Observation {
             let healthy = probe.run.kind_at(self.now, self.interval()) == probe::RunKind::Healthy;
             probe.report().is_some_and(|report| report.leader == id && report.fault().is_none() && healthy)
         };
-        self.heard.contains(&id) || self.probes.values().any(follows)
+        self.heard.as_ref().is_some_and(|heard| heard.contains(&id)) || self.probes.values().any(follows)
     }
 
     /// The recorded cluster ID, in hexadecimal.

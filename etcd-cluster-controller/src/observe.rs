@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::observation::{ClusterLink, Observation, Template};
 use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, admission, names};
-use controller_support::external::{MachineView, secret_text};
+use controller_support::external::{ClusterView, MachineView, secret_text};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::{BY_CONTROLLER_UID, Cached, Error, Index, KindError, Result, ResultExt, apply};
 use k8s_openapi::jiff::Timestamp;
@@ -49,7 +49,16 @@ pub(crate) async fn observe_live(context: &Context, before: &Observation) -> Res
     };
     let machines = api.list(&ListParams::default().labels(&labels)).await.doing(|| "listing Machines".to_owned())?;
     let ours = machines.items.into_iter().filter(|machine| is_controlled_by(machine, &uid));
-    read(context, Arc::new(etcd), &ours.map(Arc::new).collect::<Vec<_>>(), true).await
+    let mut live = read(context, Arc::new(etcd), &ours.map(Arc::new).collect::<Vec<_>>(), true).await?;
+    if let ClusterLink::One(cluster) = &mut live.cluster {
+        // It may have been paused a moment ago. There is no permission to get one, only to list them.
+        let api = apply::dynamic(&context.shared.client, context.clusters.resource(), &namespace);
+        let this_one = ListParams::default().fields(&format!("metadata.name={}", cluster.name));
+        let found = api.list(&this_one).await.doing(|| format!("reading Cluster {}", cluster.name))?;
+        let found = found.items.first().ok_or_else(|| Error::NotReady(format!("Cluster {} is gone", cluster.name)))?;
+        **cluster = ClusterView::read(found);
+    }
+    Ok(live)
 }
 
 async fn read(

@@ -39,7 +39,7 @@ pub use fence::{called_off, is_fenced};
 pub use goal::Goal;
 pub(crate) use hooks::has_hook;
 pub use publish::Publish;
-pub(crate) use repair::replaced;
+pub(crate) use repair::made_for;
 pub(crate) use retire::{describe as describe_leaving, waiting as leaving_waits_for};
 pub use step::{Plan, Step, WhyDeleted};
 pub(crate) use template::owns_template;
@@ -55,6 +55,7 @@ const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
     operation::plan,
     hooks::plan,
     surplus::plan,
+    repair::at_once,
     retire::plan,
     ownership::plan,
     init::plan,

@@ -286,6 +286,9 @@ const NEW: &str = "it has not answered since it became a member";
 /// What is known of a member that does not answer this controller, and that the other members hear.
 const HEARD: &str = "the other members hear it, and this controller does not";
 
+/// What is known of a member that does not answer this controller, where there is no leader that could say more.
+const NOT_LISTENED: &str = "whether the other members hear it is not known";
+
 /// A member of which nothing is known, and why. The first message is kept: how follows, and later ones only alternate between
 /// ways of not answering.
 fn unknown_since(observation: &Observation, id: u64, why: &str, probe: &Probe) -> Verdict {
@@ -338,8 +341,15 @@ fn verdict(
             let why = recorded.filter(same).map_or_else(|| explain(probe), |status| status.message.clone());
             let since = run.since;
             let long = run.has_failed_for(Duration::from_secs(after), observation.now, interval);
-            if long && observation.is_heard(id) {
+            // One that joins as a voter votes before its etcd runs.
+            let boots = machine.is_some_and(|machine| observation.is_in_grace(machine));
+            if boots && !member.learner && observation.recorded(id).is_none_or(is_new) {
+                unknown_since(observation, id, NEW, probe)
+            } else if long && observation.is_heard(id) {
                 unknown_since(observation, id, HEARD, probe)
+            } else if long && observation.heard.is_none() && observation.members().is_some() {
+                // Without a quorum nobody leads, and nothing is removed.
+                unknown_since(observation, id, NOT_LISTENED, probe)
             } else if long {
                 Verdict::Unhealthy { since, why }
             } else if member.learner && observation.recorded(id).is_none_or(is_new) {

@@ -1,12 +1,15 @@
-//! Fewer members for a cluster that is in use: the control plane is told once, before the first of them leaves.
+//! Fewer members for a cluster that is in use: whoever follows its endpoints is told once. There is no control plane here: none
+//! would ever get a Node and roll out with other endpoints, which is what members wait for whose endpoints API servers use.
 
-use crate::bring_up::{PATIENCE, released};
+use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
 use crate::records::warnings;
+use crate::scale::history::History as States;
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::history::History;
+use e2e::plane::workload::EtcdAccess;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -42,7 +45,7 @@ pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
 }
 
 async fn shrinks(bed: &mut Bed, look: &Look, sizes: &[usize], killed: bool) -> Result<()> {
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &access(look).await?, LOAD).await?;
     for size in sizes {
         shrinks_to(bed, look, *size, killed, &writers).await.with_context(|| format!("to {size}"))?;
     }
@@ -59,25 +62,39 @@ async fn shrinks(bed: &mut Bed, look: &Look, sizes: &[usize], killed: bool) -> R
 
 async fn shrinks_to(bed: &mut Bed, look: &Look, size: usize, killed: bool, writers: &History) -> Result<()> {
     let endpoints = look.status().await?.endpoints;
+    let states = States::of(look.etcds(), &look.etcd).await?;
     wanted(look, size).await?;
     if killed {
         until("a member leaves", PATIENCE, async || Ok(look.status().await?.operation.map(drop))).await?;
         bed.kill_and_restart_manager(0).await?;
     }
     // As API servers do, the writers go over to the members that stay as soon as they are told.
-    let told = until("the control plane is told of fewer members", PATIENCE, async || {
-        let published = look.control_plane_endpoints().await?;
-        Ok((published.len() == size).then_some(published))
+    let told = until("fewer endpoints are published", PATIENCE, async || {
+        let status = look.status().await?;
+        let published: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
+        Ok((status.ready && published.len() == size).then_some(published))
     })
     .await?;
     ensure!(told.iter().all(|url| endpoints.contains(url)), "the endpoints are {told:?}");
     writers.endpoints(told.clone());
     let machines = are_well(bed, look, size).await?;
-    let status = look.status().await?;
-    ensure!(status.endpoints == told.join(","), "the endpoints are {}", status.endpoints);
-    let published = look.control_plane_endpoints().await?;
-    ensure!(published == told, "the control plane was told again: {published:?}");
+    let states = states.stop().await?.into_iter().filter_map(|etcd| etcd.status);
+    for status in states.filter(|status| status.endpoints != endpoints) {
+        ensure!(status.endpoints == told.join(","), "meanwhile these were published: {}", status.endpoints);
+        ensure!(status.ready, "it was not ready: {:?}", status.conditions);
+    }
     only_theirs(bed, look, &machines).await
+}
+
+/// What a control plane would be given.
+async fn access(look: &Look) -> Result<EtcdAccess> {
+    let client = api::names::staged_apiserver_client_secret(&look.cluster);
+    Ok(EtcdAccess {
+        endpoints: look.status().await?.endpoints.split(',').map(str::to_owned).collect(),
+        ca: look.secret(&api::names::control_plane_ca_secret(&look.cluster), "tls.crt").await?,
+        certificate: look.secret(&client, "tls.crt").await?,
+        key: look.secret(&client, "tls.key").await?,
+    })
 }
 
 /// What `kubectl scale` does.
@@ -95,6 +112,8 @@ async fn are_well(bed: &Bed, look: &Look, wanted: usize) -> Result<Vec<String>> 
         ensure!(machines.len() == wanted, "the Machines are {machines:?}: {:?}", status.conditions);
         ensure!(status.ready && status.operation.is_none(), "{:?}", status.conditions);
         ensure!(status.removed_members.is_empty(), "removed are {:?}", status.removed_members);
+        let leaves = status.conditions.iter().find(|condition| condition.type_ == "MachinesDeleting");
+        ensure!(leaves.is_some_and(|condition| condition.status == "False"), "{leaves:?}");
         let etcd = look.membership(&bed.machines, &machines).await?;
         ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
         Ok(Some(machines))
@@ -105,10 +124,9 @@ async fn are_well(bed: &Bed, look: &Look, wanted: usize) -> Result<Vec<String>> 
 async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<Look> {
     let client = bed.client();
     Look::make_namespace(&client, namespace).await?;
-    let manifests = Manifests::new(namespace, "demo")?.replicas(replicas);
+    let manifests = Manifests::new(namespace, "demo")?.replicas(replicas).without_control_plane();
     let look = Look::at(&client, &manifests);
     manifests.apply(&client).await?;
     look.until_ready(PATIENCE).await?;
-    released(&look).await?;
     Ok(look)
 }

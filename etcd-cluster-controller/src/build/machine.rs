@@ -1,6 +1,7 @@
 //! The three objects of a member: infrastructure, config and Machine, all of one name.
 
 use super::{cloned_from, labels, owner, version};
+use api::etcd_cluster::LastRemediation;
 use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, names};
 use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
@@ -20,6 +21,8 @@ pub struct MachineParts<'a> {
     pub name: &'a str,
     /// Kind of the infrastructure.
     pub infrastructure: &'a ApiResource,
+    /// The replacement that it is for.
+    pub replaces: Option<&'a LastRemediation>,
 }
 
 /// The infrastructure, cloned from its template. `Err`: what is wrong with the template.
@@ -75,6 +78,10 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     // An etcd Machine never gets a Node, so a MachineHealthCheck that selects it by chance would delete it after ten
     // minutes. Whoever honours OwnerRemediated has to drop this first, and to ignore a missing Node as a reason.
     annotations.insert(names::SKIP_REMEDIATION_ANNOTATION.to_owned(), String::new());
+    // With it, the limits of replacements in a row outlive the status.
+    if let Some(replaces) = parts.replaces.and_then(|replaces| serde_json::to_string(replaces).ok()) {
+        annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), replaces);
+    }
     // Cluster API's own finalizer, as its MachineSets set it: otherwise the Machine's first reconcile does nothing else,
     // and the next is a second later.
     metadata.finalizers = Some(vec![names::MACHINE_FINALIZER.to_owned()]);

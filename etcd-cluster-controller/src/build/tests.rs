@@ -23,8 +23,13 @@ fn story() -> Story {
 fn the_three_objects_of_a_member() {
     let story = story();
     let kind = local_machine();
-    let parts =
-        MachineParts { etcd: &story.observation.etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &kind };
+    let parts = MachineParts {
+        etcd: &story.observation.etcd,
+        cluster: "demo",
+        name: "demo-etcd-0",
+        infrastructure: &kind,
+        replaces: None,
+    };
     let Template::Found { template, .. } = &story.observation.template else { panic!("no template") };
     let all = json!([
         infrastructure(&parts, template).unwrap(),
@@ -54,7 +59,12 @@ fn a_template_without_a_spec_is_refused() {
     let Template::Found { template, .. } = &mut story.observation.template else { panic!("no template") };
     let mut empty = template.as_ref().clone();
     empty.data = json!({"spec": {}});
-    let parts =
-        MachineParts { etcd: &story.observation.etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &kind };
+    let parts = MachineParts {
+        etcd: &story.observation.etcd,
+        cluster: "demo",
+        name: "demo-etcd-0",
+        infrastructure: &kind,
+        replaces: None,
+    };
     assert!(infrastructure(&parts, &empty).unwrap_err().contains("spec.template.spec"));
 }

@@ -7,7 +7,7 @@ use crate::CONTROLLER;
 use crate::build::{self, MachineParts};
 use crate::context::Context;
 use crate::observation::{Observation, Template};
-use crate::plan::Hold;
+use crate::plan::{Hold, made_for};
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::error::{answer, is_invalid, is_not_found};
@@ -39,7 +39,8 @@ pub(super) async fn create(
     }
     let number = begun(context, etcd, &live, number).await?.unwrap_or(number);
     let name = name_of(etcd, number);
-    let parts = MachineParts { etcd, cluster, name: &name, infrastructure: clones };
+    let replaces = made_for(observation);
+    let parts = MachineParts { etcd, cluster, name: &name, infrastructure: clones, replaces: replaces.as_ref() };
     let infrastructure = match build::infrastructure(&parts, template) {
         Ok(infrastructure) => infrastructure,
         Err(message) => return Ok(refused(reasons::TEMPLATE_INVALID, message)),

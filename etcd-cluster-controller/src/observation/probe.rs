@@ -22,8 +22,8 @@ pub struct Snapshot {
     pub probes: BTreeMap<String, Probe>,
     /// The latest member list.
     pub membership: Membership,
-    /// Members that the leader is connected to, by its own word. Asked only while a member fails; empty if it is not known.
-    pub heard: BTreeSet<u64>,
+    /// Members that the leader has received something from lately. Asked only while a member fails. `None`: it is not known.
+    pub heard: Option<BTreeSet<u64>>,
 }
 
 /// The latest probe of the member of one Machine.

@@ -1,7 +1,8 @@
 //! When to look again, if nothing happens before. Objects are watched and members are probed elsewhere, so this is only for
 //! what no event tells: times that run out, and answers that may have become different.
 
-use super::Plan;
+use super::repair::recovers;
+use super::{Plan, View};
 use crate::observation::Observation;
 use std::time::Duration;
 
@@ -15,16 +16,22 @@ const WRITTEN: Duration = Duration::from_secs(1);
 /// How long to wait. `None`: an event tells.
 #[must_use]
 pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
-    if let Some(again) = plan.hold().and_then(|hold| hold.again) {
-        return Some(again);
-    }
+    let asked = plan.hold().and_then(|hold| hold.again);
     let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
-    match plan {
+    let own = match plan {
         Plan::Do(_) => Some(WRITTEN),
-        Plan::Block(_) => Some(BLOCKED),
+        Plan::Block(_) if asked.is_none() => Some(BLOCKED),
         Plan::Wait(_) if deleting || observation.machines.values().any(|machine| machine.deleting) => Some(DELETING),
-        Plan::Wait(_) | Plan::Steady => deadline(observation),
-    }
+        Plan::Block(_) | Plan::Wait(_) | Plan::Steady => {
+            deadline(observation).into_iter().chain(steady(observation)).min()
+        }
+    };
+    asked.into_iter().chain(own).min()
+}
+
+/// When a voter that has recovered has been healthy for long enough.
+fn steady(observation: &Observation) -> Option<Duration> {
+    recovers(&View::new(observation)).filter(|left| !left.is_zero())
 }
 
 /// When the next Machine's start-up grace ends.

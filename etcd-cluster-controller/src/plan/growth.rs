@@ -221,7 +221,7 @@ fn is_held_back(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool
 }
 
 /// The member of a Machine that etcd no longer lists, and since when.
-fn missing_since<'a>(observation: &'a Observation, machine: &MachineView) -> Option<(&'a str, Timestamp)> {
+pub(super) fn missing_since<'a>(observation: &'a Observation, machine: &MachineView) -> Option<(&'a str, Timestamp)> {
     let records = &observation.etcd.status.as_ref()?.removed_members;
     let record = records.iter().find(|record| record.machine_uid == machine.uid);
     record.filter(|record| record.state == RemovalState::Missing).map(|record| (record.id.as_str(), record.since.0))

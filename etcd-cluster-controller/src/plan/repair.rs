@@ -3,15 +3,19 @@
 //! voters it is deleted at once, as no failure less is survived without it. A voter that recovers before that stays, and the
 //! replacement is one Machine too many.
 
+use super::growth::missing_since;
 use super::retire::may_leave;
 use super::{Plan, Step, View, wait};
-use crate::observation::Observation;
+use crate::observation::probe::MemberFault;
+use crate::observation::{Observation, Outcome};
 use crate::plan::step::WhyDeleted;
-use crate::roster::Seat;
+use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use api::etcd_cluster::{LastRemediation, RemediationMode};
+use api::names;
 use controller_support::external::MachineView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
 /// Goes on with what was begun, also where `spec.remediation` has changed since; or begins with the next one.
@@ -20,7 +24,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         return None;
     }
     let Some(seat) = replaced(view) else { return begin(view) };
-    let machine = seat.machine?;
+    let machine = seat.machine.filter(|machine| !is_paused(machine))?;
     let is_even = view.roster.voters().count() % 2 == 0;
     let is_time = is_even || replacement_is_up(view) || kept_well(view) >= view.wanted();
     // What is lacking otherwise is seen to by growth: it makes the replacement, and admits it.
@@ -28,12 +32,38 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Unhealthy }))
 }
 
-/// The voter whose replacement was begun: it is still unhealthy, and its Machine is not deleted yet.
-pub(crate) fn replaced<'v, 'a>(view: &'v View<'a>) -> Option<&'v Seat<'a>> {
+/// With an even number of voters the failed one goes before anybody else: without it etcd survives one failure more.
+pub(super) fn at_once(view: &View<'_>) -> Option<Plan> {
+    let is_even = view.roster.voters().count() % 2 == 0;
+    is_even.then(|| plan(view))?.filter(|plan| matches!(plan, Plan::Do(_)))
+}
+
+/// The voter whose replacement was begun: it has been unhealthy ever since, and its Machine is not deleted yet.
+pub(super) fn replaced<'v, 'a>(view: &'v View<'a>) -> Option<&'v Seat<'a>> {
     let last = last(view.observation)?;
+    let failed = |seat: &&Seat<'_>| {
+        let since = matches!(&seat.verdict, Verdict::Unhealthy { since, .. } if *since <= last.time.0);
+        since && seat.machine.is_some_and(|machine| machine.uid == last.machine_uid && !machine.deleting)
+    };
+    view.roster.voters().find(failed)
+}
+
+/// What is written on a Machine that is made now: the replacement that it is for.
+pub(crate) fn made_for(observation: &Observation) -> Option<LastRemediation> {
+    replaced(&View::new(observation)).and_then(|_| last(observation).cloned())
+}
+
+/// How much longer a voter whose replacement was begun has to be healthy until that replacement is too much: a member that
+/// answers once may fail again. It is zero where its health is not known.
+pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
+    let last = last(view.observation)?;
+    let mut voters = view.roster.voters();
     let is_it = |machine: &MachineView| machine.uid == last.machine_uid && !machine.deleting;
-    let mut voters = view.roster.voters().filter(|seat| seat.is_unhealthy());
-    voters.find(|seat| seat.machine.is_some_and(is_it))
+    let seat = voters.find(|seat| seat.machine.is_some_and(is_it))?;
+    let Verdict::Healthy { since } = &seat.verdict else { return Some(Duration::ZERO) };
+    let steady = i64::from(view.observation.etcd.spec.health_check.unhealthy_after_seconds);
+    let left = steady - (view.observation.now.as_second() - since.as_second());
+    u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs)
 }
 
 /// Whether a seat's Machine stays, as far as is decided so far.
@@ -44,15 +74,27 @@ pub(super) fn is_kept(view: &View<'_>, seat: &Seat<'_>) -> bool {
 
 /// Whether a Machine that stays boots, or has a learner: it joins, or votes, as soon as etcd can take it.
 fn replacement_is_up(view: &View<'_>) -> bool {
-    let has_address = |seat: &Seat<'_>| seat.machine.is_some_and(|machine| view.observation.address(machine).is_some());
-    // Also one whose grace is over: beside a voter that is down, etcd lets nobody join.
-    let comes = |seat: &Seat<'_>| !seat.is_voter() && (seat.member.is_some() || seat.admitted);
-    view.roster.seats.iter().any(|seat| is_kept(view, seat) && comes(seat) && has_address(seat))
+    view.roster.seats.iter().any(|seat| is_kept(view, seat) && !seat.is_voter() && comes(view, seat))
+}
+
+fn comes(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let Some(machine) = seat.machine.filter(|machine| view.observation.address(machine).is_some()) else {
+        return false;
+    };
+    // A closed port says that the machine is on. Its grace may be over: it has waited beside a voter that is down.
+    let is_on = matches!(seat.probe.map(|probe| &probe.outcome), Some(Outcome::MemberFault(MemberFault::Refused)));
+    let joins = seat.joining || (seat.admitted && is_on);
+    seat.member.is_some() || (joins && missing_since(view.observation, machine).is_none())
 }
 
 /// Machines that stay and have a healthy voter.
 fn kept_well(view: &View<'_>) -> usize {
     view.roster.voters().filter(|seat| seat.is_healthy() && is_kept(view, seat)).count()
+}
+
+/// Whether a person looks into a Machine: then it is left alone, as Cluster API does it.
+pub(super) fn is_paused(machine: &MachineView) -> bool {
+    machine.annotations.contains_key(names::PAUSED_ANNOTATION)
 }
 
 /// Writes the next replacement down. One at a time: a failed voter that is on its way out goes first.
@@ -61,22 +103,23 @@ fn begin(view: &View<'_>) -> Option<Plan> {
     if observation.etcd.spec.remediation.mode == RemediationMode::Report {
         return None;
     }
-    if view.roster.voters().any(|seat| seat.is_leaving() && !seat.is_healthy()) {
+    if view.roster.voters().any(|seat| seat.is_leaving() && seat.is_unhealthy()) {
         return None;
     }
-    let failed = view.roster.voters().filter(|seat| seat.is_unhealthy() && !seat.is_leaving());
+    let is_free = |seat: &&Seat<'_>| seat.machine.is_some_and(|machine| !machine.deleting && !is_paused(machine));
+    let failed = view.roster.voters().filter(|seat| seat.is_unhealthy()).filter(is_free);
     // Where it must not be removed, a replacement could not join either.
     let mut failed = failed.filter(|seat| may_leave(view, seat).is_ok());
     let (seat, machine) = failed.find_map(|seat| Some((seat, seat.machine?)))?;
     let retry = retry(observation, machine);
-    if let Some(hold) = retry.and_then(|last| hold(observation, seat, last)) {
+    if let Some(hold) = retry.as_ref().and_then(|last| hold(observation, seat, last)) {
         return Some(hold);
     }
     Some(Plan::Do(Step::BeginRemediation(LastRemediation {
         machine: machine.name.clone(),
         machine_uid: machine.uid.clone(),
-        timestamp: Time(observation.now),
-        retry_count: retry.map_or(0, |last| last.retry_count.saturating_add(1)),
+        time: Time(observation.now),
+        retry_count: retry.as_ref().map_or(0, |last| last.retry_count.saturating_add(1)),
     })))
 }
 
@@ -98,37 +141,42 @@ fn last(observation: &Observation) -> Option<&LastRemediation> {
     observation.etcd.status.as_ref()?.last_remediation.as_ref()
 }
 
-/// The replacement before this one, if it may have failed for the same reason: the Machine was made after it, and not long ago.
-fn retry<'a>(observation: &'a Observation, machine: &MachineView) -> Option<&'a LastRemediation> {
-    let last = last(observation)?;
+/// The replacement that a Machine was made for, if it has failed for the same reason by all appearances: soon after.
+fn retry(observation: &Observation, machine: &MachineView) -> Option<LastRemediation> {
+    let made_for = machine.annotations.get(names::REMEDIATION_FOR_ANNOTATION)?;
+    let made_for: LastRemediation = serde_json::from_str(made_for).ok()?;
     let healthy_period = i64::from(observation.etcd.spec.remediation.min_healthy_period_seconds);
-    let made_after = machine.created.as_ref().is_some_and(|created| created.0 >= last.timestamp.0);
-    (made_after && seconds_since(observation, last) < healthy_period).then_some(last)
+    (seconds_since(observation, &made_for) < healthy_period).then_some(made_for)
 }
 
 fn seconds_since(observation: &Observation, last: &LastRemediation) -> i64 {
-    observation.now.as_second().saturating_sub(last.timestamp.0.as_second())
+    observation.now.as_second().saturating_sub(last.time.0.as_second())
 }
 
 /// Why a replacement that fails too is not replaced now.
 fn hold(observation: &Observation, seat: &Seat<'_>, last: &LastRemediation) -> Option<Plan> {
     let limits = &observation.etcd.spec.remediation;
     let (name, machine) = (seat.name(), &last.machine);
-    if limits.max_retry.is_some_and(|most| last.retry_count >= most) {
+    // After so long it is no retry any more.
+    let over = |seconds: i32| {
+        last.time.0.as_second().saturating_add(i64::from(seconds.min(limits.min_healthy_period_seconds)))
+    };
+    let (at, reason, message) = if limits.max_retry.is_some_and(|most| last.retry_count >= most) {
         let message = format!(
             "member {}, and {} replacements in a row have failed, as many as spec.remediation.maxRetry allows. Find out why, then delete the Machine of {name} to have it replaced",
             seat.describe(),
             last.retry_count.saturating_add(1)
         );
-        let period = i64::from(limits.min_healthy_period_seconds) - seconds_since(observation, last);
-        let period = Duration::from_secs(u64::try_from(period).unwrap_or_default().max(1));
-        return Some(wait(reasons::REMEDIATION_LIMIT_REACHED, message).again(period));
-    }
-    let left = i64::from(limits.retry_period_seconds) - seconds_since(observation, last);
-    let left = u64::try_from(left).ok().filter(|left| *left > 0)?;
-    let message = format!(
-        "member {}. It was to replace the one of Machine {machine}, and is replaced itself in {left} s (spec.remediation.retryPeriodSeconds)",
-        seat.describe()
-    );
-    Some(wait(reasons::REMEDIATION_DELAYED, message).again(Duration::from_secs(left)))
+        (over(i32::MAX), reasons::REMEDIATION_LIMIT_REACHED, message)
+    } else {
+        let at = over(limits.retry_period_seconds);
+        let message = format!(
+            "member {}. It was to replace the one of Machine {machine}, and is replaced itself at {:.0} (spec.remediation.retryPeriodSeconds)",
+            seat.describe(),
+            Timestamp::from_second(at).unwrap_or(Timestamp::MAX)
+        );
+        (at, reasons::REMEDIATION_DELAYED, message)
+    };
+    let left = u64::try_from(at - observation.now.as_second()).ok().filter(|left| *left > 0)?;
+    Some(wait(reason, message).again(Duration::from_secs(left)))
 }

@@ -65,8 +65,9 @@ pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, S
     Ok(permission)
 }
 
-/// Rule 5: of the endpoints that API servers use, f + 1 stay alive. A member that is down serves none of them; one
-/// that may be down is not counted on, and may still serve.
+/// Rule 5: of every list of endpoints that API servers use, f + 1 stay alive. Only the union of the lists is known, so as many of
+/// it may be dead as leave that of the shortest: a rollout of the control plane that is under way is waited for. A member that
+/// is down serves none of them; one that may be down is not counted on, and may still serve.
 fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     let in_use = view.observation.endpoints_in_use().unwrap_or_default();
     let in_use: BTreeSet<&str> = in_use.split(',').filter(|url| !url.is_empty()).collect();
@@ -74,13 +75,18 @@ fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
         let url = seat.machine.and_then(|machine| view.observation.client_url(machine));
         url.is_some_and(|url| in_use.contains(url.as_str()))
     };
+    if seat.is_unhealthy() || !serves(seat) {
+        return Ok(());
+    }
     let alive = view.roster.voters().filter(|other| other.is_well() && serves(other)).count();
-    let needed = view.wanted() / 2 + 1;
-    if seat.is_unhealthy() || !serves(seat) || alive >= needed + usize::from(seat.is_well()) {
+    let dead = (in_use.len() - alive) + usize::from(seat.is_well());
+    let shortest = in_use.len().min(view.wanted());
+    if dead <= shortest.saturating_sub(1) / 2 {
         return Ok(());
     }
     Err(format!(
-        "API servers still use its endpoint, and only {alive} of the endpoints that they use are alive ({needed} have to be): it goes when the control plane has rolled out with the new endpoints"
+        "API servers still use its endpoint, and {alive} of the {} endpoints that they use are alive: it goes when the control plane has rolled out with the new endpoints",
+        in_use.len()
     ))
 }
 

@@ -2,11 +2,11 @@
 //! too many are deleted, so that the control plane is told of the members that stay all at once; their members leave etcd one
 //! after the other, as those of every Machine that is deleted.
 
-use super::repair::is_kept;
+use super::repair::{is_kept, is_paused, recovers};
 use super::step::WhyDeleted;
 use super::{Plan, Step, View};
-use crate::build::is_up_to_date;
 use crate::roster::{Seat, number};
+use api::names;
 use controller_support::external::MachineView;
 use std::cmp::Reverse;
 
@@ -16,10 +16,12 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if kept.len() <= view.wanted() {
         return None;
     }
-    let (seat, machine) = kept.into_iter().min_by_key(|(seat, machine)| order(view, seat, machine))?;
+    let free = kept.into_iter().filter(|(_, machine)| !is_paused(machine));
+    let (seat, machine) = free.min_by_key(|(seat, machine)| order(seat, machine))?;
     // A Machine that is held back carries nothing, whatever is known of the others. Where Machines may be missing, nobody counts.
     let may_choose = (!seat.admitted || is_settled(view)) && view.observation.not_owned.is_empty();
-    may_choose.then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Surplus }))
+    (may_choose && recovers(view).is_none())
+        .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Surplus }))
 }
 
 /// Whether it is known of every voter how it is: one that begins to fail may soon be the one to go.
@@ -27,9 +29,10 @@ fn is_settled(view: &View<'_>) -> bool {
     view.roster.is_listed() && view.roster.voters().all(|seat| seat.is_healthy() || seat.is_unhealthy())
 }
 
-/// Who serves least goes first: those that have failed, those that are not members yet, learners, those of an earlier spec, the
-/// leader last, and the newest of those that are alike.
-fn order(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> (u8, bool, bool, Reverse<Option<u64>>) {
+/// Whom a person has chosen goes first; then who serves least: those that have failed, those that are not members yet, learners.
+/// Of healthy voters the newest goes, also if it leads: the oldest are in every list of endpoints that API servers may still use.
+fn order(seat: &Seat<'_>, machine: &MachineView) -> (bool, u8, Reverse<Option<u64>>) {
+    let chosen = machine.annotations.contains_key(names::DELETE_MACHINE_ANNOTATION);
     let serves = match () {
         () if seat.is_voter() && seat.is_unhealthy() => 0,
         () if !seat.admitted => 1,
@@ -37,5 +40,5 @@ fn order(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> (u8, bool, 
         () if !seat.is_voter() => 3,
         () => 4,
     };
-    (serves, is_up_to_date(view.observation, machine), seat.leads(), Reverse(number(&machine.name)))
+    (!chosen, serves, Reverse(number(&machine.name)))
 }

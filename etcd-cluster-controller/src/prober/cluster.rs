@@ -153,7 +153,7 @@ impl Cluster {
             (Some(_), None) => before,
             (None, _) => None,
         };
-        state.snapshot.heard = state.heard.as_ref().map(Heard::members).unwrap_or_default();
+        state.snapshot.heard = state.heard.as_ref().and_then(Heard::members);
         self.tell(&mut state, shared, plan)
     }
 

@@ -21,28 +21,30 @@ pub(super) struct Heard {
     /// What it had received at `since`.
     received: Received,
     since: Instant,
-    heard: BTreeSet<u64>,
+    /// `None`: one look says nothing.
+    heard: Option<BTreeSet<u64>>,
 }
 
 impl Heard {
     /// Takes in what `leader` has received by now. Of another leader than before, nothing can be said yet.
     pub(super) fn update(before: Option<Self>, leader: u64, received: Received, now: Instant) -> Self {
-        let Some(before) = before else { return Self { leader, received, since: now, heard: BTreeSet::new() } };
+        let Some(before) = before else { return Self { leader, received, since: now, heard: None } };
         if before.leader != leader {
             return Self { leader, received, since: now, heard: before.heard };
         }
-        let more = |(id, bytes): (&u64, &f64)| before.received.get(id).is_none_or(|then| bytes > then).then_some(*id);
-        let mut heard: BTreeSet<u64> = received.iter().filter_map(more).collect();
+        // Less than before: it has been started again since.
+        let sends = |(id, bytes): (&u64, &f64)| before.received.get(id).is_none_or(|then| bytes != then).then_some(*id);
+        let mut heard: BTreeSet<u64> = received.iter().filter_map(sends).collect();
         if now.duration_since(before.since) < SILENCE {
             // Too early to say that somebody is silent.
-            heard.extend(&before.heard);
-            return Self { heard, ..before };
+            heard.extend(before.heard.iter().flatten());
+            return Self { heard: Some(heard), ..before };
         }
-        Self { leader, received, since: now, heard }
+        Self { leader, received, since: now, heard: Some(heard) }
     }
 
-    /// Those that it hears.
-    pub(super) fn members(&self) -> BTreeSet<u64> {
+    /// Those that it hears. `None`: that is not known.
+    pub(super) fn members(&self) -> Option<BTreeSet<u64>> {
         self.heard.clone()
     }
 }
@@ -57,15 +59,15 @@ mod tests {
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
         let received = |two: f64, three: f64| Received::from([(2, two), (3, three)]);
         let first = Heard::update(None, 1, received(100.0, 50.0), at(0));
-        assert_eq!(first.members(), [].into(), "one look says nothing");
+        assert_eq!(first.members(), None, "one look says nothing");
         let second = Heard::update(Some(first), 1, received(101.0, 50.0), at(1));
-        assert_eq!(second.members(), [2].into());
+        assert_eq!(second.members(), Some([2].into()));
         let third = Heard::update(Some(second), 1, received(101.0, 50.0), at(9));
-        assert_eq!(third.members(), [2].into(), "it may only be slow");
+        assert_eq!(third.members(), Some([2].into()), "it may only be slow");
         let fourth = Heard::update(Some(third), 1, received(101.0, 51.0), at(10));
-        assert_eq!(fourth.members(), [2, 3].into(), "both have sent something since the first look");
+        assert_eq!(fourth.members(), Some([2, 3].into()), "both have sent something since the first look");
         let fifth = Heard::update(Some(fourth), 1, received(101.0, 60.0), at(20));
-        assert_eq!(fifth.members(), [3].into());
+        assert_eq!(fifth.members(), Some([3].into()));
     }
 
     #[test]
@@ -75,8 +77,8 @@ mod tests {
         let first = Heard::update(None, 1, received(100.0), now);
         let heard = Heard::update(Some(first), 1, received(101.0), now);
         let other = Heard::update(Some(heard), 3, received(7.0), now);
-        assert_eq!(other.members(), [2].into(), "what was known stays until it is known better");
+        assert_eq!(other.members(), Some([2].into()), "what was known stays until it is known better");
         let silent = Heard::update(Some(other), 3, received(7.0), now + SILENCE);
-        assert_eq!(silent.members(), [].into());
+        assert_eq!(silent.members(), Some([].into()));
     }
 }

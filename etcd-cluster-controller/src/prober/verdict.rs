@@ -15,7 +15,7 @@ use std::mem::{Discriminant, discriminant};
 pub(super) struct Told {
     probes: BTreeMap<String, ProbeVerdict>,
     membership: Option<ListVerdict>,
-    heard: BTreeSet<u64>,
+    heard: Option<BTreeSet<u64>>,
 }
 
 #[derive(PartialEq)]

@@ -120,7 +120,7 @@ fn a_member_that_the_others_hear_is_not_unhealthy() {
     story.failing(1, "down");
     story.pass(60);
     assert!(matches!(verdict_of(&story, 1), Verdict::Unhealthy { .. }));
-    story.observation.heard = [id(1)].into();
+    story.observation.heard = Some([id(1)].into());
     let unknown = verdict_of(&story, 1);
     let Verdict::Unknown { why } = &unknown else { panic!("{unknown:?}") };
     assert!(

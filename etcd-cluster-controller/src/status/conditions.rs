@@ -2,7 +2,7 @@
 
 use super::alarms::{no_alarms, read_only};
 use crate::observation::Certificates;
-use crate::plan::{Decision, Plan, Step, View, WhyDeleted, describe_leaving, leaving_waits_for, replaced};
+use crate::plan::{Decision, Plan, Step, View, WhyDeleted, describe_leaving, leaving_waits_for};
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons, settle};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
@@ -194,15 +194,20 @@ fn scaling_up(decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     Draft::new(c::SCALING_UP, true, reason, message)
 }
 
-/// Not while an unhealthy voter is replaced: its replacement is one Machine more.
+/// More Machines than wanted stay, or have been deleted for that. Not while an unhealthy voter is replaced: its replacement is one
+/// Machine more.
 fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     let wanted = decision.goal.voters;
-    let kept = usize::try_from(status.replicas).unwrap_or(0).saturating_sub(usize::from(replaced(view).is_some()));
-    if status.members.len() <= wanted && kept <= wanted {
+    let machines = view.observation.machines.len();
+    let kept = usize::try_from(status.replicas).unwrap_or(0);
+    let begun = status.last_remediation.as_ref().map(|last| last.machine_uid.as_str());
+    let replaces = view.observation.live_machines().any(|machine| Some(machine.uid.as_str()) == begun);
+    let goes = kept >= wanted && status.members.len() > wanted;
+    if machines <= wanted || !(kept > wanted + usize::from(replaces) || goes) {
         return Draft::new(c::SCALING_DOWN, false, reasons::NOT_SCALING_DOWN, "");
     }
     let waiting = leaving_waits_for(view);
-    let count = format!("{} members, and {wanted} are wanted", status.members.len());
+    let count = format!("{machines} Machines, and {wanted} are wanted");
     let message = if waiting.is_empty() { count } else { format!("{count}: {}", describe_leaving(view, &waiting)) };
     Draft::new(c::SCALING_DOWN, true, reasons::SCALING_DOWN, message)
 }

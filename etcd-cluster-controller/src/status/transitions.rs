@@ -1,7 +1,7 @@
 //! What is worth an event: what has become true, or stopped being so, between two statuses.
 
 use api::conditions::{self as c, reasons};
-use api::etcd_cluster::{EtcdClusterStatus, Health, MemberRole, RemovalState};
+use api::etcd_cluster::{EtcdClusterStatus, Health, RemovalState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// An event to publish.
@@ -77,7 +77,7 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
         |reason, note: String| found.push(Transition { warning: true, action: "Reconcile", reason, note });
     for member in after.members.iter().filter(|member| member.health == Health::Unhealthy) {
         let known = before.members.iter().any(|old| old.id == member.id && old.health == Health::Unhealthy);
-        if !known && member.role == MemberRole::Voter {
+        if !known {
             let name = if member.name.is_empty() { &member.id } else { &member.name };
             let since = member.unhealthy_since.as_ref().map(|since| format!(" since {:.0}", since.0));
             let next = match after.members.len() {

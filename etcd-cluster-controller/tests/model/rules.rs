@@ -78,7 +78,13 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
     let is_replaced = now.etcd.status.remediation == Some(seat) && has_failed(view, seat);
     let too_many = (0..SEATS).filter(stays).count() > usize::from(view.etcd.replicas);
     match why {
-        WhyDeleted::Unhealthy => rule(is_replaced, "rule 2: nobody is deleted for a failure that is not written down"),
+        WhyDeleted::Unhealthy => {
+            rule(is_replaced, "rule 2: nobody is deleted for a failure that is not written down")?;
+            let boots = |seat: usize| view.machines.is[seat].boots() && view.probes.members[seat] != Member::Voter;
+            let comes = (0..SEATS).any(|seat| boots(seat) && !view.machines.deleting.has(seat));
+            let voters = view.probes.members.iter().filter(|member| **member == Member::Voter).count();
+            rule(comes || voters % 2 == 0, "rule 2: with an odd number of voters, the replacement boots first")
+        }
         WhyDeleted::Surplus => rule(too_many, "no Machine is deleted that is wanted"),
     }
 }

@@ -166,7 +166,7 @@ impl Book {
             List::NoQuorum => Membership::Unknown(ListFault::NoQuorum(None)),
             List::Known => Membership::Known { cluster_id: CLUSTER_ID, members: members(view), at: ago(0) },
         };
-        observation.heard = view.probes.heard.iter().map(id).collect();
+        observation.heard = Some(view.probes.heard.iter().map(id).collect());
         observation
     }
 }
@@ -325,7 +325,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
     let last_remediation = facts.remediation.map(|seat| shipped::LastRemediation {
         machine: name(seat),
         machine_uid: uid(seat),
-        timestamp: Time(ago(0)),
+        time: Time(ago(0)),
         retry_count: 0,
     });
     let mut endpoints: Vec<String> = facts.endpoints.iter().map(client_url).collect();

@@ -47,7 +47,7 @@ async fn left_over(change: impl FnOnce(&mut Value)) -> (Outcome, Vec<String>) {
     let mut story = Story::new(3);
     let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
     let etcd = story.etcd();
-    let parts = MachineParts { etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &clones };
+    let parts = MachineParts { etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &clones, replaces: None };
     let wanted = build::infrastructure(&parts, &template).unwrap();
     let mut there = serde_json::to_value(&wanted).unwrap();
     there["metadata"]["uid"] = json!("clone");
@@ -91,7 +91,8 @@ fn what_is_left_over_is_used_only_if_it_would_be_made_the_same() {
     let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
     let clone = |story: &Story, template: &DynamicObject| {
         let etcd = &story.observation.etcd;
-        let parts = MachineParts { etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &clones };
+        let parts =
+            MachineParts { etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &clones, replaces: None };
         let config = to_dynamic(&build::config(&parts), &ApiResource::erase::<EtcdadmConfig>(&())).unwrap();
         (build::infrastructure(&parts, template).unwrap(), config)
     };

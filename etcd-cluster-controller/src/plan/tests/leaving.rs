@@ -342,7 +342,7 @@ fn a_member_that_is_just_not_seen_healthy_goes_when_its_replacement_votes() {
         |story| {
             story.failing(1, "down");
             story.pass(60);
-            story.observation.heard = [id(1)].into();
+            story.observation.heard = Some([id(1)].into());
         },
     ];
     for doubt in doubts {

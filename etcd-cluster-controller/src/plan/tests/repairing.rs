@@ -2,10 +2,12 @@
 
 use super::{admits, creates, reason};
 use crate::fixture::{Story, id, name};
-use crate::observation::Membership;
-use crate::plan::{Plan, Step, WhyDeleted};
+use crate::observation::probe::MemberFault;
+use crate::observation::{Membership, Outcome};
+use crate::plan::{Plan, Step, WhyDeleted, due};
 use api::conditions::reasons;
 use api::etcd_cluster::{OperationKind, RemediationMode};
+use api::names;
 
 /// Writes the status that goes with the plan, and gives the plan.
 fn step(story: &mut Story) -> Plan {
@@ -92,7 +94,7 @@ fn who_cannot_be_checked_is_not_replaced() {
     story.pass(3_600);
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
     let mut story = failed(3, &[2]);
-    story.observation.heard.insert(id(2));
+    story.observation.heard = Some([id(2)].into());
     assert_eq!(begins(&story.plan()), None, "the others hear it");
     let mut story = failed(3, &[2]);
     story.unknown(1);
@@ -106,6 +108,9 @@ fn who_recovers_first_stays_and_the_replacement_goes() {
     boots(&mut story, 3);
     story.healthy(2);
     story.settle();
+    assert!(!matches!(story.plan(), Plan::Do(_)), "it may answer only once");
+    assert_eq!(due(&story.observation, &story.plan()).map(|left| left.as_secs()), Some(60));
+    story.pass(60);
     assert_eq!(deletes(&story.plan()), Some(("demo-etcd-3", WhyDeleted::Surplus)));
     story.delete(3);
     assert_eq!(reason(&step(&mut story)), reasons::WAITING_FOR_SAFE_REMOVAL, "it may still join");
@@ -119,11 +124,79 @@ fn nothing_is_chosen_while_a_voter_only_begins_to_fail() {
     step(&mut story);
     boots(&mut story, 3);
     story.healthy(2);
+    story.pass(1);
     story.failing(2, "again");
     story.settle();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
     story.pass(60);
-    assert_eq!(deletes(&story.plan()), Some(("demo-etcd-2", WhyDeleted::Unhealthy)), "it was begun");
+    assert_eq!(begins(&step(&mut story)), Some((name(2), 0)), "that is another failure");
+    assert_eq!(deletes(&story.plan()), Some(("demo-etcd-2", WhyDeleted::Unhealthy)), "its replacement is up");
+}
+
+#[test]
+fn an_old_record_replaces_nobody() {
+    let mut story = failed(3, &[2]);
+    step(&mut story);
+    story.healthy(2);
+    story.settle();
+    story.etcd().spec.remediation.mode = RemediationMode::Report;
+    story.pass(1);
+    story.failing(2, "maintenance");
+    story.pass(60);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+}
+
+#[test]
+fn a_replacement_stays_while_it_is_not_known_how_the_failed_one_is() {
+    let mut story = failed(3, &[2]);
+    step(&mut story);
+    story.held_back(3);
+    story.unknown(2);
+    assert!(!matches!(story.plan(), Plan::Do(Step::DeleteMachine { .. })), "{:?}", story.plan());
+}
+
+#[test]
+fn a_machine_that_a_person_looks_into_is_left_alone() {
+    let mut story = failed(3, &[2]);
+    let machine = story.observation.machines.get_mut(&name(2)).unwrap();
+    machine.annotations.insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+}
+
+#[test]
+fn a_leaving_member_of_which_nothing_is_known_holds_no_repair_up() {
+    let mut story = Story::with_voters(5, 5);
+    story.failing(1, "only we do not hear it");
+    story.failing(4, "down");
+    story.observation.heard = Some([id(1)].into());
+    story.pass(60);
+    story.delete(1);
+    assert_eq!(begins(&story.plan()), Some((name(4), 0)));
+}
+
+#[test]
+fn who_cannot_join_is_not_taken_for_a_replacement() {
+    let mut story = failed(5, &[4]);
+    // Its machine is dead, and its address is left.
+    story.machine(5);
+    story.etcd().spec.replicas = 7;
+    story.pass(700);
+    story.observation.probes.remove(&name(5));
+    story.probe(5, Outcome::MemberFault(MemberFault::Unreachable));
+    step(&mut story);
+    assert_eq!(creates(&step(&mut story)), Some(6), "another one is made first");
+    story.observation.probes.remove(&name(5));
+    story.probe(5, Outcome::MemberFault(MemberFault::Refused));
+    assert_eq!(deletes(&story.plan()), Some(("demo-etcd-4", WhyDeleted::Unhealthy)), "it only waits");
+}
+
+#[test]
+fn with_an_even_number_the_failed_one_goes_before_a_healthy_one_that_leaves() {
+    let mut story = Story::with_voters(3, 4);
+    story.delete(0);
+    story.failing(1, "down");
+    story.pass(60);
+    assert_eq!(begins(&story.plan()), Some((name(1), 0)), "{:?}", story.plan());
 }
 
 #[test]
@@ -140,10 +213,7 @@ fn of_two_that_have_failed_the_second_goes_at_once_so_that_somebody_can_join() {
         members.remove(&id(3));
     }
     story.publish();
-    step(&mut story);
-    step(&mut story);
-    story.gone(3);
-    story.publish();
+    assert!(matches!(step(&mut story), Plan::Do(Step::Finish(_))));
     assert_eq!(begins(&step(&mut story)), Some((name(4), 0)), "it has not failed in place of the other");
     assert_eq!(
         deletes(&step(&mut story)).map(|(name, _)| name),
@@ -182,7 +252,10 @@ fn a_replacement_that_fails_too_waits_and_in_the_end_for_a_person() {
     story.etcd().spec.remediation.max_retry = Some(1);
     step(&mut story);
     let replace = |story: &mut Story, old: usize, new: usize| {
-        story.machine(new);
+        let made_for = story.observation.etcd.status.as_ref().unwrap().last_remediation.clone();
+        let machine = story.machine(new);
+        let made_for = serde_json::to_string(&made_for).unwrap();
+        machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), made_for);
         story.gone(old);
         if let Membership::Known { members, .. } = &mut story.observation.membership {
             members.remove(&id(old));

@@ -36,7 +36,7 @@ fn all_that_are_too_many_are_deleted_and_the_control_plane_is_told_once() {
     let status = status(&story.observation, &after, None);
     let down = status.conditions.iter().find(|condition| condition.type_ == c::SCALING_DOWN).unwrap();
     assert_eq!(
-        (down.status.as_str(), down.message.contains("5 members, and 3 are wanted")),
+        (down.status.as_str(), down.message.contains("5 Machines, and 3 are wanted")),
         ("True", true),
         "{down:?}"
     );
@@ -85,14 +85,28 @@ fn whoever_serves_least_goes_first() {
     story.etcd().spec.replicas = 3;
     assert_eq!(surplus(&mut story), [name(4), name(3)], "a learner");
     let mut story = lowered(5, 3);
-    story
-        .observation
-        .machines
-        .get_mut(&name(1))
-        .unwrap()
-        .annotations
-        .insert(names::CLONED_FROM_NAME_ANNOTATION.to_owned(), "an-earlier-template".to_owned());
-    assert_eq!(surplus(&mut story), [name(1), name(4)], "one of an earlier spec");
+    let annotate = |story: &mut Story, index: usize, key: &str| {
+        let machine = story.observation.machines.get_mut(&name(index)).unwrap();
+        machine.annotations.insert(key.to_owned(), String::new());
+    };
+    annotate(&mut story, 1, names::DELETE_MACHINE_ANNOTATION);
+    annotate(&mut story, 4, names::PAUSED_ANNOTATION);
+    assert_eq!(surplus(&mut story), [name(1), name(3)], "whom a person has chosen, and not whom one looks into");
+}
+
+#[test]
+fn whoever_is_in_every_list_of_endpoints_stays_and_the_others_wait_for_the_control_plane() {
+    // Some API servers may still use the list of the first member alone.
+    let mut story = lowered(3, 1);
+    let all = "https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379";
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, all);
+    let machine = story.observation.machines.get_mut(&name(0)).unwrap();
+    machine.annotations.insert(names::CLONED_FROM_NAME_ANNOTATION.to_owned(), "an-earlier-template".to_owned());
+    assert_eq!(surplus(&mut story), [name(2), name(1)]);
+    story.settle();
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_SAFE_REMOVAL);
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, "https://10.0.0.1:2379");
+    assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
 }
 
 #[test]
