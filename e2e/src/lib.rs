@@ -12,7 +12,7 @@
 //! * [`infrastructure`] is the choice between the two, for the demo and the benchmarks.
 //! * [`observer`] watches a bed from outside, and judges what has happened there.
 //! * [`scenarios`] runs them, in several worlds at once.
-//! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
+//! * [`process`], [`until`], [`apply`] and [`tls`] are what scenarios are built of.
 
 pub mod apply;
 pub mod bed;
@@ -27,6 +27,7 @@ pub mod observer;
 pub mod plane;
 pub mod process;
 pub mod scenarios;
+pub mod tls;
 pub mod tools;
 pub mod until;
 pub mod world;
