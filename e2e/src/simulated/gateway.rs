@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 /// Status, content type and body of an answer.
 pub(super) type Answer = (StatusCode, &'static str, String);
 
+const STATUS: &str = "/v3/maintenance/status";
+const RANGE: &str = "/v3/kv/range";
+const LIST: &str = "/v3/cluster/member/list";
 const JSON: &str = "application/json";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -42,17 +45,14 @@ fn health(ensemble: &Ensemble) -> Answer {
 
 fn called(ensemble: &Ensemble, id: u64, method: &Method, path: &str, body: &[u8]) -> Result<Value, Refusal> {
     let asked: Value = serde_json::from_slice(body).unwrap_or_default();
-    let known = ["/v3/maintenance/status", "/v3/kv/range", "/v3/cluster/member/list"].contains(&path);
-    if known && method != Method::POST {
-        return Err(NOT_ALLOWED);
-    }
     match path {
-        "/v3/maintenance/status" => Ok(status(&answers::status(ensemble, id))),
-        "/v3/kv/range" => {
+        STATUS | RANGE | LIST if method != Method::POST => Err(NOT_ALLOWED),
+        STATUS => Ok(status(&answers::status(ensemble, id))),
+        RANGE => {
             let answered = answers::range(ensemble, id)?;
             Ok(json!({"header": header(answered.header.as_ref())}))
         }
-        "/v3/cluster/member/list" => {
+        LIST => {
             let answered = answers::list(ensemble, id, asked["linearizable"] == true)?;
             let members: Vec<Value> = answered.members.iter().map(member).collect();
             Ok(json!({"header": header(answered.header.as_ref()), "members": members}))

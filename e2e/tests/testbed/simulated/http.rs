@@ -17,11 +17,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Method, path and body: what the provider asks, and what is wrong.
-pub(super) const QUESTIONS: [(&str, &str, &str); 9] = [
+pub(super) const QUESTIONS: [(&str, &str, &str); 10] = [
     ("POST", "/v3/maintenance/status", "{}"),
     ("POST", "/v3/kv/range", r#"{"key":"aGVhbHRo","limit":"1","count_only":true}"#),
     ("POST", "/v3/cluster/member/list", r#"{"linearizable":true}"#),
     ("POST", "/v3/cluster/member/list", "{}"),
+    ("GET", "/health", ""),
     ("GET", "/metrics", ""),
     ("GET", "/version", ""),
     ("GET", "/v3/maintenance/status", ""),
