@@ -10,10 +10,11 @@ use crowd::Crowd;
 use e2e::bed::{Bed, Look};
 use e2e::scenarios::is_full;
 use e2e::until::until;
-use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
+use kube::{Client, ResourceExt};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -49,8 +50,14 @@ async fn with_few_file_descriptors(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
     // One that has just brought all of them up has more connections than it needs.
     bed.kill_manager(0).await?;
     bed.start_manager(0).await?;
-    tokio::time::sleep(LASTS).await;
     let mut needed = open_files(bed)?;
+    until("the manager is connected to all members", PATIENCE, async || {
+        let before = needed;
+        tokio::time::sleep(LASTS).await;
+        needed = open_files(bed)?;
+        Ok((needed >= crowd.looks.len() && needed <= before).then_some(()))
+    })
+    .await?;
     for _ in 0..STARTS {
         let limit = needed.saturating_sub(crowd.looks.len() * 3 / 4);
         println!("  the manager needs {needed} file descriptors, and gets {limit}");
@@ -148,10 +155,16 @@ async fn nobody_is_blamed(crowd: &Crowd, states: &[EtcdCluster]) -> Result<()> {
             ensure!(condition.reason != "QuorumLost", "{name}: {condition:?}");
         }
     }
-    let warnings = crate::records::warnings(&crowd.client, crowd::NAMESPACE).await?;
-    let about_members: Vec<&String> = warnings.iter().filter(|line| is_about_a_member(line)).collect();
-    ensure!(about_members.is_empty(), "{about_members:#?}");
+    let warnings = warnings_about_members(&crowd.client).await?;
+    let new: Vec<&String> = warnings.difference(&crowd.warnings).collect();
+    ensure!(new.is_empty(), "{new:#?}");
     Ok(())
+}
+
+/// Warnings about members until now.
+async fn warnings_about_members(client: &Client) -> Result<BTreeSet<String>> {
+    let warnings = crate::records::warnings(client, crowd::NAMESPACE).await?;
+    Ok(warnings.into_iter().filter(|line| is_about_a_member(line)).collect())
 }
 
 /// Of a Secret that is wrong, or of our own lack, people may be warned.

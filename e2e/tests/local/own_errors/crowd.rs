@@ -9,6 +9,7 @@ use futures::future::try_join_all;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Where they are.
@@ -22,6 +23,9 @@ const LOOKS: Duration = Duration::from_millis(500);
 pub(super) struct Crowd {
     pub(super) client: Client,
     pub(super) looks: Vec<Look>,
+    /// Warnings about simulated members from before the first fault: while hundreds come up, a computer may be too slow for
+    /// some.
+    pub(super) warnings: BTreeSet<String>,
 }
 
 impl Crowd {
@@ -29,7 +33,8 @@ impl Crowd {
     pub(super) async fn up(bed: &Bed, count: usize) -> Result<Self> {
         let client = bed.client();
         Look::make_namespace(&client, NAMESPACE).await?;
-        let (mut crowd, begun) = (Self { client: client.clone(), looks: Vec::new() }, Instant::now());
+        let (mut crowd, begun) =
+            (Self { client: client.clone(), looks: Vec::new(), warnings: BTreeSet::new() }, Instant::now());
         let at_once = if bed.frozen().is_some() { AT_ONCE.1 } else { AT_ONCE.0 };
         while crowd.looks.len() < count {
             let batch = crowd.looks.len()..count.min(crowd.looks.len() + at_once);
@@ -38,7 +43,11 @@ impl Crowd {
             crowd.looks.extend(manifests.iter().map(|manifests| Look::at(&client, manifests)));
             crowd.until_all_is_well().await?;
         }
-        println!("  {count} clusters are well after {:.0} s", begun.elapsed().as_secs_f32());
+        if bed.frozen().is_some() {
+            crowd.warnings = super::warnings_about_members(&client).await?;
+        }
+        let (took, warnings) = (begun.elapsed().as_secs_f32(), crowd.warnings.len());
+        println!("  {count} clusters are well after {took:.0} s, with {warnings} warnings about members until then");
         Ok(crowd)
     }
 
