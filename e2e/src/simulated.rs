@@ -4,7 +4,7 @@
 //! LocalClusters and LocalMachines go the same way; only what a machine is differs. It reads its bootstrap data like a real
 //! one, issues itself a certificate from the CA in there, and serves TLS on an address of its own. There it answers what etcd
 //! answers to the questions of this project. Nothing is stored, and members do not speak to each other: what they agree on is
-//! an [`ensemble`] in the memory of the process.
+//! a state in the memory of the process.
 //!
 //! `docs/testbed.md` says what such a member does not do.
 
