@@ -35,8 +35,8 @@ const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key"
 /// take an hour to come up, so with `E2E_FULL` they are simulated; the faults are those of the same real manager.
 pub(crate) async fn blame_no_member(bed: &mut Bed) -> Result<()> {
     let count = if is_full() { CLUSTERS.1 } else { CLUSTERS.0 };
-    let crowd = Crowd::up(bed, count).await.context("the clusters come up")?;
-    with_few_file_descriptors(bed, &crowd).await.context("file descriptors")?;
+    let mut crowd = Crowd::up(bed, count).await.context("the clusters come up")?;
+    with_few_file_descriptors(bed, &mut crowd).await.context("file descriptors")?;
     crowd.until_all_is_well().await.context("after the manager has enough file descriptors again")?;
     with_an_unknown_name(&crowd).await.context("DNS")?;
     crowd.until_all_is_well().await.context("after the name is gone")?;
@@ -46,7 +46,7 @@ pub(crate) async fn blame_no_member(bed: &mut Bed) -> Result<()> {
 
 /// The manager begins with room for itself and a quarter of its members. How much it needs differs from start to start: where
 /// it had enough all the same, it begins again with less.
-async fn with_few_file_descriptors(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
+async fn with_few_file_descriptors(bed: &mut Bed, crowd: &mut Crowd) -> Result<()> {
     // One that has just brought all of them up has more connections than it needs.
     bed.kill_manager(0).await?;
     bed.start_manager(0).await?;
@@ -58,6 +58,8 @@ async fn with_few_file_descriptors(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
         Ok((needed >= crowd.looks.len() && needed <= before).then_some(()))
     })
     .await?;
+    crowd.until_all_is_well().await.context("after the manager has begun again")?;
+    crowd.forgive(bed).await?;
     for _ in 0..STARTS {
         let limit = needed.saturating_sub(crowd.looks.len() * 3 / 4);
         println!("  the manager needs {needed} file descriptors, and gets {limit}");
