@@ -75,16 +75,16 @@ fn status(status: &PbStatusResponse) -> Value {
     object([
         ("header", header(status.header.as_ref())),
         ("version", json!(status.version)),
-        ("dbSize", number(status.db_size)),
-        ("leader", number(status.leader)),
-        ("raftIndex", number(status.raft_index)),
-        ("raftTerm", number(status.raft_term)),
-        ("raftAppliedIndex", number(status.raft_applied_index)),
+        ("dbSize", number(&status.db_size)),
+        ("leader", number(&status.leader)),
+        ("raftIndex", number(&status.raft_index)),
+        ("raftTerm", number(&status.raft_term)),
+        ("raftAppliedIndex", number(&status.raft_applied_index)),
         ("errors", json!(status.errors)),
-        ("dbSizeInUse", number(status.db_size_in_use)),
+        ("dbSizeInUse", number(&status.db_size_in_use)),
         ("isLearner", json!(status.is_learner)),
         ("storageVersion", json!(status.storage_version)),
-        ("dbSizeQuota", number(status.db_size_quota)),
+        ("dbSizeQuota", number(&status.db_size_quota)),
         ("downgradeInfo", json!({})),
     ])
 }
@@ -92,16 +92,16 @@ fn status(status: &PbStatusResponse) -> Value {
 fn header(header: Option<&PbResponseHeader>) -> Value {
     let Some(header) = header else { return json!({}) };
     object([
-        ("cluster_id", number(header.cluster_id)),
-        ("member_id", number(header.member_id)),
-        ("revision", number(header.revision)),
-        ("raft_term", number(header.raft_term)),
+        ("cluster_id", number(&header.cluster_id)),
+        ("member_id", number(&header.member_id)),
+        ("revision", number(&header.revision)),
+        ("raft_term", number(&header.raft_term)),
     ])
 }
 
 fn member(member: &PbMember) -> Value {
     object([
-        ("ID", number(member.id)),
+        ("ID", number(&member.id)),
         ("name", json!(member.name)),
         ("peerURLs", json!(member.peer_ur_ls)),
         ("clientURLs", json!(member.client_ur_ls)),
@@ -117,6 +117,6 @@ fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
 }
 
 /// Numbers of 64 bits are strings.
-fn number(number: impl ToString) -> Value {
+fn number(number: &impl ToString) -> Value {
     json!(number.to_string())
 }
