@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate lint test demo model bench bench-docker
+.PHONY: help setup build generate lint test demo model bench bench-clusters bench-docker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -34,6 +34,12 @@ bench: ## Measure bring-up, API requests and memory; as root with docker too
 	cargo build --release --workspace --bins
 	$${CARGO_TARGET_DIR:-target}/release/bench
 	if [ "$$(id -u)" = 0 ]; then $(MAKE) bench-docker; fi
+
+CLUSTERS ?= 10,100
+
+bench-clusters: ## Measure the manager with many clusters (CLUSTERS=10,100,500,2000)
+	cargo build --release --workspace --bins
+	$${CARGO_TARGET_DIR:-target}/release/bench --clusters $(CLUSTERS)
 
 bench-docker: ## Measure the way to a Kubernetes cluster on docker, as root
 	SETUP_DOCKER=1 hack/setup.sh

@@ -1,5 +1,4 @@
-//! Everything that a cluster needs to come up, in one world: a management plane, the local infrastructure and this
-//! project's manager.
+//! Everything that a cluster needs to come up, in one world: a management plane, machines and this project's manager.
 
 mod clusters;
 pub mod data;
@@ -12,11 +11,13 @@ mod observed;
 
 use crate::plane::{Plane, PlaneOptions, users};
 use crate::process::{Command, Process};
+use crate::simulated::Frozen;
 use crate::until::until;
 use crate::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
 use anyhow::{Context, Result};
 use kube::Client;
 use local_infrastructure::machine::Machines;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ pub struct Bed {
     // Then managers: when the bed is dropped, nobody should miss the API server.
     managers: [Option<Process>; 2],
     local_infrastructure: Process,
+    frozen: Option<Frozen>,
     /// The management plane.
     pub plane: Plane,
     /// The machines, to do to them what happens to machines.
@@ -57,24 +59,40 @@ impl Bed {
         Ok(bed)
     }
 
-    /// The same without a manager of ours.
+    /// The same with [simulated](crate::simulated) machines, for many clusters. What can be done to [`Bed::machines`] cannot
+    /// be done to them.
+    ///
+    /// # Errors
+    /// When a part does not start; the error names its log.
+    pub async fn simulated(world: &World) -> Result<Self> {
+        let state = world.state("simulated")?;
+        fs::remove_dir_all(&state).context("remove an earlier bed's state")?;
+        let frozen = Frozen::at(&state)?;
+        let mut bed = Self::with(world, |plane| {
+            let program = programs()?.join("simulated-infrastructure");
+            let command = Command::new("simulated-infrastructure", program, world.logs());
+            Ok(command
+                .arg("--kubeconfig")
+                .arg(plane.kubeconfig_for(users::LOCAL_INFRASTRUCTURE)?)
+                .arg("--state-dir")
+                .arg(&state))
+        })
+        .await?;
+        bed.frozen = Some(frozen);
+        bed.start_manager(0).await?;
+        Ok(bed)
+    }
+
+    /// With machines of namespaces, and without a manager of ours.
     ///
     /// # Errors
     /// When a part does not start.
     pub async fn without_manager(world: &World) -> Result<Self> {
-        let begun = Instant::now();
         let state = world.state("machines")?;
-        let machines = Machines::open(state.clone());
-        // They outlive whoever made them: an earlier bed of this world.
-        for machine in machines.list()? {
-            machine.destroy()?;
-        }
         let image = images::machine_image(world)?;
-        let crds = images::crds()?;
-        let policies = images::admission_policies()?;
-        let plane = Plane::start(world, PlaneOptions { crds, policies, ..PlaneOptions::default() }).await?;
-        let local_infrastructure =
-            Command::new("local-infrastructure", programs()?.join("local-infrastructure"), world.logs())
+        Self::with(world, |plane| {
+            let program = programs()?.join("local-infrastructure");
+            Ok(Command::new("local-infrastructure", program, world.logs())
                 .arg("run")
                 .arg("--kubeconfig")
                 .arg(plane.kubeconfig_for(users::LOCAL_INFRASTRUCTURE)?)
@@ -82,18 +100,40 @@ impl Bed {
                 .arg(&state)
                 .arg("--image-dir")
                 .arg(&image)
-                .args(["--bridge", BRIDGE, "--subnet", &format!("{}/{PREFIX_LENGTH}", subnet())])
-                .spawn()?;
+                .args(["--bridge", BRIDGE, "--subnet", &format!("{}/{PREFIX_LENGTH}", subnet())]))
+        })
+        .await
+    }
+
+    /// A plane, and the controllers of LocalCluster and LocalMachine that this command starts.
+    async fn with(world: &World, infrastructure: impl FnOnce(&Plane) -> Result<Command>) -> Result<Self> {
+        let begun = Instant::now();
+        let machines = Machines::open(world.state("machines")?);
+        // They outlive whoever made them: an earlier bed of this world.
+        for machine in machines.list()? {
+            machine.destroy()?;
+        }
+        let crds = images::crds()?;
+        let policies = images::admission_policies()?;
+        let plane = Plane::start(world, PlaneOptions { crds, policies, ..PlaneOptions::default() }).await?;
+        let local_infrastructure = infrastructure(&plane)?.spawn()?;
         let started_in = begun.elapsed();
         Ok(Self {
             observed: None,
             managers: [None, None],
             local_infrastructure,
+            frozen: None,
             plane,
             machines,
             world: world.clone(),
             started_in,
         })
+    }
+
+    /// Which simulated machines are frozen; nothing where machines are of namespaces.
+    #[must_use]
+    pub fn frozen(&self) -> Option<&Frozen> {
+        self.frozen.as_ref()
     }
 
     /// A client for the person in front of the bed.
@@ -216,7 +256,7 @@ pub async fn get_from(address: SocketAddr, path: &str) -> Result<String> {
 
 /// The end of a log, for error messages.
 fn last_lines(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().rev().take(5).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,7 @@
 //! Measurements, as a program (`make bench`) and never as tests: each figure beside its goal and the closest peer's.
 
 mod bare;
+mod clusters;
 mod cost;
 mod crowd;
 pub mod docker;
@@ -12,6 +13,8 @@ use crate::world::World;
 use anyhow::Result;
 use std::time::{Duration, Instant};
 use table::Table;
+
+pub use clusters::clusters;
 
 /// How long a bring-up may take before the measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -24,7 +24,6 @@ mod redirect;
 mod relay;
 mod snapshot;
 mod sweep;
-mod tls;
 mod victim;
 mod watches;
 

@@ -11,8 +11,9 @@
 //! * [`history`] writes to etcd all the time, records every request, and has etcd's own judge look at the record.
 //! * [`infrastructure`] is the choice between the two, for the demo and the benchmarks.
 //! * [`observer`] watches a bed from outside, and judges what has happened there.
+//! * [`simulated`] has machines and members of which thousands fit into one process.
 //! * [`scenarios`] runs them, in several worlds at once.
-//! * [`process`], [`until`] and [`apply`] are what scenarios are built of.
+//! * [`process`], [`until`], [`apply`] and [`tls`] are what scenarios are built of.
 
 pub mod apply;
 pub mod bed;
@@ -27,6 +28,8 @@ pub mod observer;
 pub mod plane;
 pub mod process;
 pub mod scenarios;
+pub mod simulated;
+pub mod tls;
 pub mod tools;
 pub mod until;
 pub mod world;

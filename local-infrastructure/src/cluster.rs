@@ -1,8 +1,8 @@
 //! LocalClusters: an address for the API servers, ready at once.
 
 use crate::{
-    context::Settings,
     crd::{Endpoint, FIELD_MANAGER, FINALIZER, GROUP, Initialization, LocalCluster, LocalClusterStatus, conditions},
+    hardware::Hardware,
     machine::Error as MachineError,
     observe::now,
 };
@@ -28,17 +28,17 @@ use std::sync::Arc;
 
 struct Context {
     shared: Shared,
-    settings: Arc<Settings>,
+    hardware: Arc<dyn Hardware>,
     clusters: Cached,
     written: WriteCache<LocalCluster>,
 }
 
 /// Runs until shutdown.
-pub async fn run(shared: &Shared, settings: Arc<Settings>, clusters: Cached) {
+pub(crate) async fn run(shared: &Shared, hardware: Arc<dyn Hardware>, clusters: Cached) {
     let by_cluster = clusters.changes().flat_map(|cluster| stream::iter(infrastructure(&cluster)));
     let controller = Controller::new(Api::<LocalCluster>::all(shared.client.clone()), watcher::Config::default())
         .reconcile_on(by_cluster);
-    let context = Context { shared: shared.clone(), settings, clusters, written: WriteCache::default() };
+    let context = Context { shared: shared.clone(), hardware, clusters, written: WriteCache::default() };
     run_controller("local-cluster", controller, shared, Arc::new(context), reconcile).await;
 }
 
@@ -131,16 +131,15 @@ async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<A
     let cluster = cluster_of(&context.clusters, &object);
     let mut decision = plan(&object, cluster.as_ref());
     let owner = format!("cluster/{namespace}/{}", object.name_any());
-    let reservations = context.settings.machines.reservations();
     let internal = |error: MachineError| Error::Internal(error.to_string());
     match decision {
         Plan::GiveEndpoint => {
-            let address = reservations.reserve(&context.settings.subnet, &owner).map_err(internal)?;
+            let address = context.hardware.reserve(&owner).map_err(internal)?;
             object = write(&context, &object, true, Some(&Endpoint::at(address))).await?;
             decision = plan(&object, cluster.as_ref());
         }
         Plan::Release => {
-            reservations.release(&owner).map_err(internal)?;
+            context.hardware.release(&owner).map_err(internal)?;
             return match write(&context, &object, false, object.spec.control_plane_endpoint.as_ref()).await {
                 Err(error) if error.is_not_found() => Ok(Action::await_change()),
                 other => other.map(|_| Action::await_change()),

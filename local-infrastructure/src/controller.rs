@@ -1,10 +1,11 @@
 //! The controller of LocalMachines: what wakes it up, and one round.
 
 use crate::{
-    context::{Context, Settings},
+    context::Context,
     crd::{GROUP, LocalMachine, LocalMachineStatus},
-    events::{Events as LocalEvents, Key},
+    events::Key,
     execute::{Outcome, execute, write_status},
+    hardware::Hardware,
     observe::{local, observe},
     plan::{Observation, Step, plan},
     status::{news, status},
@@ -18,12 +19,11 @@ use kube::{
 };
 use std::sync::Arc;
 
-/// Runs until shutdown. `local_changes`: machines in whose directories something happened.
-pub async fn run(
+/// Runs until shutdown. `local_changes`: machines to which something happened.
+pub(crate) async fn run(
     shared: &Shared,
-    settings: Arc<Settings>,
+    hardware: Arc<dyn Hardware>,
     (machines, clusters): (Cached, Cached),
-    local_events: LocalEvents,
     local_changes: impl Stream<Item = Key> + Send + 'static,
 ) {
     let controller = Controller::new(Api::<LocalMachine>::all(shared.client.clone()), watcher::Config::default());
@@ -40,7 +40,7 @@ pub async fn run(
     let controller = controller.reconcile_on(by_machine).reconcile_on(by_cluster).reconcile_on(by_local);
     let events = shared.events("local-infrastructure");
     let written = WriteCache::default();
-    let context = Context { shared: shared.clone(), settings, machines, clusters, local_events, events, written };
+    let context = Context { shared: shared.clone(), hardware, machines, clusters, events, written };
     run_controller("local-machine", controller, shared, Arc::new(context), reconcile).await;
 }
 

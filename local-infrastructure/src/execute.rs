@@ -3,7 +3,8 @@
 use crate::{
     context::Context,
     crd::{FIELD_MANAGER, FINALIZER, GROUP, LocalMachine, LocalMachineStatus, provider_id},
-    machine::{Error as MachineError, MachineSpec, machine_owner},
+    hardware::NewMachine,
+    machine::Error as MachineError,
     plan::{BootstrapData, Observation, Step},
 };
 use controller_support::{Result, ResultExt, apply::apply_status};
@@ -58,42 +59,26 @@ pub(crate) async fn execute(
     }
 }
 
-/// Makes the machine and starts it: nothing may come between a machine with an address and its boot.
 async fn create(context: &Context, object: &LocalMachine, observation: &Observation) -> Result<(), MachineError> {
     let BootstrapData::Ready(user_data) = &observation.bootstrap_data else { return Ok(()) };
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let host_name = observation.owner.as_ref().map_or_else(|| name.clone(), |owner| owner.name.clone());
-    let (settings, user_data) = (context.settings.clone(), user_data.clone());
     let uid = object.uid().unwrap_or_default();
-    blocking(move || {
-        let address = settings.machines.reservations().reserve(&settings.subnet, &machine_owner(&namespace, &name))?;
-        let spec = MachineSpec {
-            namespace,
-            name,
-            uid,
-            host_name,
-            address,
-            prefix_length: settings.subnet.prefix_length(),
-            gateway: settings.subnet.gateway(),
-            bridge: settings.bridge.clone(),
-            image_dir: settings.image_dir.clone(),
-            program: settings.program.clone(),
-        };
-        settings.machines.create(spec, &user_data.0)?.power_on()
-    })
-    .await
+    let new = NewMachine { namespace, name, uid, host_name, user_data: user_data.clone() };
+    let hardware = context.hardware.clone();
+    blocking(move || hardware.create(new)).await
 }
 
 async fn start(context: &Context, object: &LocalMachine) -> Result<(), MachineError> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let settings = context.settings.clone();
-    blocking(move || settings.machines.get(&namespace, &name)?.power_on()).await
+    let hardware = context.hardware.clone();
+    blocking(move || hardware.start(&namespace, &name)).await
 }
 
 async fn destroy(context: &Context, object: &LocalMachine) -> Result<(), MachineError> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let settings = context.settings.clone();
-    blocking(move || settings.machines.destroy(&namespace, &name)).await
+    let hardware = context.hardware.clone();
+    blocking(move || hardware.destroy(&namespace, &name)).await
 }
 
 async fn blocking<T: Send + 'static>(

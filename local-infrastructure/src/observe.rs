@@ -3,9 +3,7 @@
 use crate::{
     context::Context,
     crd::{FINALIZER, LocalMachine},
-    machine::{Error as MachineError, Machine},
     plan::{BootstrapData, Local, Observation, UserData},
-    status::console_end,
 };
 use api::names;
 use controller_support::{
@@ -63,36 +61,13 @@ async fn bootstrap_data(context: &Context, owner: &MachineView) -> Result<Bootst
     })
 }
 
-/// The machine itself. Its directory is watched from before it is read, so that no later change is missed.
+/// The machine itself.
 ///
 /// # Errors
-/// If its directory cannot be read.
+/// If it cannot be looked at.
 pub(crate) fn local(context: &Context, object: &LocalMachine) -> Result<Option<Local>> {
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let internal = |error: MachineError| Error::Internal(error.to_string());
-    let machine = match context.settings.machines.get(&namespace, &name) {
-        Err(MachineError::NotFound(_)) => return Ok(None),
-        other => other.map_err(internal)?,
-    };
-    context
-        .local_events
-        .watch(machine.directory(), &namespace, &name)
-        .map_err(|error| Error::Internal(format!("watching {}: {error}", machine.directory().display())))?;
-    facts(&machine).map(Some).map_err(internal)
-}
-
-fn facts(machine: &Machine) -> Result<Local, MachineError> {
-    let bootstrap = machine.bootstrap()?;
-    let failed = bootstrap.as_ref().is_some_and(|result| !result.succeeded);
-    Ok(Local {
-        address: machine.address(),
-        host_name: machine.spec().host_name.clone(),
-        was_started: machine.was_started(),
-        powered_on: machine.is_powered_on(),
-        running: machine.is_running(),
-        bootstrap,
-        console_end: if failed { console_end(&machine.console()?) } else { String::new() },
-    })
+    let found = context.hardware.look(&object.namespace().unwrap_or_default(), &object.name_any());
+    found.map_err(|error| Error::Internal(error.to_string()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where the clock is read")]

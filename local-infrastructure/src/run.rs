@@ -1,16 +1,27 @@
 //! The process that runs the controllers.
 
-use crate::{address::Subnet, cluster, context::Settings, controller, events::Events, machine::Machines};
+use crate::{
+    address::Subnet,
+    cluster, controller,
+    events::{Events, Key},
+    hardware::{Hardware, Namespaces},
+    machine::Machines,
+};
 use anyhow::{Context, Result};
 use api::names;
 use clap::ValueEnum;
 use controller_support::{Kinds, Shared, Shutdown, kinds::CLUSTER_API_CONTRACTS};
+use futures::Stream;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
     discovery::ApiResource,
 };
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Arguments of `run`.
@@ -55,14 +66,30 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// If the management cluster cannot be spoken to at all.
 pub async fn run(arguments: Run) -> Result<()> {
     log(arguments.log_format);
-    let settings = Arc::new(Settings {
-        machines: Machines::open(std::path::absolute(&arguments.state_dir)?),
-        image_dir: arguments.image_dir.canonicalize().context("the image; `local-infrastructure image` makes one")?,
-        bridge: arguments.bridge,
-        subnet: arguments.subnet,
-        program: std::env::current_exe().context("the path of this program")?,
-    });
-    let client = client(&arguments.kubeconfig).await?;
+    let machines = Machines::open(std::path::absolute(&arguments.state_dir)?);
+    let image_dir = arguments.image_dir.canonicalize().context("the image; `local-infrastructure image` makes one")?;
+    let program = std::env::current_exe().context("the path of this program")?;
+    let Run { bridge, subnet, .. } = arguments;
+    tracing::info!(%subnet, bridge, "running");
+    serve(&arguments.kubeconfig, || {
+        let (events, changes) = Events::start().context("inotify")?;
+        let (machines, image_dir, program) = (machines.clone(), image_dir.clone(), program.clone());
+        Ok((Arc::new(Namespaces { machines, image_dir, bridge: bridge.clone(), subnet, program, events }), changes))
+    })
+    .await
+}
+
+/// Runs the controllers with machines of any kind until SIGTERM or SIGINT. `begin` gives them, and a stream of those to which
+/// something has happened; it is asked again when the controllers have to begin anew.
+///
+/// # Errors
+/// If the management cluster cannot be spoken to at all, or there are no machines to begin with.
+pub async fn serve<H, S>(kubeconfig: &Path, begin: impl Fn() -> Result<(Arc<H>, S)>) -> Result<()>
+where
+    H: Hardware,
+    S: Stream<Item = Key> + Send + 'static,
+{
+    let client = client(kubeconfig).await?;
     let (stop, shutdown) = Shutdown::new();
     let shared = Shared::new(client, shutdown);
     let mut terminate = signal(SignalKind::terminate())?;
@@ -73,11 +100,10 @@ pub async fn run(arguments: Run) -> Result<()> {
         while !shared.shutdown.is_requested() {
             let machines = shared.caches.watch(&served(&shared.kinds, "Machine").await, None);
             let clusters = shared.caches.watch(&served(&shared.kinds, "Cluster").await, None);
-            let (local_events, changes) = Events::start().context("inotify")?;
-            tracing::info!(subnet = %settings.subnet, bridge = settings.bridge, "running");
+            let (hardware, changes) = begin()?;
             tokio::join!(
-                controller::run(&shared, settings.clone(), (machines, clusters.clone()), local_events, changes),
-                cluster::run(&shared, settings.clone(), clusters)
+                controller::run(&shared, hardware.clone(), (machines, clusters.clone()), changes),
+                cluster::run(&shared, hardware, clusters)
             );
         }
         anyhow::Ok(())
@@ -118,7 +144,8 @@ async fn client(kubeconfig: &std::path::Path) -> Result<Client> {
     Ok(controller_support::client::client(config)?)
 }
 
-fn log(format: LogFormat) {
+/// Begins to write a log to standard error.
+pub fn log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube=warn"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

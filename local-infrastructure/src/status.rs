@@ -21,7 +21,8 @@ pub fn status(
     let exists = observation.local.as_ref().is_some_and(|local| local.was_started);
     let provisioned = before.initialization.provisioned || exists;
     let addresses = match &observation.local {
-        Some(local) if exists => {
+        // What is paused stays as it is, even if somebody else has changed it.
+        Some(local) if exists && !observation.paused => {
             local.addresses().into_iter().map(|(kind, address)| Address { kind, address }).collect()
         }
         _ => before.addresses.clone(),
@@ -130,6 +131,7 @@ pub fn console_end(console: &str) -> String {
 mod tests {
     use super::*;
     use crate::plan::tests::{complete, local};
+    use api::meta::AddressType;
     use controller_support::plan::wait;
     use rstest::rstest;
 
@@ -172,6 +174,19 @@ mod tests {
         let owned = |(status, reason): (&str, &str)| (status.to_owned(), reason.to_owned());
         assert_eq!(reason_of(&status, conditions::READY), owned(ready));
         assert_eq!(reason_of(&status, conditions::BOOTSTRAP_SUCCEEDED), owned(bootstrap));
+    }
+
+    #[test]
+    fn what_is_paused_keeps_the_addresses_that_somebody_has_given_it() {
+        let mut observation = complete();
+        observation.local = Some(local());
+        observation.paused = true;
+        let named = Address { kind: AddressType::InternalDNS, address: "demo.invalid".to_owned() };
+        let before = LocalMachineStatus { addresses: vec![named], ..LocalMachineStatus::default() };
+        let paused = status(&before, Some(1), &observation, &wait(conditions::IS_PAUSED, ""), None);
+        assert_eq!(paused.addresses, before.addresses);
+        observation.paused = false;
+        assert_eq!(status(&paused, Some(1), &observation, &Plan::Steady, None).addresses.len(), 2);
     }
 
     #[test]

@@ -130,7 +130,7 @@ async fn reconciles(bed: &Bed) -> Result<Reconciles> {
 }
 
 /// Processor time of the manager so far.
-fn processor_time(bed: &mut Bed) -> Result<Duration> {
+pub(super) fn processor_time(bed: &mut Bed) -> Result<Duration> {
     let pid = bed.manager(0)?.pid().context("the manager has ended")?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("read the manager's processor time")?;
     // After the name, which is in parentheses: fields 14 and 15 of proc(5), in ticks of 10 ms.

@@ -44,7 +44,8 @@ pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn kibibytes(status: &str, field: &str) -> Result<String> {
+/// A field of `/proc/<pid>/status`, in MiB.
+pub(super) fn kibibytes(status: &str, field: &str) -> Result<String> {
     let line = status.lines().find(|line| line.starts_with(field)).with_context(|| format!("no {field}"))?;
     let kibibytes: u32 = line.split_whitespace().nth(1).context("no number")?.parse()?;
     Ok(format!("{:.1} MiB", f64::from(kibibytes) / 1024.0))

@@ -19,14 +19,18 @@ struct Arguments {
     /// Only the cost of a reconcile, on the local one.
     #[arg(long)]
     reconciles: bool,
+    /// Only the manager beside so many clusters of three simulated members, each number in turn: `10,100`.
+    #[arg(long, value_delimiter = ',', conflicts_with = "reconciles")]
+    clusters: Vec<usize>,
 }
 
 fn main() -> ExitCode {
-    let Arguments { rounds, infrastructure, reconciles } = Arguments::parse();
+    let Arguments { rounds, infrastructure, reconciles, clusters } = Arguments::parse();
     prepare_and_run(
         |tools| infrastructure.prepare(tools),
         |world| {
             match infrastructure {
+                _ if !clusters.is_empty() => block_on(bench::clusters(&world, &clusters)),
                 _ if reconciles => block_on(bench::reconciles(&world)),
                 Infrastructure::Local => block_on(bench::run(&world, rounds)),
                 Infrastructure::Docker => block_on(bench::docker::run(&world, rounds)),

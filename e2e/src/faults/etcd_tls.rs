@@ -1,11 +1,10 @@
 //! TLS in the place of a member, and in that of the manager: with certificates of the cluster's own CA.
 
 use super::relay::HTTP_2;
-use super::tls::{self, Identity};
 use crate::bed::Look;
+use crate::tls::{self, Authority, Identity};
 use anyhow::{Context, Result};
 use api::names;
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::CertificateDer;
 use std::net::Ipv4Addr;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -30,20 +29,9 @@ impl EtcdTls {
     pub(super) async fn of(look: &Look, address: Ipv4Addr) -> Result<Self> {
         let secret = names::ca_secret(&look.cluster);
         let authority = look.secret(&secret, "tls.crt").await?;
-        let key = KeyPair::from_pem(&look.secret(&secret, "tls.key").await?).context("the key of etcd's CA")?;
-        let issuer = Issuer::from_ca_cert_pem(&authority, key).context("etcd's CA")?;
-        let of = |name: &str, addresses: Vec<String>, purpose| -> Result<Identity> {
-            let mut params = CertificateParams::new(addresses)?;
-            params.distinguished_name = DistinguishedName::new();
-            params.distinguished_name.push(DnType::CommonName, name);
-            params.distinguished_name.push(DnType::OrganizationName, "system:masters");
-            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-            params.extended_key_usages = vec![purpose];
-            let key = KeyPair::generate()?;
-            Ok(Identity { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
-        };
-        let member = of("member", vec![address.to_string()], ExtendedKeyUsagePurpose::ServerAuth)?;
-        let manager = of(MANAGER, Vec::new(), ExtendedKeyUsagePurpose::ClientAuth)?;
+        let cluster = Authority::from_pem(&authority, &look.secret(&secret, "tls.key").await?).context("etcd's CA")?;
+        let member = cluster.member("member", address)?;
+        let manager = cluster.client(MANAGER)?;
         let acceptor = tls::acceptor(&member, Some(&authority), &[HTTP_2, b"http/1.1"])?;
         Ok(Self { acceptor, authority, manager })
     }

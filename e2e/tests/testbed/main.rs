@@ -1,6 +1,7 @@
 //! The test bed itself: a world is apart from the host, and the plane in it does what a management cluster does.
 
 mod plane;
+mod simulated;
 mod world;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
             trial(&here, "plane_deletes_namespaces", plane::deletes_namespaces),
             trial(&here, "plane_counts_requests_by_user", plane::counts_requests),
             trial(&here, "plane_survives_an_outage_of_its_api_server", plane::survives_an_outage),
+            trial(&here, "simulated_member_answers_as_etcd_does", simulated::answers_as_etcd_does),
         ];
         libtest_mimic::run(&arguments, tests).exit_code()
     })

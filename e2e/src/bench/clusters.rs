@@ -1,0 +1,148 @@
+//! The manager beside many clusters of three simulated members: every one of them comes up, and is asked as always.
+
+use super::crowd::processor_time;
+use super::process::kibibytes;
+use super::table::Table;
+use crate::bed::{Bed, Look, Manifests};
+use crate::plane::users::PROVIDER;
+use crate::until::until;
+use crate::world::World;
+use anyhow::{Context, Result, ensure};
+use api::EtcdCluster;
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::json;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+/// Where all of them are.
+const NAMESPACE: &str = "clusters";
+/// Clusters whose documents are applied side by side.
+const AT_ONCE: usize = 16;
+/// How long clusters may take to come up: all together, and for each of them.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(5));
+/// Time between two looks at all of them.
+const LOOKS: Duration = Duration::from_secs(1);
+/// How long everything may settle before it is measured.
+const SETTLES: Duration = Duration::from_secs(30);
+/// How long is measured.
+const MEASURED: Duration = Duration::from_secs(60);
+/// One of so many members is frozen.
+const FROZEN: usize = 100;
+
+/// Measures the manager with each of these numbers of clusters, in a bed of its own, and prints a table.
+///
+/// # Errors
+/// If the clusters do not come up.
+pub async fn clusters(world: &World, numbers: &[usize]) -> Result<()> {
+    let mut table = Table::default();
+    for number in numbers {
+        let world = world.with_logs(&format!("clusters-{number}"))?;
+        let mut bed = Bed::simulated(&world).await?;
+        measure(&mut bed, *number, &mut table).await.with_context(|| format!("{number} clusters"))?;
+    }
+    print!("{table}");
+    Ok(())
+}
+
+async fn measure(bed: &mut Bed, number: usize, table: &mut Table) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, NAMESPACE).await?;
+    let (mark, begun) = (bed.plane.mark(), Instant::now());
+    let apply = stream::iter(0..number).map(async |number| cluster(number)?.apply(&client).await);
+    apply.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    until_all_are_ready(bed, number).await?;
+    let took = begun.elapsed().as_secs_f64();
+    let requests = bed.plane.requests_since(mark)?.user(PROVIDER).len();
+    eprintln!("{number} clusters are ready after {took:.0} s");
+    let mut row =
+        |what: &str, figure: String| table.row(&format!("{number} clusters of three: {what}"), figure, "", "");
+    row("apply → all Ready", format!("{took:.0} s"));
+    row("API requests of ours for each until then", format!("{:.0}", ratio(requests, number)));
+
+    tokio::time::sleep(SETTLES).await;
+    let idle = Figures::of(bed).await?;
+    let frozen = freeze(bed).await?;
+    let failing = Figures::of(bed).await?;
+    let share = format!("{frozen} of {} members frozen", number * 3);
+    for (when, figures) in [("idle", idle), (share.as_str(), failing)] {
+        row(&format!("{when}: processor time in a second"), format!("{:.1} ms", figures.processor));
+        row(&format!("{when}: API requests in a minute, beside watches"), figures.requests.to_string());
+        row(&format!("{when}: renewed watches in a minute"), figures.watches.to_string());
+        row(&format!("{when}: memory (resident)"), figures.memory);
+    }
+    Ok(())
+}
+
+/// What the manager uses.
+struct Figures {
+    /// Milliseconds of processor time in a second.
+    processor: f64,
+    requests: usize,
+    watches: usize,
+    memory: String,
+}
+
+impl Figures {
+    /// For a minute from now on.
+    async fn of(bed: &mut Bed) -> Result<Self> {
+        let (mark, before, begun) = (bed.plane.mark(), processor_time(bed)?, Instant::now());
+        tokio::time::sleep(MEASURED).await;
+        let (used, took) = (processor_time(bed)? - before, begun.elapsed());
+        let requests = bed.plane.requests_since(mark)?.user(PROVIDER);
+        let others = requests.filter(|request| request.verb != "watch");
+        if !others.is_empty() {
+            eprintln!("requests in a minute:\n{others}");
+        }
+        let pid = bed.manager(0)?.pid().context("the manager has ended")?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read the manager's memory")?;
+        Ok(Self {
+            processor: used.as_secs_f64() * 1e3 / took.as_secs_f64(),
+            requests: others.len(),
+            watches: requests.len() - others.len(),
+            memory: kibibytes(&status, "VmRSS:")?,
+        })
+    }
+}
+
+/// Freezes one of [`FROZEN`] members, and at least one. Answers how many.
+async fn freeze(bed: &Bed) -> Result<usize> {
+    let frozen = bed.frozen().context("machines are simulated")?;
+    let machines = Look::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
+    let mut count = 0;
+    for machine in machines.items.iter().step_by(FROZEN) {
+        let address: Ipv4Addr =
+            machine.data["status"]["addresses"][0]["address"].as_str().context("no address")?.parse()?;
+        frozen.freeze(address)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+async fn until_all_are_ready(bed: &Bed, number: usize) -> Result<()> {
+    let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), NAMESPACE);
+    let patience = PATIENCE.0 + PATIENCE.1 * u32::try_from(number)?;
+    until(format!("{number} clusters are ready"), patience, async || {
+        tokio::time::sleep(LOOKS).await;
+        let all = etcds.list(&ListParams::default()).await?.items;
+        let ready = all.iter().filter(|etcd| etcd.status.as_ref().is_some_and(|status| status.ready)).count();
+        ensure!(ready == number, "{ready} of {} are", all.len());
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Three members, without a control plane. One that is frozen is not replaced while it is measured.
+fn cluster(number: usize) -> Result<Manifests> {
+    let manifests = Manifests::new(NAMESPACE, &format!("c{number}"))?.with("EtcdCluster", |etcd| {
+        etcd["spec"]["healthCheck"] = json!({"unhealthyAfterSeconds": 600});
+    });
+    Ok(manifests.without_control_plane())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown without digits")]
+fn ratio(all: usize, each: usize) -> f64 {
+    all as f64 / each as f64
+}

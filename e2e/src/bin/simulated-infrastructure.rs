@@ -1,0 +1,16 @@
+//! Simulated machines and members, in the place of `local-infrastructure`; beds of many clusters start it.
+
+use clap::Parser;
+use e2e::simulated::{Arguments, run};
+use e2e::world::block_on;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match block_on(run(Arguments::parse())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What machines are made of. The controllers know machines and their addresses by it only, so that others can be put in the
+//! place of namespaces.
+
+use crate::{
+    address::Subnet,
+    events::Events,
+    machine::{Error, Machine, MachineSpec, Machines, Result, machine_owner, on},
+    plan::{Local, UserData},
+    status::console_end,
+};
+use std::{net::Ipv4Addr, path::PathBuf};
+
+/// A machine to be made.
+#[derive(Clone, Debug)]
+pub struct NewMachine {
+    /// Namespace of its LocalMachine.
+    pub namespace: String,
+    /// Name of its LocalMachine.
+    pub name: String,
+    /// UID of its LocalMachine.
+    pub uid: String,
+    /// The name that it is to have.
+    pub host_name: String,
+    /// What it boots.
+    pub user_data: UserData,
+}
+
+/// What machines are made of. Calls may block, except [`Hardware::look`], which is made in every reconcile.
+pub trait Hardware: Send + Sync + 'static {
+    /// The machine, if it exists. From then on its changes are told to the controller.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    fn look(&self, namespace: &str, name: &str) -> Result<Option<Local>>;
+
+    /// Makes a machine, unless it is there, and starts it: nothing may come between a machine with an address and its boot.
+    ///
+    /// # Errors
+    /// If it cannot be made or started.
+    fn create(&self, new: NewMachine) -> Result<()>;
+
+    /// Starts a machine that was made and not started.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn start(&self, namespace: &str, name: &str) -> Result<()>;
+
+    /// Removes a machine and everything that it has. Nothing happens if there is none.
+    ///
+    /// # Errors
+    /// If something of it stays.
+    fn destroy(&self, namespace: &str, name: &str) -> Result<()>;
+
+    /// The address that `owner` has, reserving one if it has none yet.
+    ///
+    /// # Errors
+    /// If none is free.
+    fn reserve(&self, owner: &str) -> Result<Ipv4Addr>;
+
+    /// Lets the address of `owner` be used again. Nothing happens if it has none.
+    ///
+    /// # Errors
+    /// If it cannot be released.
+    fn release(&self, owner: &str) -> Result<()>;
+}
+
+/// Machines of namespaces.
+pub(crate) struct Namespaces {
+    /// The machines of the state directory.
+    pub(crate) machines: Machines,
+    /// The image that machines start from.
+    pub(crate) image_dir: PathBuf,
+    /// The bridge that machines are plugged into.
+    pub(crate) bridge: String,
+    /// The bridge's network.
+    pub(crate) subnet: Subnet,
+    /// This program.
+    pub(crate) program: PathBuf,
+    /// Tells what happens to machines.
+    pub(crate) events: Events,
+}
+
+impl Hardware for Namespaces {
+    /// The machine's directory is watched from before it is read, so that no later change is missed.
+    fn look(&self, namespace: &str, name: &str) -> Result<Option<Local>> {
+        let machine = match self.machines.get(namespace, name) {
+            Err(Error::NotFound(_)) => return Ok(None),
+            other => other?,
+        };
+        self.events.watch(machine.directory(), namespace, name).map_err(on(machine.directory()))?;
+        facts(&machine).map(Some)
+    }
+
+    fn create(&self, new: NewMachine) -> Result<()> {
+        let NewMachine { namespace, name, uid, host_name, user_data } = new;
+        let address = self.reserve(&machine_owner(&namespace, &name))?;
+        let spec = MachineSpec {
+            namespace,
+            name,
+            uid,
+            host_name,
+            address,
+            prefix_length: self.subnet.prefix_length(),
+            gateway: self.subnet.gateway(),
+            bridge: self.bridge.clone(),
+            image_dir: self.image_dir.clone(),
+            program: self.program.clone(),
+        };
+        self.machines.create(spec, &user_data.0)?.power_on()
+    }
+
+    fn start(&self, namespace: &str, name: &str) -> Result<()> {
+        self.machines.get(namespace, name)?.power_on()
+    }
+
+    fn destroy(&self, namespace: &str, name: &str) -> Result<()> {
+        self.machines.destroy(namespace, name)
+    }
+
+    fn reserve(&self, owner: &str) -> Result<Ipv4Addr> {
+        self.machines.reservations().reserve(&self.subnet, owner)
+    }
+
+    fn release(&self, owner: &str) -> Result<()> {
+        self.machines.reservations().release(owner)
+    }
+}
+
+fn facts(machine: &Machine) -> Result<Local> {
+    let bootstrap = machine.bootstrap()?;
+    let failed = bootstrap.as_ref().is_some_and(|result| !result.succeeded);
+    Ok(Local {
+        address: machine.address(),
+        host_name: machine.spec().host_name.clone(),
+        was_started: machine.was_started(),
+        powered_on: machine.is_powered_on(),
+        running: machine.is_running(),
+        bootstrap,
+        console_end: if failed { console_end(&machine.console()?) } else { String::new() },
+    })
+}
