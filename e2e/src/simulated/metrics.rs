@@ -2,19 +2,24 @@
 
 use super::ensemble::Ensemble;
 use std::fmt::Write;
+use std::sync::LazyLock;
+use std::time::Instant;
 
-/// In Prometheus' text form, as etcd serves them among many others.
+/// Since when this program runs.
+static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// In Prometheus' text form, as etcd serves them among many others. Whoever is heard sends a byte in every millisecond.
 pub(super) fn text(ensemble: &Ensemble, id: u64) -> String {
     let leads = ensemble.leader() == Some(id);
     let mut text = String::new();
-    let mut gauge = |name: &str, labels: &str, value: bool| {
+    let mut line = |name: &str, labels: &str, value: u128| {
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{name}{labels} {}", u8::from(value));
+        let _ = writeln!(text, "{name}{labels} {value}");
     };
-    for (other, heard) in ensemble.heard_by(id) {
-        gauge("etcd_network_active_peers", &format!("{{Local=\"{id:x}\",Remote=\"{other:x}\"}}"), heard);
+    for (other, _) in ensemble.heard_by(id).filter(|(_, heard)| *heard) {
+        line("etcd_network_peer_received_bytes_total", &format!("{{From=\"{other:x}\"}}"), BEGUN.elapsed().as_millis());
     }
-    gauge("etcd_server_has_leader", "", ensemble.leader().is_some());
-    gauge("etcd_server_is_leader", "", leads);
+    line("etcd_server_has_leader", "", u128::from(ensemble.leader().is_some()));
+    line("etcd_server_is_leader", "", u128::from(leads));
     text
 }

@@ -196,7 +196,7 @@ async fn begun(look: &Look) -> Result<Option<LastRemediation>> {
 async fn dies(bed: &Bed, look: &Look, name: &str) -> Result<()> {
     let machine = bed.machines.get(&look.namespace, name)?;
     bed.fault(&format!("{name}: its machine is killed"), &[&machine], Silence::Lasting);
-    Ok(on(&machine, Machine::kill).await?)
+    on(&machine, Machine::kill).await
 }
 
 fn manifests(namespace: &str, replicas: i64) -> Result<Manifests> {

@@ -25,8 +25,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     }
     let Some(seat) = replaced(view) else { return begin(view) };
     let machine = seat.machine.filter(|machine| !is_paused(machine))?;
-    let is_even = view.roster.voters().count() % 2 == 0;
-    let is_time = is_even || replacement_is_up(view) || kept_well(view) >= view.wanted();
+    let is_time = is_even(view) || replacement_is_up(view) || kept_well(view) >= view.wanted();
     // What is lacking otherwise is seen to by growth: it makes the replacement, and admits it.
     (is_time && may_leave(view, seat).is_ok())
         .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Unhealthy }))
@@ -34,8 +33,11 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 
 /// With an even number of voters the failed one goes before anybody else: without it etcd survives one failure more.
 pub(super) fn at_once(view: &View<'_>) -> Option<Plan> {
-    let is_even = view.roster.voters().count() % 2 == 0;
-    is_even.then(|| plan(view))?.filter(|plan| matches!(plan, Plan::Do(_)))
+    is_even(view).then(|| plan(view))?.filter(|plan| matches!(plan, Plan::Do(_)))
+}
+
+fn is_even(view: &View<'_>) -> bool {
+    view.roster.voters().count().is_multiple_of(2)
 }
 
 /// The voter whose replacement was begun: it has been unhealthy ever since, and its Machine is not deleted yet.
@@ -60,7 +62,12 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
     let mut voters = view.roster.voters();
     let is_it = |machine: &MachineView| machine.uid == last.machine_uid && !machine.deleting;
     let seat = voters.find(|seat| seat.machine.is_some_and(is_it))?;
-    let Verdict::Healthy { since } = &seat.verdict else { return Some(Duration::ZERO) };
+    let since = match &seat.verdict {
+        Verdict::Healthy { since } => since,
+        // It is being replaced, or that is another failure.
+        Verdict::Unhealthy { .. } => return None,
+        Verdict::Failing { .. } | Verdict::Unknown { .. } => return Some(Duration::ZERO),
+    };
     let steady = i64::from(view.observation.etcd.spec.health_check.unhealthy_after_seconds);
     let left = steady - (view.observation.now.as_second() - since.as_second());
     u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs)
