@@ -64,9 +64,10 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
     let seat = voters.find(|seat| seat.machine.is_some_and(is_it))?;
     let since = match &seat.verdict {
         Verdict::Healthy { since } => since,
-        // It is being replaced, or that is another failure.
-        Verdict::Unhealthy { .. } => return None,
-        Verdict::Failing { .. } | Verdict::Unknown { .. } => return Some(Duration::ZERO),
+        // It is being replaced.
+        Verdict::Unhealthy { since, .. } if *since <= last.time.0 => return None,
+        // It has failed again, or may have: that is decided on first.
+        Verdict::Unhealthy { .. } | Verdict::Failing { .. } | Verdict::Unknown { .. } => return Some(Duration::ZERO),
     };
     let steady = i64::from(view.observation.etcd.spec.health_check.unhealthy_after_seconds);
     let left = steady - (view.observation.now.as_second() - since.as_second());
