@@ -230,8 +230,8 @@ pub struct Remediation {
     /// person deletes the Machine. Default Replace.
     #[serde(default)]
     pub mode: RemediationMode,
-    /// How many replacements in a row that fail too are replaced. After that a person has to see to it. Not set: there is no
-    /// limit.
+    /// How many replacements in a row that fail too are replaced. After that the next one waits for a person, or until
+    /// `minHealthyPeriodSeconds` are over. Not set: there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub max_retry: Option<i32>,

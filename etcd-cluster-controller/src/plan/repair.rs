@@ -50,9 +50,11 @@ pub(super) fn replaced<'v, 'a>(view: &'v View<'a>) -> Option<&'v Seat<'a>> {
     view.roster.voters().find(failed)
 }
 
-/// What is written on a Machine that is made now: the replacement that it is for.
+/// What is written on a Machine that is made now: the replacement that it is for. The failed one may be on its way out already.
 pub(crate) fn made_for(observation: &Observation) -> Option<LastRemediation> {
-    replaced(&View::new(observation)).and_then(|_| last(observation).cloned())
+    let last = last(observation)?;
+    let goes = || observation.machines.values().any(|machine| machine.uid == last.machine_uid && machine.deleting);
+    (replaced(&View::new(observation)).is_some() || goes()).then(|| last.clone())
 }
 
 /// How much longer a voter whose replacement was begun has to be healthy until that replacement is too much: a member that
@@ -92,7 +94,11 @@ fn comes(view: &View<'_>, seat: &Seat<'_>) -> bool {
     // A closed port says that the machine is on. Its grace may be over: it has waited beside a voter that is down.
     let is_on = matches!(seat.probe.map(|probe| &probe.outcome), Some(Outcome::MemberFault(MemberFault::Refused)));
     let joins = seat.joining || (seat.admitted && is_on);
-    seat.member.is_some() || (joins && missing_since(view.observation, machine).is_none())
+    let fails = matches!(seat.verdict, Verdict::Failing { .. } | Verdict::Unhealthy { .. });
+    match seat.member {
+        Some(_) => !fails,
+        None => joins && missing_since(view.observation, machine).is_none(),
+    }
 }
 
 /// Machines that stay and have a healthy voter.
@@ -117,18 +123,24 @@ fn begin(view: &View<'_>) -> Option<Plan> {
     let is_free = |seat: &&Seat<'_>| seat.machine.is_some_and(|machine| !machine.deleting && !is_paused(machine));
     let failed = view.roster.voters().filter(|seat| seat.is_unhealthy()).filter(is_free);
     // Where it must not be removed, a replacement could not join either.
-    let mut failed = failed.filter(|seat| may_leave(view, seat).is_ok());
-    let (seat, machine) = failed.find_map(|seat| Some((seat, seat.machine?)))?;
-    let retry = retry(observation, machine);
-    if let Some(hold) = retry.as_ref().and_then(|last| hold(observation, seat, last)) {
-        return Some(hold);
+    let failed = failed.filter(|seat| may_leave(view, seat).is_ok());
+    let mut held = None;
+    for (seat, machine) in failed.filter_map(|seat| Some((seat, seat.machine?))) {
+        let retry = retry(observation, machine);
+        match retry.as_ref().and_then(|last| hold(observation, seat, last)) {
+            // Another one may not have to wait.
+            Some(hold) => held = held.or(Some(hold)),
+            None => {
+                return Some(Plan::Do(Step::BeginRemediation(LastRemediation {
+                    machine: machine.name.clone(),
+                    machine_uid: machine.uid.clone(),
+                    time: Time(observation.now),
+                    retry_count: retry.map_or(0, |last| last.retry_count.saturating_add(1)),
+                })));
+            }
+        }
     }
-    Some(Plan::Do(Step::BeginRemediation(LastRemediation {
-        machine: machine.name.clone(),
-        machine_uid: machine.uid.clone(),
-        time: Time(observation.now),
-        retry_count: retry.as_ref().map_or(0, |last| last.retry_count.saturating_add(1)),
-    })))
+    held
 }
 
 /// Why a voter that has failed is not replaced now, for people. `None`: it has not failed for long enough.
@@ -171,7 +183,7 @@ fn hold(observation: &Observation, seat: &Seat<'_>, last: &LastRemediation) -> O
     };
     let (at, reason, message) = if limits.max_retry.is_some_and(|most| last.retry_count >= most) {
         let message = format!(
-            "member {}, and {} replacements in a row have failed, as many as spec.remediation.maxRetry allows. Find out why, then delete the Machine of {name} to have it replaced",
+            "member {}, and {} replacements in a row have failed, one more than spec.remediation.maxRetry. Find out why, then delete the Machine of {name} to have it replaced",
             seat.describe(),
             last.retry_count.saturating_add(1)
         );

@@ -66,8 +66,9 @@ pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, S
 }
 
 /// Rule 5: of every list of endpoints that API servers use, f + 1 stay alive. Only the union of the lists is known, so as many of
-/// it may be dead as leave that of the shortest: a rollout of the control plane that is under way is waited for. A member that
-/// is down serves none of them; one that may be down is not counted on, and may still serve.
+/// it may be dead as the shortest survives, which is taken to be as long as is wanted now: after `replicas` was raised, API
+/// servers that have not rolled out yet may use a shorter one. A member that is down serves none of them; one that may be down
+/// is not counted on, and may still serve.
 fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     let in_use = view.observation.endpoints_in_use().unwrap_or_default();
     let in_use: BTreeSet<&str> = in_use.split(',').filter(|url| !url.is_empty()).collect();
@@ -79,7 +80,7 @@ fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
         return Ok(());
     }
     let alive = view.roster.voters().filter(|other| other.is_well() && serves(other)).count();
-    let dead = (in_use.len() - alive) + usize::from(seat.is_well());
+    let dead = in_use.len().saturating_sub(alive) + usize::from(seat.is_well());
     let shortest = in_use.len().min(view.wanted());
     if dead <= shortest.saturating_sub(1) / 2 {
         return Ok(());

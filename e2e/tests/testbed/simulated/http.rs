@@ -118,12 +118,16 @@ fn shape(value: &Value) -> Value {
     }
 }
 
-/// Names of metrics with those of their labels, and the values of those that have no other: they are the same.
+/// Names of metrics with those of their labels, and the values of gauges: they are the same. Counters only count on.
 fn metrics(text: &str) -> BTreeSet<String> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let number = |line: &str| {
         let words = line.split('"').enumerate().filter(|(index, _)| index % 2 == 0);
-        words.map(|(_, word)| word).collect::<Vec<_>>().join("\"")
+        let line = words.map(|(_, word)| word).collect::<Vec<_>>().join("\"");
+        match line.rsplit_once(' ') {
+            Some((name, _)) if name.contains("_total") => name.to_owned(),
+            _ => line,
+        }
     };
     lines.map(number).collect()
 }

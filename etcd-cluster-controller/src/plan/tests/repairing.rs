@@ -4,10 +4,11 @@ use super::{admits, creates, reason};
 use crate::fixture::{Story, id, name};
 use crate::observation::probe::MemberFault;
 use crate::observation::{Membership, Outcome};
-use crate::plan::{Plan, Step, WhyDeleted, due};
+use crate::plan::{Plan, Step, WhyDeleted, due, made_for};
 use api::conditions::reasons;
 use api::etcd_cluster::{OperationKind, RemediationMode};
 use api::names;
+use serde_json::json;
 
 /// Writes the status that goes with the plan, and gives the plan.
 fn step(story: &mut Story) -> Plan {
@@ -300,4 +301,43 @@ fn without_a_template_nothing_is_deleted() {
     step(&mut story);
     story.observation.template = crate::observation::Template::NotFound("it does not exist".to_owned());
     assert_eq!(reason(&story.plan()), reasons::TEMPLATE_NOT_FOUND);
+}
+
+#[test]
+fn a_learner_that_is_dead_is_not_taken_for_a_replacement() {
+    let mut story = Story::with_voters(5, 3);
+    story.machine(3);
+    story.member(3, true);
+    story.healthy(3);
+    story.settle();
+    for index in [2, 3] {
+        story.failing(index, "down");
+    }
+    story.pass(60);
+    assert_eq!(begins(&step(&mut story)), Some((name(2), 0)));
+    assert_eq!(deletes(&story.plan()), None, "{:?}", story.plan());
+}
+
+#[test]
+fn a_replacement_that_comes_after_the_failed_one_has_gone_counts_as_one_too() {
+    let mut story = Story::with_voters(5, 4);
+    story.failing(3, "down");
+    story.pass(60);
+    step(&mut story);
+    assert_eq!(deletes(&step(&mut story)).map(|(name, _)| name), Some("demo-etcd-3"), "the number is even");
+    story.delete(3);
+    assert_eq!(made_for(&story.observation).map(|record| record.machine), Some(name(3)));
+    story.gone(3);
+    assert_eq!(made_for(&story.observation), None);
+}
+
+#[test]
+fn one_that_has_to_wait_holds_no_other_up() {
+    let mut story = failed(5, &[3, 4]);
+    story.etcd().spec.remediation.max_retry = Some(0);
+    let at = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(story.observation.now);
+    let record = json!({"machine": name(9), "machineUID": "uid-9", "time": at, "retryCount": 0});
+    let machine = story.observation.machines.get_mut(&name(3)).unwrap();
+    machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), record.to_string());
+    assert_eq!(begins(&story.plan()), Some((name(4), 0)), "{:?}", story.plan());
 }
