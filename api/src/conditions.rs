@@ -19,7 +19,7 @@ pub const NO_ALARMS: &str = "NoAlarms";
 pub const ENDPOINTS_AVAILABLE: &str = "EndpointsAvailable";
 /// Members are being added until there are `replicas`; the message says what is waited for.
 pub const SCALING_UP: &str = "ScalingUp";
-/// There are more members than wanted; the message says which Machines go and what they wait for.
+/// There are more Machines than wanted; the message says which of them go and what they wait for.
 pub const SCALING_DOWN: &str = "ScalingDown";
 /// Every Machine was made from the present spec.
 pub const MACHINES_UP_TO_DATE: &str = "MachinesUpToDate";
@@ -94,15 +94,15 @@ pub mod reasons {
     pub const SCALING_UP: &str = "ScalingUp";
     /// There are as many members as wanted.
     pub const NOT_SCALING_UP: &str = "NotScalingUp";
-    /// There are more members than wanted.
+    /// There are more Machines than wanted.
     pub const SCALING_DOWN: &str = "ScalingDown";
-    /// There are no more members than wanted.
+    /// There are not more Machines than wanted.
     pub const NOT_SCALING_DOWN: &str = "NotScalingDown";
     /// A voter that has failed for long enough is being replaced.
     pub const REPLACING_MEMBER: &str = "ReplacingMember";
     /// A replacement has failed too, and the next one begins when `spec.remediation.retryPeriodSeconds` are over.
     pub const REMEDIATION_DELAYED: &str = "RemediationDelayed";
-    /// As many replacements have failed as `spec.remediation.maxRetry` allows.
+    /// A replacement has failed too, after as many replacements in a row as `spec.remediation.maxRetry` allows.
     pub const REMEDIATION_LIMIT_REACHED: &str = "RemediationLimitReached";
     /// Fewer than a quorum of the voters answer.
     pub const QUORUM_LOST: &str = "QuorumLost";

@@ -86,7 +86,7 @@ impl File {
 fn addresses(urls: &str) -> Result<Vec<Ipv4Addr>> {
     let address = |url: &str| {
         let host = url.strip_prefix("https://").and_then(|rest| rest.rsplit_once(':'));
-        host.and_then(|(host, _)| host.parse().ok()).with_context(|| format!("{url} is no client URL"))
+        host.and_then(|(host, _)| host.parse().ok()).with_context(|| format!("{url} is not a client URL"))
     };
     urls.split(',').map(address).collect()
 }

@@ -106,7 +106,7 @@ async fn up(bed: &Bed, namespace: &str, name: &str, replicas: i64) -> Result<Loo
     apply_object(&client, &authority).await?;
     let manifests = Manifests::new(namespace, name)?.replicas(replicas).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 2});
-        // Two seconds are no failure on a busy computer, and another member would be given an address too.
+        // Two seconds do not make a failure on a busy computer, and another member would be given an address too.
         etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
     manifests.apply(&client).await?;

@@ -19,17 +19,16 @@ fn story() -> Story {
     story
 }
 
+fn parts<'a>(story: &'a Story, kind: &'a ApiResource) -> MachineParts<'a> {
+    let (etcd, cluster, name) = (&story.observation.etcd, "demo", "demo-etcd-0");
+    MachineParts { etcd, cluster, name, infrastructure: kind, replaces: None }
+}
+
 #[test]
 fn the_three_objects_of_a_member() {
     let story = story();
     let kind = local_machine();
-    let parts = MachineParts {
-        etcd: &story.observation.etcd,
-        cluster: "demo",
-        name: "demo-etcd-0",
-        infrastructure: &kind,
-        replaces: None,
-    };
+    let parts = parts(&story, &kind);
     let Template::Found { template, .. } = &story.observation.template else { panic!("no template") };
     let all = json!([
         infrastructure(&parts, template).unwrap(),
@@ -59,12 +58,6 @@ fn a_template_without_a_spec_is_refused() {
     let Template::Found { template, .. } = &mut story.observation.template else { panic!("no template") };
     let mut empty = template.as_ref().clone();
     empty.data = json!({"spec": {}});
-    let parts = MachineParts {
-        etcd: &story.observation.etcd,
-        cluster: "demo",
-        name: "demo-etcd-0",
-        infrastructure: &kind,
-        replaces: None,
-    };
+    let parts = parts(&story, &kind);
     assert!(infrastructure(&parts, &empty).unwrap_err().contains("spec.template.spec"));
 }

@@ -1,16 +1,15 @@
 //! Deleting a Machine that is held back.
 
 use super::Outcome;
-use super::machines::machines;
+use super::machines::{delete_as_read, machines};
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::quorum::MayGo;
 use api::{EtcdadmConfig, names};
-use controller_support::error::{is_conflict, is_not_found};
 use controller_support::external::MachineView;
 use controller_support::{Result, ResultExt};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
+use kube::api::{Api, DynamicObject, ObjectMeta};
 use kube::{Resource, ResourceExt};
 
 /// Deletes it, after a live look that it has not been admitted in between. The Machine is looked at first, and goes only as it
@@ -32,16 +31,8 @@ pub(super) async fn delete(
     if !admission_is_as_seen(context, observation, cluster, name).await? {
         return Ok(Outcome::Outdated);
     }
-    let preconditions = Preconditions { uid: live.uid(), resource_version: live.resource_version() };
-    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-    match api.delete(name, &parameters).await {
-        Ok(_) => {}
-        Err(error) if is_not_found(&error) || is_conflict(&error) => return Ok(Outcome::Outdated),
-        Err(error) => return Err(error).doing(|| format!("deleting Machine {name}")),
-    }
     let note = format!("deleted Machine {name}, which was held back: the spec that it was made from has changed");
-    context.events.normal(&etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
-    Ok(Outcome::Done)
+    delete_as_read(context, etcd, &live.metadata, note).await
 }
 
 /// Whether the admissions are those that were seen, and a Machine without bootstrap data still has none. The watches may lag

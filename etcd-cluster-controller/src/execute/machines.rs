@@ -88,14 +88,25 @@ pub(super) async fn delete(
         machine.annotations.as_ref().is_some_and(|all| all.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION))
     };
     let Some(machine) = machine.filter(has_hook) else { return Ok(Outcome::Outdated) };
-    let preconditions = Preconditions { uid: machine.uid.clone(), resource_version: machine.resource_version.clone() };
+    let note = format!("deleted Machine {name}: {}", why.describe());
+    delete_as_read(context, etcd, machine, note).await
+}
+
+/// Deletes a Machine as it was read, and tells of it. It is off if it has changed since.
+pub(super) async fn delete_as_read(
+    context: &Context,
+    etcd: &EtcdCluster,
+    read: &ObjectMeta,
+    note: String,
+) -> Result<Outcome> {
+    let name = read.name.as_deref().unwrap_or_default();
+    let preconditions = Preconditions { uid: read.uid.clone(), resource_version: read.resource_version.clone() };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     match machines(context, etcd).delete(name, &parameters).await {
         Ok(_) => {}
         Err(error) if is_not_found(&error) || is_conflict(&error) => return Ok(Outcome::Outdated),
         Err(error) => return Err(error).doing(|| format!("deleting Machine {name}")),
     }
-    let note = format!("deleted Machine {name}: {}", why.describe());
     context.events.normal(&etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
     Ok(Outcome::Done)
 }

@@ -43,11 +43,14 @@ fn is_even(view: &View<'_>) -> bool {
 /// The voter whose replacement was begun: it has been unhealthy ever since, and its Machine is not deleted yet.
 pub(super) fn replaced<'v, 'a>(view: &'v View<'a>) -> Option<&'v Seat<'a>> {
     let last = last(view.observation)?;
-    let failed = |seat: &&Seat<'_>| {
-        let since = matches!(&seat.verdict, Verdict::Unhealthy { since, .. } if *since <= last.time.0);
-        since && seat.machine.is_some_and(|machine| machine.uid == last.machine_uid && !machine.deleting)
-    };
-    view.roster.voters().find(failed)
+    on_record(view, last)
+        .filter(|seat| matches!(&seat.verdict, Verdict::Unhealthy { since, .. } if *since <= last.time.0))
+}
+
+/// The voter that a record is about, as long as its Machine is not deleted.
+fn on_record<'v, 'a>(view: &'v View<'a>, last: &LastRemediation) -> Option<&'v Seat<'a>> {
+    let is_it = |machine: &MachineView| machine.uid == last.machine_uid && !machine.deleting;
+    view.roster.voters().find(|seat| seat.machine.is_some_and(is_it))
 }
 
 /// What is written on a Machine that is made now: the replacement that it is for. The failed one may be on its way out already.
@@ -61,9 +64,7 @@ pub(crate) fn made_for(observation: &Observation) -> Option<LastRemediation> {
 /// answers once may fail again. It is zero where its health is not known.
 pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
     let last = last(view.observation)?;
-    let mut voters = view.roster.voters();
-    let is_it = |machine: &MachineView| machine.uid == last.machine_uid && !machine.deleting;
-    let seat = voters.find(|seat| seat.machine.is_some_and(is_it))?;
+    let seat = on_record(view, last)?;
     let since = match &seat.verdict {
         Verdict::Healthy { since } => since,
         // It is being replaced.
@@ -177,7 +178,7 @@ fn seconds_since(observation: &Observation, last: &LastRemediation) -> i64 {
 fn hold(observation: &Observation, seat: &Seat<'_>, last: &LastRemediation) -> Option<Plan> {
     let limits = &observation.etcd.spec.remediation;
     let (name, machine) = (seat.name(), &last.machine);
-    // After so long it is no retry any more.
+    // After so long it does not count as a retry any more.
     let over = |seconds: i32| {
         last.time.0.as_second().saturating_add(i64::from(seconds.min(limits.min_healthy_period_seconds)))
     };
