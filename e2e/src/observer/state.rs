@@ -170,7 +170,11 @@ impl State {
 
     fn gone(&mut self, what: &str, name: &str) {
         match what {
-            "cluster" => drop(self.clusters.remove(name)),
+            // What is left of it is ending too: it goes when the garbage collector comes to it.
+            "cluster" => {
+                let gone = Cluster { name: name.to_owned(), deleting: true };
+                self.clusters.insert(name.to_owned(), Arc::new(gone));
+            }
             "etcd" => drop(self.etcds.remove(name)),
             "machine" => drop(self.machines.remove(name)),
             "controlPlane" => drop(self.control_planes.remove(name)),

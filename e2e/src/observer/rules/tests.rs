@@ -48,6 +48,7 @@ fn replaced(story: Story) -> Story {
     &["silent voter"]
 )]
 #[case::the_cluster_is_deleted(three().etcd(|etcd| etcd.deleting = true).silent(1).silent(2).after(60), &[])]
+#[case::the_cluster_is_gone(three().left_behind().silent(1).silent(2).after(60), &[])]
 #[case::a_machine_goes_before_its_member(
     three().silent(0).after(4).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]),
     &["silent voter"]

@@ -1,8 +1,8 @@
 //! Records of a cluster `ns/e`, whose members `m0`, `m1` … have the addresses 10.0.0.0, 10.0.0.1 …
 
 use crate::observer::record::{
-    Answer, ApiServer, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Operation, Process,
-    Status,
+    Answer, ApiServer, Cluster, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Operation,
+    Process, Status,
 };
 use crate::observer::rules::{Write, check};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -176,6 +176,13 @@ impl Story {
             etcd.replicas += 2;
             etcd.spec = json!({"replicas": etcd.replicas});
         })
+    }
+
+    /// The Cluster is deleted and gone, and its EtcdCluster is left.
+    pub(super) fn left_behind(self) -> Self {
+        let (what, name) = ("cluster".to_owned(), "ns/c".to_owned());
+        let cluster = Cluster { name: name.clone(), deleting: true };
+        self.and(Event::Cluster(cluster)).and(Event::Gone { what, name })
     }
 
     /// The EtcdCluster is deleted, and another one of that name is made.
