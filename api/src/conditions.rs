@@ -140,8 +140,12 @@ pub mod reasons {
     pub const NO_ENDPOINTS: &str = "NoEndpoints";
     /// Every Machine is made from the present spec.
     pub const UP_TO_DATE: &str = "UpToDate";
-    /// Some Machines do not match the spec. They are kept as they are.
+    /// Some Machines do not match the spec, and stay until a person deletes them.
     pub const MADE_FROM_AN_EARLIER_SPEC: &str = "MadeFromAnEarlierSpec";
+    /// Machines that do not match the spec are being replaced by ones that do.
+    pub const ROLLING_OUT: &str = "RollingOut";
+    /// The members cannot go to the etcd version of the spec in one step, or not at all.
+    pub const UNSUPPORTED_VERSION_CHANGE: &str = "UnsupportedVersionChange";
 
     /// An EtcdadmConfig without an owner Machine.
     pub const WAITING_FOR_MACHINE: &str = "WaitingForMachine";

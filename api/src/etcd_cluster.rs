@@ -119,6 +119,10 @@ pub struct EtcdClusterSpec {
     #[serde(default)]
     pub remediation: Remediation,
 
+    /// What is done about Machines that no longer match the spec.
+    #[serde(default)]
+    pub rollout_strategy: RolloutStrategy,
+
     /// What the members' Machines carry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_template: Option<MachineTemplate>,
@@ -268,6 +272,27 @@ impl Default for Remediation {
             min_healthy_period_seconds: default_min_healthy_period(),
         }
     }
+}
+
+/// What is done about Machines that no longer match the spec: another etcd version, another `etcdadmConfigSpec`, or another
+/// infrastructure template.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStrategy {
+    /// RollingUpdate: they are replaced by ones that match, new members first, as far as that is safe. OnDelete: they stay
+    /// until a person deletes them. Default RollingUpdate.
+    #[serde(default, rename = "type")]
+    pub type_: RolloutType,
+}
+
+/// Whether outdated Machines are replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RolloutType {
+    /// They are replaced.
+    #[default]
+    RollingUpdate,
+    /// They stay until a person deletes them.
+    OnDelete,
 }
 
 /// What the members' Machines carry.

@@ -20,11 +20,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use std::collections::BTreeMap;
 
-/// The etcd version of new members: the spec's, or the one that was pinned when the spec had none.
+/// The etcd version of new members: the one that is pinned. It follows the spec, unless that asks for a version that the
+/// members cannot go to.
 #[must_use]
 pub fn version(etcd: &EtcdCluster) -> &str {
-    let pinned = || etcd.annotations().get(names::PINNED_VERSION_ANNOTATION).map(String::as_str);
-    etcd.spec.etcdadm_config_spec.etcd_version().or_else(pinned).unwrap_or(DEFAULT_ETCD_VERSION)
+    let pinned = etcd.annotations().get(names::PINNED_VERSION_ANNOTATION).map(String::as_str);
+    pinned.or_else(|| etcd.spec.etcdadm_config_spec.etcd_version()).unwrap_or(DEFAULT_ETCD_VERSION)
 }
 
 /// Where the infrastructure is cloned from, in the words of Cluster API: on the clone and on its Machine.

@@ -12,6 +12,7 @@ mod goal;
 mod growth;
 mod hooks;
 mod identity;
+mod in_use;
 mod init;
 mod link;
 mod operation;
@@ -20,11 +21,13 @@ mod publish;
 mod record;
 mod repair;
 mod retire;
+mod rollout;
 mod step;
 mod surplus;
 mod template;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use crate::observation::{ClusterLink, Observation};
 use crate::roster::{Roster, roster};
@@ -32,6 +35,8 @@ use api::conditions::reasons;
 use api::names;
 use controller_support::external::ClusterView;
 use kube::ResourceExt;
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
 pub use controller_support::plan::{Hold, block, wait};
 pub use due::due;
@@ -41,8 +46,10 @@ pub(crate) use hooks::has_hook;
 pub use publish::Publish;
 pub(crate) use repair::made_for;
 pub(crate) use retire::{describe as describe_leaving, waiting as leaving_waits_for};
+pub(crate) use rollout::{is_outdated, waits_for as rollout_waits_for};
 pub use step::{Plan, Step, WhyDeleted};
 pub(crate) use template::owns_template;
+pub(crate) use upgrade::refusal as version_refusal;
 
 /// The rules, in the order in which they are asked.
 const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
@@ -56,6 +63,7 @@ const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
     hooks::plan,
     surplus::plan,
     repair::at_once,
+    rollout::plan,
     retire::plan,
     ownership::plan,
     init::plan,
@@ -79,11 +87,13 @@ pub struct Decision {
 pub(crate) struct View<'a> {
     pub(crate) observation: &'a Observation,
     pub(crate) roster: Roster<'a>,
+    /// Machines that a rollout replaces, once somebody has asked.
+    outdated: OnceCell<BTreeSet<String>>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn new(observation: &'a Observation) -> Self {
-        Self { observation, roster: roster(observation) }
+        Self { observation, roster: roster(observation), outdated: OnceCell::new() }
     }
 
     /// The Cluster that the EtcdCluster is for.

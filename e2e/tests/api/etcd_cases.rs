@@ -28,6 +28,10 @@ fn health_check(change: Value) -> Value {
     json!({"spec": {"healthCheck": change}})
 }
 
+fn rollout(change: Value) -> Value {
+    json!({"spec": {"rolloutStrategy": change}})
+}
+
 fn remediation(change: Value) -> Value {
     json!({"spec": {"remediation": change}})
 }
@@ -158,6 +162,13 @@ pub(crate) fn cases() -> Vec<Case> {
             remediation(json!({"mode": true})),
             remediation(json!({"mode": "Replace"})),
         ),
+        Case::new(
+            "spec.rolloutStrategy.type",
+            "supported values: \"RollingUpdate\", \"OnDelete\"",
+            rollout(json!({"type": "Recreate"})),
+            rollout(json!({"type": "OnDelete"})),
+        ),
+        Case::new("spec.rolloutStrategy", "must be of type object", rollout(json!("OnDelete")), rollout(json!({}))),
         Case::new("spec.remediation", "must be of type object", remediation(json!("Report")), remediation(json!({}))),
         Case::new(
             "spec.remediation.maxRetry",

@@ -76,6 +76,7 @@ pub(crate) async fn defaults(server: &Server) -> Result<()> {
         "etcdadmConfigSpec": {},
         "healthCheck": {"intervalSeconds": 10, "unhealthyAfterSeconds": 60, "startupGraceSeconds": 600},
         "remediation": {"mode": "Replace", "retryPeriodSeconds": 0, "minHealthyPeriodSeconds": 3600},
+        "rolloutStrategy": {"type": "RollingUpdate"},
         "addressTypes": ["InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS", "Hostname"],
     });
     ensure!(made["spec"] == expected, "{}", made["spec"]);
@@ -112,7 +113,15 @@ pub(crate) async fn a_null_is_no_value(server: &Server) -> Result<()> {
     });
     ensure!(made["spec"] == expected, "{}", made["spec"]);
     let mut sparse = cluster("null", &json!({}));
-    for field in ["replicas", "etcdadmConfigSpec", "healthCheck", "remediation", "machineTemplate", "addressTypes"] {
+    for field in [
+        "replicas",
+        "etcdadmConfigSpec",
+        "healthCheck",
+        "remediation",
+        "rolloutStrategy",
+        "machineTemplate",
+        "addressTypes",
+    ] {
         sparse["spec"][field] = Value::Null;
     }
     let made = accepted(server.try_create(&sparse).await?)?;

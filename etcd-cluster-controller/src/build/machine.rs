@@ -60,8 +60,11 @@ pub fn config(parts: &MachineParts<'_>) -> EtcdadmConfig {
     }
     let mut spec = parts.etcd.spec.etcdadm_config_spec.clone();
     // The version is never left to the default of whichever release comes to read it.
-    if spec.etcd_version().is_none() {
+    if spec.etcd_version() != Some(version(parts.etcd)) {
         spec.version = Some(version(parts.etcd).to_owned());
+        if let Some(cloud_init) = &mut spec.cloud_init_config {
+            cloud_init.version = None;
+        }
     }
     EtcdadmConfig { metadata, spec, status: None }
 }

@@ -16,6 +16,7 @@ fn story() -> Story {
     let metadata = json!({"labels": {"team": "storage"}, "annotations": {"note": "etcd"}});
     story.etcd().spec.machine_template = Some(serde_json::from_value(json!({"metadata": metadata})).unwrap());
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
+    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
     story
 }
 

@@ -4,7 +4,7 @@
 use super::{cloned_from, version};
 use crate::observation::Observation;
 use api::EtcdCluster;
-use api::etcdadm_config::EtcdadmConfigSpec;
+use api::etcdadm_config::{CloudInitConfig, EtcdadmConfigSpec, Format};
 use controller_support::external::MachineView;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 pub fn is_up_to_date(observation: &Observation, machine: &MachineView) -> bool {
     let runs = observation.machine_versions.get(&machine.name).map(String::as_str);
     let config = observation.configs.get(&machine.name);
-    config.is_none_or(|config| matches_config(&observation.etcd, config, runs))
+    let runs_it = || runs.is_none_or(|runs| bare(runs) == bare(version(&observation.etcd)));
+    config.map_or_else(runs_it, |config| matches_config(&observation.etcd, config, runs))
         && is_cloned_from_template(&observation.etcd, &machine.annotations)
 }
 
@@ -22,7 +23,6 @@ pub fn is_up_to_date(observation: &Observation, machine: &MachineView) -> bool {
 /// releases.
 #[must_use]
 pub fn matches_config(etcd: &EtcdCluster, config: &EtcdadmConfigSpec, runs: Option<&str>) -> bool {
-    let bare = |version: &str| version.trim_start_matches('v').to_owned();
     let wanted = version(etcd);
     let made_for = config.etcd_version().or(runs).unwrap_or(wanted);
     bare(made_for) == bare(wanted) && meaning(config) == meaning(&etcd.spec.etcdadm_config_spec)
@@ -33,12 +33,24 @@ pub(crate) fn is_cloned_from_template(etcd: &EtcdCluster, annotations: &BTreeMap
     cloned_from(etcd).iter().all(|(key, wanted)| annotations.get(key).is_none_or(|from| from == wanted))
 }
 
-/// A config without its version and without what is empty.
+fn bare(version: &str) -> &str {
+    version.trim_start_matches('v')
+}
+
+/// A config without its version, and without what is empty or says what goes without saying.
 fn meaning(config: &EtcdadmConfigSpec) -> Value {
     let mut config = config.clone();
     config.version = None;
     if let Some(cloud_init) = &mut config.cloud_init_config {
         cloud_init.version = None;
+    }
+    config.cloud_init_config = config.cloud_init_config.filter(|cloud_init| *cloud_init != CloudInitConfig::default());
+    config.format = config.format.filter(|format| *format != Format::default());
+    if let Some(ntp) = &mut config.ntp {
+        ntp.enabled = ntp.enabled.filter(|enabled| !enabled);
+    }
+    for file in &mut config.files {
+        file.append = file.append.filter(|append| *append);
     }
     let mut value = serde_json::to_value(config).unwrap_or_default();
     prune(&mut value);
@@ -88,8 +100,15 @@ mod tests {
         assert!(!matches(&story, json!({}), Some("v3.6.15")), "made by a release with another default");
         assert!(!matches(&story, json!({"version": "3.6.15"}), None));
         assert!(!matches(&story, json!({"preEtcdadmCommands": ["true"]}), None));
+        story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.17");
         story.etcd().spec.etcdadm_config_spec = spec(json!({"cloudInitConfig": {"version": "3.6.17"}}));
         assert!(matches(&story, json!({"version": "3.6.17", "cloudInitConfig": {}}), None));
+        assert!(matches(&story, json!({"version": "3.6.17"}), None));
+        let said = json!({"version": "3.6.17", "format": "cloud-config", "ntp": {"enabled": true},
+                          "files": [{"path": "/a", "append": false}]});
+        story.etcd().spec.etcdadm_config_spec = spec(json!({"files": [{"path": "/a"}]}));
+        assert!(matches(&story, said, None), "what goes without saying");
+        assert!(!matches(&story, json!({"version": "3.6.17", "files": [{"path": "/a", "append": true}]}), None));
     }
 
     #[test]
@@ -106,5 +125,9 @@ mod tests {
         let machine = story.observation.machines.get_mut(&name(0)).unwrap();
         machine.annotations.remove(names::CLONED_FROM_NAME_ANNOTATION);
         assert!(is_up_to_date(&story), "one of an earlier release does not say");
+        story.observation.configs.remove(&name(0));
+        assert!(is_up_to_date(&story), "nothing is known of it");
+        story.observation.machine_versions.insert(name(0), "v3.6.15".to_owned());
+        assert!(!is_up_to_date(&story), "its config is gone, and its Machine says which version it has");
     }
 }

@@ -5,7 +5,7 @@
 
 mod waits;
 
-use super::{Hold, Plan, Step, View, block, deletion, init, repair, retire, wait};
+use super::{Hold, Plan, Step, View, block, deletion, init, repair, retire, rollout, wait};
 use crate::build;
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
@@ -96,7 +96,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner, Progress::Missing]);
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
     let held_back = machines.find(&[Progress::HeldBack]);
-    let missing = machines.kept(view) < view.wanted();
+    let missing = rollout::is_lacking(view);
     if !missing && held_back.is_none() {
         let rest = || not_booting(view, &machines).or_else(|| leaving(view)).unwrap_or(Plan::Steady);
         return Some(coming.unwrap_or_else(rest));

@@ -1,6 +1,8 @@
 //! What the control plane is told: endpoints and whether etcd is ready. They follow the membership that is wanted, and never
 //! the health of the moment.
 
+use super::in_use::InUse;
+use super::rollout::is_outdated;
 use super::{Goal, Plan, View};
 use crate::observation::Certificates;
 use crate::roster::Seat;
@@ -18,33 +20,47 @@ pub struct Publish {
 }
 
 /// Endpoints are those of all voters. Once every Machine that stays has a healthy voter, they are those alone: members whose
-/// Machines are on their way out retire when no API server uses them any longer. While there are Machines too many, what was
-/// told stays until it is settled which of them go.
+/// Machines are on their way out retire when no API server uses them any longer. While there are Machines too many, or API
+/// servers use endpoints and Machines are to be replaced, what was told stays until it is settled who goes.
 pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let observation = view.observation;
     let staying: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| !goal.retires(seat)).collect();
-    let all_well = staying.iter().all(|seat| seat.is_voter() && seat.counts);
+    let well = staying.iter().filter(|seat| seat.is_voter() && seat.counts).count();
     let status = observation.etcd.status.as_ref();
-    let before = status.map_or("", |status| status.endpoints.as_str());
-    let too_many = staying.len() > goal.voters && !before.is_empty();
-    let settled = all_well && staying.len() == goal.voters;
+    let is_ready = status.is_some_and(|status| status.ready);
+    let before = Told::new(view, status.map_or("", |status| status.endpoints.as_str()));
+    let in_use = InUse::of(view);
+    let is_rolling = staying.iter().any(|seat| is_outdated(view, seat));
+    let is_kept = staying.len() > goal.voters || (is_rolling && !in_use.is_empty());
+    // As long as more than half of it is served (rule 5).
+    let stays = is_kept && before.served_by(|seat| !seat.is_unhealthy()) > before.urls.len() / 2;
+    let settled = well == staying.len() && well == goal.voters;
     let voters = || view.roster.voters().filter(|seat| !(settled && goal.retires(seat)));
-    let mut urls: Vec<String> = if too_many {
-        before.split(',').map(str::to_owned).collect()
+    let mut urls: Vec<String> = if stays {
+        before.urls.iter().map(|url| (*url).to_owned()).collect()
     } else {
-        voters().filter_map(|seat| endpoint(view, seat, before)).collect()
+        voters().filter_map(|seat| before.endpoint(seat)).collect()
     };
     urls.sort();
     urls.dedup();
-    let told = || all_well && status.is_some_and(|status| status.ready);
     // A new voter is published with its first good answer. Ready before that would roll the control plane twice.
-    let complete = if too_many { told() } else { settled && urls.len() == goal.voters };
+    let complete = if stays {
+        // What is used already, or is all that is wanted, may be told at any time.
+        let is_used = || before.urls.iter().all(|url| in_use.has_url(url));
+        let all_count = || before.served_by(|seat| seat.counts) == goal.voters && before.urls.len() == goal.voters;
+        well >= goal.voters && (is_ready || is_used() || all_count())
+    } else {
+        settled && urls.len() == goal.voters
+    };
+    // Nobody is told for the first time of members that are about to be replaced.
+    let was_told = !in_use.is_empty() || status.is_some_and(|status| status.creation_complete);
+    let complete = complete && (was_told || !is_rolling);
     let certificates =
         matches!(observation.certificates, Certificates::Ca { control_plane_ca: true, staged_client: true, .. });
     let blocked = matches!(next, AnyPlan::Block(_));
     let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
     Publish {
-        endpoints: if urls.is_empty() { before.to_owned() } else { urls.join(",") },
+        endpoints: if urls.is_empty() { before.urls.join(",") } else { urls.join(",") },
         ready: complete && certificates && !deleting && !(blocked && is_identity(next)),
         complete,
     }
@@ -54,15 +70,34 @@ fn is_identity(next: &Plan) -> bool {
     next.hold().is_some_and(|hold| hold.reason == api::conditions::reasons::CLUSTER_ID_CHANGED)
 }
 
-/// Where a voter is said to be. It is published once it answers there, and stays as long as it is a voter: a client skips an
-/// endpoint that is down, while a changed list would roll the whole control plane.
-fn endpoint(view: &View<'_>, seat: &Seat<'_>, before: &str) -> Option<String> {
-    let present = view.observation.client_url(seat.machine?);
-    if seat.is_healthy() {
-        return present;
+/// What the status has told so far.
+struct Told<'v, 'a> {
+    view: &'v View<'a>,
+    urls: Vec<&'v str>,
+}
+
+impl<'v, 'a> Told<'v, 'a> {
+    fn new(view: &'v View<'a>, urls: &'v str) -> Self {
+        Self { view, urls: urls.split(',').filter(|url| !url.is_empty()).collect() }
     }
-    // Its Machine may have been given an address at which nothing answers (yet), or another member.
-    let recorded = seat.id().and_then(|id| view.observation.recorded(id)).map(|member| member.client_url.clone());
-    let published = |url: &String| before.split(',').any(|known| known == url);
-    recorded.into_iter().chain(present).find(published)
+
+    /// How many of the endpoints are those of voters that count.
+    fn served_by(&self, counts: impl Fn(&Seat<'_>) -> bool) -> usize {
+        let voters = self.view.roster.voters().filter(|seat| counts(seat));
+        let theirs = voters.filter_map(|seat| self.endpoint(seat));
+        theirs.filter(|url| self.urls.contains(&url.as_str())).count()
+    }
+
+    /// Where a voter is said to be. It is published once it answers there, and stays as long as it is a voter: a client skips an
+    /// endpoint that is down, while a changed list would roll the whole control plane.
+    fn endpoint(&self, seat: &Seat<'_>) -> Option<String> {
+        let observation = self.view.observation;
+        let present = observation.client_url(seat.machine?);
+        if seat.is_healthy() {
+            return present;
+        }
+        // Its Machine may have been given an address at which nothing answers (yet), or another member.
+        let recorded = seat.id().and_then(|id| observation.recorded(id)).map(|member| member.client_url.clone());
+        recorded.into_iter().chain(present).find(|url| self.urls.contains(&url.as_str()))
+    }
 }

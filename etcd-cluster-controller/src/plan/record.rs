@@ -1,7 +1,7 @@
 //! What a move or a restore of the management cluster must keep. It is written into annotations before anything relies on
 //! it. The highest number in a name is written by the step that makes the Machine.
 
-use super::{Plan, Step, View};
+use super::{Plan, Step, View, upgrade};
 use crate::observation::{Membership, hex};
 use api::names;
 use api::version::{DEFAULT_ETCD_VERSION, EtcdVersion};
@@ -17,7 +17,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let pinned = recorded.get(names::PINNED_VERSION_ANNOTATION).map(String::as_str);
     // Members of an earlier release, which pinned nothing, run what they run.
     let runs = etcd.status.as_ref().map(|status| status.version.as_str()).filter(|version| !version.is_empty());
-    let spec = etcd.spec.etcdadm_config_spec.etcd_version();
+    // Not a version that no member can get to, as far as that is known: whoever takes it back gets what there was.
+    let may_change = || !view.has_begun() || (upgrade::is_known(view) && upgrade::refusal(view).is_none());
+    let spec = etcd.spec.etcdadm_config_spec.etcd_version().filter(|_| pinned.is_none() || may_change());
     let version = spec.or(pinned).or(runs).unwrap_or(DEFAULT_ETCD_VERSION);
     if pinned != Some(version) {
         annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.to_owned()));

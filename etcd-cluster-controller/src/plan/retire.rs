@@ -1,14 +1,14 @@
 //! Machines that somebody has deleted. Cluster API keeps them running for our hook; the member leaves etcd when rule 1 allows
 //! it, and only then the Machine goes.
 
-use super::{Plan, Step, View, block, deletion, has_hook, operation};
+use super::in_use::InUse;
+use super::{Plan, Step, View, block, deletion, has_hook, operation, rollout};
 use crate::observation::hex;
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
 use api::conditions::reasons;
 use api::etcd_cluster::OperationKind;
 use controller_support::external::MachineView;
-use std::collections::BTreeSet;
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let leaving = || view.roster.seats.iter().filter(|seat| is_wanted(seat));
@@ -65,24 +65,16 @@ pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, S
     Ok(permission)
 }
 
-/// Rule 5: of every list of endpoints that API servers use, f + 1 stay alive. Only the union of the lists is known, so as many of
-/// it may be dead as the shortest survives, which is taken to be as long as is wanted now: after `replicas` was raised, API
-/// servers that have not rolled out yet may use a shorter one. A member that is down serves none of them; one that may be down
-/// is not counted on, and may still serve.
+/// Rule 5: of every list of endpoints that API servers use, f + 1 stay alive. A member that is down serves none of them; one that
+/// may be down is not counted on, and may still serve. Who serves and is superseded stays until nobody uses it.
 fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
-    let in_use = view.observation.endpoints_in_use().unwrap_or_default();
-    let in_use: BTreeSet<&str> = in_use.split(',').filter(|url| !url.is_empty()).collect();
-    let serves = |seat: &Seat<'_>| {
-        let url = seat.machine.and_then(|machine| view.observation.client_url(machine));
-        url.is_some_and(|url| in_use.contains(url.as_str()))
-    };
-    if seat.is_unhealthy() || !serves(seat) {
+    let in_use = InUse::of(view);
+    if seat.is_unhealthy() || !in_use.has(seat) {
         return Ok(());
     }
-    let alive = view.roster.voters().filter(|other| other.is_well() && serves(other)).count();
-    let dead = in_use.len().saturating_sub(alive) + usize::from(seat.is_well());
-    let shortest = in_use.len().min(view.wanted());
-    if dead <= shortest.saturating_sub(1) / 2 {
+    let alive = in_use.alive(|_| true);
+    let survives = in_use.survives(in_use.len().saturating_sub(alive) + usize::from(seat.is_well()));
+    if survives && !rollout::is_superseded(view, seat) {
         return Ok(());
     }
     Err(format!(

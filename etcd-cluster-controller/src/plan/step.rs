@@ -14,6 +14,8 @@ pub enum WhyDeleted {
     Unhealthy,
     /// There are more Machines than wanted.
     Surplus,
+    /// It does not match the spec, and is not needed any more.
+    Outdated,
 }
 
 impl WhyDeleted {
@@ -23,6 +25,7 @@ impl WhyDeleted {
         match self {
             Self::Unhealthy => "its member has failed for too long",
             Self::Surplus => "there are more members than wanted",
+            Self::Outdated => "it does not match the spec",
         }
     }
 }

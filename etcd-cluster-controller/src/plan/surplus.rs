@@ -3,20 +3,20 @@
 //! after the other, as those of every Machine that is deleted.
 
 use super::repair::{is_kept, is_paused, recovers};
+use super::rollout::{is_chosen, is_outdated};
 use super::step::WhyDeleted;
 use super::{Plan, Step, View};
 use crate::roster::{Seat, number};
-use api::names;
 use controller_support::external::MachineView;
 use std::cmp::Reverse;
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let kept = view.roster.seats.iter().filter(|seat| is_kept(view, seat));
-    let kept: Vec<(&Seat<'_>, &MachineView)> = kept.filter_map(|seat| Some((seat, seat.machine?))).collect();
-    if kept.len() <= view.wanted() {
-        return None;
-    }
-    let free = kept.into_iter().filter(|(_, machine)| !is_paused(machine));
+    let kept = kept.filter_map(|seat| Some((seat, seat.machine?)));
+    // In a rollout there are as many as wanted of each kind at most.
+    let (old, new): (Vec<_>, Vec<_>) = kept.partition(|(seat, _)| is_outdated(view, seat));
+    let too_many = [new, old].into_iter().find(|group| group.len() > view.wanted())?;
+    let free = too_many.into_iter().filter(|(_, machine)| !is_paused(machine));
     let (seat, machine) = free.min_by_key(|(seat, machine)| order(seat, machine))?;
     // A Machine that is held back carries nothing, whatever is known of the others. Where Machines may be missing, nobody counts.
     let may_choose = (!seat.admitted || is_settled(view)) && view.observation.not_owned.is_empty();
@@ -32,7 +32,6 @@ fn is_settled(view: &View<'_>) -> bool {
 /// Whom a person has chosen goes first; then who serves least: those that have failed, those that are not members yet, learners.
 /// Of healthy voters the newest goes, also if it leads: the oldest are in every list of endpoints that API servers may still use.
 fn order(seat: &Seat<'_>, machine: &MachineView) -> (bool, u8, Reverse<Option<u64>>) {
-    let chosen = machine.annotations.contains_key(names::DELETE_MACHINE_ANNOTATION);
     let serves = match () {
         () if seat.is_voter() && seat.is_unhealthy() => 0,
         () if !seat.admitted => 1,
@@ -40,5 +39,5 @@ fn order(seat: &Seat<'_>, machine: &MachineView) -> (bool, u8, Reverse<Option<u6
         () if !seat.is_voter() => 3,
         () => 4,
     };
-    (!chosen, serves, Reverse(number(&machine.name)))
+    (!is_chosen(seat), serves, Reverse(number(&machine.name)))
 }

@@ -3,6 +3,7 @@
 mod growing;
 mod leaving;
 mod repairing;
+mod rolling;
 mod shrinking;
 
 use super::*;

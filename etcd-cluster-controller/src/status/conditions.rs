@@ -1,13 +1,18 @@
 //! Conditions of an EtcdCluster: one small function each.
 
 use super::alarms::{no_alarms, read_only};
+use super::transitions::told;
+use crate::build;
 use crate::observation::Certificates;
-use crate::plan::{Decision, Plan, Step, View, WhyDeleted, describe_leaving, leaving_waits_for};
+use crate::plan::{
+    Decision, Plan, Step, View, WhyDeleted, describe_leaving, is_outdated, leaving_waits_for, rollout_waits_for,
+    version_refusal,
+};
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons, settle};
-use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
+use api::etcd_cluster::{EtcdClusterStatus, RemovalState, RolloutType};
 use api::names;
-use controller_support::external::ClusterView;
+use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(super) fn conditions(
@@ -27,7 +32,7 @@ pub(super) fn conditions(
         endpoints(status),
         scaling_up(decision, status),
         scaling_down(view, decision, status),
-        up_to_date(status),
+        up_to_date(view, plan, status),
         machines_deleting(view, plan, failed),
         paused(plan),
         deleting(view, plan),
@@ -52,6 +57,7 @@ fn what(plan: &Plan) -> (&'static str, String) {
         }
         Step::BeginRemediation(_) | Step::DeleteMachine { why: WhyDeleted::Unhealthy, .. } => reasons::REPLACING_MEMBER,
         Step::DeleteMachine { why: WhyDeleted::Surplus, .. } => reasons::SCALING_DOWN,
+        Step::DeleteMachine { why: WhyDeleted::Outdated, .. } => reasons::ROLLING_OUT,
         Step::Begin(_) | Step::Finish(_) | Step::MoveLeader { .. } | Step::RemoveMember(_) => reasons::REMOVING_MEMBER,
         Step::DeleteMachines { .. } | Step::RemoveFinalizer | Step::ReleaseHook { .. } => reasons::DELETING,
         Step::PublishInit { .. }
@@ -194,16 +200,17 @@ fn scaling_up(decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     Draft::new(c::SCALING_UP, true, reason, message)
 }
 
-/// More Machines than wanted stay, or have been deleted for that. Not while an unhealthy voter is replaced: its replacement is one
-/// Machine more.
+/// More Machines than wanted stay, or have been deleted for that. Not those that are to be replaced, while an unhealthy voter is
+/// replaced or in a rollout.
 fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     let wanted = decision.goal.voters;
     let machines = view.observation.machines.len();
     let kept = usize::try_from(status.replicas).unwrap_or(0);
     let begun = status.last_remediation.as_ref().map(|last| last.machine_uid.as_str());
     let replaces = view.observation.live_machines().any(|machine| Some(machine.uid.as_str()) == begun);
-    let goes = kept >= wanted && status.members.len() > wanted;
-    if machines <= wanted || !(kept > wanted + usize::from(replaces) || goes) {
+    let outdated = view.roster.seats.iter().filter(|seat| is_outdated(view, seat)).count();
+    let goes = kept >= wanted && outdated == 0 && status.members.len() > wanted;
+    if machines <= wanted || !(kept > wanted + usize::from(replaces) + outdated || goes) {
         return Draft::new(c::SCALING_DOWN, false, reasons::NOT_SCALING_DOWN, "");
     }
     let waiting = leaving_waits_for(view);
@@ -212,16 +219,40 @@ fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus
     Draft::new(c::SCALING_DOWN, true, reasons::SCALING_DOWN, message)
 }
 
-fn up_to_date(status: &EtcdClusterStatus) -> Draft {
-    let old = status.replicas - status.updated_replicas;
-    if old == 0 {
+/// Until the last Machine that does not match is no member any more. What holds a rollout up is said here: Ready may be True all
+/// the while.
+fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
+    let draft = |reason, message: String| Draft::new(c::MACHINES_UP_TO_DATE, false, reason, message);
+    if let Some(message) = version_refusal(view) {
+        return draft(reasons::UNSUPPORTED_VERSION_CHANGE, message);
+    }
+    let stay = status.replicas - status.updated_replicas;
+    let is_old = |machine: &MachineView| !build::is_up_to_date(view.observation, machine);
+    let members = view.roster.seats.iter().filter(|seat| seat.member.is_some());
+    let leaving = members.filter_map(|seat| seat.machine.filter(|machine| machine.deleting && is_old(machine)));
+    let leaving: Vec<&str> = leaving.map(|machine| machine.name.as_str()).collect();
+    if stay == 0 && leaving.is_empty() {
         return Draft::new(c::MACHINES_UP_TO_DATE, true, reasons::UP_TO_DATE, "");
     }
-    let message = format!(
-        "{old} of {} Machines do not match the spec and stay as they are: a change reaches new members only",
-        status.replicas
-    );
-    Draft::new(c::MACHINES_UP_TO_DATE, false, reasons::MADE_FROM_AN_EARLIER_SPEC, message)
+    let count = format!("{stay} of {} Machines do not match the spec", status.replicas);
+    if stay > 0 && view.observation.etcd.spec.rollout_strategy.type_ == RolloutType::OnDelete {
+        let message = format!("{count} and stay until somebody deletes them (spec.rolloutStrategy.type)");
+        return draft(reasons::MADE_FROM_AN_EARLIER_SPEC, message);
+    }
+    let gone = format!("earlier members have yet to leave etcd: {}", leaving.join(", "));
+    let count = match (stay, leaving.is_empty()) {
+        (0, _) => gone,
+        (_, true) => format!("{count} and are replaced"),
+        (_, false) => format!("{count} and are replaced; {gone}"),
+    };
+    // The rest of what is done, or waited for, is said by MachinesDeleting.
+    let hold = plan.hold().filter(|_| stay > 0);
+    let reason = hold.and_then(|hold| told(hold.reason)).unwrap_or(reasons::ROLLING_OUT);
+    // Who leaves may wait for the rollout itself.
+    let first = hold.filter(|hold| hold.reason != reasons::WAITING_FOR_SAFE_REMOVAL).map(|hold| hold.message.clone());
+    let why = first.or_else(|| rollout_waits_for(view).filter(|_| stay > 0));
+    let why = why.or_else(|| hold.map(|hold| hold.message.clone()));
+    draft(reason, why.map_or_else(|| count.clone(), |why| format!("{count}: {why}")))
 }
 
 /// Machines that somebody has deleted, and what they wait for.

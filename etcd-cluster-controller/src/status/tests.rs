@@ -8,7 +8,7 @@ use crate::fixture::{Story, cluster, id, name};
 use crate::observation::{Certificates, ClusterLink, Membership, Outcome};
 use crate::plan::{Hold, Plan, plan};
 use api::conditions::{self as c, reasons};
-use api::etcd_cluster::{Health, MemberRole};
+use api::etcd_cluster::{Health, MemberRole, RolloutType};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 fn condition<'a>(status: &'a EtcdClusterStatus, type_: &str) -> &'a Condition {
@@ -481,6 +481,9 @@ fn a_changed_spec_is_shown() {
     story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
     let status = story.settle();
     assert_eq!(status.updated_replicas, 0);
+    assert_eq!(shows(&status, c::MACHINES_UP_TO_DATE).1, reasons::ROLLING_OUT);
+    story.etcd().spec.rollout_strategy.type_ = RolloutType::OnDelete;
+    let status = story.settle();
     assert_eq!(shows(&status, c::MACHINES_UP_TO_DATE).1, reasons::MADE_FROM_AN_EARLIER_SPEC);
     story.etcd().spec.infrastructure_template.name = "etcd".to_owned();
     assert_eq!(story.settle().updated_replicas, 3);

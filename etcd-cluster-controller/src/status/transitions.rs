@@ -36,10 +36,16 @@ const ALARMING: &[&str] = &[
     reasons::NO_SPACE,
     reasons::ALARM_RAISED,
     reasons::REMEDIATION_LIMIT_REACHED,
+    reasons::UNSUPPORTED_VERSION_CHANGE,
 ];
 
 /// Conditions that may carry one of them. The later ones may repeat what an earlier one says.
-const TELLING: [&str; 3] = [c::READY, c::NO_ALARMS, c::AVAILABLE];
+const TELLING: [&str; 4] = [c::READY, c::NO_ALARMS, c::AVAILABLE, c::MACHINES_UP_TO_DATE];
+
+/// A reason for which a person has to do something.
+pub(super) fn told(reason: &'static str) -> Option<&'static str> {
+    ALARMING.contains(&reason).then_some(reason)
+}
 
 /// Compares two statuses.
 #[must_use]

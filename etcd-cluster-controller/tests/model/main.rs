@@ -96,6 +96,22 @@ fn a_member_is_replaced() {
     check("one of three is down, and a fault", &[State::with_one_down(3, budget)], LIMIT);
 }
 
+#[test]
+fn members_are_rolled() {
+    let budget = Budget { rolls: 1, ..Budget::default() };
+    check("one is rolled", &[State::healthy(1, budget), State::healthy(1, budget).used()], LIMIT);
+    check("three are rolled that nobody uses", &[State::healthy(3, budget)], LIMIT);
+    check("three are rolled", &[State::healthy(3, budget).used()], LIMIT);
+    let twice = Budget { rolls: 2, ..budget };
+    check("one is rolled, and again or back", &[State::healthy(1, twice), State::healthy(1, twice).used()], LIMIT);
+    let fault = Budget { faults: 1, ..budget };
+    check("one is rolled, and a fault", &[State::healthy(1, fault), State::healthy(1, fault).used()], LIMIT);
+    let lag = Budget { lags: 1, ..budget };
+    check("one is rolled while a watch lags", &[State::healthy(1, lag), State::healthy(1, lag).used()], LIMIT);
+    let deletion = Budget { deletions: 1, ..budget };
+    check("three are rolled that nobody uses, and one is deleted", &[State::healthy(3, deletion)], LIMIT);
+}
+
 /// `make model` runs it.
 #[test]
 fn more_of_everything() {
@@ -103,16 +119,33 @@ fn more_of_everything() {
         return;
     }
     let limit = 20_000_000;
-    let both = Budget { faults: 1, lags: 1, deletions: 1, edits: 0 };
+    let both = Budget { faults: 1, lags: 1, deletions: 1, edits: 0, rolls: 0 };
     check("three, a fault and a deletion", &[State::healthy(3, Budget { lags: 0, ..both })], limit);
     check("three, a fault and a lag", &[State::healthy(3, both)], limit);
     check("bring-up of three, a fault and a lag", &[State::empty(3, both)], limit);
-    let two = Budget { faults: 2, lags: 0, deletions: 2, edits: 0 };
+    let two = Budget { faults: 2, lags: 0, deletions: 2, edits: 0, rolls: 0 };
     check("three, two faults and two deletions", &[State::healthy(3, two)], limit);
-    let one = Budget { faults: 1, lags: 0, deletions: 1, edits: 0 };
+    let one = Budget { faults: 1, lags: 0, deletions: 1, edits: 0, rolls: 0 };
     check("one of three is down, a fault and a deletion", &[State::with_one_down(3, one)], limit);
     check("a replacement that is a learner, a fault and a deletion", &[State::replacing(3, true, one)], limit);
-    let edit = Budget { faults: 1, lags: 0, deletions: 0, edits: 1 };
+    let edit = Budget { faults: 1, lags: 0, deletions: 0, edits: 1, rolls: 0 };
     check("three, a fault and an edit", &[State::healthy(3, edit)], limit);
     check("five, a fault and a deletion", &[State::healthy(5, one)], limit);
+}
+
+/// The same of rollouts.
+#[test]
+fn more_rollouts() {
+    if !is_full() {
+        return;
+    }
+    let limit = 20_000_000;
+    let roll = Budget { faults: 0, lags: 0, deletions: 0, edits: 1, rolls: 1 };
+    check("one is rolled, and grows", &[State::healthy(1, roll), State::healthy(1, roll).used()], limit);
+    let roll = Budget { faults: 1, edits: 0, ..roll };
+    check("three are rolled, and a fault", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
+    let roll = Budget { faults: 0, lags: 1, ..roll };
+    check("three are rolled while a watch lags", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
+    let roll = Budget { lags: 0, deletions: 1, ..roll };
+    check("three are rolled, and one is deleted", &[State::healthy(3, roll).used()], limit);
 }

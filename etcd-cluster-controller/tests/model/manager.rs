@@ -145,6 +145,14 @@ impl Reconcile<'_> {
                     self.write_secret(admitted)?;
                 }
             }
+            Step::DeleteHeldBack { name, .. } => {
+                let seat = seat_of(name);
+                let waits = self.before.machines.is[seat] == Machine::HeldBack;
+                if waits && !self.before.machines.deleting.has(seat) && self.admission_is_as_seen(seat) {
+                    rules::held_back(&self.before, seat)?;
+                    self.after.machines.deleting.put(seat, true);
+                }
+            }
             Step::Begin(operation) => rules::beginning(self.view(), operation)?,
             Step::BeginRemediation(record) => rules::remediation(self.view(), seat_of(&record.machine))?,
             Step::DeleteMachine { name, why } => {

@@ -2,7 +2,7 @@
 
 use crate::manager::{Ending, bad_endings, pause, reconcile, resume, spend};
 use crate::rules::{self, Broken};
-use crate::set::SEATS;
+use crate::set::{SEATS, Set};
 use crate::state::{Lag, Machine, Member, Probe, Process, State};
 use crate::view::Book;
 
@@ -56,6 +56,14 @@ pub enum Move {
     /// A user raises `replicas` by two, or lowers it.
     Raise,
     Lower,
+    /// A user changes the spec so that no Machine matches it.
+    Roll,
+    /// A user takes that back.
+    RollBack,
+    /// The Cluster hook gives the control plane other endpoints, and it begins to roll out.
+    Tell,
+    /// All API servers use them.
+    RollOut,
 }
 
 impl Move {
@@ -76,6 +84,8 @@ impl Move {
                 | Self::Grace
                 | Self::CatchUp
                 | Self::Ask
+                | Self::Tell
+                | Self::RollOut
         )
     }
 }
@@ -95,6 +105,7 @@ pub fn moves(state: &State, book: &mut Book) -> Result<Vec<Next>, (Move, Broken)
     found.managers(book)?;
     found.machines()?;
     found.time();
+    found.control_plane()?;
     found.faults();
     found.users();
     let mut all = Vec::with_capacity(found.found.len());
@@ -103,6 +114,9 @@ pub fn moves(state: &State, book: &mut Book) -> Result<Vec<Next>, (Move, Broken)
         all.push(Next { done, state: next, is_fair: done.is_fair() });
     }
     for next in &mut all {
+        let (left, before) = (next.state.budget, state.budget);
+        next.state.world.disturbed |= (left.faults, left.lags, left.deletions, left.edits)
+            != (before.faults, before.lags, before.deletions, before.edits);
         next.state.tidy();
         rules::always(&next.state).map_err(|broken| (next.done, broken))?;
     }
@@ -272,6 +286,25 @@ impl Moves<'_> {
         }
     }
 
+    fn control_plane(&mut self) -> Result<(), (Move, Broken)> {
+        let ([before, after], status) = (self.state.world.lists, &self.state.etcd.status);
+        if self.state.etcd.in_use.is_empty() {
+            return Ok(());
+        }
+        if status.ready && status.endpoints != after {
+            rules::adoption(self.state).map_err(|broken| (Move::Tell, broken))?;
+            self.add(Move::Tell, |next| {
+                next.etcd.in_use = next.etcd.in_use.or(status.endpoints);
+                next.world.lists[1] = status.endpoints;
+                next.world.tells = next.world.tells.saturating_sub(1);
+            });
+        }
+        if before != after {
+            self.add(Move::RollOut, |next| (next.etcd.in_use, next.world.lists) = (after, [after; 2]));
+        }
+        Ok(())
+    }
+
     fn faults(&mut self) {
         let state = self.state;
         for seat in 0..SEATS {
@@ -325,6 +358,21 @@ impl Moves<'_> {
             }
             spent.etcd.replicas += 2;
             self.found.push((Move::Raise, spent));
+        }
+        if let Some(spent) = spend(state, |budget| &mut budget.rolls) {
+            let all = (0..SEATS).filter(|seat| state.machines.is[*seat].exists());
+            let all = all.fold(Set::default(), Set::with);
+            let mut rolled = spent;
+            rolled.etcd.outdated = all;
+            rolled.world.tells += 1;
+            self.found.push((Move::Roll, rolled));
+            if !state.etcd.outdated.is_empty() {
+                let mut back = spent;
+                let new = all.iter().filter(|seat| !state.etcd.outdated.has(*seat));
+                back.etcd.outdated = new.fold(Set::default(), Set::with);
+                back.world.tells += 1;
+                self.found.push((Move::RollBack, back));
+            }
         }
     }
 }

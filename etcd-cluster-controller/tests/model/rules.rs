@@ -33,6 +33,10 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let (before, after) = (now.world.tolerance(), without.tolerance());
     let kept = after >= before.min(wanted) && (after >= 0 || before < 0);
     rule(kept || changed_since, "rule 1: no removal lowers the tolerance")?;
+    for list in now.world.lists.into_iter().filter(|list| list.has(seat) && is_well(view, seat)) {
+        let alive = list.iter().filter(|other| *other != seat && is_well(view, *other)).count();
+        rule(alive > list.len() / 2 || changed_since, "rule 5: of every list in use f + 1 endpoints stay alive")?;
+    }
     rule(without.voters() > 0, "the last voter is never removed")
 }
 
@@ -83,10 +87,35 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
             let boots = |seat: usize| view.machines.is[seat].boots() && view.probes.members[seat] != Member::Voter;
             let comes = (0..SEATS).any(|seat| boots(seat) && !view.machines.deleting.has(seat));
             let voters = view.probes.members.iter().filter(|member| **member == Member::Voter).count();
-            rule(comes || voters % 2 == 0, "rule 2: with an odd number of voters, the replacement boots first")
+            let stays = |other: &usize| is_well(view, *other) && !view.machines.deleting.has(*other);
+            let is_there = (0..SEATS).filter(stays).count() >= usize::from(view.etcd.replicas);
+            let says = "rule 2: with an odd number of voters, the replacement boots first";
+            rule(comes || is_there || voters % 2 == 0, says)
         }
         WhyDeleted::Surplus => rule(too_many, "no Machine is deleted that is wanted"),
+        WhyDeleted::Outdated => {
+            rule(view.etcd.outdated.has(seat), "no Machine is replaced that matches the spec")?;
+            let stays = |other: &usize| *other != seat && is_well(view, *other) && !view.machines.deleting.has(*other);
+            let others: Vec<usize> = (0..SEATS).filter(stays).collect();
+            let votes = view.probes.members[seat] == Member::Voter;
+            let wanted = usize::from(view.etcd.replicas);
+            rule(!votes || others.len() >= wanted, "rule 2: the new member comes first")?;
+            let new = others.iter().filter(|other| !view.etcd.outdated.has(**other)).count();
+            let is_used = votes && view.etcd.in_use.has(seat);
+            rule(!is_used || new >= wanted, "rule 5: where API servers use a member, all the new ones come first")
+        }
     }
+}
+
+/// Of a Machine that is held back and deleted, at that moment.
+pub fn held_back(now: &State, seat: usize) -> Result<(), Broken> {
+    rule(now.etcd.outdated.has(seat), "no Machine is made again that matches the spec")?;
+    rule(!now.world.members[seat].is_listed(), "nobody is made again who is a member")
+}
+
+/// Of a control plane that is given other endpoints.
+pub fn adoption(now: &State) -> Result<(), Broken> {
+    rule(now.world.tells > 0 || now.world.disturbed, "rule 5: one rollout of etcd, one of the control plane")
 }
 
 /// A voter that has not answered for long enough.
@@ -123,7 +152,14 @@ pub fn creation(now: &State, seat: usize) -> Result<(), Broken> {
     rule(now.machines.is[seat] == Machine::Absent, "no name is used twice")?;
     let live = (0..SEATS).filter(|seat| now.machines.is[*seat].exists() && !now.machines.deleting.has(*seat)).count();
     let replaced = usize::from(now.replaced().is_some());
-    rule(live < usize::from(now.etcd.replicas) + replaced, "never more Machines than wanted, and one for a replacement")
+    let is_old = |seat: &usize| now.machines.is[*seat].exists() && now.etcd.outdated.has(*seat);
+    let surge = match (0..SEATS).filter(is_old).count() {
+        0 => 0,
+        _ if now.etcd.in_use.is_empty() => 1,
+        _ => usize::from(now.etcd.replicas),
+    };
+    let most = usize::from(now.etcd.replicas) + replaced + surge;
+    rule(live < most, "never more Machines than wanted, one for a replacement, and those of a rollout")
 }
 
 /// Of a status, at the moment at which it is written.
@@ -175,6 +211,8 @@ fn is_as_wanted(state: &State, decided: &Decided) -> bool {
         && status.operation.is_none()
         && status.removed.iter().all(Option::is_none)
         && status.endpoints.len() == wanted.len()
+        && wanted.iter().all(|seat| !state.etcd.outdated.has(*seat))
+        && (state.etcd.in_use.is_empty() || state.world.lists == [status.endpoints; 2])
 }
 
 /// What only a person, or luck, can mend, and the reasons that tell of it.

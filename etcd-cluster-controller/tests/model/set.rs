@@ -23,6 +23,10 @@ impl Set {
         self
     }
 
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..SEATS).filter(move |seat| self.has(*seat))
     }

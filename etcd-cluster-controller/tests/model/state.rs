@@ -102,6 +102,7 @@ pub struct Operation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status {
     pub initialized: bool,
+    pub creation_complete: bool,
     pub ready: bool,
     pub members: [Option<Record>; SEATS],
     pub removed: [Option<Removal>; SEATS],
@@ -119,6 +120,10 @@ pub struct Etcd {
     pub last_number: Option<u8>,
     /// The cluster ID is recorded.
     pub cluster_id: bool,
+    /// Machines that do not match the spec.
+    pub outdated: Set,
+    /// Whose endpoints API servers may be using, by the Cluster hook's annotation.
+    pub in_use: Set,
     pub status: Status,
 }
 
@@ -210,6 +215,12 @@ pub struct World {
     pub first: Option<usize>,
     /// The first member has come up: etcd has begun.
     pub begun: bool,
+    /// The endpoints that API servers use: those from before the control plane's rollout, and those from after it.
+    pub lists: [Set; 2],
+    /// How often the control plane may be given other endpoints: once for each change of the spec.
+    pub tells: u8,
+    /// Something else has happened since the start.
+    pub disturbed: bool,
 }
 
 impl World {
@@ -273,6 +284,8 @@ pub struct Budget {
     pub deletions: u8,
     /// Times that a user raises or lowers `replicas`, by two.
     pub edits: u8,
+    /// Times that a user changes the spec so that no Machine matches it, or takes such a change back.
+    pub rolls: u8,
 }
 
 /// A state.
@@ -290,7 +303,8 @@ pub struct State {
 impl State {
     /// An EtcdCluster without Machines.
     pub fn empty(replicas: u8, budget: Budget) -> Self {
-        let etcd = Etcd { replicas, last_number: None, cluster_id: false, status: Status::default() };
+        let (outdated, in_use) = (Set::default(), Set::default());
+        let etcd = Etcd { replicas, last_number: None, cluster_id: false, outdated, in_use, status: Status::default() };
         let (machines, secrets) = (Machines::default(), Secrets::default());
         Self { machines, secrets, etcd, world: World::default(), lag: Lag::None, paused: None, budget }
     }
@@ -313,7 +327,8 @@ impl State {
         state.secrets.init = true;
         (state.world.leader, state.world.begun) = (Some(0), true);
         (state.etcd.last_number, state.etcd.cluster_id) = (Some(replicas - 1), true);
-        (state.etcd.status.initialized, state.etcd.status.ready) = (true, true);
+        let status = &mut state.etcd.status;
+        (status.initialized, status.creation_complete, status.ready) = (true, true, true);
         state
     }
 
@@ -347,6 +362,13 @@ impl State {
         }
         state.etcd.last_number = Some(replicas);
         state
+    }
+
+    /// The same with API servers that use the endpoints of all.
+    pub fn used(mut self) -> Self {
+        self.etcd.in_use = self.etcd.status.endpoints;
+        self.world.lists = [self.etcd.in_use; 2];
+        self
     }
 
     /// The same with the address of a Machine not shown yet.

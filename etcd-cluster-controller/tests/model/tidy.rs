@@ -49,6 +49,9 @@ impl State {
             Lag::Etcd(etcd) => etcd == self.etcd,
             Lag::Probes(old) => old == probes,
         };
+        if self.world.disturbed {
+            self.world.tells = 0;
+        }
         if current && self.paused.is_none() {
             self.lag = Lag::None;
         }
@@ -74,6 +77,7 @@ impl State {
             if self.machines.is[seat] == Machine::Gone {
                 // The UID of a Machine that is gone admits nobody.
                 self.secrets.admitted.put(seat, false);
+                self.etcd.outdated.put(seat, false);
             }
             let is_left = self.machines.is[seat] == Machine::Gone
                 && self.world.members[seat] == Member::None
@@ -81,6 +85,7 @@ impl State {
                 && self.etcd.status.removed[seat].is_none()
                 && self.etcd.status.operation.is_none_or(|operation| operation.seat != seat)
                 && !self.etcd.status.endpoints.has(seat)
+                && !self.etcd.in_use.has(seat)
                 && !self.secrets.urls.has(seat);
             // The last number stays used.
             if is_left {
@@ -110,9 +115,12 @@ impl State {
             &mut self.world.unasked,
             &mut self.world.cut_off,
             &mut self.etcd.status.endpoints,
+            &mut self.etcd.outdated,
+            &mut self.etcd.in_use,
         ] {
             *set = set.without(seat);
         }
+        self.world.lists = self.world.lists.map(|list| list.without(seat));
         for other in [&mut self.world.leader, &mut self.world.first].into_iter().flatten() {
             *other -= usize::from(*other > seat);
         }

@@ -25,6 +25,8 @@ const NOW: i64 = 100_000;
 const LONG: i64 = 60;
 const GRACE: i64 = 601;
 const CLUSTER_ID: u64 = 0xc;
+/// The infrastructure template of the spec.
+const TEMPLATE: &str = "etcd";
 
 pub fn name(seat: usize) -> String {
     format!("demo-etcd-{seat}")
@@ -143,6 +145,11 @@ impl Book {
         if view.etcd.cluster_id {
             annotations.insert(names::CLUSTER_ID_ANNOTATION.to_owned(), format!("{CLUSTER_ID:x}"));
         }
+        if !view.etcd.in_use.is_empty() {
+            let mut urls: Vec<String> = view.etcd.in_use.iter().map(client_url).collect();
+            urls.sort();
+            annotations.insert(names::ENDPOINTS_IN_USE_ANNOTATION.to_owned(), urls.join(","));
+        }
         etcd.status = Some(written(&view.etcd));
         for seat in (0..SEATS).filter(|seat| view.machines.is[*seat].exists()) {
             observation.machines.insert(name(seat), machine(view, seat));
@@ -180,12 +187,12 @@ fn base() -> Observation {
                          names::PINNED_VERSION_ANNOTATION: api::version::DEFAULT_ETCD_VERSION,
                          names::MAX_LEARNERS_ANNOTATION: "3"}},
         "spec": {"replicas": 3, "infrastructureTemplate":
-            {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": "etcd"}}
+            {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": TEMPLATE}}
     }))
     .expect("an EtcdCluster");
     let template: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LocalMachineTemplate",
-        "metadata": {"name": "etcd", "namespace": "default"}, "spec": {"template": {"spec": {}}}
+        "metadata": {"name": TEMPLATE, "namespace": "default"}, "spec": {"template": {"spec": {}}}
     }))
     .expect("a template");
     let clones = GroupVersionKind::gvk("infrastructure.cluster.x-k8s.io", "v1alpha1", "LocalMachine");
@@ -210,6 +217,8 @@ fn machine(view: &View, seat: usize) -> MachineView {
     let boots = view.machines.is[seat].boots();
     let shown = boots && !view.machines.no_address.has(seat);
     let hook = (names::PRE_TERMINATE_HOOK_ANNOTATION.to_owned(), names::PRE_TERMINATE_HOOK_OWNER.to_owned());
+    let template = if view.etcd.outdated.has(seat) { "earlier" } else { TEMPLATE };
+    let template = (names::CLONED_FROM_NAME_ANNOTATION.to_owned(), template.to_owned());
     let deleting = view.machines.deleting.has(seat);
     MachineView {
         name: name(seat),
@@ -217,7 +226,7 @@ fn machine(view: &View, seat: usize) -> MachineView {
         uid: uid(seat),
         cluster: "demo".to_owned(),
         labels: BTreeMap::new(),
-        annotations: view.machines.hook.has(seat).then_some(hook).into_iter().collect(),
+        annotations: view.machines.hook.has(seat).then_some(hook).into_iter().chain([template]).collect(),
         created: Some(Time(could_boot(view, seat))),
         deleting,
         deleted: deleting.then(|| Time(ago(0))),
@@ -332,6 +341,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
     endpoints.sort();
     EtcdClusterStatus {
         initialized: facts.initialized,
+        creation_complete: facts.creation_complete,
         ready: facts.ready,
         endpoints: endpoints.join(","),
         cluster_id: if etcd.cluster_id { format!("{CLUSTER_ID:x}") } else { String::new() },
@@ -346,6 +356,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
 /// What of a status the planner reads again.
 fn read(status: &EtcdClusterStatus) -> Status {
     let mut facts = Status { initialized: status.initialized, ready: status.ready, ..Status::default() };
+    facts.creation_complete = status.creation_complete;
     facts.remediation = status.last_remediation.as_ref().map(|record| seat_of(&record.machine));
     facts.endpoints = seats_of_urls(&status.endpoints);
     let seat = |id: &str| seat_of_id(u64::from_str_radix(id, 16).unwrap_or_default());

@@ -107,7 +107,7 @@ fn what_is_left_over_is_used_only_if_it_would_be_made_the_same() {
     let (smaller, _) = clone(&story, &again);
     assert!(!is_as_wanted(&story.observation.etcd, &there, &smaller), "the template was made again");
     story.etcd().spec.infrastructure_template.name = "other".to_owned();
-    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.1".to_owned());
+    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.1");
     let (other, newer) = clone(&story, &template);
     assert!(!is_as_wanted(&story.observation.etcd, &there, &other));
     assert!(!is_as_wanted(&story.observation.etcd, &config, &newer));

@@ -4,7 +4,7 @@ use super::{Plan, Step};
 use crate::fixture::{Story, address, name};
 use crate::observation::{Membership, probe::ListFault};
 use crate::plan::View;
-use api::etcd_cluster::{EtcdClusterStatus, RemediationMode};
+use api::etcd_cluster::{EtcdClusterStatus, RemediationMode, RolloutType};
 use api::names;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -76,6 +76,7 @@ impl World {
     fn new(mut story: Story) -> Self {
         // Growth alone: replacing is another story.
         story.etcd().spec.remediation.mode = RemediationMode::Report;
+        story.etcd().spec.rollout_strategy.type_ = RolloutType::OnDelete;
         Self { story, hidden: None, made: 0, used: BTreeSet::new() }
     }
 

@@ -6,6 +6,7 @@ use crate::observation::Membership;
 use crate::plan::{Plan, Step, WhyDeleted, plan};
 use crate::status::status;
 use api::conditions::{self as c, reasons};
+use api::etcd_cluster::RolloutType;
 use api::names;
 
 /// All that are deleted one after the other as too many.
@@ -98,6 +99,7 @@ fn whoever_serves_least_goes_first() {
 fn whoever_is_in_every_list_of_endpoints_stays_and_the_others_wait_for_the_control_plane() {
     // Some API servers may still use the list of the first member alone.
     let mut story = lowered(3, 1);
+    story.etcd().spec.rollout_strategy.type_ = RolloutType::OnDelete;
     let all = "https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379";
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, all);
     let machine = story.observation.machines.get_mut(&name(0)).unwrap();

@@ -1,0 +1,124 @@
+//! Machines that no longer match the spec are replaced. New ones come first, and an outdated Machine is deleted once it is not
+//! needed any more: it then goes the way of every Machine that is deleted.
+//!
+//! Where API servers use the endpoints of the members, all the new members are there before the first old Machine is deleted:
+//! the control plane is told once, and every API server keeps all of its endpoints until it uses the new ones (rule 5). Where
+//! nobody uses them, one Machine after the other is replaced.
+
+use super::in_use::InUse;
+use super::repair::{is_kept, is_paused, recovers};
+use super::step::WhyDeleted;
+use super::{Plan, Step, View, upgrade};
+use crate::build;
+use crate::observation::Template;
+use crate::roster::{Seat, Verdict};
+use api::etcd_cluster::RolloutType;
+use api::names;
+use controller_support::external::MachineView;
+use std::collections::BTreeSet;
+
+/// Deletes an outdated Machine whose time has come.
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let in_use = InUse::of(view);
+    let is_settled = |seat: &Seat<'_>| seat.is_healthy() || seat.is_unhealthy();
+    // One that a bad spec has brought, and of which nothing is known, goes without being asked. So does who is leaving anyway.
+    let counts = |seat: &&Seat<'_>| !seat.is_leaving() && (!is_outdated(view, seat) || in_use.has(seat));
+    let is_known = view.roster.is_listed() && view.roster.voters().filter(counts).all(is_settled);
+    let is_held = obstacle(view).is_some() || !view.observation.not_owned.is_empty() || recovers(view).is_some();
+    if !is_known || is_held || !matches!(view.observation.template, Template::Found { .. }) {
+        return None;
+    }
+    // One that is held back is made again as soon as nothing speaks against it.
+    let free = |seat: &&Seat<'_>| seat.admitted && seat.machine.is_some_and(|machine| !is_paused(machine));
+    let mut old: Vec<&Seat<'_>> =
+        view.roster.seats.iter().filter(|seat| is_outdated(view, seat)).filter(free).collect();
+    // Whom a person has chosen goes first, then whoever serves least, and the leader last; of the others the oldest.
+    old.sort_by_key(|seat| (!is_chosen(seat), seat.is_voter(), seat.is_well(), seat.leads()));
+    let machine = old.into_iter().find(|seat| is_replaceable(view, seat))?.machine?;
+    Some(Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Outdated }))
+}
+
+/// Whether a person wants a Machine to go before others.
+pub(super) fn is_chosen(seat: &Seat<'_>) -> bool {
+    seat.machine.is_some_and(|machine| machine.annotations.contains_key(names::DELETE_MACHINE_ANNOTATION))
+}
+
+/// Whether a seat's Machine stays for now, and is to be replaced as it does not match the spec.
+pub(crate) fn is_outdated(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let is_old = |name: &str| view.outdated.get_or_init(|| outdated(view)).contains(name);
+    seat.machine.is_some_and(|machine| is_old(&machine.name)) && is_kept(view, seat)
+}
+
+/// Machines that a rollout replaces.
+fn outdated(view: &View<'_>) -> BTreeSet<String> {
+    let observation = view.observation;
+    if observation.etcd.spec.rollout_strategy.type_ == RolloutType::OnDelete || !view.has_begun() {
+        return BTreeSet::new();
+    }
+    let old = observation.live_machines().filter(|machine| !build::is_up_to_date(observation, machine));
+    old.map(|machine| machine.name.clone()).collect()
+}
+
+/// Whether the member of a Machine that is deleted stays as long as API servers use its endpoint: the lists that have it may be
+/// shorter than what is wanted now, and new members are there in its place.
+pub(super) fn is_superseded(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let is_old = |machine: &MachineView| !build::is_up_to_date(view.observation, machine);
+    seat.machine.is_some_and(is_old)
+}
+
+/// Whether an outdated member is not needed any more. A voter is needed until all new ones are there, or until others are in
+/// its place and no API server uses it; one that comes, as long as there are too few without it.
+fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let well = |counts: &dyn Fn(&Seat<'_>) -> bool| {
+        view.roster.voters().filter(|other| is_kept(view, other) && other.is_well() && counts(other)).count()
+    };
+    let others = well(&|other| other.id() != seat.id());
+    if !seat.is_voter() {
+        let fails = matches!(seat.verdict, Verdict::Failing { .. } | Verdict::Unhealthy { .. });
+        let comes = if seat.member.is_some() { !fails } else { seat.joining };
+        return others >= view.wanted() || !comes;
+    }
+    well(&|other| !is_outdated(view, other)) >= view.wanted() || (others >= view.wanted() && !InUse::of(view).has(seat))
+}
+
+/// Whether another Machine has to be made.
+pub(super) fn is_lacking(view: &View<'_>) -> bool {
+    let kept: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| is_kept(view, seat)).collect();
+    let old = kept.iter().filter(|seat| is_outdated(view, seat)).count();
+    if kept.len() - old >= view.wanted() {
+        return false;
+    }
+    if old == 0 || kept.len() < view.wanted() {
+        return true;
+    }
+    let surge = if InUse::of(view).is_empty() { 1 } else { view.wanted() };
+    obstacle(view).is_none() && kept.len() < view.wanted() + surge
+}
+
+/// Why no rollout goes on now.
+fn obstacle(view: &View<'_>) -> Option<String> {
+    let in_use = InUse::of(view);
+    if in_use.is_unknown() {
+        return Some(format!(
+            "it is not known which endpoints the API servers use, as annotation {} is missing. If they use none of these, set it to an empty value",
+            names::ENDPOINTS_IN_USE_ANNOTATION
+        ));
+    }
+    // What was published is finished first: until the control plane uses it, the members before stay as well.
+    if in_use.is_behind() {
+        return Some("the control plane has yet to roll out with the endpoints that were published before".to_owned());
+    }
+    // Without a quorum, nobody could take such a member out again.
+    upgrade::joins_as_voter(view).then(|| {
+        "members of etcd before 3.5.20 join with a vote, which is not safe in a rollout. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False".to_owned()
+    })
+    .or_else(|| upgrade::refusal(view))
+}
+
+/// What a rollout waits for that no other rule tells of.
+pub(crate) fn waits_for(view: &View<'_>) -> Option<String> {
+    let outdated = view.roster.seats.iter().filter(|seat| is_outdated(view, seat));
+    let paused = outdated.filter_map(|seat| seat.machine.filter(|machine| is_paused(machine)));
+    let paused: Vec<&str> = paused.map(|machine| machine.name.as_str()).collect();
+    if paused.is_empty() { obstacle(view) } else { Some(format!("Machine {} is paused", paused.join(", "))) }
+}

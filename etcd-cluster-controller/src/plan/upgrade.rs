@@ -1,0 +1,118 @@
+//! Version changes take legal paths only (rule 7). A version that the members cannot go to is not pinned: new members get the one
+//! before, and everything else goes on.
+
+use super::View;
+use crate::build;
+use crate::observation::Probe;
+use crate::roster::Seat;
+use api::names;
+use api::version::EtcdVersion;
+use kube::ResourceExt;
+
+/// What a member has to run at least before the next minor version joins it.
+/// Source: etcd's upgrade guides, and etcd#19557 and #20793 for 3.5.
+static FLOORS: [EtcdVersion; 2] = [EtcdVersion::new(3, 5, 32), EtcdVersion::new(3, 6, 11)];
+
+/// Why no member of the spec's version may join those that run, and what is possible instead. `None`: it may.
+pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
+    let wanted = view.observation.etcd.spec.etcdadm_config_spec.etcd_version()?.parse::<EtcdVersion>().ok()?;
+    let all = running(view, |_| true);
+    let stay = running(view, |seat| !seat.is_leaving());
+    let (lowest, highest) = (all.iter().min()?, all.iter().max()?);
+    let limit = view.observation.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION);
+    let has_limit = limit.is_some_and(|limit| limit != "1");
+    let why = explain(&wanted, lowest, stay.iter().min().unwrap_or(lowest), has_limit)?;
+    let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };
+    Some(format!(
+        "the members run etcd {runs}, and the spec says {wanted}: {why}. Until the spec changes, new members get the version before"
+    ))
+}
+
+/// Whether it is known what every voter runs. Before that no other version is asked for.
+pub(super) fn is_known(view: &View<'_>) -> bool {
+    let voters = view.roster.voters().count();
+    view.roster.is_listed() && running(view, |seat| seat.is_voter()).len() == voters
+}
+
+/// Whether a new member joins with a vote: etcdadm has it so where one of them may lose the promotion of a learner.
+pub(super) fn joins_as_voter(view: &View<'_>) -> bool {
+    let new = build::version(&view.observation.etcd).parse::<EtcdVersion>().ok();
+    running(view, |_| true).iter().chain(&new).min().is_some_and(|lowest| !lowest.promotes_learners())
+}
+
+/// `lowest`: of all members. `stays`: the lowest of those that stay, as with the others an earlier version goes too.
+fn explain(wanted: &EtcdVersion, lowest: &EtcdVersion, stays: &EtcdVersion, has_limit: bool) -> Option<String> {
+    let line = |version: &EtcdVersion| (version.major(), version.minor());
+    if line(wanted) < line(stays) {
+        let (major, minor) = line(stays);
+        return Some(format!("etcd does not go back to an earlier minor version; stay with {major}.{minor}"));
+    }
+    if has_limit && !wanted.has_max_learners() {
+        return Some(
+            "the members take several learners at a time, which that version cannot do; stay with the one before"
+                .into(),
+        );
+    }
+    let (major, minor) = line(lowest);
+    if line(wanted) > (major, minor + 1) {
+        return Some(format!("etcd goes up one minor version at a time; go to {major}.{} first", minor + 1));
+    }
+    let floor = FLOORS.iter().find(|floor| line(floor) == line(lowest) && line(wanted) > line(lowest));
+    floor.filter(|floor| lowest < floor).map(|floor| format!("go to {floor} first"))
+}
+
+/// The versions of members, as far as they are known.
+fn running(view: &View<'_>, counts: impl Fn(&Seat<'_>) -> bool) -> Vec<EtcdVersion> {
+    let version = |(id, seat): (u64, &Seat<'_>)| -> Option<EtcdVersion> {
+        let reported = seat.probe.and_then(Probe::report).filter(|report| report.member_id == id);
+        let recorded = || view.observation.recorded(id).map(|member| member.version.clone());
+        reported.map(|report| report.version.clone()).or_else(recorded)?.parse().ok()
+    };
+    view.roster.members().filter(|(_, seat)| counts(seat)).filter_map(version).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(text: &str) -> EtcdVersion {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn versions_take_legal_paths() {
+        for (wanted, lowest, says) in [
+            ("3.6.17", "3.6.16", ""),
+            ("3.6.10", "3.6.16", ""),
+            ("3.6.16", "3.5.32", ""),
+            ("3.6.16", "3.5.31", "go to 3.5.32 first"),
+            ("3.5.31", "3.5.9", ""),
+            ("3.7.0", "3.6.11", ""),
+            ("3.7.0", "3.6.10", "go to 3.6.11 first"),
+            ("3.7.0", "3.5.32", "one minor version at a time; go to 3.6 first"),
+            ("3.5.32", "3.4.40", ""),
+            ("3.5.32", "3.6.16", "stay with 3.6"),
+            ("4.0.0", "3.6.16", "one minor version at a time"),
+        ] {
+            let why = explain(&version(wanted), &version(lowest), &version(lowest), false).unwrap_or_default();
+            assert!(why.contains(says) && why.is_empty() == says.is_empty(), "{lowest} to {wanted}: {why}");
+        }
+    }
+
+    #[test]
+    fn those_that_leave_hold_the_next_minor_version_up_and_do_not_keep_the_way_back_open() {
+        let why = |wanted: &str| explain(&version(wanted), &version("3.5.32"), &version("3.6.16"), false);
+        assert!(why("3.7.3").unwrap().contains("go to 3.6 first"));
+        assert!(why("3.5.33").unwrap().contains("stay with 3.6"));
+        assert_eq!(why("3.6.17"), None);
+    }
+
+    #[test]
+    fn a_cluster_with_several_learners_stays_away_from_what_takes_one() {
+        assert_eq!(explain(&version("3.5.40"), &version("3.5.32"), &version("3.5.32"), false), None);
+        assert!(
+            explain(&version("3.5.40"), &version("3.5.32"), &version("3.5.32"), true).is_some(),
+            "whatever brought it there"
+        );
+    }
+}
