@@ -115,7 +115,8 @@ impl History {
         ensure!(first == 1, "etcd is not empty: its revision is {first}");
         let fixed = Endpoints::Fixed(access.endpoints.clone().into());
         let current = Endpoints::Current(history.current.subscribe());
-        for endpoints in [fixed, current] {
+        let groups = if load.keep_endpoints { vec![fixed, current] } else { vec![current] };
+        for endpoints in groups {
             for _ in 0..load.clients {
                 history.start_client(&endpoints, load);
             }

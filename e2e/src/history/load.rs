@@ -24,11 +24,14 @@ pub struct Load {
     pub keys: usize,
     /// How long a client rests after an answer.
     pub rest: Duration,
+    /// Half of the clients keep the endpoints that there were at the beginning, as API servers do. Where every member is
+    /// replaced that nobody says to use, they would be left with none.
+    pub keep_endpoints: bool,
 }
 
 impl Default for Load {
     fn default() -> Self {
-        Self { seed: None, clients: 4, keys: 8, rest: Duration::from_millis(25) }
+        Self { seed: None, clients: 4, keys: 8, rest: Duration::from_millis(25), keep_endpoints: true }
     }
 }
 

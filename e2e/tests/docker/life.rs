@@ -147,6 +147,49 @@ pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     gone(bed, &look).await
 }
 
+/// Every member of etcd is replaced below a cluster that works: the control plane rolls once, the old members leave when it has,
+/// and writes go on.
+pub(crate) async fn of_an_etcd_that_rolls(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let client = bed.client();
+    Look::make_namespace(&client, "roll").await?;
+    let manifests = Manifests::of("examples/docker/cluster.yaml", "roll", "roll")?.replicas(3);
+    let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
+    let look = Look::at(&client, &manifests);
+    let mark = bed.plane.mark();
+    manifests.apply(&client).await?;
+    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    workload.until_nodes(1, PATIENCE).await?;
+    let (old, first) = (look.etcd_machines().await?, look.control_plane_endpoints().await?);
+    let writer = Writer::start(&workload, "roll");
+
+    let lap = lap("etcd and the control plane rolled");
+    let commands = json!({"spec": {"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}}});
+    change(&look, "EtcdCluster", &look.etcd, &commands).await?;
+    let endpoints = until("the old members have left", ROLLOUT, async || {
+        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+        ensure!(machines.len() == 3, "the Machines are {machines:?}: {:?}", status.conditions);
+        ensure!(!machines.iter().any(|name| old.contains(name)), "the Machines are {machines:?}");
+        ensure!(status.ready && status.members.len() == 3, "{:?}", status.conditions);
+        Ok(Some(look.control_plane_endpoints().await?))
+    })
+    .await?;
+    ensure!(!endpoints.iter().any(|endpoint| first.contains(endpoint)), "{endpoints:?} has some of {first:?}");
+    let machines = look.control_plane_machines().await?;
+    let [machine] = machines.as_slice() else { anyhow::bail!("its Machines are {machines:?}") };
+    ensure!(servers(bed, machine).await? == endpoints, "{machine} has others");
+    workload.until_nodes(1, PATIENCE).await?;
+    lap();
+    writer.stop(GAP).await?;
+    let requests = bed.plane.requests_since(mark)?;
+    let written = writes_of_endpoints(&requests, &look).iter().count();
+    ensure!(written == 2, "endpoints were written {written} times: the first ones, and every change");
+    let made = control_plane_machines(&requests, &look).iter().count();
+    ensure!(made == 2, "the control plane made {made} Machines: the first, and one for every rollout");
+    look.delete("Cluster", &look.cluster).await?;
+    gone(bed, &look).await
+}
+
 /// What must not change while a control plane lives its own life: who is a member, on which Machine, since when its process.
 async fn etcd(bed: &DockerBed, look: &Look) -> Result<Vec<String>> {
     let mut seen = Vec::new();

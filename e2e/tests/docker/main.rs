@@ -157,6 +157,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(road::three_control_planes, core: false),
         scenario!(road::of_the_proposal, core: false),
         scenario!(life::of_an_etcd_that_grows, core: true),
+        scenario!(life::of_an_etcd_that_rolls, core: false),
         scenario!(life::of_a_control_plane, core: false),
         scenario!(pauses::from_the_beginning, core: true),
         scenario!(pauses::on_the_way_up, core: false),

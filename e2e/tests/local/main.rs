@@ -25,6 +25,7 @@ mod places;
 mod rbac;
 mod records;
 mod repair;
+mod rolls;
 mod scale;
 mod shrinks;
 mod stale;
@@ -34,7 +35,7 @@ mod without_faults;
 use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
 use e2e::scenarios::{Scenario, is_full, prepare_and_run};
-use e2e::tools::{Judge, Tools};
+use e2e::tools::{Etcd, Judge, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
 use std::process::ExitCode;
@@ -50,7 +51,10 @@ fn main() -> ExitCode {
 
 /// Makes outside the judge of those scenarios that record what is written.
 fn prepare(_: &Tools, wanted: &[&str]) -> Result<()> {
-    let judged = ["scale::", "shrinks::", "repair::"];
+    if wanted.contains(&"rolls::versions_under_load") {
+        Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
+    }
+    let judged = ["scale::", "shrinks::", "repair::", "rolls::"];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
     } else {
@@ -161,6 +165,9 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(shrinks::three_to_one),
         scenario!(shrinks::five_to_one).long(true),
         scenario!(shrinks::a_mind_is_changed).long(true),
+        scenario!(rolls::three_one_by_one),
+        scenario!(rolls::beside_a_control_plane),
+        scenario!(rolls::versions_under_load).long(true),
         scenario!(repair::of_members_that_die),
         scenario!(repair::is_called_off),
         scenario!(repair::of_two_of_five).long(true),

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What is written meanwhile: less than elsewhere, since machines boot beside it.
-pub(crate) const LOAD: Load = Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50) };
+pub(crate) const LOAD: Load =
+    Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50), keep_endpoints: true };
 /// Fewer writes show little.
 const WRITES: usize = 50;
 /// How long the new members are written to.

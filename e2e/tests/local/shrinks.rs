@@ -9,7 +9,6 @@ use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::history::History;
-use e2e::plane::workload::EtcdAccess;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -45,7 +44,7 @@ pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
 }
 
 async fn shrinks(bed: &mut Bed, look: &Look, sizes: &[usize], killed: bool) -> Result<()> {
-    let writers = History::begin(bed.world(), &look.namespace, &access(look).await?, LOAD).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, LOAD).await?;
     for size in sizes {
         shrinks_to(bed, look, *size, killed, &writers).await.with_context(|| format!("to {size}"))?;
     }
@@ -84,17 +83,6 @@ async fn shrinks_to(bed: &mut Bed, look: &Look, size: usize, killed: bool, write
         ensure!(status.ready, "it was not ready: {:?}", status.conditions);
     }
     only_theirs(bed, look, &machines).await
-}
-
-/// What a control plane would be given.
-async fn access(look: &Look) -> Result<EtcdAccess> {
-    let client = api::names::staged_apiserver_client_secret(&look.cluster);
-    Ok(EtcdAccess {
-        endpoints: look.status().await?.endpoints.split(',').map(str::to_owned).collect(),
-        ca: look.secret(&api::names::control_plane_ca_secret(&look.cluster), "tls.crt").await?,
-        certificate: look.secret(&client, "tls.crt").await?,
-        key: look.secret(&client, "tls.key").await?,
-    })
 }
 
 /// What `kubectl scale` does.

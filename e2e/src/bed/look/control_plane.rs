@@ -84,11 +84,24 @@ impl Look {
     /// When a part of it is not there.
     pub async fn etcd_access(&self) -> Result<EtcdAccess> {
         let client = api::names::apiserver_client_secret(&self.cluster);
+        self.access(self.control_plane_endpoints().await?, &client).await
+    }
+
+    /// What a control plane would be given: for clusters without one.
+    ///
+    /// # Errors
+    /// When a part of it is not there.
+    pub async fn staged_etcd_access(&self) -> Result<EtcdAccess> {
+        let endpoints = self.status().await?.endpoints.split(',').map(str::to_owned).collect();
+        self.access(endpoints, &api::names::staged_apiserver_client_secret(&self.cluster)).await
+    }
+
+    async fn access(&self, endpoints: Vec<String>, client: &str) -> Result<EtcdAccess> {
         Ok(EtcdAccess {
-            endpoints: self.control_plane_endpoints().await?,
+            endpoints,
             ca: self.secret(&api::names::control_plane_ca_secret(&self.cluster), "tls.crt").await?,
-            certificate: self.secret(&client, "tls.crt").await?,
-            key: self.secret(&client, "tls.key").await?,
+            certificate: self.secret(client, "tls.crt").await?,
+            key: self.secret(client, "tls.key").await?,
         })
     }
 

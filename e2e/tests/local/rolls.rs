@@ -1,0 +1,236 @@
+//! Another spec for a cluster that is in use: every Machine is replaced by one that matches.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::deletion::all_is_gone;
+use crate::departures::only_theirs;
+use crate::records::warnings;
+use crate::scale::history::History as States;
+use crate::scale::{LOAD, data_of};
+use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::{EtcdClusterStatus, OperationKind};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::{History, Load};
+use e2e::plane::users;
+use e2e::tools::Etcd;
+use e2e::until::until;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The longest that a write may take: a move of leadership at most.
+const STALL: Duration = Duration::from_millis(1_500);
+/// How long it is written to when all is told.
+const AFTERWARDS: Duration = Duration::from_secs(3);
+/// How long three members may take to be replaced one after the other.
+const ROLLOUT: Duration = Duration::from_secs(300);
+
+/// Clients that follow what is published.
+const FOLLOWERS: Load = Load { keep_endpoints: false, ..LOAD };
+
+/// Nobody but a client uses the endpoints: one after the other is replaced, and the manager is killed meanwhile.
+pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "rolls-three", |_| {}).await?;
+    let old = look.etcd_machines().await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let states = States::of(look.etcds(), &look.etcd).await?;
+    let mark = bed.plane.mark();
+    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    until("the first old member leaves", PATIENCE, async || Ok(look.status().await?.operation.map(drop))).await?;
+    bed.kill_and_restart_manager(0).await?;
+    rolled(bed, &look, &old, &writers).await?;
+    // No member is left that has the log from its beginning.
+    judged(bed, &look, writers, &[]).await?;
+    let mut moves = BTreeSet::new();
+    for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
+        ensure!(status.members.len() <= 4, "there were {} members", status.members.len());
+        served_by_members(&status)?;
+        let moved = status.operation.filter(|operation| operation.kind == OperationKind::MoveLeader);
+        moves.extend(moved.map(|operation| operation.member_id));
+    }
+    // The leader's Machine goes last.
+    ensure!(moves.len() == 1, "leadership was moved away from {moves:?}");
+    let ours = bed.plane.requests_since(mark)?;
+    let ours = ours.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
+    let deleted: Vec<String> = ours.verb("delete").resource("machines").iter().map(|r| r.name.clone()).collect();
+    ensure!(deleted.len() == 3 && deleted.iter().all(|name| old.contains(name)), "deleted were {deleted:?}");
+    Ok(())
+}
+
+/// From etcd 3.5 over 3.6 to 3.7, with a way back while versions are mixed. What cannot be done in one step is refused.
+pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
+    let [first, second, third] = Etcd::ALL.map(Etcd::version);
+    let (first, second, third) = (first?, second?, third?);
+    let look = up(bed, "rolls-versions", |etcd| etcd["spec"]["etcdadmConfigSpec"]["version"] = json!(first)).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let version = |version: &str| json!({"etcdadmConfigSpec": {"version": version}});
+
+    let old = look.etcd_machines().await?;
+    changed(&look, &version(&third)).await?;
+    until("the jump is refused", PATIENCE, async || {
+        let condition = up_to_date(&look.status().await?)?;
+        Ok((condition.1 == "UnsupportedVersionChange" && condition.2.contains("go to 3.6 first")).then_some(()))
+    })
+    .await?;
+    ensure!(look.etcd_machines().await? == old && look.status().await?.ready, "it did more than refuse");
+
+    changed(&look, &version(&second)).await?;
+    until("a member of the next version votes", ROLLOUT, async || {
+        let status = look.status().await?;
+        follow(&writers, &status);
+        let new = status.members.iter().filter(|member| member.version == second && is_voter(member));
+        Ok((new.count() > 0).then_some(()))
+    })
+    .await?;
+    changed(&look, &version(&first)).await?;
+    let back = until("all are back", ROLLOUT, async || {
+        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+        follow(&writers, &status);
+        ensure!(machines.len() == 3 && is_quiet(&status)?, "{machines:?}: {:?}", status.conditions);
+        ensure!(status.members.iter().all(|member| member.version == first), "{:?}", status.members);
+        Ok(Some(machines))
+    })
+    .await?;
+
+    changed(&look, &version(&second)).await?;
+    let machines = rolled(bed, &look, &back, &writers).await?;
+    ensure!(look.status().await?.version == second, "it runs {}", look.status().await?.version);
+    changed(&look, &version(&third)).await?;
+    rolled(bed, &look, &machines, &writers).await?;
+    ensure!(look.status().await?.version == third, "it runs {}", look.status().await?.version);
+
+    let record = writers.end().await?;
+    println!("  {}: {}", look.namespace, record.figures());
+    println!("  {}: {}", look.namespace, record.judge(&[])?);
+    ensure!(record.figures().longest_stall <= STALL, "{}", record.figures());
+    let told = warnings(&bed.client(), &look.namespace).await?;
+    ensure!(told.iter().all(|warning| warning.starts_with("UnsupportedVersionChange")), "the warnings are {told:#?}");
+    Ok(())
+}
+
+/// With a control plane that uses the endpoints: three become six, it is told of the new ones once, and the old ones stay as long
+/// as it has not rolled out, which none ever does here: no write fails. Deleting the Cluster goes on as ever.
+pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "rolls-used").await?;
+    let manifests = Manifests::new("rolls-used", "demo")?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let states = States::of(look.etcds(), &look.etcd).await?;
+    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    let after = until("the control plane is told of the new members", ROLLOUT, async || {
+        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
+        ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
+        Ok(Some(published))
+    })
+    .await?;
+    ensure!(!after.split(',').any(|url| before.contains(url)), "{after} has some of {before}");
+    let waits = until("the old members wait", PATIENCE, async || {
+        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+        let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
+        ensure!(deleting.status == "True" && status.operation.is_none(), "{deleting:?}");
+        ensure!(old.iter().all(|name| machines.contains(name)), "the Machines are {machines:?}");
+        Ok(Some(deleting.message.clone()))
+    })
+    .await?;
+    tokio::time::sleep(AFTERWARDS).await;
+    ensure!(waits.contains("when the control plane has rolled out"), "it says {waits}");
+    ensure!(look.etcd_machines().await?.len() == 6, "an old member has left");
+    judged(bed, &look, writers, &old).await?;
+    for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
+        ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);
+        ensure!(status.ready, "it was not ready: {:?}", status.conditions);
+    }
+    look.delete("Cluster", &look.cluster).await?;
+    all_is_gone(bed, &look).await
+}
+
+/// As API servers do not, the writers go over to other endpoints as soon as they are told: nobody waits for them.
+fn follow(writers: &History, status: &EtcdClusterStatus) {
+    thread_local!(static LAST: RefCell<String> = const { RefCell::new(String::new()) });
+    LAST.with_borrow_mut(|last| {
+        if *last != status.endpoints {
+            last.clone_from(&status.endpoints);
+            writers.endpoints(status.endpoints.split(',').map(str::to_owned).collect());
+        }
+    });
+}
+
+fn is_voter(member: &api::etcd_cluster::MemberStatus) -> bool {
+    member.role == api::etcd_cluster::MemberRole::Voter
+}
+
+/// Every endpoint that is told is that of a voter.
+fn served_by_members(status: &EtcdClusterStatus) -> Result<()> {
+    let serves = |url: &str| status.members.iter().any(|member| member.client_url == url && is_voter(member));
+    let dead = status.endpoints.split(',').find(|url| !serves(url));
+    ensure!(dead.is_none(), "{dead:?} is published, and the members are {:?}", status.members);
+    Ok(())
+}
+
+/// Nothing is being done.
+fn is_quiet(status: &EtcdClusterStatus) -> Result<bool> {
+    let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
+    Ok(status.ready
+        && status.operation.is_none()
+        && status.removed_members.is_empty()
+        && deleting.status == "False"
+        && up_to_date(status)?.0 == "True")
+}
+
+/// Status, reason and message of the condition.
+fn up_to_date(status: &EtcdClusterStatus) -> Result<(String, String, String)> {
+    let found = status.conditions.iter().find(|condition| condition.type_ == "MachinesUpToDate");
+    let found = found.with_context(|| format!("there is no MachinesUpToDate: {:?}", status.conditions))?;
+    Ok((found.status.clone(), found.reason.clone(), found.message.clone()))
+}
+
+/// Waits until as many other Machines are there, all of them voters, and nothing is being done. Gives their names.
+async fn rolled(bed: &Bed, look: &Look, old: &[String], writers: &History) -> Result<Vec<String>> {
+    let machines = until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
+        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+        follow(writers, &status);
+        let left: Vec<&String> = machines.iter().filter(|name| old.contains(name)).collect();
+        ensure!(left.is_empty() && machines.len() == old.len(), "{left:?} of {machines:?}: {:?}", status.conditions);
+        ensure!(is_quiet(&status)?, "{:?}", status.conditions);
+        let etcd = look.membership(&bed.machines, &machines).await?;
+        ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
+        Ok(Some(machines))
+    })
+    .await?;
+    only_theirs(bed, look, &machines).await?;
+    Ok(machines)
+}
+
+/// Nothing that was acknowledged is lost, no write failed or waited for long, and nobody was warned.
+async fn judged(bed: &Bed, look: &Look, writers: History, machines: &[String]) -> Result<()> {
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {}: {figures}", look.namespace);
+    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, look, machines)?)?);
+    ensure!(figures.longest_stall <= STALL && figures.failed + figures.unknown == 0, "{figures}");
+    let told = warnings(&bed.client(), &look.namespace).await?;
+    ensure!(told.is_empty(), "the warnings are {told:#?}");
+    Ok(())
+}
+
+async fn changed(look: &Look, spec: &Value) -> Result<()> {
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+    Ok(())
+}
+
+/// Three members that no control plane uses.
+async fn up(bed: &mut Bed, namespace: &str, change: impl FnOnce(&mut Value)) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = Manifests::new(namespace, "demo")?.without_control_plane().with("EtcdCluster", change);
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    Ok(look)
+}
