@@ -18,7 +18,8 @@ generate: ## Write config/crd again from the types in api/ and local-infrastruct
 
 lint: ## Check formatting, lints and rustdoc
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --test docker -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --test docker -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 test: ## Run every test that CI runs (hack/test.sh --help: one tier, one test)
