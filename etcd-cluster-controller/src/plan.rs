@@ -29,11 +29,12 @@ mod template;
 mod tests;
 mod upgrade;
 
+use crate::build;
 use crate::observation::{ClusterLink, Observation};
 use crate::roster::{Roster, roster};
 use api::conditions::reasons;
 use api::names;
-use controller_support::external::ClusterView;
+use controller_support::external::{ClusterView, MachineView};
 use kube::ResourceExt;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -87,13 +88,13 @@ pub struct Decision {
 pub(crate) struct View<'a> {
     pub(crate) observation: &'a Observation,
     pub(crate) roster: Roster<'a>,
-    /// Machines that a rollout replaces, once somebody has asked.
-    outdated: OnceCell<BTreeSet<String>>,
+    /// Names of Machines that match the spec, once somebody has asked: comparing them costs more than the rest of a plan.
+    up_to_date: OnceCell<BTreeSet<String>>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn new(observation: &'a Observation) -> Self {
-        Self { observation, roster: roster(observation), outdated: OnceCell::new() }
+        Self { observation, roster: roster(observation), up_to_date: OnceCell::new() }
     }
 
     /// The Cluster that the EtcdCluster is for.
@@ -102,6 +103,16 @@ impl<'a> View<'a> {
             ClusterLink::One(cluster) => Some(cluster),
             _ => None,
         }
+    }
+
+    /// Whether a Machine matches the spec.
+    pub(crate) fn is_up_to_date(&self, machine: &MachineView) -> bool {
+        let all = || {
+            let machines = self.observation.machines.values();
+            let matching = machines.filter(|machine| build::is_up_to_date(self.observation, machine));
+            matching.map(|machine| machine.name.clone()).collect()
+        };
+        self.up_to_date.get_or_init(all).contains(&machine.name)
     }
 
     /// Whether etcd has come up once. A new CA or a second "first" member would then mean a second, empty etcd.

@@ -92,6 +92,18 @@ impl Seat<'_> {
         matches!(self.verdict, Verdict::Unhealthy { .. })
     }
 
+    /// The member's checks fail, for long enough or not.
+    #[must_use]
+    pub fn fails(&self) -> bool {
+        matches!(self.verdict, Verdict::Failing { .. } | Verdict::Unhealthy { .. })
+    }
+
+    /// It is known how the member is, and that does not change any moment.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.is_healthy() || self.is_unhealthy()
+    }
+
     /// Nothing is known of the member.
     #[must_use]
     pub fn is_unknown(&self) -> bool {

@@ -9,7 +9,6 @@ mod members;
 mod tests;
 pub mod transitions;
 
-use crate::build;
 use crate::observation::{ClusterLink, Observation};
 use crate::plan::{Decision, Plan, View};
 use api::etcd_cluster::{EtcdClusterStatus, MemberStatus};
@@ -31,7 +30,7 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
         creation_complete: before.creation_complete || (initialized && decision.publish.complete),
         replicas: count(observation.live_machines().count()),
         ready_replicas,
-        updated_replicas: updated(observation),
+        updated_replicas: updated(&view),
         endpoint: decision.publish.endpoints.clone(),
         endpoints: decision.publish.endpoints.clone(),
         endpoints_in_use: observation.endpoints_in_use().unwrap_or_default().to_owned(),
@@ -88,8 +87,8 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
     step.is_seen_at_once() && kept == before
 }
 
-fn updated(observation: &Observation) -> i32 {
-    count(observation.live_machines().filter(|machine| build::is_up_to_date(observation, machine)).count())
+fn updated(view: &View<'_>) -> i32 {
+    count(view.observation.live_machines().filter(|machine| view.is_up_to_date(machine)).count())
 }
 
 fn lowest_version(members: &[MemberStatus]) -> String {

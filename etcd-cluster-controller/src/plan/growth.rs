@@ -6,7 +6,6 @@
 mod waits;
 
 use super::{Hold, Plan, Step, View, block, deletion, init, repair, retire, rollout, wait};
-use crate::build;
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
 use crate::roster::{Seat, number};
@@ -56,9 +55,9 @@ impl<'v, 'a> Machines<'v, 'a> {
         self.0.iter().find(|(_, _, state)| wanted.contains(state))
     }
 
-    /// Machines that stay.
-    fn kept(&self, view: &View<'_>) -> usize {
-        self.0.iter().filter(|(seat, _, _)| repair::is_kept(view, seat)).count()
+    /// Whether any Machine stays.
+    fn any_is_kept(&self, view: &View<'_>) -> bool {
+        self.0.iter().any(|(seat, _, _)| repair::is_kept(view, seat))
     }
 }
 
@@ -112,7 +111,9 @@ fn grow(view: &View<'_>) -> Option<Plan> {
             admitted: init::with(observation, next),
         }),
         // The others come when it is settled which Machine initializes.
-        _ if missing && (begun || machines.kept(view) == 0 || machines.0.iter().any(|(seat, _, _)| seat.admitted)) => {
+        _ if missing
+            && (begun || !machines.any_is_kept(view) || machines.0.iter().any(|(seat, _, _)| seat.admitted)) =>
+        {
             create(view, cluster, coming)
         }
         _ => coming.unwrap_or(Plan::Steady),
@@ -141,7 +142,7 @@ fn make_again(view: &View<'_>, machines: &Machines<'_, '_>, cluster: &ClusterVie
     }
     let waits = [Progress::HeldBack, Progress::NoAddress, Progress::NoMember];
     let mut waiting = machines.0.iter().filter(|(seat, _, state)| waits.contains(state) && !seat.admitted);
-    let (seat, machine, _) = waiting.find(|(_, machine, _)| !build::is_up_to_date(observation, machine))?;
+    let (seat, machine, _) = waiting.find(|(_, machine, _)| !view.is_up_to_date(machine))?;
     let proof = never_member(&view.roster, seat, observation.etcd.status.as_ref(), view.has_begun())?;
     Some(Step::DeleteHeldBack { cluster: cluster.name.clone(), name: machine.name.clone(), proof })
 }

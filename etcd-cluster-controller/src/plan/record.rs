@@ -19,7 +19,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let runs = etcd.status.as_ref().map(|status| status.version.as_str()).filter(|version| !version.is_empty());
     // Not a version that no member can get to, as far as that is known: whoever takes it back gets what there was.
     let may_change = || !view.has_begun() || (upgrade::is_known(view) && upgrade::refusal(view).is_none());
-    let spec = etcd.spec.etcdadm_config_spec.etcd_version().filter(|_| pinned.is_none() || may_change());
+    let may_pin = |version: &&str| pinned.is_none() || pinned == Some(*version) || may_change();
+    let spec = etcd.spec.etcdadm_config_spec.etcd_version().filter(may_pin);
     let version = spec.or(pinned).or(runs).unwrap_or(DEFAULT_ETCD_VERSION);
     if pinned != Some(version) {
         annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.to_owned()));

@@ -95,9 +95,8 @@ fn comes(view: &View<'_>, seat: &Seat<'_>) -> bool {
     // A closed port says that the machine is on. Its grace may be over: it has waited beside a voter that is down.
     let is_on = matches!(seat.probe.map(|probe| &probe.outcome), Some(Outcome::MemberFault(MemberFault::Refused)));
     let joins = seat.joining || (seat.admitted && is_on);
-    let fails = matches!(seat.verdict, Verdict::Failing { .. } | Verdict::Unhealthy { .. });
     match seat.member {
-        Some(_) => !fails,
+        Some(_) => !seat.fails(),
         None => joins && missing_since(view.observation, machine).is_none(),
     }
 }

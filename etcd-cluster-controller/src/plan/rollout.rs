@@ -9,33 +9,37 @@ use super::in_use::InUse;
 use super::repair::{is_kept, is_paused, recovers};
 use super::step::WhyDeleted;
 use super::{Plan, Step, View, upgrade};
-use crate::build;
 use crate::observation::Template;
-use crate::roster::{Seat, Verdict};
+use crate::roster::Seat;
 use api::etcd_cluster::RolloutType;
 use api::names;
-use controller_support::external::MachineView;
-use std::collections::BTreeSet;
 
 /// Deletes an outdated Machine whose time has come.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
-    let in_use = InUse::of(view);
-    let is_settled = |seat: &Seat<'_>| seat.is_healthy() || seat.is_unhealthy();
-    // One that a bad spec has brought, and of which nothing is known, goes without being asked. So does who is leaving anyway.
-    let counts = |seat: &&Seat<'_>| !seat.is_leaving() && (!is_outdated(view, seat) || in_use.has(seat));
-    let is_known = view.roster.is_listed() && view.roster.voters().filter(counts).all(is_settled);
-    let is_held = obstacle(view).is_some() || !view.observation.not_owned.is_empty() || recovers(view).is_some();
-    if !is_known || is_held || !matches!(view.observation.template, Template::Found { .. }) {
-        return None;
-    }
     // One that is held back is made again as soon as nothing speaks against it.
     let free = |seat: &&Seat<'_>| seat.admitted && seat.machine.is_some_and(|machine| !is_paused(machine));
     let mut old: Vec<&Seat<'_>> =
         view.roster.seats.iter().filter(|seat| is_outdated(view, seat)).filter(free).collect();
+    if old.is_empty() || !may_replace(view) {
+        return None;
+    }
     // Whom a person has chosen goes first, then whoever serves least, and the leader last; of the others the oldest.
     old.sort_by_key(|seat| (!is_chosen(seat), seat.is_voter(), seat.is_well(), seat.leads()));
     let machine = old.into_iter().find(|seat| is_replaceable(view, seat))?.machine?;
     Some(Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Outdated }))
+}
+
+/// Whether anybody may be replaced now.
+fn may_replace(view: &View<'_>) -> bool {
+    let in_use = InUse::of(view);
+    // One that a bad spec has brought, and of which nothing is known, goes without being asked. So does who is leaving anyway.
+    let counts = |seat: &&Seat<'_>| !seat.is_leaving() && (!is_outdated(view, seat) || in_use.has(seat));
+    view.roster.is_listed()
+        && view.roster.voters().filter(counts).all(Seat::is_settled)
+        && matches!(view.observation.template, Template::Found { .. })
+        && view.observation.not_owned.is_empty()
+        && recovers(view).is_none()
+        && obstacle(view).is_none()
 }
 
 /// Whether a person wants a Machine to go before others.
@@ -45,25 +49,14 @@ pub(super) fn is_chosen(seat: &Seat<'_>) -> bool {
 
 /// Whether a seat's Machine stays for now, and is to be replaced as it does not match the spec.
 pub(crate) fn is_outdated(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    let is_old = |name: &str| view.outdated.get_or_init(|| outdated(view)).contains(name);
-    seat.machine.is_some_and(|machine| is_old(&machine.name)) && is_kept(view, seat)
+    let rolls = view.observation.etcd.spec.rollout_strategy.type_ == RolloutType::RollingUpdate && view.has_begun();
+    rolls && is_kept(view, seat) && is_superseded(view, seat)
 }
 
-/// Machines that a rollout replaces.
-fn outdated(view: &View<'_>) -> BTreeSet<String> {
-    let observation = view.observation;
-    if observation.etcd.spec.rollout_strategy.type_ == RolloutType::OnDelete || !view.has_begun() {
-        return BTreeSet::new();
-    }
-    let old = observation.live_machines().filter(|machine| !build::is_up_to_date(observation, machine));
-    old.map(|machine| machine.name.clone()).collect()
-}
-
-/// Whether the member of a Machine that is deleted stays as long as API servers use its endpoint: the lists that have it may be
-/// shorter than what is wanted now, and new members are there in its place.
+/// Whether a seat's Machine does not match the spec. When it is deleted, its member stays as long as API servers use its
+/// endpoint: the lists that have it may be shorter than what is wanted now, and new members are there in its place.
 pub(super) fn is_superseded(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    let is_old = |machine: &MachineView| !build::is_up_to_date(view.observation, machine);
-    seat.machine.is_some_and(is_old)
+    seat.machine.is_some_and(|machine| !view.is_up_to_date(machine))
 }
 
 /// Whether an outdated member is not needed any more. A voter is needed until all new ones are there, or until others are in
@@ -74,8 +67,7 @@ fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
     };
     let others = well(&|other| other.id() != seat.id());
     if !seat.is_voter() {
-        let fails = matches!(seat.verdict, Verdict::Failing { .. } | Verdict::Unhealthy { .. });
-        let comes = if seat.member.is_some() { !fails } else { seat.joining };
+        let comes = if seat.member.is_some() { !seat.fails() } else { seat.joining };
         return others >= view.wanted() || !comes;
     }
     well(&|other| !is_outdated(view, other)) >= view.wanted() || (others >= view.wanted() && !InUse::of(view).has(seat))
@@ -109,10 +101,11 @@ fn obstacle(view: &View<'_>) -> Option<String> {
         return Some("the control plane has yet to roll out with the endpoints that were published before".to_owned());
     }
     // Without a quorum, nobody could take such a member out again.
-    upgrade::joins_as_voter(view).then(|| {
-        "members of etcd before 3.5.20 join with a vote, which is not safe in a rollout. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False".to_owned()
-    })
-    .or_else(|| upgrade::refusal(view))
+    if upgrade::joins_as_voter(view) {
+        let message = "members of etcd before 3.5.20 join with a vote, which is not safe in a rollout. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False";
+        return Some(message.to_owned());
+    }
+    upgrade::refusal(view)
 }
 
 /// What a rollout waits for that no other rule tells of.

@@ -26,7 +26,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 
 /// Whether it is known of every voter how it is: one that begins to fail may soon be the one to go.
 fn is_settled(view: &View<'_>) -> bool {
-    view.roster.is_listed() && view.roster.voters().all(|seat| seat.is_healthy() || seat.is_unhealthy())
+    view.roster.is_listed() && view.roster.voters().all(Seat::is_settled)
 }
 
 /// Whom a person has chosen goes first; then who serves least: those that have failed, those that are not members yet, learners.

@@ -33,6 +33,25 @@ fn admits(plan: &Plan) -> Option<&str> {
     }
 }
 
+/// Its member leaves etcd, and its Machine goes.
+fn leaves(story: &mut Story, index: usize) {
+    if !matches!(story.plan(), Plan::Do(Step::RemoveMember(_))) {
+        assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
+        story.settle();
+    }
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(index)), "{plan:?}");
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(index));
+    }
+    story.publish();
+    story.settle();
+    story.settle();
+    assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
+    story.gone(index);
+    story.settle();
+}
+
 #[test]
 fn machines_are_made_at_once_and_admitted_one_after_the_other() {
     let mut story = Story::new(3);

@@ -1,8 +1,7 @@
 //! Conditions of an EtcdCluster: one small function each.
 
 use super::alarms::{no_alarms, read_only};
-use super::transitions::told;
-use crate::build;
+use super::transitions::is_alarming;
 use crate::observation::Certificates;
 use crate::plan::{
     Decision, Plan, Step, View, WhyDeleted, describe_leaving, is_outdated, leaving_waits_for, rollout_waits_for,
@@ -12,7 +11,7 @@ use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons, settle};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState, RolloutType};
 use api::names;
-use controller_support::external::{ClusterView, MachineView};
+use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(super) fn conditions(
@@ -219,17 +218,16 @@ fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus
     Draft::new(c::SCALING_DOWN, true, reasons::SCALING_DOWN, message)
 }
 
-/// Until the last Machine that does not match is no member any more. What holds a rollout up is said here: Ready may be True all
-/// the while.
+/// True when no member is left whose Machine does not match. What holds a rollout up is said here: Ready may be True all the
+/// while.
 fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
     let draft = |reason, message: String| Draft::new(c::MACHINES_UP_TO_DATE, false, reason, message);
     if let Some(message) = version_refusal(view) {
         return draft(reasons::UNSUPPORTED_VERSION_CHANGE, message);
     }
     let stay = status.replicas - status.updated_replicas;
-    let is_old = |machine: &MachineView| !build::is_up_to_date(view.observation, machine);
-    let members = view.roster.seats.iter().filter(|seat| seat.member.is_some());
-    let leaving = members.filter_map(|seat| seat.machine.filter(|machine| machine.deleting && is_old(machine)));
+    let members = view.roster.members().filter_map(|(_, seat)| seat.machine);
+    let leaving = members.filter(|machine| machine.deleting && !view.is_up_to_date(machine));
     let leaving: Vec<&str> = leaving.map(|machine| machine.name.as_str()).collect();
     if stay == 0 && leaving.is_empty() {
         return Draft::new(c::MACHINES_UP_TO_DATE, true, reasons::UP_TO_DATE, "");
@@ -245,13 +243,15 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
         (_, true) => format!("{count} and are replaced"),
         (_, false) => format!("{count} and are replaced; {gone}"),
     };
-    // The rest of what is done, or waited for, is said by MachinesDeleting.
-    let hold = plan.hold().filter(|_| stay > 0);
-    let reason = hold.and_then(|hold| told(hold.reason)).unwrap_or(reasons::ROLLING_OUT);
-    // Who leaves may wait for the rollout itself.
-    let first = hold.filter(|hold| hold.reason != reasons::WAITING_FOR_SAFE_REMOVAL).map(|hold| hold.message.clone());
-    let why = first.or_else(|| rollout_waits_for(view).filter(|_| stay > 0));
-    let why = why.or_else(|| hold.map(|hold| hold.message.clone()));
+    // What the last of them wait for is said by MachinesDeleting.
+    if stay == 0 {
+        return draft(reasons::ROLLING_OUT, count);
+    }
+    let hold = plan.hold();
+    let reason = hold.map(|hold| hold.reason).filter(|reason| is_alarming(reason)).unwrap_or(reasons::ROLLING_OUT);
+    // Whoever leaves may wait for the rollout itself: then what that waits for says more.
+    let says_more = hold.is_none_or(|hold| hold.reason == reasons::WAITING_FOR_SAFE_REMOVAL);
+    let why = rollout_waits_for(view).filter(|_| says_more).or_else(|| hold.map(|hold| hold.message.clone()));
     draft(reason, why.map_or_else(|| count.clone(), |why| format!("{count}: {why}")))
 }
 

@@ -42,9 +42,9 @@ const ALARMING: &[&str] = &[
 /// Conditions that may carry one of them. The later ones may repeat what an earlier one says.
 const TELLING: [&str; 4] = [c::READY, c::NO_ALARMS, c::AVAILABLE, c::MACHINES_UP_TO_DATE];
 
-/// A reason for which a person has to do something.
-pub(super) fn told(reason: &'static str) -> Option<&'static str> {
-    ALARMING.contains(&reason).then_some(reason)
+/// Whether a person has to do something for this reason, or should know.
+pub(super) fn is_alarming(reason: &str) -> bool {
+    ALARMING.contains(&reason)
 }
 
 /// Compares two statuses.
@@ -130,5 +130,5 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
 }
 
 fn alarming<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|c| c.type_ == type_ && c.status != "True" && ALARMING.contains(&c.reason.as_str()))
+    conditions.iter().find(|c| c.type_ == type_ && c.status != "True" && is_alarming(&c.reason))
 }

@@ -1,6 +1,6 @@
 //! Rollouts, as stories.
 
-use super::{admits, creates, reason};
+use super::{admits, creates, leaves, reason};
 use crate::fixture::{Story, address, id, name};
 use crate::observation::{Membership, Outcome, Template};
 use crate::plan::{Plan, Step, View, WhyDeleted, plan, version_refusal};
@@ -67,25 +67,6 @@ fn comes_up(story: &mut Story, index: usize) {
     story.address(index);
     story.voter(index);
     story.publish();
-    story.settle();
-}
-
-/// Its member leaves etcd, and its Machine goes.
-fn leaves(story: &mut Story, index: usize) {
-    if !matches!(story.plan(), Plan::Do(Step::RemoveMember(_))) {
-        assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
-        story.settle();
-    }
-    let plan = story.plan();
-    assert!(matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(index)), "{plan:?}");
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(index));
-    }
-    story.publish();
-    story.settle();
-    story.settle();
-    assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
-    story.gone(index);
     story.settle();
 }
 

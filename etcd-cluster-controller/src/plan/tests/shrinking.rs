@@ -1,8 +1,7 @@
 //! Fewer members, as stories.
 
-use super::{creates, reason};
-use crate::fixture::{Story, id, name};
-use crate::observation::Membership;
+use super::{creates, leaves, reason};
+use crate::fixture::{Story, name};
 use crate::plan::{Plan, Step, WhyDeleted, plan};
 use crate::status::status;
 use api::conditions::{self as c, reasons};
@@ -49,17 +48,7 @@ fn down_to_one_the_leader_is_what_is_left() {
     let mut story = lowered(3, 1);
     assert_eq!(surplus(&mut story), [name(2), name(1)]);
     for index in [1, 2] {
-        assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
-        story.settle();
-        assert!(matches!(story.plan(), Plan::Do(Step::RemoveMember(_))), "{:?}", story.plan());
-        if let Membership::Known { members, .. } = &mut story.observation.membership {
-            members.remove(&id(index));
-        }
-        story.publish();
-        story.settle();
-        story.settle();
-        assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
-        story.gone(index);
+        leaves(&mut story, index);
     }
     assert_eq!(story.plan(), Plan::Steady);
     assert!(story.settle().ready);
