@@ -5,6 +5,7 @@ use crate::writes::Writer;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, Workload};
+use e2e::plane::Mark;
 use e2e::until::until;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -108,17 +109,8 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
 /// etcd grows from one member to three below a cluster that works: the control plane rolls once, and writes go on.
 pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    let client = bed.client();
-    Look::make_namespace(&client, "grow").await?;
-    let manifests = Manifests::of("examples/docker/cluster.yaml", "grow", "grow")?.replicas(1);
-    let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
-    let look = Look::at(&client, &manifests);
-    let mark = bed.plane.mark();
-    manifests.apply(&client).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
-    workload.until_nodes(1, PATIENCE).await?;
+    let Below { look, workload, writer, mark } = below(bed, "grow", 1).await?;
     let first = look.control_plane_endpoints().await?;
-    let writer = Writer::start(&workload, "grow");
 
     let lap = lap("etcd grew from 1 to 3, and the control plane rolled");
     change(&look, "EtcdCluster", &look.etcd, &json!({"spec": {"replicas": 3}})).await?;
@@ -129,39 +121,20 @@ pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     .await?;
     ensure!(first.iter().all(|endpoint| endpoints.contains(endpoint)), "{first:?} is not in {endpoints:?}");
     until("its only API server has all of them", ROLLOUT, async || {
-        let machines = look.control_plane_machines().await?;
-        let [machine] = machines.as_slice() else { anyhow::bail!("its Machines are {machines:?}") };
-        ensure!(servers(bed, machine).await? == endpoints, "{machine} has others");
-        Ok(Some(()))
+        only_server_has(bed, &look, &endpoints).await.map(Some)
     })
     .await?;
     workload.until_nodes(1, PATIENCE).await?;
     lap();
-    writer.stop(GAP).await?;
-    let requests = bed.plane.requests_since(mark)?;
-    let written = writes_of_endpoints(&requests, &look).iter().count();
-    ensure!(written == 2, "endpoints were written {written} times: the first ones, and every change");
-    let made = control_plane_machines(&requests, &look).iter().count();
-    ensure!(made == 2, "the control plane made {made} Machines: the first, and one for every rollout");
-    look.delete("Cluster", &look.cluster).await?;
-    gone(bed, &look).await
+    rolled_once(bed, &look, writer, mark).await
 }
 
 /// Every member of etcd is replaced below a cluster that works: the control plane rolls once, the old members leave when it has,
 /// and writes go on.
 pub(crate) async fn of_an_etcd_that_rolls(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    let client = bed.client();
-    Look::make_namespace(&client, "roll").await?;
-    let manifests = Manifests::of("examples/docker/cluster.yaml", "roll", "roll")?.replicas(3);
-    let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
-    let look = Look::at(&client, &manifests);
-    let mark = bed.plane.mark();
-    manifests.apply(&client).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
-    workload.until_nodes(1, PATIENCE).await?;
+    let Below { look, workload, writer, mark } = below(bed, "roll", 3).await?;
     let (old, first) = (look.etcd_machines().await?, look.control_plane_endpoints().await?);
-    let writer = Writer::start(&workload, "roll");
 
     let lap = lap("etcd and the control plane rolled");
     let commands = json!({"spec": {"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}}});
@@ -175,19 +148,54 @@ pub(crate) async fn of_an_etcd_that_rolls(bed: &mut DockerBed) -> Result<()> {
     })
     .await?;
     ensure!(!endpoints.iter().any(|endpoint| first.contains(endpoint)), "{endpoints:?} has some of {first:?}");
+    only_server_has(bed, &look, &endpoints).await?;
+    workload.until_nodes(1, PATIENCE).await?;
+    lap();
+    rolled_once(bed, &look, writer, mark).await
+}
+
+/// A cluster with one control-plane node that works, and that is written to.
+struct Below {
+    look: Look,
+    workload: Workload,
+    writer: Writer,
+    /// Before it was applied.
+    mark: Mark,
+}
+
+/// Such a cluster, with so many members of etcd.
+async fn below(bed: &DockerBed, name: &'static str, members: i64) -> Result<Below> {
+    let client = bed.client();
+    Look::make_namespace(&client, name).await?;
+    let manifests = Manifests::of("examples/docker/cluster.yaml", name, name)?.replicas(members);
+    let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
+    let look = Look::at(&client, &manifests);
+    let mark = bed.plane.mark();
+    manifests.apply(&client).await?;
+    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    workload.until_nodes(1, PATIENCE).await?;
+    let writer = Writer::start(&workload, name);
+    Ok(Below { look, workload, writer, mark })
+}
+
+/// There is one API server, and it was started with these endpoints.
+async fn only_server_has(bed: &DockerBed, look: &Look, endpoints: &[String]) -> Result<()> {
     let machines = look.control_plane_machines().await?;
     let [machine] = machines.as_slice() else { anyhow::bail!("its Machines are {machines:?}") };
     ensure!(servers(bed, machine).await? == endpoints, "{machine} has others");
-    workload.until_nodes(1, PATIENCE).await?;
-    lap();
+    Ok(())
+}
+
+/// The control plane was told of etcd twice, and made two Machines. The cluster is deleted.
+async fn rolled_once(bed: &DockerBed, look: &Look, writer: Writer, mark: Mark) -> Result<()> {
     writer.stop(GAP).await?;
     let requests = bed.plane.requests_since(mark)?;
-    let written = writes_of_endpoints(&requests, &look).iter().count();
+    let written = writes_of_endpoints(&requests, look).iter().count();
     ensure!(written == 2, "endpoints were written {written} times: the first ones, and every change");
-    let made = control_plane_machines(&requests, &look).iter().count();
+    let made = control_plane_machines(&requests, look).iter().count();
     ensure!(made == 2, "the control plane made {made} Machines: the first, and one for every rollout");
     look.delete("Cluster", &look.cluster).await?;
-    gone(bed, &look).await
+    gone(bed, look).await
 }
 
 /// What must not change while a control plane lives its own life: who is a member, on which Machine, since when its process.

@@ -6,6 +6,7 @@ use crate::departures::only_theirs;
 use crate::records::warnings;
 use crate::scale::history::History as States;
 use crate::scale::{LOAD, data_of};
+use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::{EtcdClusterStatus, OperationKind};
 use e2e::bed::{Bed, Look, Manifests};
@@ -15,7 +16,6 @@ use e2e::tools::Etcd;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const FOLLOWERS: Load = Load { keep_endpoints: false, ..LOAD };
 
 /// Nobody but a client uses the endpoints: one after the other is replaced, and the manager is killed meanwhile.
 pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "rolls-three", |_| {}).await?;
+    let look = alone(bed, Manifests::new("rolls-three", "demo")?).await?;
     let old = look.etcd_machines().await?;
     let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
     let states = States::of(look.etcds(), &look.etcd).await?;
@@ -62,7 +62,9 @@ pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
 pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     let [first, second, third] = Etcd::ALL.map(Etcd::version);
     let (first, second, third) = (first?, second?, third?);
-    let look = up(bed, "rolls-versions", |etcd| etcd["spec"]["etcdadmConfigSpec"]["version"] = json!(first)).await?;
+    let manifests = Manifests::new("rolls-versions", "demo")?;
+    let at_first = |etcd: &mut Value| etcd["spec"]["etcdadmConfigSpec"]["version"] = json!(first);
+    let look = alone(bed, manifests.with("EtcdCluster", at_first)).await?;
     let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
     let version = |version: &str| json!({"etcdadmConfigSpec": {"version": version}});
 
@@ -84,14 +86,16 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     })
     .await?;
     changed(&look, &version(&first)).await?;
-    let back = until("all are back", ROLLOUT, async || {
-        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+    until("all are back", ROLLOUT, async || {
+        let status = look.status().await?;
         follow(&writers, &status);
-        ensure!(machines.len() == 3 && is_quiet(&status)?, "{machines:?}: {:?}", status.conditions);
+        ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
         ensure!(status.members.iter().all(|member| member.version == first), "{:?}", status.members);
-        Ok(Some(machines))
+        Ok(Some(()))
     })
     .await?;
+    let back = are_well(bed, &look, 3).await?;
+    follow(&writers, &look.status().await?);
 
     changed(&look, &version(&second)).await?;
     let machines = rolled(bed, &look, &back, &writers).await?;
@@ -150,15 +154,9 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     all_is_gone(bed, &look).await
 }
 
-/// As API servers do not, the writers go over to other endpoints as soon as they are told: nobody waits for them.
+/// The writers go over to other endpoints as soon as they are published. API servers do not, but here nobody waits for any.
 fn follow(writers: &History, status: &EtcdClusterStatus) {
-    thread_local!(static LAST: RefCell<String> = const { RefCell::new(String::new()) });
-    LAST.with_borrow_mut(|last| {
-        if *last != status.endpoints {
-            last.clone_from(&status.endpoints);
-            writers.endpoints(status.endpoints.split(',').map(str::to_owned).collect());
-        }
-    });
+    writers.endpoints(status.endpoints.split(',').map(str::to_owned).collect());
 }
 
 fn is_voter(member: &api::etcd_cluster::MemberStatus) -> bool {
@@ -173,16 +171,6 @@ fn served_by_members(status: &EtcdClusterStatus) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is being done.
-fn is_quiet(status: &EtcdClusterStatus) -> Result<bool> {
-    let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
-    Ok(status.ready
-        && status.operation.is_none()
-        && status.removed_members.is_empty()
-        && deleting.status == "False"
-        && up_to_date(status)?.0 == "True")
-}
-
 /// Status, reason and message of the condition.
 fn up_to_date(status: &EtcdClusterStatus) -> Result<(String, String, String)> {
     let found = status.conditions.iter().find(|condition| condition.type_ == "MachinesUpToDate");
@@ -192,17 +180,17 @@ fn up_to_date(status: &EtcdClusterStatus) -> Result<(String, String, String)> {
 
 /// Waits until as many other Machines are there, all of them voters, and nothing is being done. Gives their names.
 async fn rolled(bed: &Bed, look: &Look, old: &[String], writers: &History) -> Result<Vec<String>> {
-    let machines = until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
+    until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
         let (status, machines) = (look.status().await?, look.etcd_machines().await?);
         follow(writers, &status);
         let left: Vec<&String> = machines.iter().filter(|name| old.contains(name)).collect();
-        ensure!(left.is_empty() && machines.len() == old.len(), "{left:?} of {machines:?}: {:?}", status.conditions);
-        ensure!(is_quiet(&status)?, "{:?}", status.conditions);
-        let etcd = look.membership(&bed.machines, &machines).await?;
-        ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
-        Ok(Some(machines))
+        ensure!(left.is_empty(), "{left:?} of {machines:?}: {:?}", status.conditions);
+        ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
+        Ok(Some(()))
     })
     .await?;
+    let machines = are_well(bed, look, old.len()).await?;
+    follow(writers, &look.status().await?);
     only_theirs(bed, look, &machines).await?;
     Ok(machines)
 }
@@ -222,15 +210,4 @@ async fn judged(bed: &Bed, look: &Look, writers: History, machines: &[String]) -
 async fn changed(look: &Look, spec: &Value) -> Result<()> {
     look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
     Ok(())
-}
-
-/// Three members that no control plane uses.
-async fn up(bed: &mut Bed, namespace: &str, change: impl FnOnce(&mut Value)) -> Result<Look> {
-    let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
-    let manifests = Manifests::new(namespace, "demo")?.without_control_plane().with("EtcdCluster", change);
-    let look = Look::at(&client, &manifests);
-    manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    Ok(look)
 }

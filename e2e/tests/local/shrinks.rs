@@ -93,7 +93,7 @@ async fn wanted(look: &Look, replicas: usize) -> Result<()> {
 }
 
 /// Waits until there are so many Machines, all of them voters, and nothing is being done. Gives their names.
-async fn are_well(bed: &Bed, look: &Look, wanted: usize) -> Result<Vec<String>> {
+pub(crate) async fn are_well(bed: &Bed, look: &Look, wanted: usize) -> Result<Vec<String>> {
     until(format!("{wanted} members are left"), PATIENCE * 2, async || {
         let machines = look.etcd_machines().await?;
         let status = look.status().await?;
@@ -110,9 +110,13 @@ async fn are_well(bed: &Bed, look: &Look, wanted: usize) -> Result<Vec<String>> 
 }
 
 async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<Look> {
-    let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
-    let manifests = Manifests::new(namespace, "demo")?.replicas(replicas).without_control_plane();
+    alone(bed, Manifests::new(namespace, "demo")?.replicas(replicas)).await
+}
+
+/// A cluster that is up, of these manifests but for the control plane.
+pub(crate) async fn alone(bed: &Bed, manifests: Manifests) -> Result<Look> {
+    let (client, manifests) = (bed.client(), manifests.without_control_plane());
+    Look::make_namespace(&client, &manifests.namespace).await?;
     let look = Look::at(&client, &manifests);
     manifests.apply(&client).await?;
     look.until_ready(PATIENCE).await?;
