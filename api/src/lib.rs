@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod conditions;
 pub mod crds;
+pub mod endpoints;
 pub mod etcd_cluster;
 pub mod etcdadm_config;
 pub mod meta;

@@ -65,9 +65,13 @@ pub const CLONED_FROM_GROUP_KIND_ANNOTATION: &str = "cluster.x-k8s.io/cloned-fro
 /// contract, joined by `_` (the way Cluster API labels its own contracts).
 pub const ETCD_PROVIDER_CONTRACT_LABEL: &str = "etcdcluster.cluster.x-k8s.io/provider-contract-v1";
 
-/// Annotation on an etcd object: the endpoints that some API server of its Cluster may be using, sorted and separated by
-/// commas. The Cluster hook writes it; see the etcd-provider contract.
+/// Annotation on an etcd object: the lists of endpoints that some API server of its Cluster may have been started with, with
+/// semicolons between them. The Cluster hook writes it; see the etcd-provider contract and [`crate::endpoints`].
 pub const ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/endpoints-in-use";
+
+/// Annotation on an EtcdCluster, set by a person: members leave although API servers use their endpoints, as long as its value is
+/// the EtcdCluster's `metadata.generation`. It is for a control plane that never rolls out.
+pub const IGNORE_ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use";
 
 /// Annotation on the CRD of a control-plane provider: path of the object of its spec that makes etcd external, such as
 /// `spec.etcd.external`; `endpoints` is a field of it.

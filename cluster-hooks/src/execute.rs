@@ -44,11 +44,12 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
             let announced = status::announcement(cluster, hold, &observation.now);
             condition(context, cluster, &announced).await.map(|()| Outcome::Done)
         }
-        Step::RecordEndpointsInUse { endpoints, retire } => {
+        Step::RecordEndpointsInUse { lists, retire } => {
             let etcd = etcd_of(observation)?;
-            let outcome = patch_etcd(context, cluster, etcd, &build::patch::endpoints_in_use(etcd, endpoints)).await?;
+            let outcome = patch_etcd(context, cluster, etcd, &build::patch::endpoints_in_use(etcd, lists)).await?;
             if *retire {
-                let note = || format!("API servers use only these endpoints of etcd: {}", endpoints.join(", "));
+                let urls = || lists.urls().into_iter().collect::<Vec<_>>().join(", ");
+                let note = || format!("API servers use only these endpoints of etcd: {}", urls());
                 record_event(context, cluster, &outcome, "RollOut", "ControlPlaneRolledOut", note).await;
             }
             Ok(outcome)

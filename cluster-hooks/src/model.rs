@@ -315,8 +315,8 @@ impl World {
             Step::ClaimEtcd => {
                 patch(self.etcd.as_mut(), &build::patch::claim(observation.found_etcd().unwrap(), cluster), revision)
             }
-            Step::RecordEndpointsInUse { endpoints, .. } => {
-                let body = build::patch::endpoints_in_use(observation.found_etcd().unwrap(), endpoints);
+            Step::RecordEndpointsInUse { lists, .. } => {
+                let body = build::patch::endpoints_in_use(observation.found_etcd().unwrap(), lists);
                 patch(self.etcd.as_mut(), &body, revision)
             }
             Step::Read(need) => panic!("{need:?} is not a write"),
@@ -428,7 +428,7 @@ impl World {
 /// A step without what stories do not tell.
 fn brief(step: &Step) -> String {
     match step {
-        Step::RecordEndpointsInUse { endpoints, .. } => format!("RecordEndpointsInUse({endpoints:?})"),
+        Step::RecordEndpointsInUse { lists, .. } => format!("RecordEndpointsInUse({lists})"),
         Step::WriteEndpoints { endpoints, overwritten_by: None } => format!("WriteEndpoints({endpoints:?})"),
         Step::WriteEndpoints { overwritten_by: Some(by), .. } => format!("WriteEndpoints, overwritten by {by}"),
         Step::Announce(_) => "Announce".to_owned(),

@@ -5,10 +5,11 @@ mod handover;
 mod in_use;
 mod preconditions;
 
-pub use in_use::leaving;
+pub use in_use::earlier;
 
 use crate::observation::{Claim, Etcd, Held, HookedMachine, KeyPair, Need, Observation, Pause, Used};
 use api::conditions::reasons;
+use api::endpoints::EndpointLists;
 use controller_support::Hold;
 use controller_support::plan::{block, wait};
 use std::fmt;
@@ -35,10 +36,10 @@ pub enum Step {
     Unpause,
     /// Lift our pause of a control plane that the Cluster no longer refers to.
     UnpauseFormer(Held),
-    /// Record on the etcd object that API servers may be using these endpoints, and no others.
+    /// Record on the etcd object that API servers may be using these lists of endpoints, and no others.
     RecordEndpointsInUse {
-        /// The endpoints.
-        endpoints: Vec<String>,
+        /// The lists.
+        lists: EndpointLists,
         /// Some that were in use are no longer: every machine has rolled.
         retire: bool,
     },

@@ -4,7 +4,7 @@
 pub mod health;
 
 use crate::observation::{ClusterState, ControlPlaneView, Etcd, Observation, Pause};
-use crate::plan::{Plan, leaving};
+use crate::plan::{Plan, earlier};
 use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, reasons, settle};
 use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -125,16 +125,22 @@ fn summarize(observation: &Observation, plan: &Plan) -> Option<(&'static str, St
 /// What the control plane is at while it is not done with earlier endpoints.
 fn rolling(observation: &Observation) -> Option<String> {
     let control_plane = observation.found_control_plane()?;
-    let leaving = leaving(observation);
-    if leaving.is_empty() || observation.cluster.view.deleting {
+    let earlier = earlier(observation);
+    if earlier.is_empty() || observation.cluster.view.deleting {
         return None;
     }
+    let present = control_plane.real_endpoints();
+    let leaving: Vec<&str> =
+        earlier.urls().into_iter().filter(|url| !present.iter().any(|other| other == url)).collect();
+    let used = match leaving.as_slice() {
+        [] => format!("no more than {}", earlier.urls().into_iter().collect::<Vec<_>>().join(", ")),
+        urls => urls.join(", "),
+    };
     Some(format!(
-        "{} {} replaces its machines ({}); until that is done, API servers may still use {}",
+        "{} {} replaces its machines ({}); until that is done, API servers may still use {used}",
         control_plane.reference.kind,
         control_plane.reference.name,
-        control_plane.rollout.progress(),
-        leaving.join(", ")
+        control_plane.rollout.progress()
     ))
 }
 

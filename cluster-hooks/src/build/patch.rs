@@ -4,6 +4,7 @@
 use crate::observation::{
     ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, Held, HookedMachine, REMEDIATION_IN_PROGRESS, is_namesake,
 };
+use api::endpoints::EndpointLists;
 use api::names;
 use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -35,11 +36,11 @@ pub fn remediation_in_progress(control_plane: &ControlPlaneView, note: &str) -> 
     annotations(control_plane, &json!({REMEDIATION_IN_PROGRESS: note}))
 }
 
-/// Which endpoints may be in use.
-pub fn endpoints_in_use(etcd: &EtcdView, endpoints: &[String]) -> Value {
+/// Which lists of endpoints may be in use.
+pub fn endpoints_in_use(etcd: &EtcdView, lists: &EndpointLists) -> Value {
     json!({"metadata": {
         "resourceVersion": etcd.resource_version,
-        "annotations": {names::ENDPOINTS_IN_USE_ANNOTATION: endpoints.join(",")},
+        "annotations": {names::ENDPOINTS_IN_USE_ANNOTATION: lists.to_string()},
     }})
 }
 

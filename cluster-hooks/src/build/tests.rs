@@ -20,7 +20,7 @@ fn patches() {
     let (etcd, control_plane) = (observation.found_etcd().unwrap(), observation.found_control_plane().unwrap());
     assert_json_snapshot!(json!({
         "claim": patch::claim(etcd, &observation.cluster.view),
-        "endpoints in use": patch::endpoints_in_use(etcd, &etcd.endpoints),
+        "endpoints in use": patch::endpoints_in_use(etcd, &api::endpoints::EndpointLists::parse(&etcd.endpoints.join(","))),
         "pause": patch::pause(control_plane),
         "unpause": patch::unpause(&control_plane.held()),
         "release": patch::release(&HookedMachine { name: "demo-etcd-0".to_owned(), uid: "machine-1".to_owned() }),

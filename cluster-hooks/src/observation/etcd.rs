@@ -1,5 +1,6 @@
 //! An etcd object of any provider, read through the etcd-provider contract.
 
+use api::endpoints::{EndpointLists, parse_list};
 use api::names;
 use controller_support::external::{ClusterView, Reference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -57,8 +58,8 @@ pub struct EtcdView {
     pub initialized: bool,
     /// `status.endpoints`, else `status.endpoint`: sorted, each once.
     pub endpoints: Vec<String>,
-    /// Endpoints that are recorded on it as in use. None: there is no record.
-    pub in_use: Option<Vec<String>>,
+    /// Lists of endpoints that are recorded on it as in use. None: there is no record.
+    pub in_use: Option<EndpointLists>,
     /// It carries the annotation that confirms its deletion.
     pub deletion_confirmed: bool,
     /// The condition `Available` is True: it can be written to at its endpoints, ready or not.
@@ -90,7 +91,7 @@ impl EtcdView {
             ready: flag("ready"),
             initialized: flag("initialized"),
             endpoints: endpoints(status),
-            in_use: object.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(|text| list(text)),
+            in_use: object.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(|text| EndpointLists::parse(text)),
             deletion_confirmed: object.annotations().get(names::CONFIRM_DELETION_ANNOTATION) == Some(&reference.name),
             available: found(status, "Available").is_some_and(|condition| condition["status"] == "True"),
             condition: condition(status),
@@ -122,11 +123,7 @@ fn endpoints(status: &Value) -> Vec<String> {
 
 /// URLs between commas: sorted, each once.
 pub(super) fn list(text: &str) -> Vec<String> {
-    let mut endpoints: Vec<String> =
-        text.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
-    endpoints.sort();
-    endpoints.dedup();
-    endpoints
+    parse_list(text).into_iter().collect()
 }
 
 fn found<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {

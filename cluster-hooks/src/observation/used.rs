@@ -1,12 +1,11 @@
 //! Which endpoints the machines of a control plane were started with.
 
-use super::etcd::list;
+use api::endpoints::{EndpointList, EndpointLists, parse_list};
 use api::names;
 use controller_support::external::Reference;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 /// Endpoints that the machines of a control plane were started with, as the API server has it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +16,8 @@ pub enum Used {
     NoMachine,
     /// Those of the present spec: the control plane counts every machine as up to date, and there is no other record.
     OfSpec,
-    /// These, by the configurations of its machines.
-    These(BTreeSet<String>),
+    /// These lists, by the configurations of its machines.
+    These(EndpointLists),
 }
 
 /// Reads the KubeadmConfigs that the machines of a KubeadmControlPlane were made from. Every one of them names the
@@ -32,13 +31,12 @@ pub fn configured(machines: &[DynamicObject], configs: &[DynamicObject]) -> Used
         let config = configs.iter().find(|config| config.name_any() == reference.name)?;
         let endpoints = config.data.pointer("/spec/clusterConfiguration/etcd/external/endpoints")?.as_array()?;
         let texts: Option<Vec<&str>> = endpoints.iter().map(Value::as_str).collect();
-        Some(list(&texts?.join(",")))
+        let mut list = parse_list(&texts?.join(","));
+        list.remove(names::PLACEHOLDER_ENDPOINT);
+        Some(list)
     };
-    let all: Option<Vec<Vec<String>>> = machines.iter().map(of).collect();
-    match all {
-        Some(all) => Used::These(all.into_iter().flatten().filter(|url| url != names::PLACEHOLDER_ENDPOINT).collect()),
-        None => Used::Unknown,
-    }
+    let all: Option<Vec<EndpointList>> = machines.iter().map(of).collect();
+    all.map_or(Used::Unknown, |all| Used::These(all.into_iter().collect()))
 }
 
 #[cfg(test)]
@@ -63,9 +61,10 @@ mod tests {
             object(json!({"metadata": {"name": "c"}, "spec": {}})),
         ];
         let used = |machines: &[DynamicObject]| configured(machines, &configs);
-        let urls = |hosts: &[u8]| Used::These(hosts.iter().map(|host| format!("https://10.0.0.{host}:2379")).collect());
-        assert_eq!(used(&[machine("m", "a")]), urls(&[1]));
-        assert_eq!(used(&[machine("m", "a"), machine("n", "b")]), urls(&[1, 2, 3]));
+        let urls = |hosts: &[u8]| hosts.iter().map(|host| format!("https://10.0.0.{host}:2379")).collect();
+        let lists = |lists: &[&[u8]]| Used::These(lists.iter().map(|hosts| urls(hosts)).collect());
+        assert_eq!(used(&[machine("m", "a")]), lists(&[&[1]]));
+        assert_eq!(used(&[machine("m", "a"), machine("n", "b"), machine("o", "a")]), lists(&[&[1], &[2, 3]]));
         assert_eq!(used(&[machine("m", "a"), machine("n", "missing")]), Used::Unknown);
         assert_eq!(used(&[machine("m", "a"), machine("n", "c")]), Used::Unknown);
         assert_eq!(used(&[]), Used::NoMachine);

@@ -1,25 +1,24 @@
-//! Which endpoints may some API server be using? It is recorded on the etcd object, so that its provider knows which members
-//! it may not retire yet. The record is the memory: it survives us.
+//! Which lists of endpoints may some API server be using? They are recorded on the etcd object, so that its provider knows
+//! which members it may not retire yet. The record is the memory: it survives us.
 
 use super::handover::wants_endpoints;
 use super::{Plan, Step};
 use crate::observation::{Claim, ControlPlaneView, EtcdView, Need, Observation, Used};
-use std::collections::BTreeSet;
+use api::endpoints::EndpointLists;
 
-/// Endpoints that may be in use. They enter before the control plane is given them, and leave only once it is known that
-/// every machine has been made without them.
+/// Lists that may be in use. One enters before the control plane is given it, and leaves only once it is known that every
+/// machine has been made with another.
 ///
-/// `recorded` is on the etcd object, `control_plane` in the control plane, `next` is about to be written into it. `used` are
+/// `recorded` are on the etcd object, `control_plane` is in the control plane, `next` is about to be written into it. `used` are
 /// those of its machines; None: they are still being replaced, or cannot be told.
 fn in_use(
-    recorded: &[String],
+    recorded: &EndpointLists,
     control_plane: &[String],
     next: &[String],
-    used: Option<&BTreeSet<String>>,
-) -> Vec<String> {
-    let machines: BTreeSet<&String> = used.map_or_else(|| recorded.iter().collect(), |used| used.iter().collect());
-    let all: BTreeSet<&String> = machines.into_iter().chain(control_plane).chain(next).collect();
-    all.into_iter().cloned().collect()
+    used: Option<&EndpointLists>,
+) -> EndpointLists {
+    let machines = used.unwrap_or(recorded).iter().cloned();
+    machines.chain([control_plane, next].map(|list| list.iter().cloned().collect())).collect()
 }
 
 /// Records them, if the record differs.
@@ -30,17 +29,17 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
         return None;
     }
     let (present, next) = (control_plane.real_endpoints(), next(observation, etcd, control_plane));
+    let none = EndpointLists::default();
     let recorded = match &etcd.in_use {
-        Some(recorded) => recorded.as_slice(),
+        Some(recorded) => recorded,
         None if may_have_machines(control_plane) => return recover(observation, control_plane, next),
-        None => &[],
+        None => &none,
     };
-    let none = BTreeSet::new();
     let mut now = in_use(recorded, &present, next, None);
     // One that is being deleted has machines until it is gone.
     let rolled = control_plane.rollout.complete() && !control_plane.deleting;
     if rolled && in_use(recorded, &present, next, Some(&none)) != now {
-        // Endpoints would leave: worth a look at the machines themselves. A watch may be behind, and counts may be old.
+        // Lists would leave: worth a look at the machines themselves. A watch may be behind, and counts may be old.
         match &observation.reads.used {
             None => return Some(Plan::Do(Step::Read(Need::Used))),
             Some(Used::Unknown | Used::NoMachine) => {}
@@ -48,8 +47,8 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
             Some(Used::These(used)) => now = in_use(recorded, &present, next, Some(used)),
         }
     }
-    let retire = recorded.iter().any(|url| !now.contains(url));
-    (now != recorded).then_some(Plan::Do(Step::RecordEndpointsInUse { endpoints: now, retire }))
+    let retire = recorded.has_more_than(&now);
+    (now != *recorded).then_some(Plan::Do(Step::RecordEndpointsInUse { lists: now, retire }))
 }
 
 /// The record is missing, and API servers may be using what it said: somebody has replaced the etcd object without it, or there
@@ -60,12 +59,12 @@ fn recover(observation: &Observation, control_plane: &ControlPlaneView, next: &[
         None => return Some(Plan::Do(Step::Read(Need::Used))),
         // A controller that has not seen the present spec may be about to make a machine of the one before.
         Some(Used::These(used)) if control_plane.rollout.is_observed() => used.clone(),
-        Some(Used::OfSpec) if control_plane.rollout.complete() || is_new(control_plane) => BTreeSet::new(),
-        Some(Used::NoMachine) if is_new(control_plane) => BTreeSet::new(),
+        Some(Used::OfSpec) if control_plane.rollout.complete() || is_new(control_plane) => EndpointLists::default(),
+        Some(Used::NoMachine) if is_new(control_plane) => EndpointLists::default(),
         Some(_) => return None,
     };
-    let now = in_use(&[], &control_plane.real_endpoints(), next, Some(&used));
-    (!now.is_empty()).then_some(Plan::Do(Step::RecordEndpointsInUse { endpoints: now, retire: false }))
+    let now = in_use(&EndpointLists::default(), &control_plane.real_endpoints(), next, Some(&used));
+    (!now.is_empty()).then_some(Plan::Do(Step::RecordEndpointsInUse { lists: now, retire: false }))
 }
 
 fn may_have_machines(control_plane: &ControlPlaneView) -> bool {
@@ -82,40 +81,50 @@ fn next<'a>(observation: &Observation, etcd: &'a EtcdView, control_plane: &Contr
     if written { &etcd.endpoints } else { &[] }
 }
 
-/// Endpoints that are recorded as in use and are no longer in the control plane.
-pub fn leaving(observation: &Observation) -> Vec<String> {
+/// Lists that are recorded as in use, but for the one that is in the control plane.
+pub fn earlier(observation: &Observation) -> EndpointLists {
     let (Some(etcd), Some(control_plane)) = (observation.found_etcd(), observation.found_control_plane()) else {
-        return Vec::new();
+        return EndpointLists::default();
     };
-    let present = control_plane.real_endpoints();
-    etcd.in_use.iter().flatten().filter(|url| !present.contains(url)).cloned().collect()
+    let present = control_plane.real_endpoints().into_iter().collect();
+    let recorded = etcd.in_use.iter().flat_map(EndpointLists::iter);
+    recorded.filter(|list| **list != present).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Each letter is an endpoint, and each word a list.
+    fn lists(text: &str) -> EndpointLists {
+        text.split_whitespace().map(|list| list.chars().map(String::from).collect()).collect()
+    }
+
     fn urls(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
+        text.chars().map(String::from).collect()
     }
 
     #[test]
-    fn endpoints_enter_at_once_and_leave_with_the_last_machine() {
+    fn lists_enter_at_once_and_leave_with_the_last_machine() {
         // "-": machines are still being replaced.
         for (recorded, control_plane, next, used, expected) in [
             // The handover.
             ("", "", "", "-", ""),
-            ("", "", "a b c", "-", "a b c"),
-            ("a b c", "", "a b c", "-", "a b c"),
-            ("a b c", "a b c", "", "-", "a b c"),
-            ("a b c", "a b c", "", "a b c", "a b c"),
+            ("", "", "abc", "-", "abc"),
+            ("abc", "", "abc", "-", "abc"),
+            ("abc", "abc", "", "-", "abc"),
+            ("abc", "abc", "", "abc", "abc"),
             // They change.
-            ("a b c", "a b c", "d e f", "a b c", "a b c d e f"),
-            ("a b c d e f", "d e f", "", "-", "a b c d e f"),
-            ("a b c d e f", "d e f", "", "d e f", "d e f"),
-            ("a b c d e f", "d e f", "", "a b c d e f", "a b c d e f"),
+            ("abc", "abc", "def", "abc", "abc def"),
+            ("abc def", "def", "", "-", "abc def"),
+            ("abc def", "def", "", "def", "def"),
+            ("abc def", "def", "", "abc def", "abc def"),
+            // There are more of them, and machines with the shorter list.
+            ("a", "a", "abc", "-", "a abc"),
+            ("a abc", "abc", "", "a abc", "a abc"),
+            ("a abc", "abc", "", "abc", "abc"),
             // Counts say that all have rolled, and one has not.
-            ("a b c d", "c d", "", "c b", "b c d"),
+            ("ab cd", "cd", "", "cb", "cb cd"),
             // Again, before all have rolled.
             ("a b", "b", "c", "-", "a b c"),
             ("a b c", "c", "", "", "c"),
@@ -125,17 +134,17 @@ mod tests {
             // Somebody else has written them.
             ("a", "x", "", "-", "a x"),
             ("a", "x", "", "x", "x"),
-            ("a", "a", "", "a x", "a x"),
+            ("a", "a", "", "ax", "a ax"),
             // The placeholder does not count.
             ("a", "", "", "-", "a"),
             ("a", "", "", "", ""),
             // Sorted, each once.
-            ("c a", "b a a", "d", "-", "a b c d"),
+            ("ca", "baa", "d", "-", "ab ac d"),
         ] {
-            let used: Option<BTreeSet<String>> = (used != "-").then(|| urls(used).into_iter().collect());
-            let (recorded, control_plane, next) = (urls(recorded), urls(control_plane), urls(next));
+            let used = (used != "-").then(|| lists(used));
+            let (recorded, control_plane, next) = (lists(recorded), urls(control_plane), urls(next));
             let now = in_use(&recorded, &control_plane, &next, used.as_ref());
-            assert_eq!(now, urls(expected), "{recorded:?} {control_plane:?} {next:?} {used:?}");
+            assert_eq!(now, lists(expected), "{recorded:?} {control_plane:?} {next:?} {used:?}");
             assert_eq!(in_use(&now, &control_plane, &next, used.as_ref()), now, "recording it again changes nothing");
         }
     }

@@ -19,6 +19,7 @@ const ETCD_LABEL: &str = "cluster.x-k8s.io/etcd-cluster";
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 const IN_USE: &str = "etcdcluster.cluster.x-k8s.io/endpoints-in-use";
+const IGNORE_IN_USE: &str = "etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use";
 const MAX_LEARNERS: &str = "etcdcluster.cluster.x-k8s.io/max-learners";
 /// What stands in a control plane until etcd has endpoints.
 const PLACEHOLDER: &str = ".invalid";
@@ -113,7 +114,7 @@ fn text(object: &DynamicObject, pointer: &str) -> String {
 
 /// The parts of a text between commas.
 fn split(text: &str) -> Vec<String> {
-    text.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    text.split([',', ';']).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 /// Endpoints of an external etcd, but for the placeholder.
@@ -149,6 +150,7 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
         ready: object.data.pointer("/status/ready").and_then(Value::as_bool).unwrap_or_default(),
         endpoints: split(&text(object, "/status/endpoints")),
         in_use: split(&annotation(IN_USE)),
+        ignores_in_use: !annotation(IGNORE_IN_USE).is_empty(),
         max_learners: annotation(MAX_LEARNERS).parse().ok(),
         operation,
     }))

@@ -95,6 +95,8 @@ pub struct Etcd {
     pub endpoints: Vec<String>,
     /// Endpoints that API servers may be using, by its annotation.
     pub in_use: Vec<String>,
+    /// A person has said that no API server has to keep its endpoints.
+    pub ignores_in_use: bool,
     /// Its `max-learners`, by its annotation.
     pub max_learners: Option<u32>,
     /// Its `status.operation`.

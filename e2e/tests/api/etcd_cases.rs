@@ -168,6 +168,30 @@ pub(crate) fn cases() -> Vec<Case> {
             rollout(json!({"type": "Recreate"})),
             rollout(json!({"type": "OnDelete"})),
         ),
+        Case::new(
+            "spec.rolloutStrategy",
+            "rollingUpdate is only for type RollingUpdate",
+            rollout(json!({"type": "OnDelete", "rollingUpdate": {"maxSurge": 1}})),
+            rollout(json!({"rollingUpdate": {"maxSurge": 1}})),
+        ),
+        Case::new(
+            "spec.rolloutStrategy.rollingUpdate.maxSurge",
+            "greater than or equal to 1",
+            rollout(json!({"rollingUpdate": {"maxSurge": 0}})),
+            rollout(json!({"rollingUpdate": {}})),
+        ),
+        Case::new(
+            "spec.rolloutStrategy.rollingUpdate.maxSurge",
+            "less than or equal to 7",
+            rollout(json!({"rollingUpdate": {"maxSurge": 8}})),
+            rollout(json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 7}})),
+        ),
+        Case::new(
+            "spec.rolloutStrategy.rollingUpdate.maxSurge",
+            "must be of type integer",
+            rollout(json!({"rollingUpdate": {"maxSurge": "25%"}})),
+            rollout(json!({"rollingUpdate": {"maxSurge": 3}})),
+        ),
         Case::new("spec.rolloutStrategy", "must be of type object", rollout(json!("OnDelete")), rollout(json!({}))),
         Case::new("spec.remediation", "must be of type object", remediation(json!("Report")), remediation(json!({}))),
         Case::new(

@@ -65,7 +65,10 @@ pub(crate) async fn of_unknown_fields(server: &Server) -> Result<()> {
     let mut judged = Verdicts::default();
     for (wrong, at) in [
         (etcd(json!({"replica": 3})), "spec.replica"),
-        (etcd(json!({"rolloutStrategy": {"rollingUpdate": {"maxSurge": 1}}})), "spec.rolloutStrategy.rollingUpdate"),
+        (
+            etcd(json!({"rolloutStrategy": {"rollingUpdate": {"maxUnavailable": 1}}})),
+            "spec.rolloutStrategy.rollingUpdate.maxUnavailable",
+        ),
         (etcd(json!({"healthCheck": {"interval": "10s"}})), "spec.healthCheck.interval"),
         (etcd(json!({"remediation": {"maxRetries": 3}})), "spec.remediation.maxRetries"),
         (etcd(json!({"infrastructureTemplate": {"uid": "x"}})), "spec.infrastructureTemplate.uid"),

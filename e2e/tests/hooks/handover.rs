@@ -61,7 +61,7 @@ pub(crate) async fn hands_over(world: World) -> Result<()> {
     // Its machine was started with both, and no other can take its place while it is paused.
     stage.until_says("demo", "True ControlPlaneRollingOut etcd has been handed over; the control plane is paused by its user; KubeadmControlPlane demo-cp replaces its machines (it has not reported on them yet)").await?;
     stage.until_control_plane("demo", true, &[TWO]).await?;
-    stage.until_in_use("demo", &[ONE, TWO]).await?;
+    stage.until_in_use("demo", &[&[ONE, TWO], &[TWO]]).await?;
     stage.pause("demo", None).await?;
     stage.make_secret("demo", "managed-etcd-apiserver-client", true, "renewed").await?;
     until("the certificate is renewed", SOON, async || {
@@ -69,7 +69,7 @@ pub(crate) async fn hands_over(world: World) -> Result<()> {
     })
     .await?;
     stage.until_says("demo", "True ControlPlaneRollingOut KubeadmControlPlane demo-cp replaces its machines (").await?;
-    stage.until_in_use("demo", &[ONE, TWO]).await?;
+    stage.until_in_use("demo", &[&[ONE, TWO], &[TWO]]).await?;
     stage.plane.stop().await
 }
 

@@ -37,7 +37,7 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
     stage.provide_etcd(cluster, ONE).await?;
     stage.until_says(cluster, "True Ready").await?;
     stage.until_tells(kind, &cp, CONDITION, "True Ready").await?;
-    stage.until_in_use(cluster, &[ONE]).await?;
+    stage.until_in_use(cluster, &[&[ONE]]).await?;
     let first = generation(stage, kind, &cp).await?;
     stage.set_status(kind, &cp, status(first, 3, 3)).await?;
 
@@ -45,7 +45,7 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
     stage.report(cluster, true, TWO, "").await?;
     let rolling = |how_far: &str| format!("True ControlPlaneRollingOut {kind} {cp} replaces its machines ({how_far})");
     stage.until_says(cluster, &rolling("it has not reported on them yet")).await?;
-    stage.until_in_use(cluster, &[ONE, TWO]).await?;
+    stage.until_in_use(cluster, &[&[ONE], &[TWO]]).await?;
     let second = generation(stage, kind, &cp).await?;
     ensure!(second > first, "the endpoints are not in the spec");
     for (replicas, up_to_date, hook_dies) in [(4, 1, true), (4, 3, false), (2, 1, true)] {
@@ -59,7 +59,7 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
         let how_far = rolling(&format!("{up_to_date} of {replicas} are up to date"));
         stage.until_says(cluster, &how_far).await?;
         stage.until_tells(kind, &cp, CONDITION, &how_far).await?;
-        stage.until_in_use(cluster, &[ONE, TWO]).await?;
+        stage.until_in_use(cluster, &[&[ONE], &[TWO]]).await?;
     }
     // Etcd not being ready takes nothing away, and does not hide it.
     stage.report(cluster, false, TWO, "a member is away").await?;
@@ -67,11 +67,11 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
     let says = format!("False WaitingForEtcd OtherEtcd {cluster}-etcd is not ready: ScalingUp: {also}");
     stage.until_says(cluster, &says).await?;
     stage.until_tells(kind, &cp, CONDITION, &says).await?;
-    stage.until_in_use(cluster, &[ONE, TWO]).await?;
+    stage.until_in_use(cluster, &[&[ONE], &[TWO]]).await?;
 
     let mark = stage.plane.mark();
     stage.set_status(kind, &cp, status(second, 3, 3)).await?;
-    stage.until_in_use(cluster, &[TWO]).await?;
+    stage.until_in_use(cluster, &[&[TWO]]).await?;
     stage.report(cluster, true, TWO, "").await?;
     stage.until_says(cluster, "True Ready").await?;
     stage.until_tells(kind, &cp, CONDITION, "True Ready").await?;

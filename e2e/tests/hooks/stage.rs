@@ -164,11 +164,12 @@ impl Stage {
             .map(|c| format!("{} {} {}", text(c, "status"), text(c, "reason"), text(c, "message"))))
     }
 
-    /// Waits until etcd has been told that these endpoints are in use, and no others.
-    pub(crate) async fn until_in_use(&self, cluster: &str, wanted: &[&str]) -> Result<()> {
-        until(format!("{cluster}-etcd has {wanted:?} in use"), SOON, async || {
+    /// Waits until etcd has been told that these lists of endpoints are in use, and no others.
+    pub(crate) async fn until_in_use(&self, cluster: &str, lists: &[&[&str]]) -> Result<()> {
+        let wanted = lists.iter().map(|list| list.join(",")).collect::<Vec<_>>().join(";");
+        until(format!("{cluster}-etcd has {wanted} in use"), SOON, async || {
             let told = self.in_use(cluster).await?;
-            ensure!(told.as_deref() == Some(&wanted.join(",")), "it has {told:?}");
+            ensure!(told.as_deref() == Some(wanted.as_str()), "it has {told:?}");
             Ok(Some(()))
         })
         .await

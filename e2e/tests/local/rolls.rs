@@ -116,13 +116,7 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
 /// With a control plane that uses the endpoints: three become six, it is told of the new ones once, and the old ones stay as long
 /// as it has not rolled out, which none ever does here: no write fails. Deleting the Cluster goes on as ever.
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
-    let client = bed.client();
-    Look::make_namespace(&client, "rolls-used").await?;
-    let manifests = Manifests::new("rolls-used", "demo")?;
-    let look = Look::at(&client, &manifests);
-    manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
+    let look = used(bed, Manifests::new("rolls-used", "demo")?).await?;
     let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
     let states = States::of(look.etcds(), &look.etcd).await?;
@@ -133,7 +127,7 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
         Ok(Some(published))
     })
     .await?;
-    ensure!(!after.split(',').any(|url| before.contains(url)), "{after} has some of {before}");
+    ensure!(shared(&after, &before) == 0, "{after} has some of {before}");
     let waits = until("the old members wait", PATIENCE, async || {
         let (status, machines) = (look.status().await?, look.etcd_machines().await?);
         let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
@@ -152,6 +146,86 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     }
     look.delete("Cluster", &look.cluster).await?;
     all_is_gone(bed, &look).await
+}
+
+/// Room for one Machine more: the control plane is told of the members that are there when no other old one may leave. It never
+/// rolls out here, so nothing goes on until a person says that it may.
+pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
+    let narrow = |etcd: &mut Value| etcd["spec"]["rolloutStrategy"] = json!({"rollingUpdate": {"maxSurge": 1}});
+    let look = used(bed, Manifests::new("rolls-narrow", "demo")?.with("EtcdCluster", narrow)).await?;
+    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, FOLLOWERS).await?;
+    let states = States::of(look.etcds(), &look.etcd).await?;
+    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    let between = until("the control plane is told of the members that are there", ROLLOUT, async || {
+        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
+        follow(&writers, &status);
+        ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
+        Ok(Some(published))
+    })
+    .await?;
+    ensure!(shared(&between, &before) == 2, "{between} after {before}");
+    tokio::time::sleep(AFTERWARDS).await;
+    let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+    ensure!(up_to_date(&status)?.2.contains("has yet to roll out") && status.ready, "{:?}", status.conditions);
+    ensure!(machines.len() == 4 && status.endpoints == between, "{machines:?}: {}", status.endpoints);
+
+    let generation = look.etcds().get(&look.etcd).await?.metadata.generation.context("no generation")?;
+    let annotations = json!({"etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use": generation.to_string()});
+    let ignore = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &ignore).await?;
+    rolled(bed, &look, &old, &writers).await?;
+    nothing_is_lost(&look, writers).await?;
+    for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
+        ensure!(status.members.len() <= 4, "there were {} members", status.members.len());
+    }
+    look.delete("Cluster", &look.cluster).await?;
+    all_is_gone(bed, &look).await
+}
+
+/// Five of another spec, while API servers use the old ones: two of these make room for new ones, three stay, and the control plane
+/// is told once.
+pub(crate) async fn five_beside_a_control_plane(bed: &mut Bed) -> Result<()> {
+    let five = |etcd: &mut Value| etcd["spec"]["replicas"] = json!(5);
+    let look = used(bed, Manifests::new("rolls-five", "demo")?.with("EtcdCluster", five)).await?;
+    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let states = States::of(look.etcds(), &look.etcd).await?;
+    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    let after = until("the control plane is told of the new members", ROLLOUT, async || {
+        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
+        ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
+        Ok(Some(published))
+    })
+    .await?;
+    ensure!(shared(&after, &before) == 0 && after.split(',').count() == 5, "{after} after {before}");
+    tokio::time::sleep(AFTERWARDS).await;
+    let machines = look.etcd_machines().await?;
+    let left = machines.iter().filter(|name| old.contains(name)).count();
+    ensure!((machines.len(), left) == (8, 3), "the Machines are {machines:?}");
+    nothing_is_lost(&look, writers).await?;
+    for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
+        ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);
+        ensure!(status.ready && status.members.len() <= 9, "{} members: {:?}", status.members.len(), status.conditions);
+    }
+    look.delete("Cluster", &look.cluster).await?;
+    all_is_gone(bed, &look).await
+}
+
+/// A cluster whose endpoints are in a control plane.
+async fn used(bed: &Bed, manifests: Manifests) -> Result<Look> {
+    let client = bed.client();
+    let look = Look::at(&client, &manifests);
+    Look::make_namespace(&client, &look.namespace).await?;
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    Ok(look)
+}
+
+/// How many endpoints two lists have in common.
+fn shared(one: &str, other: &str) -> usize {
+    one.split(',').filter(|url| other.split(',').any(|it| it == *url)).count()
 }
 
 /// The writers go over to other endpoints as soon as they are published. API servers do not, but here nobody waits for any.
@@ -204,6 +278,15 @@ async fn judged(bed: &Bed, look: &Look, writers: History, machines: &[String]) -
     ensure!(figures.longest_stall <= STALL && figures.failed + figures.unknown == 0, "{figures}");
     let told = warnings(&bed.client(), &look.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
+    Ok(())
+}
+
+/// Nothing that was acknowledged is lost. The clients here try endpoints that are dead, as API servers do not, so some requests
+/// fail or wait where members leave whose endpoints they have.
+async fn nothing_is_lost(look: &Look, writers: History) -> Result<()> {
+    let record = writers.end().await?;
+    println!("  {}: {}", look.namespace, record.figures());
+    println!("  {}: {}", look.namespace, record.judge(&[])?);
     Ok(())
 }
 

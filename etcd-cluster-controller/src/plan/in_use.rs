@@ -1,30 +1,31 @@
-//! The endpoints that API servers may be using, and who of the members serves them (rule 5).
+//! The lists of endpoints that API servers may be using, and who of the members serves them (rule 5).
 
 use super::View;
 use crate::roster::Seat;
+use api::endpoints::{EndpointList, EndpointLists, parse_list};
 use api::names;
 use kube::ResourceExt;
-use std::collections::BTreeSet;
 
-/// The union of all lists of endpoints that API servers may be using: of the single lists nothing is known.
+/// Every list of endpoints that API servers may be using.
 pub(super) struct InUse<'v, 'a> {
     view: &'v View<'a>,
-    urls: BTreeSet<&'a str>,
+    lists: EndpointLists,
 }
 
 impl<'v, 'a> InUse<'v, 'a> {
     pub(super) fn of(view: &'v View<'a>) -> Self {
-        let urls = view.observation.endpoints_in_use().unwrap_or_default();
-        Self { view, urls: urls.split(',').filter(|url| !url.is_empty()).collect() }
+        let lists = EndpointLists::parse(view.observation.endpoints_in_use().unwrap_or_default());
+        if !is_ignored(view) {
+            return Self { view, lists };
+        }
+        // The next rollout keeps what is published alive all the same.
+        let published = published(view);
+        Self { view, lists: lists.iter().filter(|list| **list == published).cloned().collect() }
     }
 
     /// No API server uses any, as far as the Cluster hook has said.
     pub(super) fn is_empty(&self) -> bool {
-        self.urls.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.urls.len()
+        self.lists.is_empty()
     }
 
     /// Whether it is not known what API servers use: there may be some since the members were there for the first time, and
@@ -34,38 +35,70 @@ impl<'v, 'a> InUse<'v, 'a> {
         let is_said = observation.etcd.annotations().contains_key(names::ENDPOINTS_IN_USE_ANNOTATION);
         let is_used = self.view.cluster().is_some_and(|cluster| cluster.control_plane.is_some());
         let was_ready = observation.etcd.status.as_ref().is_some_and(|status| status.creation_complete);
-        self.is_empty() && !is_said && is_used && was_ready
+        self.is_empty() && !is_said && is_used && was_ready && !is_ignored(self.view)
     }
 
-    /// Whether this is one of them.
-    pub(super) fn has_url(&self, url: &str) -> bool {
-        self.urls.contains(url)
+    /// Whether API servers may be using a list of just these.
+    pub(super) fn has_list(&self, list: &EndpointList) -> bool {
+        self.lists.iter().any(|other| other == list)
     }
 
     /// Whether a member serves one of them.
     pub(super) fn has(&self, seat: &Seat<'_>) -> bool {
-        let url = seat.machine.and_then(|machine| self.view.observation.client_url(machine));
-        url.is_some_and(|url| self.urls.contains(url.as_str()))
+        self.of_seat(seat).next().is_some()
     }
 
-    /// How many of them are served by voters that are well and that count.
-    pub(super) fn alive(&self, counts: impl Fn(&Seat<'_>) -> bool) -> usize {
-        self.view.roster.voters().filter(|seat| seat.is_well() && counts(seat) && self.has(seat)).count()
+    /// A list that would have too few live endpoints without a member: fewer than f + 1 that are served by voters that are well.
+    /// With it comes how many it would have.
+    pub(super) fn endangered_by(&self, seat: &Seat<'_>) -> Option<(&EndpointList, usize)> {
+        let mut without = self.of_seat(seat).map(|list| (list, self.alive_without(list, seat)));
+        without.find(|(list, alive)| *alive <= list.len() / 2)
     }
 
-    /// Whether so many may be dead: as many as the shortest list survives, which is taken to be as long as is wanted now. After
-    /// `replicas` was raised, API servers that have not rolled out yet may use a shorter one.
-    pub(super) fn survives(&self, dead: usize) -> bool {
-        dead <= self.len().min(self.view.wanted()).saturating_sub(1) / 2
+    /// How many endpoints the longest list has.
+    pub(super) fn longest(&self) -> usize {
+        self.lists.iter().map(EndpointList::len).max().unwrap_or_default()
     }
 
-    /// Whether the control plane has yet to roll out with what is published: it uses a member that is not among that.
+    /// The lists that have a member's endpoint.
+    fn of_seat(&self, seat: &Seat<'_>) -> impl Iterator<Item = &EndpointList> {
+        let url = self.url(seat);
+        self.lists.iter().filter(move |list| url.as_ref().is_some_and(|url| list.contains(url)))
+    }
+
+    fn alive_without(&self, list: &EndpointList, seat: &Seat<'_>) -> usize {
+        let others = self.view.roster.voters().filter(|other| other.id() != seat.id() && other.is_well());
+        others.filter(|other| self.url(other).is_some_and(|url| list.contains(&url))).count()
+    }
+
+    fn url(&self, seat: &Seat<'_>) -> Option<String> {
+        self.view.observation.client_url(seat.machine?)
+    }
+
+    /// Whether the control plane has been given what is published, and some API servers may still have another list.
+    pub(super) fn is_rolling_out(&self) -> bool {
+        self.lists.iter().count() > 1 && self.has_list(&published(self.view))
+    }
+
+    /// Whether the control plane has yet to roll out with what is published: it does so, is about to be given it, or uses a member
+    /// that is not among that.
     pub(super) fn is_behind(&self) -> bool {
-        let status = self.view.observation.etcd.status.as_ref();
-        let published = status.map_or("", |status| status.endpoints.as_str());
-        let is_published = |url: &str| published.split(',').any(|other| other == url);
-        let served = self.view.roster.voters().filter(|seat| self.has(seat));
-        let mut urls = served.filter_map(|seat| self.view.observation.client_url(seat.machine?));
-        urls.any(|url| !is_published(&url))
+        let published = published(self.view);
+        let is_ready = self.view.observation.etcd.status.as_ref().is_some_and(|status| status.ready);
+        let is_offered = !self.is_empty() && is_ready && !self.has_list(&published);
+        let mut served = self.view.roster.voters().filter(|seat| self.has(seat)).filter_map(|seat| self.url(seat));
+        self.is_rolling_out() || is_offered || served.any(|url| !published.contains(&url))
     }
+}
+
+fn published(view: &View<'_>) -> EndpointList {
+    let status = view.observation.etcd.status.as_ref();
+    parse_list(status.map_or("", |status| status.endpoints.as_str()))
+}
+
+/// Whether a person has said of the present spec that no API server has to keep endpoints that are not published any more.
+fn is_ignored(view: &View<'_>) -> bool {
+    let etcd = &view.observation.etcd;
+    let named = etcd.annotations().get(names::IGNORE_ENDPOINTS_IN_USE_ANNOTATION);
+    named.is_some() && named == etcd.metadata.generation.map(|generation| generation.to_string()).as_ref()
 }

@@ -3,7 +3,7 @@
 
 use super::in_use::InUse;
 use super::rollout::is_outdated;
-use super::{Goal, Plan, View};
+use super::{Goal, Plan, View, rollout};
 use crate::observation::Certificates;
 use crate::roster::Seat;
 use controller_support::plan::Plan as AnyPlan;
@@ -20,8 +20,9 @@ pub struct Publish {
 }
 
 /// Endpoints are those of all voters. Once every Machine that stays has a healthy voter, they are those alone: members whose
-/// Machines are on their way out retire when no API server uses them any longer. While there are Machines too many, or API
-/// servers use endpoints and Machines are to be replaced, what was told stays until it is settled who goes.
+/// Machines are on their way out retire when no API server uses them any longer. While the control plane rolls out, there are
+/// Machines too many, or API servers use endpoints and Machines are to be replaced, what was told stays until that is over, or
+/// until the next one can only go when the control plane has been told.
 pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let observation = view.observation;
     let staying: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| !goal.retires(seat)).collect();
@@ -31,11 +32,21 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let before = Told::new(view, status.map_or("", |status| status.endpoints.as_str()));
     let in_use = InUse::of(view);
     let is_rolling = staying.iter().any(|seat| is_outdated(view, seat));
-    let is_kept = staying.len() > goal.voters || (is_rolling && !in_use.is_empty());
+    let is_frozen = in_use.is_rolling_out() || (is_rolling && !in_use.is_empty() && !rollout::is_refused(view));
+    let is_kept = staying.len() > goal.voters || is_frozen;
     // As long as more than half of it is served (rule 5).
-    let stays = is_kept && before.served_by(|seat| !seat.is_unhealthy()) > before.urls.len() / 2;
+    let is_served = before.served_by(|seat| !seat.is_unhealthy()) > before.urls.len() / 2;
+    // What is used already, or has as many as are wanted, may be told at any time.
+    let is_used = || in_use.has_list(&before.urls.iter().map(|url| (*url).to_owned()).collect());
+    let may_be_told = is_ready || is_used() || before.served_by(|seat| seat.counts) >= goal.voters;
+    let is_enough = well >= goal.voters;
+    // What may not be told is no use once something else may.
+    let stays = is_kept && is_served && (may_be_told || !is_enough) && !rollout::must_be_told(view);
     let settled = well == staying.len() && well == goal.voters;
-    let voters = || view.roster.voters().filter(|seat| !(settled && goal.retires(seat)));
+    let is_told = |seat: &Seat<'_>| before.endpoint(seat).is_some_and(|url| before.urls.contains(&url.as_str()));
+    // Whoever is on the way out never enters the list, and leaves it when others are there.
+    let is_over = settled || is_kept;
+    let voters = || view.roster.voters().filter(|seat| !goal.retires(seat) || (!is_over && is_told(seat)));
     let mut urls: Vec<String> = if stays {
         before.urls.iter().map(|url| (*url).to_owned()).collect()
     } else {
@@ -44,14 +55,7 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     urls.sort();
     urls.dedup();
     // A new voter is published with its first good answer. Ready before that would roll the control plane twice.
-    let complete = if stays {
-        // What is used already, or is all that is wanted, may be told at any time.
-        let is_used = || before.urls.iter().all(|url| in_use.has_url(url));
-        let all_count = || before.served_by(|seat| seat.counts) == goal.voters && before.urls.len() == goal.voters;
-        well >= goal.voters && (is_ready || is_used() || all_count())
-    } else {
-        settled && urls.len() == goal.voters
-    };
+    let complete = if is_kept { is_enough } else { settled && urls.len() == goal.voters };
     // Nobody is told for the first time of members that are about to be replaced.
     let was_told = !in_use.is_empty() || status.is_some_and(|status| status.creation_complete);
     let complete = complete && (was_told || !is_rolling);

@@ -66,20 +66,22 @@ pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, S
 }
 
 /// Rule 5: of every list of endpoints that API servers use, f + 1 stay alive. A member that is down serves none of them; one that
-/// may be down is not counted on, and may still serve. Who serves and is superseded stays until nobody uses it.
+/// may be down is not counted on, and may still serve. Where all the new members of a rollout are there before, those before
+/// them stay until nobody uses them.
 fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     let in_use = InUse::of(view);
     if seat.is_unhealthy() || !in_use.has(seat) {
         return Ok(());
     }
-    let alive = in_use.alive(|_| true);
-    let survives = in_use.survives(in_use.len().saturating_sub(alive) + usize::from(seat.is_well()));
-    if survives && !rollout::is_superseded(view, seat) {
-        return Ok(());
-    }
+    let why = match in_use.endangered_by(seat) {
+        Some((list, alive)) => format!("of {} endpoints that some have, {alive} would be alive without it", list.len()),
+        None if rollout::is_doubling(view) && rollout::is_superseded(view, seat) => {
+            "the new members are there in its place".to_owned()
+        }
+        None => return Ok(()),
+    };
     Err(format!(
-        "API servers still use its endpoint, and {alive} of the {} endpoints that they use are alive: it goes when the control plane has rolled out with the new endpoints",
-        in_use.len()
+        "API servers still use its endpoint, and {why}: it goes when the control plane has rolled out with the new endpoints"
     ))
 }
 

@@ -1,9 +1,10 @@
 //! Machines that no longer match the spec are replaced. New ones come first, and an outdated Machine is deleted once it is not
 //! needed any more: it then goes the way of every Machine that is deleted.
 //!
-//! Where API servers use the endpoints of the members, all the new members are there before the first old Machine is deleted:
-//! the control plane is told once, and every API server keeps all of its endpoints until it uses the new ones (rule 5). Where
-//! nobody uses them, one Machine after the other is replaced.
+//! Where API servers use the endpoints of the members, every one of them keeps as many endpoints as it needs until it uses the
+//! new ones, and the control plane is told once, when all the new members are there (rule 5). Up to three members are doubled,
+//! so that all endpoints stay. Of more, some old members leave before: f + 1 stay. With a lower `maxSurge`, the control plane
+//! is told of who is there when no other old member may leave. Where nobody uses them, one Machine after the other is replaced.
 
 use super::in_use::InUse;
 use super::repair::{is_kept, is_paused, recovers};
@@ -53,10 +54,12 @@ pub(crate) fn is_outdated(view: &View<'_>, seat: &Seat<'_>) -> bool {
     rolls && is_kept(view, seat) && is_superseded(view, seat)
 }
 
-/// Whether a seat's Machine does not match the spec. When it is deleted, its member stays as long as API servers use its
-/// endpoint: the lists that have it may be shorter than what is wanted now, and new members are there in its place.
+/// Whether others are there, or come, in place of a seat's Machine, as it does not match the spec. When it is deleted, its member
+/// stays as long as API servers use its endpoint. One that leaves may match again: then those in its place do not.
 pub(super) fn is_superseded(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    seat.machine.is_some_and(|machine| !view.is_up_to_date(machine))
+    let differs = |seat: &Seat<'_>| seat.machine.is_some_and(|machine| !view.is_up_to_date(machine));
+    let others_differ = || view.roster.voters().any(|other| is_kept(view, other) && differs(other));
+    differs(seat) || (seat.is_leaving() && others_differ())
 }
 
 /// Whether an outdated member is not needed any more. A voter is needed until all new ones are there, or until others are in
@@ -70,7 +73,52 @@ fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
         let comes = if seat.member.is_some() { !seat.fails() } else { seat.joining };
         return others >= view.wanted() || !comes;
     }
-    well(&|other| !is_outdated(view, other)) >= view.wanted() || (others >= view.wanted() && !InUse::of(view).has(seat))
+    let is_free = || !InUse::of(view).has(seat) || (is_full(view) && spares(view, seat));
+    well(&|other| !is_outdated(view, other)) >= view.wanted() || (others >= view.wanted() && is_free())
+}
+
+/// How many Machines more than wanted there may be.
+fn surge(view: &View<'_>) -> usize {
+    let in_use = InUse::of(view);
+    if in_use.is_empty() {
+        return 1;
+    }
+    // f + 1 members stay, also of a longer list of before. Of three members, all stay for one Machine more.
+    let needed = if view.wanted() <= 3 { view.wanted() } else { view.wanted().max(in_use.longest()) / 2 + 1 };
+    let given = view.observation.etcd.spec.rollout_strategy.rolling_update.as_ref().and_then(|given| given.max_surge);
+    given.and_then(|given| usize::try_from(given).ok()).unwrap_or(needed)
+}
+
+/// Whether all the new members are there before the first old one goes.
+pub(super) fn is_doubling(view: &View<'_>) -> bool {
+    surge(view) >= view.wanted()
+}
+
+/// Whether all of them vote, and there is room for no more Machines.
+fn is_full(view: &View<'_>) -> bool {
+    let kept = || view.roster.seats.iter().filter(|seat| is_kept(view, seat));
+    kept().count() >= view.wanted() + surge(view) && kept().all(|seat| seat.is_voter() && seat.is_well())
+}
+
+/// Whether every list of endpoints in use can do without an old member. Those that leave already go first.
+fn spares(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let in_use = InUse::of(view);
+    let is_first = !view.roster.voters().any(|other| other.is_leaving() && in_use.has(other));
+    is_first && in_use.endangered_by(seat).is_none()
+}
+
+/// Whether the control plane has to be told of the members that are there, as only then another old one may leave.
+pub(super) fn must_be_told(view: &View<'_>) -> bool {
+    let in_use = InUse::of(view);
+    let old: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| is_outdated(view, seat)).collect();
+    // More than are wanted go first, and so does who may leave already.
+    let is_settled = (1..=view.wanted()).contains(&old.len());
+    let may_leave = |seat: &Seat<'_>| seat.is_leaving() && in_use.has(seat) && in_use.endangered_by(seat).is_none();
+    let is_stuck = is_full(view) && !is_doubling(view) && may_replace(view);
+    is_settled
+        && is_stuck
+        && !view.roster.voters().any(may_leave)
+        && !old.into_iter().any(|seat| is_replaceable(view, seat))
 }
 
 /// Whether another Machine has to be made.
@@ -83,8 +131,7 @@ pub(super) fn is_lacking(view: &View<'_>) -> bool {
     if old == 0 || kept.len() < view.wanted() {
         return true;
     }
-    let surge = if InUse::of(view).is_empty() { 1 } else { view.wanted() };
-    obstacle(view).is_none() && kept.len() < view.wanted() + surge
+    obstacle(view).is_none() && kept.len() < view.wanted() + surge(view)
 }
 
 /// Why no rollout goes on now.
@@ -100,6 +147,15 @@ fn obstacle(view: &View<'_>) -> Option<String> {
     if in_use.is_behind() {
         return Some("the control plane has yet to roll out with the endpoints that were published before".to_owned());
     }
+    refused(view)
+}
+
+/// Whether no rollout goes on before a person has changed something.
+pub(super) fn is_refused(view: &View<'_>) -> bool {
+    refused(view).is_some()
+}
+
+fn refused(view: &View<'_>) -> Option<String> {
     // Without a quorum, nobody could take such a member out again.
     if upgrade::joins_as_voter(view) {
         let message = "members of etcd before 3.5.20 join with a vote, which is not safe in a rollout. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False";

@@ -5,6 +5,7 @@ mod leaving;
 mod repairing;
 mod rolling;
 mod shrinking;
+mod surging;
 
 use super::*;
 use crate::fixture::{Story, name};

@@ -2,6 +2,7 @@
 
 use super::alarms::{no_alarms, read_only};
 use super::transitions::is_alarming;
+use crate::build;
 use crate::observation::Certificates;
 use crate::plan::{
     Decision, Plan, Step, View, WhyDeleted, describe_leaving, is_outdated, leaving_waits_for, rollout_waits_for,
@@ -224,6 +225,13 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
     let draft = |reason, message: String| Draft::new(c::MACHINES_UP_TO_DATE, false, reason, message);
     if let Some(message) = version_refusal(view) {
         return draft(reasons::UNSUPPORTED_VERSION_CHANGE, message);
+    }
+    let pinned = build::version(&view.observation.etcd);
+    if let Some(wanted) =
+        view.observation.etcd.spec.etcdadm_config_spec.etcd_version().filter(|wanted| *wanted != pinned)
+    {
+        let message = format!("version {wanted} of the spec is not in force yet: new members get {pinned}");
+        return draft(reasons::ROLLING_OUT, message);
     }
     let stay = status.replicas - status.updated_replicas;
     let members = view.roster.members().filter_map(|(_, seat)| seat.machine);

@@ -102,6 +102,8 @@ fn members_are_rolled() {
     check("one is rolled", &[State::healthy(1, budget), State::healthy(1, budget).used()], LIMIT);
     check("three are rolled that nobody uses", &[State::healthy(3, budget)], LIMIT);
     check("three are rolled", &[State::healthy(3, budget).used()], LIMIT);
+    let narrow = |most| State::healthy(3, budget).used().surging(most);
+    check("three are rolled with room for one or two more", &[narrow(1), narrow(2)], LIMIT);
     let twice = Budget { rolls: 2, ..budget };
     check("one is rolled, and again or back", &[State::healthy(1, twice), State::healthy(1, twice).used()], LIMIT);
     let fault = Budget { faults: 1, ..budget };
@@ -144,6 +146,8 @@ fn more_rollouts() {
     check("one is rolled, and grows", &[State::healthy(1, roll), State::healthy(1, roll).used()], limit);
     let roll = Budget { faults: 1, edits: 0, ..roll };
     check("three are rolled, and a fault", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
+    let narrow = |most| State::healthy(3, roll).used().surging(most);
+    check("the same with room for one or two more", &[narrow(1), narrow(2)], limit);
     let roll = Budget { faults: 0, lags: 1, ..roll };
     check("three are rolled while a watch lags", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
     let roll = Budget { lags: 0, deletions: 1, ..roll };

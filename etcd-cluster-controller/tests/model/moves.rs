@@ -3,7 +3,7 @@
 use crate::manager::{Ending, bad_endings, pause, reconcile, resume, spend};
 use crate::rules::{self, Broken};
 use crate::set::{SEATS, Set};
-use crate::state::{Lag, Machine, Member, Probe, Process, State};
+use crate::state::{InUse, Lag, Machine, Member, Probe, Process, State};
 use crate::view::Book;
 
 /// The cluster's `max-learners`.
@@ -287,20 +287,19 @@ impl Moves<'_> {
     }
 
     fn control_plane(&mut self) -> Result<(), (Move, Broken)> {
-        let ([before, after], status) = (self.state.world.lists, &self.state.etcd.status);
-        if self.state.etcd.in_use.is_empty() {
+        let (in_use, status) = (self.state.etcd.in_use, &self.state.etcd.status);
+        if in_use.is_empty() {
             return Ok(());
         }
-        if status.ready && status.endpoints != after {
+        if let Some(told) = in_use.told(status.endpoints).filter(|_| status.ready) {
             rules::adoption(self.state).map_err(|broken| (Move::Tell, broken))?;
             self.add(Move::Tell, |next| {
-                next.etcd.in_use = next.etcd.in_use.or(status.endpoints);
-                next.world.lists[1] = status.endpoints;
+                next.etcd.in_use = told;
                 next.world.tells = next.world.tells.saturating_sub(1);
             });
         }
-        if before != after {
-            self.add(Move::RollOut, |next| (next.etcd.in_use, next.world.lists) = (after, [after; 2]));
+        if let Some(list) = in_use.to_roll_out() {
+            self.add(Move::RollOut, |next| next.etcd.in_use = InUse::only(list));
         }
         Ok(())
     }
@@ -364,13 +363,13 @@ impl Moves<'_> {
             let all = all.fold(Set::default(), Set::with);
             let mut rolled = spent;
             rolled.etcd.outdated = all;
-            rolled.world.tells += 1;
+            rolled.world.tells += rules::rollouts_of_the_control_plane(&rolled.etcd);
             self.found.push((Move::Roll, rolled));
             if !state.etcd.outdated.is_empty() {
                 let mut back = spent;
                 let new = all.iter().filter(|seat| !state.etcd.outdated.has(*seat));
                 back.etcd.outdated = new.fold(Set::default(), Set::with);
-                back.world.tells += 1;
+                back.world.tells += rules::rollouts_of_the_control_plane(&back.etcd);
                 self.found.push((Move::RollBack, back));
             }
         }

@@ -3,7 +3,7 @@
 
 use crate::manager::is_recorded;
 use crate::set::{SEATS, Set};
-use crate::state::{Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View};
+use crate::state::{Etcd, InUse, Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View};
 use crate::view::{Decided, id, reason, seat_of_id};
 use api::conditions::reasons;
 use api::etcd_cluster::{Operation, OperationKind};
@@ -33,9 +33,11 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let (before, after) = (now.world.tolerance(), without.tolerance());
     let kept = after >= before.min(wanted) && (after >= 0 || before < 0);
     rule(kept || changed_since, "rule 1: no removal lowers the tolerance")?;
-    for list in now.world.lists.into_iter().filter(|list| list.has(seat) && is_well(view, seat)) {
+    for list in now.etcd.in_use.lists().into_iter().filter(|list| list.has(seat) && is_well(view, seat)) {
         let alive = list.iter().filter(|other| *other != seat && is_well(view, *other)).count();
         rule(alive > list.len() / 2 || changed_since, "rule 5: of every list in use f + 1 endpoints stay alive")?;
+        let stays = is_doubling(&now.etcd) && now.etcd.outdated.has(seat);
+        rule(!stays || changed_since, "rule 5: where there is room, every endpoint in use stays alive")?;
     }
     rule(without.voters() > 0, "the last voter is never removed")
 }
@@ -101,8 +103,17 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
             let wanted = usize::from(view.etcd.replicas);
             rule(!votes || others.len() >= wanted, "rule 2: the new member comes first")?;
             let new = others.iter().filter(|other| !view.etcd.outdated.has(**other)).count();
-            let is_used = votes && view.etcd.in_use.has(seat);
-            rule(!is_used || new >= wanted, "rule 5: where API servers use a member, all the new ones come first")
+            let stays = |other: &usize| *other != seat && is_well(view, *other) && !view.machines.deleting.has(*other);
+            let lists = view.etcd.in_use.lists().into_iter().filter(|list| votes && list.has(seat));
+            for list in lists.filter(|_| new < wanted) {
+                rule(!is_doubling(&view.etcd), "rule 5: where there is room, all the new members come first")?;
+                let alive = list.iter().filter(stays).count();
+                rule(
+                    alive > list.len() / 2,
+                    "rule 5: f + 1 endpoints of every list stay until all the new ones are there",
+                )?;
+            }
+            Ok(())
         }
     }
 }
@@ -111,6 +122,21 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
 pub fn held_back(now: &State, seat: usize) -> Result<(), Broken> {
     rule(now.etcd.outdated.has(seat), "no Machine is made again that matches the spec")?;
     rule(!now.world.members[seat].is_listed(), "nobody is made again who is a member")
+}
+
+/// How many Machines more than wanted a rollout takes.
+fn surge(etcd: &Etcd) -> usize {
+    let needed = if etcd.replicas > 3 { etcd.replicas / 2 + 1 } else { etcd.replicas };
+    if etcd.in_use.is_empty() { 1 } else { usize::from(etcd.max_surge.unwrap_or(needed)) }
+}
+
+fn is_doubling(etcd: &Etcd) -> bool {
+    surge(etcd) >= usize::from(etcd.replicas)
+}
+
+/// How often a rollout of etcd has the control plane rolled out: once, or twice with less room than f + 1 Machines take.
+pub fn rollouts_of_the_control_plane(etcd: &Etcd) -> u8 {
+    if surge(etcd) > usize::from(etcd.replicas / 2) { 1 } else { 2 }
 }
 
 /// Of a control plane that is given other endpoints.
@@ -155,8 +181,7 @@ pub fn creation(now: &State, seat: usize) -> Result<(), Broken> {
     let is_old = |seat: &usize| now.machines.is[*seat].exists() && now.etcd.outdated.has(*seat);
     let surge = match (0..SEATS).filter(is_old).count() {
         0 => 0,
-        _ if now.etcd.in_use.is_empty() => 1,
-        _ => usize::from(now.etcd.replicas),
+        _ => surge(&now.etcd),
     };
     let most = usize::from(now.etcd.replicas) + replaced + surge;
     rule(live < most, "never more Machines than wanted, one for a replacement, and those of a rollout")
@@ -212,7 +237,7 @@ fn is_as_wanted(state: &State, decided: &Decided) -> bool {
         && status.removed.iter().all(Option::is_none)
         && status.endpoints.len() == wanted.len()
         && wanted.iter().all(|seat| !state.etcd.outdated.has(*seat))
-        && (state.etcd.in_use.is_empty() || state.world.lists == [status.endpoints; 2])
+        && (state.etcd.in_use.is_empty() || state.etcd.in_use == InUse::only(status.endpoints))
 }
 
 /// What only a person, or luck, can mend, and the reasons that tell of it.

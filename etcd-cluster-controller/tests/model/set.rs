@@ -6,7 +6,7 @@ use std::fmt;
 pub const SEATS: usize = 8;
 
 /// A set of seats.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Set(u8);
 
 impl Set {
@@ -21,10 +21,6 @@ impl Set {
     pub fn with(mut self, seat: usize) -> Self {
         self.put(seat, true);
         self
-    }
-
-    pub fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 
     pub fn iter(self) -> impl Iterator<Item = usize> {

@@ -112,8 +112,54 @@ pub struct Status {
     pub endpoints: Set,
 }
 
+/// Lists of endpoints that API servers use: two that older machines may have, and the one of the control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct InUse {
+    older: [Set; 2],
+    present: Set,
+}
+
+impl InUse {
+    pub fn only(list: Set) -> Self {
+        Self { older: [list; 2], present: list }
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.present.is_empty()
+    }
+
+    pub fn has(self, seat: usize) -> bool {
+        self.lists().into_iter().any(|list| list.has(seat))
+    }
+
+    pub fn lists(self) -> [Set; 3] {
+        [self.older[0], self.older[1], self.present]
+    }
+
+    /// The control plane's own, if some machines may still have others.
+    pub fn to_roll_out(self) -> Option<Set> {
+        (self.older != [self.present; 2]).then_some(self.present)
+    }
+
+    /// The same once the control plane has been given another list. There is room for two older ones.
+    pub fn told(self, list: Set) -> Option<Self> {
+        let mut lists = self.lists();
+        lists.sort_unstable();
+        let older = match lists {
+            [one, two, three] if one == two => [two, three],
+            [one, two, three] if two == three => [one, two],
+            _ => return None,
+        };
+        (list != self.present).then_some(Self { older, present: list })
+    }
+
+    pub fn without(self, seat: usize) -> Self {
+        Self { older: self.older.map(|list| list.without(seat)), present: self.present.without(seat) }
+    }
+}
+
 /// The EtcdCluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Etcd {
     pub replicas: u8,
     /// The highest number in a Machine's name.
@@ -122,8 +168,10 @@ pub struct Etcd {
     pub cluster_id: bool,
     /// Machines that do not match the spec.
     pub outdated: Set,
-    /// Whose endpoints API servers may be using, by the Cluster hook's annotation.
-    pub in_use: Set,
+    /// `maxSurge`, where it is given.
+    pub max_surge: Option<u8>,
+    /// The endpoints that API servers use, and that the Cluster hook's annotation says.
+    pub in_use: InUse,
     pub status: Status,
 }
 
@@ -215,8 +263,6 @@ pub struct World {
     pub first: Option<usize>,
     /// The first member has come up: etcd has begun.
     pub begun: bool,
-    /// The endpoints that API servers use: those from before the control plane's rollout, and those from after it.
-    pub lists: [Set; 2],
     /// How often the control plane may be given other endpoints: once for each change of the spec.
     pub tells: u8,
     /// Something else has happened since the start.
@@ -303,8 +349,7 @@ pub struct State {
 impl State {
     /// An EtcdCluster without Machines.
     pub fn empty(replicas: u8, budget: Budget) -> Self {
-        let (outdated, in_use) = (Set::default(), Set::default());
-        let etcd = Etcd { replicas, last_number: None, cluster_id: false, outdated, in_use, status: Status::default() };
+        let etcd = Etcd { replicas, ..Etcd::default() };
         let (machines, secrets) = (Machines::default(), Secrets::default());
         Self { machines, secrets, etcd, world: World::default(), lag: Lag::None, paused: None, budget }
     }
@@ -366,8 +411,13 @@ impl State {
 
     /// The same with API servers that use the endpoints of all.
     pub fn used(mut self) -> Self {
-        self.etcd.in_use = self.etcd.status.endpoints;
-        self.world.lists = [self.etcd.in_use; 2];
+        self.etcd.in_use = InUse::only(self.etcd.status.endpoints);
+        self
+    }
+
+    /// The same with room for so many Machines more than wanted.
+    pub fn surging(mut self, most: u8) -> Self {
+        self.etcd.max_surge = Some(most);
         self
     }
 

@@ -116,11 +116,10 @@ impl State {
             &mut self.world.cut_off,
             &mut self.etcd.status.endpoints,
             &mut self.etcd.outdated,
-            &mut self.etcd.in_use,
         ] {
             *set = set.without(seat);
         }
-        self.world.lists = self.world.lists.map(|list| list.without(seat));
+        self.etcd.in_use = self.etcd.in_use.without(seat);
         for other in [&mut self.world.leader, &mut self.world.first].into_iter().flatten() {
             *other -= usize::from(*other > seat);
         }

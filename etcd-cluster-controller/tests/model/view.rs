@@ -2,7 +2,8 @@
 
 use crate::set::{SEATS, Set};
 use crate::state::{Etcd, Health, Kind, List, Machine, Member, Operation, Probe, Record, Removal, State, Status, View};
-use api::etcd_cluster::{self as shipped, EtcdClusterStatus, MemberStatus, RemovedMember};
+use api::endpoints::EndpointLists;
+use api::etcd_cluster::{self as shipped, EtcdClusterStatus, MemberStatus, RemovedMember, RollingUpdate};
 use api::{EtcdCluster, names};
 use controller_support::external::{ClusterView, MachineView};
 use etcd_cluster_controller::observation::probe::{ListFault, MemberFault, OurFault, Run, RunKind};
@@ -138,6 +139,8 @@ impl Book {
         let mut observation = self.base.clone();
         let etcd = Arc::make_mut(&mut observation.etcd);
         etcd.spec.replicas = i32::from(view.etcd.replicas);
+        let max_surge = view.etcd.max_surge.map(i32::from);
+        etcd.spec.rollout_strategy.rolling_update = Some(RollingUpdate { max_surge });
         let annotations = etcd.metadata.annotations.get_or_insert_default();
         if let Some(number) = view.etcd.last_number {
             annotations.insert(names::LAST_NAME_NUMBER_ANNOTATION.to_owned(), number.to_string());
@@ -146,9 +149,9 @@ impl Book {
             annotations.insert(names::CLUSTER_ID_ANNOTATION.to_owned(), format!("{CLUSTER_ID:x}"));
         }
         if !view.etcd.in_use.is_empty() {
-            let mut urls: Vec<String> = view.etcd.in_use.iter().map(client_url).collect();
-            urls.sort();
-            annotations.insert(names::ENDPOINTS_IN_USE_ANNOTATION.to_owned(), urls.join(","));
+            let lists = view.etcd.in_use.lists().map(|list| list.iter().map(client_url).collect());
+            let lists = EndpointLists::from_iter(lists).to_string();
+            annotations.insert(names::ENDPOINTS_IN_USE_ANNOTATION.to_owned(), lists);
         }
         etcd.status = Some(written(&view.etcd));
         for seat in (0..SEATS).filter(|seat| view.machines.is[*seat].exists()) {

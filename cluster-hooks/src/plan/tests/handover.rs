@@ -12,7 +12,7 @@ fn etcd_becomes_ready_and_is_handed_over() {
     assert!(world.paused());
     let mut world = world.etcd_ready();
     insta::assert_snapshot!(world.story(), @r#"
-    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379)
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     PublishClient(KeyPair(..))
     Unpause
@@ -38,7 +38,7 @@ fn the_order_in_which_things_appear_does_not_matter() {
     world.etcd.clone_from(&ready.etcd);
     insta::assert_snapshot!(world.story(), @r#"
     ClaimEtcd
-    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379)
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     PublishClient(KeyPair(..))
     Unpause
@@ -143,7 +143,7 @@ fn a_client_secret_that_is_there_already_does_not_lift_the_pause() {
             ClaimEtcd
             Announce
             Pause
-            RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+            RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379)
             WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
             wait: WaitingForClientCertificate | etcd's provider has not made Secret demo-etcd with etcd's CA certificate yet | Some(10s)
             "#);
@@ -175,7 +175,7 @@ fn later_changes_follow() {
     world.settle();
     world.set_ready(true, "https://10.0.0.9:2379, https://10.0.0.2:2379,https://10.0.0.9:2379");
     insta::assert_snapshot!(world.story(), @r#"
-    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379", "https://10.0.0.9:2379"])
+    RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379;https://10.0.0.2:2379,https://10.0.0.9:2379)
     WriteEndpoints(["https://10.0.0.2:2379", "https://10.0.0.9:2379"])
     Steady
     "#);
@@ -393,7 +393,7 @@ fn secrets_that_are_missing_or_broken_are_waited_for() {
     ClaimEtcd
     Announce
     Pause
-    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379)
     WriteEndpoints(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
     wait: WaitingForClientCertificate | etcd's provider has not made Secret demo-etcd with etcd's CA certificate yet | Some(10s)
     "#);
@@ -505,7 +505,7 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
     ClaimEtcd
     Announce
     Pause
-    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])
+    RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379)
     block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what is written into it; its variables and patches cannot know etcd's endpoints, which change when a member is replaced: create the Cluster without spec.topology, or have a runtime extension of the class write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 into spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and follow them | None
     "#);
 }

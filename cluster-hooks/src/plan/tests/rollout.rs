@@ -2,12 +2,18 @@
 
 use super::*;
 use crate::observation::Used;
+use api::endpoints::{EndpointList, EndpointLists, parse_list};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 const ONE: &str = "https://10.0.0.1:2379";
 const TWO: &str = "https://10.0.0.2:2379";
-const BOTH: &str = "https://10.0.0.1:2379,https://10.0.0.2:2379";
+/// Some machines have the one list, and some the other.
+const BOTH: &str = "https://10.0.0.1:2379;https://10.0.0.2:2379";
+
+fn lists(text: &str) -> EndpointLists {
+    EndpointLists::parse(text)
+}
 
 fn running(endpoints: &str) -> World {
     let mut world = World::applied();
@@ -25,7 +31,7 @@ fn old_endpoints_stay_in_use_until_the_last_machine_has_rolled() {
     assert_eq!(world.in_use(), Some(ONE));
     world.set_ready(true, TWO);
     insta::assert_snapshot!(world.story(), @r#"
-    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
+    RecordEndpointsInUse(https://10.0.0.1:2379;https://10.0.0.2:2379)
     WriteEndpoints(["https://10.0.0.2:2379"])
     Steady
     "#);
@@ -41,9 +47,22 @@ fn old_endpoints_stay_in_use_until_the_last_machine_has_rolled() {
     }
     world.report_machines(generation, 3, 3);
     insta::assert_snapshot!(world.story(), @r#"
-    RecordEndpointsInUse(["https://10.0.0.2:2379"])
+    RecordEndpointsInUse(https://10.0.0.2:2379)
     Steady
     "#);
+}
+
+#[test]
+fn a_shorter_list_is_in_use_until_the_last_machine_has_rolled() {
+    let mut world = running(ONE);
+    let both = format!("{ONE},{TWO}");
+    world.set_ready(true, &both);
+    world.settle();
+    assert_eq!(world.in_use(), Some(format!("{ONE};{both}").as_str()));
+    assert_eq!(earlier(&world.observe()), lists(ONE), "and it is told, though no endpoint leaves");
+    world.report_machines(world.generation(), 3, 3);
+    world.settle();
+    assert_eq!(world.in_use(), Some(both.as_str()));
 }
 
 #[test]
@@ -53,7 +72,7 @@ fn a_rollout_is_seen_while_etcd_is_not_ready() {
     world.settle();
     world.set_ready(false, TWO);
     world.report_machines(world.generation(), 3, 3);
-    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { endpoints: vec![TWO.to_owned()], retire: true }]);
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(TWO), retire: true }]);
 }
 
 #[test]
@@ -76,7 +95,7 @@ fn a_control_plane_that_says_nothing_keeps_all_in_use() {
 fn what_an_earlier_hook_has_handed_over_is_told() {
     let mut world = running(ONE);
     world.etcd.as_mut().unwrap()["metadata"]["annotations"] = json!({});
-    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { endpoints: vec![ONE.to_owned()], retire: false }]);
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(ONE), retire: false }]);
 }
 
 /// `kubectl replace`, or a GitOps tool that replaces: the annotation is not in the manifest.
@@ -92,15 +111,15 @@ fn a_record_that_is_lost_in_a_rollout_is_made_again_of_what_machines_use() {
         assert_eq!(world.settle().0, [], "a record that is not complete would be taken for the whole");
         assert_eq!(world.in_use(), None);
     }
-    world.used = Used::These([ONE.to_owned(), TWO.to_owned()].into());
+    world.used = Used::These(lists(BOTH));
     insta::assert_snapshot!(world.story(), @r#"
-    RecordEndpointsInUse(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
+    RecordEndpointsInUse(https://10.0.0.1:2379;https://10.0.0.2:2379)
     Steady
     "#);
     // The placeholder came back with it: the control plane no longer says what it was given.
     world.lose_record();
     world.user_restores_placeholder();
-    world.used = Used::These([ONE.to_owned()].into());
+    world.used = Used::These(lists(ONE));
     assert!(
         !matches!(world.plan().1, Plan::Do(Step::RecordEndpointsInUse { .. })),
         "the spec has not been observed yet"
@@ -108,7 +127,7 @@ fn a_record_that_is_lost_in_a_rollout_is_made_again_of_what_machines_use() {
     world.report_machines(world.generation(), 4, 1);
     let (observation, plan) = world.plan();
     let Plan::Do(step) = plan else { panic!("{plan:?}") };
-    assert_eq!(step, Step::RecordEndpointsInUse { endpoints: vec![ONE.to_owned(), TWO.to_owned()], retire: false });
+    assert_eq!(step, Step::RecordEndpointsInUse { lists: lists(BOTH), retire: false });
     assert!(world.act(&observation, &step));
 }
 
@@ -129,11 +148,7 @@ fn what_machines_use_is_asked_again_until_it_can_be_told() {
     world.set_ready(true, TWO);
     world.settle();
     world.report_machines(world.generation(), 3, 3);
-    for (used, expected) in [
-        (Used::Unknown, Some(60)),
-        (Used::NoMachine, Some(60)),
-        (Used::These([ONE.to_owned(), TWO.to_owned()].into()), None),
-    ] {
+    for (used, expected) in [(Used::Unknown, Some(60)), (Used::NoMachine, Some(60)), (Used::These(lists(BOTH)), None)] {
         world.used = used;
         let (observation, plan) = world.plan();
         assert_eq!(plan, Plan::Steady);
@@ -149,22 +164,22 @@ fn counts_that_are_not_true_retire_nothing() {
     world.report_machines(world.generation(), 0, 0);
     assert_eq!(world.settle().0, [], "0 of 0: it has only begun to report");
     world.report_machines(world.generation(), 3, 3);
-    world.used = Used::These([ONE.to_owned(), TWO.to_owned()].into());
+    world.used = Used::These(lists(BOTH));
     assert_eq!(world.settle().0, [], "a machine was made with the old endpoint");
     world.used = Used::Unknown;
     assert_eq!(world.settle().0, [], "what a machine was made with is not known");
     assert_eq!(world.in_use(), Some(BOTH));
-    world.used = Used::These([TWO.to_owned()].into());
-    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { endpoints: vec![TWO.to_owned()], retire: true }]);
+    world.used = Used::These(lists(TWO));
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(TWO), retire: true }]);
 }
 
 /// Machines, each with the endpoints that it was started with, and the controller that replaces them.
-struct Machines(Vec<BTreeSet<String>>);
+struct Machines(Vec<EndpointList>);
 
 impl Machines {
     /// One reconcile, which ends with a status of the machines that it began with.
     fn reconcile(&mut self, world: &mut World) {
-        let wanted: BTreeSet<String> = world.endpoints().split(',').map(str::to_owned).collect();
+        let wanted = parse_list(&world.endpoints());
         let generation = world.generation();
         let (replicas, up_to_date) = (self.0.len(), self.0.iter().filter(|machine| **machine == wanted).count());
         if let Some(old) = self.0.iter().position(|machine| *machine != wanted).filter(|_| replicas > 3) {
@@ -197,10 +212,6 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn list(text: &str) -> BTreeSet<&str> {
-    text.split(',').filter(|url| !url.is_empty()).collect()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
@@ -210,7 +221,7 @@ proptest! {
     fn nothing_that_a_machine_uses_is_ever_missing(happenings in proptest::collection::vec(happening(), 0..80)) {
         let (mut endpoints, mut ready) = (ONE.to_owned(), true);
         let mut world = running(&endpoints);
-        let mut machines = Machines(vec![BTreeSet::from([ONE.to_owned()]); 3]);
+        let mut machines = Machines(vec![parse_list(ONE); 3]);
         for happening in happenings {
             match happening {
                 Happening::Hook => {
@@ -230,20 +241,18 @@ proptest! {
                 }
                 Happening::RecordIsLost => world.lose_record(),
             }
-            world.used = Used::These(machines.0.iter().flatten().cloned().collect());
+            world.used = Used::These(machines.0.iter().cloned().collect());
             // Without a record etcd's provider retires nothing.
-            let Some(in_use) = world.in_use().map(list) else { continue };
-            let present = world.endpoints();
-            let started = machines.0.iter().flatten().map(String::as_str);
-            for url in started.chain(list(&present)) {
-                prop_assert!(in_use.contains(url), "{url} is used, and not in {in_use:?}");
-            }
+            let Some(in_use) = world.in_use().map(lists) else { continue };
+            let present = parse_list(&world.endpoints());
+            let used: EndpointLists = machines.0.iter().cloned().chain([present]).collect();
+            prop_assert!(!used.has_more_than(&in_use), "{used} are used, and {in_use} are recorded");
         }
         world.set_ready(true, &endpoints);
         for _ in 0..20 {
             world.settle();
             machines.reconcile(&mut world);
-            world.used = Used::These(machines.0.iter().flatten().cloned().collect());
+            world.used = Used::These(machines.0.iter().cloned().collect());
         }
         prop_assert_eq!(world.settle(), (vec![], Plan::Steady));
         prop_assert_eq!(world.in_use(), Some(endpoints.as_str()));

@@ -26,7 +26,7 @@ impl Rule for Endpoints {
         let now = moment.now();
         let mut findings = Vec::new();
         self.few.retain(|(etcd, user), since| {
-            let Some(view) = moment.after.etcds.get(etcd).filter(|view| !moment.after.is_ending(view)) else {
+            let Some(view) = moment.after.etcds.get(etcd).filter(|view| counts(moment.after, view)) else {
                 return false;
             };
             let lists = lists(moment.after, view);
@@ -40,7 +40,7 @@ impl Rule for Endpoints {
         });
         let lists_change = matches!(moment.line.event, Event::ControlPlane(_) | Event::ApiServer(_));
         if moment.new_list().is_some() || lists_change {
-            let clusters = moment.after.etcds.iter().filter(|(_, view)| !moment.after.is_ending(view));
+            let clusters = moment.after.etcds.iter().filter(|(_, view)| counts(moment.after, view));
             for (name, view) in clusters.filter(|(_, view)| !view.list.is_empty()) {
                 for (user, list) in lists(moment.after, view) {
                     if too_few(moment.after, view, list, now).is_some() && has_lost(moment, name, user, list) {
@@ -51,6 +51,11 @@ impl Rule for Endpoints {
         }
         findings
     }
+}
+
+/// Whether lists have to stay alive: not at the end of a cluster, and not where a person has said so.
+fn counts(state: &State, view: &EtcdView) -> bool {
+    !state.is_ending(view) && !view.object.ignores_in_use
 }
 
 /// Whether this line has brought the list, or has taken live endpoints from it: what scenarios have made silent before

@@ -2,8 +2,9 @@
 //! of the EtcdCluster, a Machine that somebody deleted, or a fault.
 
 use super::{Finding, Moment, Rule, Write};
-use crate::observer::record::Event;
+use crate::observer::record::{Etcd, Event};
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -25,6 +26,9 @@ impl Rule for Rollouts {
                 let before = moment.before.etcds.get(&etcd.name);
                 if before.is_none_or(|view| view.object.uid != etcd.uid || view.object.spec != etcd.spec) {
                     self.cause(&etcd.name, moment.now());
+                    if is_narrow(etcd) {
+                        self.cause(&etcd.name, moment.now());
+                    }
                 }
             }
             Event::ControlPlane(plane) => {
@@ -50,6 +54,12 @@ impl Rule for Rollouts {
         }
         Vec::new()
     }
+}
+
+/// Whether it has room for fewer than f + 1 Machines more: the control plane is told twice then.
+fn is_narrow(etcd: &Etcd) -> bool {
+    let most = etcd.spec.pointer("/rolloutStrategy/rollingUpdate/maxSurge").and_then(Value::as_u64);
+    most.and_then(|most| usize::try_from(most).ok()).is_some_and(|most| most <= etcd.replicas / 2)
 }
 
 /// Whether a person deleted this Machine until now.
