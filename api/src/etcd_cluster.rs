@@ -123,6 +123,11 @@ pub struct EtcdClusterSpec {
     #[serde(default)]
     pub rollout_strategy: RolloutStrategy,
 
+    /// From this time on, Machines that were made before it are replaced as if they did not match the spec. With
+    /// `rolloutStrategy.type: OnDelete` they are only counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout_after: Option<Time>,
+
     /// What the members' Machines carry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_template: Option<MachineTemplate>,

@@ -12,7 +12,7 @@ pub(crate) use secrets::{CERT, KEY};
 pub use secrets::{ca_secret, client_secret, control_plane_ca_secret, init_secret};
 pub use template::template_owners;
 pub(crate) use up_to_date::is_cloned_from_template;
-pub use up_to_date::{is_up_to_date, matches_config};
+pub use up_to_date::{is_up_to_date, matches_config, replaces_from};
 
 use api::version::DEFAULT_ETCD_VERSION;
 use api::{EtcdCluster, names};

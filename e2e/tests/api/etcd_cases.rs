@@ -192,6 +192,12 @@ pub(crate) fn cases() -> Vec<Case> {
             rollout(json!({"rollingUpdate": {"maxSurge": "25%"}})),
             rollout(json!({"rollingUpdate": {"maxSurge": 3}})),
         ),
+        Case::new(
+            "spec.rolloutAfter",
+            "must be of type date-time",
+            json!({"spec": {"rolloutAfter": "tomorrow"}}),
+            json!({"spec": {"rolloutAfter": "2026-11-23T04:00:00Z"}}),
+        ),
         Case::new("spec.rolloutStrategy", "must be of type object", rollout(json!("OnDelete")), rollout(json!({}))),
         Case::new("spec.remediation", "must be of type object", remediation(json!("Report")), remediation(json!({}))),
         Case::new(

@@ -6,8 +6,13 @@ use crate::observation::Observation;
 use api::EtcdCluster;
 use api::etcdadm_config::{CloudInitConfig, EtcdadmConfigSpec, Format};
 use controller_support::external::MachineView;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// By how much the clocks of the manager and of the API server may differ.
+const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Whether a Machine matches the spec.
 #[must_use]
@@ -17,6 +22,22 @@ pub fn is_up_to_date(observation: &Observation, machine: &MachineView) -> bool {
     let runs_it = || runs.is_none_or(|runs| bare(runs) == bare(version(&observation.etcd)));
     config.map_or_else(runs_it, |config| matches_config(&observation.etcd, config, runs))
         && is_cloned_from_template(&observation.etcd, &machine.annotations)
+        && !is_from_before(observation, machine)
+}
+
+/// When Machines begin to be replaced that were made before `rolloutAfter`. When a Machine was made is told by the clock of the
+/// API server: with one of ours that is ahead of it, new Machines would seem to be made before as well.
+#[must_use]
+pub fn replaces_from(etcd: &EtcdCluster) -> Option<Timestamp> {
+    let Time(after) = etcd.spec.rollout_after.as_ref()?;
+    after.checked_add(CLOCKS_DIFFER).ok()
+}
+
+/// Whether a Machine was made before `rolloutAfter`, and that time has come.
+fn is_from_before(observation: &Observation, machine: &MachineView) -> bool {
+    let has_come = replaces_from(&observation.etcd).is_some_and(|from| from <= observation.now);
+    let after = observation.etcd.spec.rollout_after.as_ref().filter(|_| has_come);
+    after.is_some_and(|after| machine.created.as_ref().is_some_and(|created| created.0 < after.0))
 }
 
 /// Whether a config means what the spec says. `runs`: the version of a Machine whose config has none, as those of earlier

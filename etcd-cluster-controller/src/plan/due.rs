@@ -3,6 +3,7 @@
 
 use super::repair::recovers;
 use super::{Plan, View};
+use crate::build;
 use crate::observation::Observation;
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
         Plan::Block(_) if asked.is_none() => Some(BLOCKED),
         Plan::Wait(_) if deleting || observation.machines.values().any(|machine| machine.deleting) => Some(DELETING),
         Plan::Block(_) | Plan::Wait(_) | Plan::Steady => {
-            deadline(observation).into_iter().chain(steady(observation)).min()
+            let times = [deadline(observation), steady(observation), rollout(observation)];
+            times.into_iter().flatten().min()
         }
     };
     asked.into_iter().chain(own).min()
@@ -32,6 +34,12 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
 /// When a voter that has recovered has been healthy for long enough.
 fn steady(observation: &Observation) -> Option<Duration> {
     recovers(&View::new(observation)).filter(|left| !left.is_zero())
+}
+
+/// When Machines of before begin to be replaced.
+fn rollout(observation: &Observation) -> Option<Duration> {
+    let from = build::replaces_from(&observation.etcd).filter(|from| *from > observation.now)?;
+    Duration::try_from(from.duration_since(observation.now)).ok()
 }
 
 /// When the next Machine's start-up grace ends.

@@ -3,14 +3,15 @@
 use super::{admits, creates, leaves, reason};
 use crate::fixture::{Story, address, id, name};
 use crate::observation::{Membership, Outcome, Template};
-use crate::plan::{Plan, Step, View, WhyDeleted, plan, version_refusal};
+use crate::plan::{Plan, Step, View, WhyDeleted, due, plan, version_refusal};
 use crate::status::status;
 use crate::status::transitions::transitions;
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::RolloutType;
 use api::names;
 use controller_support::external::Reference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 pub(super) fn urls(indexes: impl IntoIterator<Item = usize>) -> String {
@@ -256,6 +257,21 @@ fn what_is_published_is_finished_before_the_next_rollout_begins() {
     story.settle();
     story.settle();
     assert_eq!(creates(&story.plan()), Some(6), "{:?}", story.plan());
+}
+
+#[test]
+fn from_a_time_on_those_of_before_are_replaced() {
+    let mut story = Story::with_voters(3, 3);
+    let soon = story.observation.now.as_second() + 30;
+    story.etcd().spec.rollout_after = Some(Time(Timestamp::from_second(soon).unwrap()));
+    assert_eq!(story.plan(), Plan::Steady);
+    assert_eq!(due(&story.observation, &Plan::Steady).map(|left| left.as_secs()), Some(40));
+    story.pass(30);
+    assert_eq!(story.plan(), Plan::Steady, "clocks may differ");
+    story.pass(10);
+    assert_eq!(creates(&story.plan()), Some(3));
+    joins(&mut story, 3);
+    assert_eq!(replaced(&story.plan()), Some(1), "and not the new one: {:?}", story.plan());
 }
 
 #[test]
