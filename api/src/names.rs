@@ -28,11 +28,13 @@ pub const ETCD_CLUSTER_LABEL: &str = "cluster.x-k8s.io/etcd-cluster";
 pub const MANAGED_ETCD_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/managed-external-etcd";
 /// Cluster API's pause annotation. Its presence pauses; the value does not matter to Cluster API.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
-/// Keeps Cluster API's MachineHealthCheck away from etcd Machines, which never get a Node (Cluster API's own).
+/// On a Machine: a MachineHealthCheck leaves it alone. Cluster API's own.
 pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation";
+/// On a Machine: it is to be replaced, whatever its health. Cluster API's own, for MachineHealthChecks.
+pub const REMEDIATE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/remediate-machine";
 /// On a Machine: it goes first where there are too many. Cluster API's own, for MachineSets and control planes.
 pub const DELETE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
-/// On a Machine that was made to replace one whose member has failed: that replacement, as `status.lastRemediation` has it.
+/// On a Machine that was made to replace one whose member has failed, or that was marked for remediation: that replacement, as `status.lastRemediation` has it.
 pub const REMEDIATION_FOR_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/remediation-for";
 /// Value of [`PAUSED_ANNOTATION`] when the Cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
 /// changes it, and makes it theirs.

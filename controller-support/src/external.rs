@@ -4,6 +4,7 @@
 mod cluster;
 mod docker_machine;
 mod machine;
+mod mark;
 mod secret;
 
 pub use cluster::ClusterView;

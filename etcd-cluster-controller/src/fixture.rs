@@ -116,6 +116,7 @@ impl Story {
             data_secret: None,
             infrastructure_ready: true,
             addresses: vec![("InternalIP".to_owned(), address(index))],
+            marked: None,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Cluster API's Machine.
 
-use super::{Reference, addresses, flag, string};
+use super::{Reference, addresses, flag, mark, string};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -55,6 +55,8 @@ pub struct MachineView {
     pub infrastructure_ready: bool,
     /// Addresses as (type, address), in the order of the Machine.
     pub addresses: Vec<(String, String)>,
+    /// Who wants it replaced, and why. For people.
+    pub marked: Option<String>,
 }
 
 impl MachineView {
@@ -91,6 +93,7 @@ impl MachineView {
                 &["/status/initialization/infrastructureProvisioned", "/status/infrastructureReady"],
             ),
             addresses: addresses(data),
+            marked: mark::read(machine),
         }
     }
 }

@@ -240,6 +240,7 @@ fn machine(view: &View, seat: usize) -> MachineView {
         data_secret: boots.then(|| name(seat)),
         infrastructure_ready: true,
         addresses: shown.then(|| ("InternalIP".to_owned(), address(seat))).into_iter().collect(),
+        marked: None,
     }
 }
 
