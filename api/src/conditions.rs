@@ -25,6 +25,8 @@ pub const SCALING_DOWN: &str = "ScalingDown";
 pub const MACHINES_UP_TO_DATE: &str = "MachinesUpToDate";
 /// A Machine that was deleted is on its way out; the message says what it waits for.
 pub const MACHINES_DELETING: &str = "MachinesDeleting";
+/// A member is being replaced that has failed, or a Machine is marked for remediation; the message says what it waits for.
+pub const REMEDIATING: &str = "Remediating";
 /// The Cluster or the EtcdCluster is paused: nothing is changed.
 pub const PAUSED: &str = "Paused";
 /// The object is being deleted; the message says what is waited for.
@@ -98,11 +100,15 @@ pub mod reasons {
     pub const SCALING_DOWN: &str = "ScalingDown";
     /// There are not more Machines than wanted.
     pub const NOT_SCALING_DOWN: &str = "NotScalingDown";
-    /// A voter that has failed for long enough is being replaced.
+    /// A member is being replaced: it has failed for long enough, or its Machine was marked for remediation.
     pub const REPLACING_MEMBER: &str = "ReplacingMember";
-    /// A replacement has failed too, and the next one begins when `spec.remediation.retryPeriodSeconds` are over.
+    /// A Machine is marked for remediation, and something comes first.
+    pub const WAITING_FOR_REMEDIATION: &str = "WaitingForRemediation";
+    /// No failed member is being replaced, and no Machine is marked for remediation.
+    pub const NOT_REMEDIATING: &str = "NotRemediating";
+    /// A replacement has failed or is marked too, and the next one begins when the time of `spec.remediation` is over.
     pub const REMEDIATION_DELAYED: &str = "RemediationDelayed";
-    /// A replacement has failed too, after as many replacements in a row as `spec.remediation.maxRetry` allows.
+    /// A replacement has failed or is marked too, after as many replacements in a row as `spec.remediation.maxRetry` allows.
     pub const REMEDIATION_LIMIT_REACHED: &str = "RemediationLimitReached";
     /// Fewer than a quorum of the voters answer.
     pub const QUORUM_LOST: &str = "QuorumLost";

@@ -244,7 +244,8 @@ pub struct Remediation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub max_retry: Option<i32>,
-    /// Seconds between replacing a member and replacing its replacement that fails too. Default 0.
+    /// Seconds between replacing a member and replacing its replacement that fails too. Default 0. With 0, a replacement that
+    /// is healthy, and whose Machine is marked for remediation, waits for `minHealthyPeriodSeconds`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 86400))]
     pub retry_period_seconds: i32,
@@ -381,8 +382,8 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub removed_members: Vec<RemovedMember>,
-    /// The latest replacement of an unhealthy member. It is written before anything is done, and kept for the limits of
-    /// `spec.remediation`.
+    /// The latest replacement of an unhealthy member, or of one whose Machine is marked for remediation. It is written before
+    /// anything is done, and kept for the limits of `spec.remediation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_remediation: Option<LastRemediation>,
     /// Generation of the spec that this status is about.

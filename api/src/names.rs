@@ -34,7 +34,8 @@ pub const SKIP_REMEDIATION_ANNOTATION: &str = "cluster.x-k8s.io/skip-remediation
 pub const REMEDIATE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/remediate-machine";
 /// On a Machine: it goes first where there are too many. Cluster API's own, for MachineSets and control planes.
 pub const DELETE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
-/// On a Machine that was made to replace one whose member has failed, or that was marked for remediation: that replacement, as `status.lastRemediation` has it.
+/// On a Machine that was made to replace one whose member has failed, or that was marked for remediation: that replacement, as
+/// `status.lastRemediation` has it.
 pub const REMEDIATION_FOR_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/remediation-for";
 /// Value of [`PAUSED_ANNOTATION`] when the Cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
 /// changes it, and makes it theirs.

@@ -139,6 +139,11 @@ impl Story {
         self.observation.machines.get_mut(&name(index)).unwrap().annotations.clear();
     }
 
+    /// Somebody wants the Machine replaced.
+    pub(crate) fn mark(&mut self, index: usize) {
+        self.observation.machines.get_mut(&name(index)).unwrap().marked = Some("somebody".to_owned());
+    }
+
     /// The Machine is gone, with its objects.
     pub(crate) fn gone(&mut self, index: usize) {
         self.observation.machines.remove(&name(index));

@@ -15,6 +15,7 @@ mod identity;
 mod in_use;
 mod init;
 mod link;
+mod marked;
 mod operation;
 mod ownership;
 mod publish;
@@ -44,8 +45,9 @@ pub use due::due;
 pub use fence::{called_off, is_fenced};
 pub use goal::Goal;
 pub(crate) use hooks::has_hook;
+pub(crate) use marked::waiting as marked_waits_for;
 pub use publish::Publish;
-pub(crate) use repair::made_for;
+pub(crate) use repair::{made_for, under_way as replacement_under_way};
 pub(crate) use retire::{describe as describe_leaving, waiting as leaving_waits_for};
 pub(crate) use rollout::{is_outdated, waits_for as rollout_waits_for};
 pub use step::{Plan, Step, WhyDeleted};
@@ -70,6 +72,7 @@ const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
     init::plan,
     docker::plan,
     repair::plan,
+    marked::plan,
     growth::plan,
 ];
 

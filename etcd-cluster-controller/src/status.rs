@@ -5,6 +5,7 @@ mod alarms;
 mod conditions;
 mod ledger;
 mod members;
+mod remediating;
 #[cfg(test)]
 mod tests;
 pub mod transitions;

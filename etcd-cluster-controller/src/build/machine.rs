@@ -78,9 +78,6 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     // Whoever deletes the Machine waits until its member has left etcd.
     let hook = (names::PRE_TERMINATE_HOOK_ANNOTATION.to_owned(), names::PRE_TERMINATE_HOOK_OWNER.to_owned());
     annotations.extend([hook]);
-    // An etcd Machine never gets a Node, so a MachineHealthCheck that selects it by chance would delete it after ten
-    // minutes. Whoever honours OwnerRemediated has to drop this first, and to ignore a missing Node as a reason.
-    annotations.insert(names::SKIP_REMEDIATION_ANNOTATION.to_owned(), String::new());
     // With it, the limits of replacements in a row outlive the status.
     if let Some(replaces) = parts.replaces.and_then(|replaces| serde_json::to_string(replaces).ok()) {
         annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), replaces);

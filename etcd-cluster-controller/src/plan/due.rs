@@ -2,7 +2,7 @@
 //! what no event tells: times that run out, and answers that may have become different.
 
 use super::repair::recovers;
-use super::{Plan, View};
+use super::{Plan, View, marked};
 use crate::build;
 use crate::observation::Observation;
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
         Plan::Block(_) if asked.is_none() => Some(BLOCKED),
         Plan::Wait(_) if deleting || observation.machines.values().any(|machine| machine.deleting) => Some(DELETING),
         Plan::Block(_) | Plan::Wait(_) | Plan::Steady => {
-            let times = [deadline(observation), steady(observation), rollout(observation)];
+            let view = View::new(observation);
+            let times = [deadline(observation), steady(&view), marked::due(&view), rollout(observation)];
             times.into_iter().flatten().min()
         }
     };
@@ -32,8 +33,8 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
 }
 
 /// When a voter that has recovered has been healthy for long enough.
-fn steady(observation: &Observation) -> Option<Duration> {
-    recovers(&View::new(observation)).filter(|left| !left.is_zero())
+fn steady(view: &View<'_>) -> Option<Duration> {
+    recovers(view).filter(|left| !left.is_zero())
 }
 
 /// When Machines of before begin to be replaced.

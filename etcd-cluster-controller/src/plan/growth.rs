@@ -181,7 +181,7 @@ fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan 
 }
 
 /// Only a Machine that was admitted can be late: one that is held back may be as old as it likes.
-fn is_late(observation: &Observation, machine: &MachineView) -> bool {
+pub(super) fn is_late(observation: &Observation, machine: &MachineView) -> bool {
     observation.is_admitted(machine) && !observation.is_in_grace(machine)
 }
 

@@ -5,7 +5,7 @@
 
 use super::growth::missing_since;
 use super::retire::may_leave;
-use super::{Plan, Step, View, wait};
+use super::{Hold, Plan, Step, View};
 use crate::observation::probe::MemberFault;
 use crate::observation::{Observation, Outcome};
 use crate::plan::step::WhyDeleted;
@@ -17,6 +17,9 @@ use controller_support::external::MachineView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
+
+/// The field of `spec.remediation` that says when a replacement is replaced itself.
+pub(super) const RETRY_PERIOD: &str = "retryPeriodSeconds";
 
 /// Goes on with what was begun, also where `spec.remediation` has changed since; or begins with the next one.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
@@ -53,11 +56,16 @@ fn on_record<'v, 'a>(view: &'v View<'a>, last: &LastRemediation) -> Option<&'v S
     view.roster.voters().find(|seat| seat.machine.is_some_and(is_it))
 }
 
-/// What is written on a Machine that is made now: the replacement that it is for. The failed one may be on its way out already.
+/// What is written on a Machine that is made now: the replacement that it is for.
 pub(crate) fn made_for(observation: &Observation) -> Option<LastRemediation> {
-    let last = last(observation)?;
-    let goes = || observation.machines.values().any(|machine| machine.uid == last.machine_uid && machine.deleting);
-    (replaced(&View::new(observation)).is_some() || goes()).then(|| last.clone())
+    under_way(&View::new(observation)).cloned()
+}
+
+/// The replacement that is under way. The Machine that it is about may be on its way out already.
+pub(crate) fn under_way<'a>(view: &View<'a>) -> Option<&'a LastRemediation> {
+    let last = last(view.observation)?;
+    let goes = |machine: &MachineView| machine.uid == last.machine_uid && machine.deleting;
+    (replaced(view).is_some() || view.observation.machines.values().any(goes)).then_some(last)
 }
 
 /// How much longer a voter whose replacement was begun has to be healthy until that replacement is too much: a member that
@@ -126,21 +134,24 @@ fn begin(view: &View<'_>) -> Option<Plan> {
     let failed = failed.filter(|seat| may_leave(view, seat).is_ok());
     let mut held = None;
     for (seat, machine) in failed.filter_map(|seat| Some((seat, seat.machine?))) {
-        let retry = retry(observation, machine);
-        match retry.as_ref().and_then(|last| hold(observation, seat, last)) {
+        let period = (observation.etcd.spec.remediation.retry_period_seconds, RETRY_PERIOD);
+        match limit(observation, machine, &seat.describe(), period) {
             // Another one may not have to wait.
-            Some(hold) => held = held.or(Some(hold)),
-            None => {
-                return Some(Plan::Do(Step::BeginRemediation(LastRemediation {
-                    machine: machine.name.clone(),
-                    machine_uid: machine.uid.clone(),
-                    time: Time(observation.now),
-                    retry_count: retry.map_or(0, |last| last.retry_count.saturating_add(1)),
-                })));
-            }
+            Some(hold) => held = held.or(Some(Plan::Wait(hold))),
+            None => return Some(record(observation, machine)),
         }
     }
     held
+}
+
+/// Writes the replacement of a Machine's member down.
+pub(super) fn record(observation: &Observation, machine: &MachineView) -> Plan {
+    Plan::Do(Step::BeginRemediation(LastRemediation {
+        machine: machine.name.clone(),
+        machine_uid: machine.uid.clone(),
+        time: Time(observation.now),
+        retry_count: retry(observation, machine).map_or(0, |last| last.retry_count.saturating_add(1)),
+    }))
 }
 
 /// Why a voter that has failed is not replaced now, for people. `None`: it has not failed for long enough.
@@ -157,7 +168,7 @@ pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     may_leave(view, seat).err().map(|why| format!("it is not replaced now: {why}"))
 }
 
-fn last(observation: &Observation) -> Option<&LastRemediation> {
+pub(super) fn last(observation: &Observation) -> Option<&LastRemediation> {
     observation.etcd.status.as_ref()?.last_remediation.as_ref()
 }
 
@@ -173,30 +184,36 @@ fn seconds_since(observation: &Observation, last: &LastRemediation) -> i64 {
     observation.now.as_second().saturating_sub(last.time.0.as_second())
 }
 
-/// Why a replacement that fails too is not replaced now.
-fn hold(observation: &Observation, seat: &Seat<'_>, last: &LastRemediation) -> Option<Plan> {
+/// Why a replacement is not replaced itself now. `what`: its member, and what is wrong with it. `period`: how long it waits, and
+/// the field that says so.
+pub(super) fn limit(
+    observation: &Observation,
+    machine: &MachineView,
+    what: &str,
+    (period, field): (i32, &str),
+) -> Option<Hold> {
     let limits = &observation.etcd.spec.remediation;
-    let (name, machine) = (seat.name(), &last.machine);
+    let last = retry(observation, machine)?;
     // After so long it does not count as a retry any more.
     let over = |seconds: i32| {
         last.time.0.as_second().saturating_add(i64::from(seconds.min(limits.min_healthy_period_seconds)))
     };
     let (at, reason, message) = if limits.max_retry.is_some_and(|most| last.retry_count >= most) {
         let message = format!(
-            "member {}, and {} replacements in a row have failed, one more than spec.remediation.maxRetry. Find out why, then delete the Machine of {name} to have it replaced",
-            seat.describe(),
-            last.retry_count.saturating_add(1)
+            "member {what}, and {} replacements in a row have failed, one more than spec.remediation.maxRetry. Find out why, then delete Machine {} to have it replaced",
+            last.retry_count.saturating_add(1),
+            machine.name
         );
         (over(i32::MAX), reasons::REMEDIATION_LIMIT_REACHED, message)
     } else {
-        let at = over(limits.retry_period_seconds);
+        let at = over(period);
         let message = format!(
-            "member {}. It was to replace the one of Machine {machine}, and is replaced itself at {:.0} (spec.remediation.retryPeriodSeconds)",
-            seat.describe(),
+            "member {what}. It was to replace the one of Machine {}, and is replaced itself at {:.0} (spec.remediation.{field})",
+            last.machine,
             Timestamp::from_second(at).unwrap_or(Timestamp::MAX)
         );
         (at, reasons::REMEDIATION_DELAYED, message)
     };
     let left = u64::try_from(at - observation.now.as_second()).ok().filter(|left| *left > 0)?;
-    Some(wait(reason, message).again(Duration::from_secs(left)))
+    Some(Hold::new(reason, message).again(Duration::from_secs(left)))
 }

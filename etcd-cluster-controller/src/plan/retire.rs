@@ -42,6 +42,11 @@ pub(super) fn leaves(seat: &Seat<'_>) -> bool {
     seat.member.is_some() && (seat.is_leaving() || (seat.orphaned && !seat.is_voter()))
 }
 
+/// Whether somebody is on the way out, and waits for us.
+pub(super) fn is_under_way(view: &View<'_>) -> bool {
+    view.roster.seats.iter().any(|seat| is_wanted(seat) || leaves(seat))
+}
+
 fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<MayGo> {
     let status = view.observation.etcd.status.as_ref();
     let records = status.map(|status| status.removed_members.as_slice()).unwrap_or_default();

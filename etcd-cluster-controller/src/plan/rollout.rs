@@ -136,6 +136,11 @@ pub(super) fn is_lacking(view: &View<'_>) -> bool {
 
 /// Why no rollout goes on now.
 fn obstacle(view: &View<'_>) -> Option<String> {
+    obstacle_to_replacing(view).or_else(|| upgrade::refusal(view))
+}
+
+/// Why nobody who is healthy may be replaced now, for whatever reason.
+pub(super) fn obstacle_to_replacing(view: &View<'_>) -> Option<String> {
     let in_use = InUse::of(view);
     if in_use.is_unknown() {
         return Some(format!(
@@ -147,21 +152,18 @@ fn obstacle(view: &View<'_>) -> Option<String> {
     if in_use.is_behind() {
         return Some("the control plane has yet to roll out with the endpoints that were published before".to_owned());
     }
-    refused(view)
+    needs_a_person(view)
 }
 
 /// Whether no rollout goes on before a person has changed something.
 pub(super) fn is_refused(view: &View<'_>) -> bool {
-    refused(view).is_some()
+    needs_a_person(view).or_else(|| upgrade::refusal(view)).is_some()
 }
 
-fn refused(view: &View<'_>) -> Option<String> {
-    // Without a quorum, nobody could take such a member out again.
-    if upgrade::joins_as_voter(view) {
-        let message = "members of etcd before 3.5.20 join with a vote, which is not safe in a rollout. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False";
-        return Some(message.to_owned());
-    }
-    upgrade::refusal(view)
+/// Why members are replaced by a person alone: without a quorum, nobody could take such a one out again.
+fn needs_a_person(view: &View<'_>) -> Option<String> {
+    let message = "members of etcd before 3.5.20 join with a vote, which is not safe unless somebody looks on. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False";
+    upgrade::joins_as_voter(view).then(|| message.to_owned())
 }
 
 /// What a rollout waits for that no other rule tells of.

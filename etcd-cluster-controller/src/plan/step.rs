@@ -16,6 +16,8 @@ pub enum WhyDeleted {
     Surplus,
     /// It does not match the spec, and is not needed any more.
     Outdated,
+    /// A MachineHealthCheck or a person has marked it for remediation.
+    Marked,
 }
 
 impl WhyDeleted {
@@ -26,6 +28,7 @@ impl WhyDeleted {
             Self::Unhealthy => "its member has failed for too long",
             Self::Surplus => "there are more members than wanted",
             Self::Outdated => "it does not match the spec",
+            Self::Marked => "it is marked for remediation",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod growing;
 mod leaving;
+mod marked;
 mod repairing;
 mod rolling;
 mod shrinking;

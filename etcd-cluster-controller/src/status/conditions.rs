@@ -1,6 +1,7 @@
 //! Conditions of an EtcdCluster: one small function each.
 
 use super::alarms::{no_alarms, read_only};
+use super::remediating::remediating;
 use super::transitions::is_alarming;
 use crate::build;
 use crate::observation::Certificates;
@@ -34,6 +35,7 @@ pub(super) fn conditions(
         scaling_down(view, decision, status),
         up_to_date(view, plan, status),
         machines_deleting(view, plan, failed),
+        remediating(view),
         paused(plan),
         deleting(view, plan),
     ];
@@ -55,7 +57,9 @@ fn what(plan: &Plan) -> (&'static str, String) {
         Step::Record { .. } | Step::EnsureCertificates { .. } | Step::LabelCa { .. } => {
             reasons::WAITING_FOR_CERTIFICATES
         }
-        Step::BeginRemediation(_) | Step::DeleteMachine { why: WhyDeleted::Unhealthy, .. } => reasons::REPLACING_MEMBER,
+        Step::BeginRemediation(_) | Step::DeleteMachine { why: WhyDeleted::Unhealthy | WhyDeleted::Marked, .. } => {
+            reasons::REPLACING_MEMBER
+        }
         Step::DeleteMachine { why: WhyDeleted::Surplus, .. } => reasons::SCALING_DOWN,
         Step::DeleteMachine { why: WhyDeleted::Outdated, .. } => reasons::ROLLING_OUT,
         Step::Begin(_) | Step::Finish(_) | Step::MoveLeader { .. } | Step::RemoveMember(_) => reasons::REMOVING_MEMBER,

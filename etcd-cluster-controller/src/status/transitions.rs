@@ -40,7 +40,7 @@ const ALARMING: &[&str] = &[
 ];
 
 /// Conditions that may carry one of them. The later ones may repeat what an earlier one says.
-const TELLING: [&str; 4] = [c::READY, c::NO_ALARMS, c::AVAILABLE, c::MACHINES_UP_TO_DATE];
+const TELLING: [&str; 5] = [c::READY, c::NO_ALARMS, c::AVAILABLE, c::MACHINES_UP_TO_DATE, c::REMEDIATING];
 
 /// Whether a person has to do something for this reason, or should know.
 pub(super) fn is_alarming(reason: &str) -> bool {
@@ -66,11 +66,7 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
     }
     if let Some(begun) = after.last_remediation.as_ref().filter(|begun| before.last_remediation.as_ref() != Some(begun))
     {
-        let note = format!(
-            "the member of Machine {} is being replaced: another Machine boots, and then this one is deleted",
-            begun.machine
-        );
-        normal(reasons::REPLACING_MEMBER, note);
+        normal(reasons::REPLACING_MEMBER, format!("the member of Machine {} is being replaced", begun.machine));
     }
     let leaving =
         |status: &EtcdClusterStatus| status.conditions.iter().find(|c| c.type_ == c::MACHINES_DELETING).cloned();
@@ -130,5 +126,5 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
 }
 
 fn alarming<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|c| c.type_ == type_ && c.status != "True" && is_alarming(&c.reason))
+    conditions.iter().find(|c| c.type_ == type_ && is_alarming(&c.reason))
 }

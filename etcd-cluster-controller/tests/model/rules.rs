@@ -94,6 +94,7 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
             let says = "rule 2: with an odd number of voters, the replacement boots first";
             rule(comes || is_there || voters % 2 == 0, says)
         }
+        WhyDeleted::Marked => rule(false, "nobody marks a Machine here"),
         WhyDeleted::Surplus => rule(too_many, "no Machine is deleted that is wanted"),
         WhyDeleted::Outdated => {
             rule(view.etcd.outdated.has(seat), "no Machine is replaced that matches the spec")?;

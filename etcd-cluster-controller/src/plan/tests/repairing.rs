@@ -11,20 +11,20 @@ use api::names;
 use serde_json::json;
 
 /// Writes the status that goes with the plan, and gives the plan.
-fn step(story: &mut Story) -> Plan {
+pub(super) fn step(story: &mut Story) -> Plan {
     let plan = story.plan();
     story.settle();
     plan
 }
 
-fn begins(plan: &Plan) -> Option<(String, i32)> {
+pub(super) fn begins(plan: &Plan) -> Option<(String, i32)> {
     match plan {
         Plan::Do(Step::BeginRemediation(record)) => Some((record.machine.clone(), record.retry_count)),
         _ => None,
     }
 }
 
-fn deletes(plan: &Plan) -> Option<(&str, WhyDeleted)> {
+pub(super) fn deletes(plan: &Plan) -> Option<(&str, WhyDeleted)> {
     match plan {
         Plan::Do(Step::DeleteMachine { name, why }) => Some((name, *why)),
         _ => None,

@@ -1,0 +1,121 @@
+//! Machines that are marked for remediation, by a MachineHealthCheck or by a person. Such a Machine is replaced although its
+//! member answers: a mark tells of what no probe sees. It is deleted, and goes the way of every Machine that is deleted: a
+//! healthy voter leaves when its replacement votes.
+//!
+//! A voter that fails is left to `repair`, marked or not: that knows when a failed one may go. Nothing here is done for haste,
+//! so everything else comes first.
+
+use super::growth::is_late;
+use super::repair::{self, RETRY_PERIOD, is_paused, recovers};
+use super::rollout::{is_outdated, obstacle_to_replacing};
+use super::step::WhyDeleted;
+use super::{Hold, Plan, Step, View, retire};
+use crate::observation::Template;
+use crate::roster::{Seat, Verdict};
+use api::conditions::reasons;
+use api::etcd_cluster::RemediationMode;
+use controller_support::external::MachineView;
+use std::time::Duration;
+
+/// Deletes a marked Machine. The replacement of a voter is written down before, as for one that has failed: the new Machine
+/// then says what it was made for, and a MachineHealthCheck that marks every new one is slowed down.
+pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
+    let free = marked(view).filter(|(seat, machine, why)| hold(view, seat, machine, why).is_none());
+    let (seat, machine, _) = free.min_by_key(|(seat, ..)| (seat.is_voter(), seat.leads()))?;
+    if seat.is_voter() && !is_begun(view, seat, machine) {
+        return Some(repair::record(view.observation, machine));
+    }
+    Some(Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Marked }))
+}
+
+/// Marked Machines that stay for now, and what each of them waits for.
+pub(crate) fn waiting(view: &View<'_>) -> Vec<Hold> {
+    let one = |(seat, machine, why): (&Seat<'_>, &MachineView, &str)| {
+        let next = || Hold::new(reasons::REPLACING_MEMBER, "it is replaced next");
+        let hold = hold(view, seat, machine, why).unwrap_or_else(next);
+        let message = format!("Machine {} is marked for remediation ({why}): {}", machine.name, hold.message);
+        Hold { message, ..hold }
+    };
+    marked(view).map(one).collect()
+}
+
+/// When the time of one of them has come. `None`: an event tells.
+pub(super) fn due(view: &View<'_>) -> Option<Duration> {
+    waiting(view).into_iter().filter_map(|hold| hold.again).min()
+}
+
+fn marked<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = (&'v Seat<'a>, &'a MachineView, &'a str)> {
+    view.roster.seats.iter().filter_map(|seat| {
+        let machine = seat.machine.filter(|machine| !machine.deleting)?;
+        Some((seat, machine, machine.marked.as_deref()?))
+    })
+}
+
+/// Whether its replacement is written down, and it has been healthy ever since.
+fn is_begun(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool {
+    let begun = repair::last(view.observation).filter(|last| last.machine_uid == machine.uid);
+    begun.is_some_and(|last| matches!(&seat.verdict, Verdict::Healthy { since } if *since <= last.time.0))
+}
+
+/// Why a marked Machine is not deleted now.
+fn hold(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView, why: &str) -> Option<Hold> {
+    let waits = |message| Hold::new(reasons::WAITING_FOR_REMEDIATION, message);
+    if let Some(hold) = obstacle(view, seat, machine).map(waits) {
+        return Some(hold);
+    }
+    // One that serves can wait: unless a person has said how long, that is as long as it counts as a replacement.
+    let period = match view.observation.etcd.spec.remediation.retry_period_seconds {
+        0 => (i32::MAX, "minHealthyPeriodSeconds"),
+        seconds => (seconds, RETRY_PERIOD),
+    };
+    let what = format!("{}: its Machine is marked for remediation ({why})", seat.name());
+    repair::limit(view.observation, machine, &what, period).filter(|_| seat.is_voter())
+}
+
+fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<String> {
+    let observation = view.observation;
+    match () {
+        () if observation.etcd.spec.remediation.mode == RemediationMode::Report => Some(format!(
+            "it is not replaced by itself (spec.remediation.mode): delete Machine {} to have that done",
+            machine.name
+        )),
+        () if is_paused(machine) => Some("it is paused".to_owned()),
+        () if !view.roster.is_listed() => {
+            Some(format!("the member list cannot be read: {}", observation.why_not_listed()))
+        }
+        () if !observation.not_owned.is_empty() => {
+            Some(format!("these Machines are not controlled by this EtcdCluster: {}", observation.not_owned.join(", ")))
+        }
+        () if !matches!(observation.template, Template::Found { .. }) => {
+            Some("without the infrastructure template no other Machine can be made".to_owned())
+        }
+        () if seat.is_voter() => obstacle_of_a_voter(view),
+        // One that has not made it in its time serves nobody. So each has at least that time, however often it is marked.
+        () if seat.member.is_none() && is_late(observation, machine) => None,
+        () => Some("it may become a voter yet".to_owned()),
+    }
+}
+
+/// A healthy voter goes only where all is well otherwise, so that nothing is begun that a second fault would bring to a halt.
+fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
+    let (voters, wanted) = (view.roster.voters().count(), view.wanted());
+    let unwell = view.roster.voters().find(|other| !other.is_healthy());
+    match unwell {
+        Some(only) if voters == 1 => Some(format!(
+            "its member is the only one and is not healthy ({}). Its data would go with it: bring the member back",
+            only.why()
+        )),
+        Some(other) => {
+            Some(format!("every voter has to be healthy first, and one is not: member {}", other.describe()))
+        }
+        None if retire::is_under_way(view) => Some("another Machine is on its way out".to_owned()),
+        None if view.roster.seats.iter().any(|other| is_outdated(view, other)) => {
+            Some("Machines that do not match the spec are replaced first".to_owned())
+        }
+        None if voters != wanted => Some(format!("there are {voters} voters, and {wanted} are wanted")),
+        None if recovers(view).is_some() => Some(
+            "its member, or one that has recovered, has to stay healthy for unhealthyAfterSeconds first".to_owned(),
+        ),
+        None => obstacle_to_replacing(view),
+    }
+}
