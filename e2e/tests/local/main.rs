@@ -18,6 +18,7 @@ mod gitops;
 mod health;
 mod idle;
 mod kills;
+mod marked;
 mod missing;
 mod outage;
 mod own_errors;
@@ -174,6 +175,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(repair::is_called_off),
         scenario!(repair::of_two_of_five).long(true),
         scenario!(repair::survives_kills).long(true),
+        scenario!(marked::by_a_health_check),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),
         scenario!(confirmation::is_asked_for),
