@@ -3,6 +3,7 @@
 
 mod cluster;
 mod docker_machine;
+mod failure_domains;
 mod machine;
 mod mark;
 mod secret;

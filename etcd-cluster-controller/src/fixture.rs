@@ -18,7 +18,7 @@ use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) const CLUSTER_ID: u64 = 0xc;
@@ -113,6 +113,7 @@ impl Story {
             controller: None,
             bootstrap_config: None,
             infrastructure: None,
+            failure_domain: None,
             data_secret: None,
             infrastructure_ready: true,
             addresses: vec![("InternalIP".to_owned(), address(index))],
@@ -330,6 +331,7 @@ pub(crate) fn cluster() -> ClusterView {
         deleting: false,
         paused: false,
         infrastructure_ready: true,
+        failure_domains: BTreeSet::new(),
         control_plane: None,
         etcd: None,
     }

@@ -1,9 +1,10 @@
 //! Cluster API's Cluster.
 
-use super::{Reference, flag};
+use super::{Reference, failure_domains, flag};
 use api::names;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use std::collections::BTreeSet;
 
 /// What we need of a Cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct ClusterView {
     pub paused: bool,
     /// The infrastructure is there: v1beta2's `infrastructureProvisioned` or v1beta1's `infrastructureReady`.
     pub infrastructure_ready: bool,
+    /// Failure domains for control planes, by name. The infrastructure reports them when it is ready.
+    pub failure_domains: BTreeSet<String>,
     /// The control plane.
     pub control_plane: Option<Reference>,
     /// Etcd that the Cluster names: by the annotation, or by `spec.managedExternalEtcdRef` where the CRD has it. The
@@ -46,6 +49,7 @@ impl ClusterView {
                 data,
                 &["/status/initialization/infrastructureProvisioned", "/status/infrastructureReady"],
             ),
+            failure_domains: failure_domains::read(data),
             control_plane: Reference::read(data.pointer("/spec/controlPlaneRef")),
             etcd: match annotation {
                 Some(text) => Some(etcd_reference(text)),

@@ -49,6 +49,8 @@ pub struct MachineView {
     pub bootstrap_config: Option<Reference>,
     /// Its infrastructure.
     pub infrastructure: Option<Reference>,
+    /// Failure domain that it was made for.
+    pub failure_domain: Option<String>,
     /// Secret with its bootstrap data.
     pub data_secret: Option<String>,
     /// The infrastructure is there.
@@ -87,6 +89,7 @@ impl MachineView {
             }),
             bootstrap_config: Reference::read(data.pointer("/spec/bootstrap/configRef")),
             infrastructure: Reference::read(data.pointer("/spec/infrastructureRef")),
+            failure_domain: string(data, "/spec/failureDomain"),
             data_secret: string(data, "/spec/bootstrap/dataSecretName"),
             infrastructure_ready: flag(
                 data,
@@ -109,7 +112,7 @@ mod tests {
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
             "metadata": {"name": "demo-etcd-0", "namespace": "default", "uid": "u", "ownerReferences": [
                 {"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster", "name": "demo-etcd", "uid": "e", "controller": true}]},
-            "spec": {"clusterName": "demo", "bootstrap": {"configRef": {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "EtcdadmConfig", "name": "demo-etcd-0"}}},
+            "spec": {"clusterName": "demo", "failureDomain": "a", "bootstrap": {"configRef": {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "EtcdadmConfig", "name": "demo-etcd-0"}}},
             "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}], "initialization": {"infrastructureProvisioned": true}}
         }))
         .unwrap();
@@ -119,5 +122,6 @@ mod tests {
         assert_eq!(view.bootstrap_config.unwrap().name, "demo-etcd-0");
         assert_eq!(view.addresses, [("InternalIP".to_owned(), "10.0.0.2".to_owned())]);
         assert!(view.infrastructure_ready);
+        assert_eq!(view.failure_domain.as_deref(), Some("a"));
     }
 }

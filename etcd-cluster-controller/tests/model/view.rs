@@ -237,6 +237,7 @@ fn machine(view: &View, seat: usize) -> MachineView {
         controller: None,
         bootstrap_config: None,
         infrastructure: None,
+        failure_domain: None,
         data_secret: boots.then(|| name(seat)),
         infrastructure_ready: true,
         addresses: shown.then(|| ("InternalIP".to_owned(), address(seat))).into_iter().collect(),
