@@ -15,7 +15,7 @@ use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use waits::{not_booting, waiting_for};
+use waits::{not_booting, waiting_for, waiting_for_infrastructure};
 
 /// How far a Machine is on its way to being a healthy voter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,13 +164,17 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     if voters == 0 { not_booting(view, machines) } else { None }
 }
 
-/// Makes the next Machine. Without a template, those that are on their way are waited for first.
+/// Makes the next Machine. Without a template, those that are on their way are waited for first. So is the infrastructure of the
+/// Cluster: it tells of failure domains, and a Machine's is never changed.
 fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     match &view.observation.template {
         Template::NotFound(message) => block(reasons::TEMPLATE_NOT_FOUND, message),
         Template::Unknown(message) => {
             let later = view.observation.interval();
             coming.unwrap_or_else(|| wait(reasons::TEMPLATE_NOT_FOUND, message)).again(later)
+        }
+        Template::Found { .. } if !cluster.infrastructure_ready => {
+            coming.unwrap_or_else(|| waiting_for_infrastructure(cluster))
         }
         Template::Found { .. } => Plan::Do(Step::CreateMachine {
             cluster: cluster.name.clone(),

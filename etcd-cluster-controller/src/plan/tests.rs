@@ -171,11 +171,13 @@ fn first_things_first() {
     story.cluster().infrastructure_ready = false;
     assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
     story.observation.certificates = certificates();
-    assert_eq!(creates(&story.plan()), Some(0), "the Machine does not wait for the Cluster's infrastructure");
-    story.machine(0).addresses.clear();
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, "it tells of failure domains");
     story.cluster().infrastructure_ready = true;
+    assert_eq!(creates(&story.plan()), Some(0));
+    story.machine(0).addresses.clear();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+    story.cluster().infrastructure_ready = false;
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, "nor does it boot");
 }
 
 #[test]

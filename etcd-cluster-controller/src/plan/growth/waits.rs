@@ -20,11 +20,7 @@ pub(super) fn waiting_for(
     let deadline = until.map(|until| format!("; if that lasts until {until:.0}, it counts as MachineNotBooting"));
     let deadline = deadline.unwrap_or_default();
     match state {
-        // Machines are made without waiting for it, as Cluster API's MachineSets do: the rest of their way runs beside.
-        Progress::NoAddress if !cluster.infrastructure_ready => {
-            let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
-            wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
-        }
+        Progress::NoAddress if !cluster.infrastructure_ready => waiting_for_infrastructure(cluster),
         Progress::NoAddress => {
             let message = format!("Machine {name} has no address yet; look at its conditions{deadline}");
             wait(reasons::WAITING_FOR_MACHINE_ADDRESS, message)
@@ -77,6 +73,11 @@ pub(super) fn waiting_for(
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }
     }
+}
+
+pub(super) fn waiting_for_infrastructure(cluster: &ClusterView) -> Plan {
+    let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
+    wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
 }
 
 /// Until when a Machine has to become a member. `None`: its grace does not run.
