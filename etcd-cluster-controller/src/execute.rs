@@ -51,8 +51,8 @@ pub(crate) async fn execute(context: &Context, observation: &Observation, step: 
         Step::PublishInit { cluster, address, client_urls, admitted } => {
             secrets::publish_init(context, observation, cluster, (address, client_urls, admitted)).await
         }
-        Step::CreateMachine { cluster, number, expected } => {
-            member::create(context, observation, cluster, *number, expected).await
+        Step::CreateMachine { cluster, number, failure_domain, expected } => {
+            member::create(context, observation, cluster, (*number, failure_domain.as_deref()), expected).await
         }
         Step::Admit { cluster, name, admitted } => member::admit(context, observation, cluster, name, admitted).await,
         Step::DeleteHeldBack { cluster, name, proof } => {

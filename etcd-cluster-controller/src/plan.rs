@@ -6,6 +6,7 @@
 mod certificates;
 mod deletion;
 mod docker;
+mod domains;
 mod due;
 mod fence;
 mod goal;

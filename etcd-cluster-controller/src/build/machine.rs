@@ -21,6 +21,8 @@ pub struct MachineParts<'a> {
     pub name: &'a str,
     /// Kind of the infrastructure.
     pub infrastructure: &'a ApiResource,
+    /// Failure domain of the Machine.
+    pub failure_domain: Option<&'a str>,
     /// The replacement that it is for.
     pub replaces: Option<&'a LastRemediation>,
 }
@@ -87,7 +89,7 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     metadata.finalizers = Some(vec![names::MACHINE_FINALIZER.to_owned()]);
     let config_kind = EtcdadmConfig::kind(&());
     let bootstrap = ApiResource::erase::<EtcdadmConfig>(&());
-    let data = json!({
+    let mut data = json!({
         "spec": {
             "clusterName": parts.cluster,
             // Some infrastructure refuses a Machine without a version: it is that of etcd.
@@ -96,6 +98,9 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
             "infrastructureRef": reference(kind, parts.infrastructure, &parts.infrastructure.kind, parts),
         }
     });
+    if let Some(domain) = parts.failure_domain {
+        data["spec"]["failureDomain"] = json!(domain);
+    }
     DynamicObject { types: Some(types(kind)), metadata, data }
 }
 

@@ -22,7 +22,7 @@ fn story() -> Story {
 
 fn parts<'a>(story: &'a Story, kind: &'a ApiResource) -> MachineParts<'a> {
     let (etcd, cluster, name) = (&story.observation.etcd, "demo", "demo-etcd-0");
-    MachineParts { etcd, cluster, name, infrastructure: kind, replaces: None }
+    MachineParts { etcd, cluster, name, infrastructure: kind, failure_domain: None, replaces: None }
 }
 
 #[test]
@@ -38,6 +38,19 @@ fn the_three_objects_of_a_member() {
         machine(&parts, &machine_kind("v1beta1")).data,
     ]);
     insta::assert_yaml_snapshot!(all);
+}
+
+#[test]
+fn a_machine_is_for_a_failure_domain_in_either_version() {
+    let story = story();
+    let kind = local_machine();
+    for version in ["v1beta1", "v1beta2"] {
+        let domain = |failure_domain| {
+            let parts = MachineParts { failure_domain, ..parts(&story, &kind) };
+            machine(&parts, &machine_kind(version)).data["spec"].get("failureDomain").cloned()
+        };
+        assert_eq!((domain(Some("a")), domain(None)), (Some(json!("a")), None), "{version}");
+    }
 }
 
 #[test]

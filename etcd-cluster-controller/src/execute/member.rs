@@ -28,7 +28,7 @@ pub(super) async fn create(
     context: &Context,
     observation: &Observation,
     cluster: &str,
-    number: u64,
+    (number, failure_domain): (u64, Option<&str>),
     expected: &[String],
 ) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
@@ -40,7 +40,8 @@ pub(super) async fn create(
     let number = begun(context, etcd, &live, number).await?.unwrap_or(number);
     let name = name_of(etcd, number);
     let replaces = made_for(observation);
-    let parts = MachineParts { etcd, cluster, name: &name, infrastructure: clones, replaces: replaces.as_ref() };
+    let (infrastructure, replaces) = (clones, replaces.as_ref());
+    let parts = MachineParts { etcd, cluster, name: &name, infrastructure, failure_domain, replaces };
     let infrastructure = match build::infrastructure(&parts, template) {
         Ok(infrastructure) => infrastructure,
         Err(message) => return Ok(refused(reasons::TEMPLATE_INVALID, message)),
@@ -73,7 +74,8 @@ pub(super) async fn create(
         let (live, wanted) = (observation.live_machines().count() + 1, etcd.spec.replicas);
         let replaces = usize::try_from(wanted).is_ok_and(|wanted| live > wanted);
         let what = if replaces { "to replace another".to_owned() } else { format!("{live} of {wanted}") };
-        let note = format!("created Machine {name}, {what}");
+        let place = failure_domain.map(|domain| format!(" in failure domain {domain}")).unwrap_or_default();
+        let note = format!("created Machine {name}{place}, {what}");
         context.events.normal(&etcd.object_ref(&()), "Create", "MachineCreated", note).await;
     }
     Ok(outcome)

@@ -5,7 +5,7 @@
 
 mod waits;
 
-use super::{Hold, Plan, Step, View, block, deletion, init, repair, retire, rollout, wait};
+use super::{Hold, Plan, Step, View, block, deletion, domains, init, repair, retire, rollout, wait};
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
 use crate::roster::{Seat, number};
@@ -179,6 +179,7 @@ fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan 
         Template::Found { .. } => Plan::Do(Step::CreateMachine {
             cluster: cluster.name.clone(),
             number: next_number(view.observation),
+            failure_domain: domains::next(view),
             expected: view.observation.machines.keys().cloned().collect(),
         }),
     }

@@ -71,6 +71,8 @@ pub enum Step {
         cluster: String,
         /// Number in the name of the Machine, its config and its infrastructure. None before had it.
         number: u64,
+        /// Failure domain that it is made for. `None`: the infrastructure has none.
+        failure_domain: Option<String>,
         /// Names of the Machines that the decision was made on: it is off if there are others by now.
         expected: Vec<String>,
     },

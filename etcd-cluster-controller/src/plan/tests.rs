@@ -6,6 +6,7 @@ mod marked;
 mod repairing;
 mod rolling;
 mod shrinking;
+mod spreading;
 mod surging;
 
 use super::*;

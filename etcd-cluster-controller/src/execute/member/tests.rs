@@ -42,12 +42,17 @@ async fn request(stream: &mut TcpStream) -> String {
     }
 }
 
+fn parts<'a>(etcd: &'a EtcdCluster, clones: &'a ApiResource) -> MachineParts<'a> {
+    let (cluster, name) = ("demo", "demo-etcd-0");
+    MachineParts { etcd, cluster, name, infrastructure: clones, failure_domain: None, replaces: None }
+}
+
 /// The outcome for a clone that is left over, and the methods of the requests after the one that read it.
 async fn left_over(change: impl FnOnce(&mut Value)) -> (Outcome, Vec<String>) {
     let mut story = Story::new(3);
     let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
     let etcd = story.etcd();
-    let parts = MachineParts { etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &clones, replaces: None };
+    let parts = parts(etcd, &clones);
     let wanted = build::infrastructure(&parts, &template).unwrap();
     let mut there = serde_json::to_value(&wanted).unwrap();
     there["metadata"]["uid"] = json!("clone");
@@ -90,9 +95,7 @@ fn what_is_left_over_is_used_only_if_it_would_be_made_the_same() {
     let mut story = Story::new(3);
     let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
     let clone = |story: &Story, template: &DynamicObject| {
-        let etcd = &story.observation.etcd;
-        let parts =
-            MachineParts { etcd, cluster: "demo", name: "demo-etcd-0", infrastructure: &clones, replaces: None };
+        let parts = parts(&story.observation.etcd, &clones);
         let config = to_dynamic(&build::config(&parts), &ApiResource::erase::<EtcdadmConfig>(&())).unwrap();
         (build::infrastructure(&parts, template).unwrap(), config)
     };

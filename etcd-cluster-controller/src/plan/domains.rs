@@ -1,0 +1,22 @@
+//! Failure domains are places, such as zones, that may fail as a whole: with members in several of them, etcd survives that. A
+//! Machine is given one when it is made, and keeps it: one whose domain is no longer reported is not replaced, as
+//! KubeadmControlPlane does not either.
+
+use super::View;
+use super::repair::is_kept;
+use super::rollout::is_outdated;
+use crate::roster::Seat;
+
+/// The domain of the next Machine: the one with the fewest Machines that stay, of several the first by name. In a rollout those
+/// that match the spec are counted first, as they will be alone in the end. `None`: the Cluster has no domains.
+pub(super) fn next(view: &View<'_>) -> Option<String> {
+    let kept = view.roster.seats.iter().filter(|seat| is_kept(view, seat));
+    let (old, new): (Vec<_>, Vec<_>) = kept.partition(|seat| is_outdated(view, seat));
+    let domains = view.cluster()?.failure_domains.iter();
+    domains.min_by_key(|domain| (machines_in(domain, &new), machines_in(domain, &old))).cloned()
+}
+
+fn machines_in(domain: &str, seats: &[&Seat<'_>]) -> usize {
+    let is_there = |seat: &Seat<'_>| seat.machine.is_some_and(|m| m.failure_domain.as_deref() == Some(domain));
+    seats.iter().filter(|seat| is_there(seat)).count()
+}
