@@ -16,8 +16,10 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     // In a rollout there are as many as wanted of each kind at most.
     let (old, new): (Vec<_>, Vec<_>) = kept.partition(|(seat, _)| is_outdated(view, seat));
     let too_many = [new, old].into_iter().find(|group| group.len() > view.wanted())?;
-    let free = too_many.into_iter().filter(|(_, machine)| !is_paused(machine));
-    let (seat, machine) = free.min_by_key(|(seat, machine)| order(seat, machine))?;
+    let free: Vec<_> = too_many.into_iter().filter(|(_, machine)| !is_paused(machine)).collect();
+    let in_domain_of =
+        |machine: &MachineView| free.iter().filter(|(_, other)| other.failure_domain == machine.failure_domain).count();
+    let (seat, machine) = free.iter().min_by_key(|(seat, machine)| order(seat, machine, in_domain_of(machine)))?;
     // A Machine that is held back carries nothing, whatever is known of the others. Where Machines may be missing, nobody counts.
     let may_choose = (!seat.admitted || is_settled(view)) && view.observation.not_owned.is_empty();
     (may_choose && recovers(view).is_none())
@@ -30,8 +32,15 @@ fn is_settled(view: &View<'_>) -> bool {
 }
 
 /// Whom a person has chosen goes first; then who serves least: those that have failed, those that are not members yet, learners.
-/// Of healthy voters the newest goes, also if it leads: the oldest are in every list of endpoints that API servers may still use.
-fn order(seat: &Seat<'_>, machine: &MachineView) -> (bool, u8, Reverse<Option<u64>>) {
+/// Of healthy voters one goes that shares its failure domain with most others, and of these the newest, also if it leads: the
+/// oldest are in every list of endpoints that API servers may still use. The very oldest is never the first to go: it may be the
+/// only one of such a list. So only Machines that may go count for a domain: one that is paused would make the oldest one's
+/// domain look full.
+fn order(
+    seat: &Seat<'_>,
+    machine: &MachineView,
+    in_its_domain: usize,
+) -> (bool, u8, Reverse<usize>, Reverse<Option<u64>>) {
     let serves = match () {
         () if seat.is_voter() && seat.is_unhealthy() => 0,
         () if !seat.admitted => 1,
@@ -39,5 +48,5 @@ fn order(seat: &Seat<'_>, machine: &MachineView) -> (bool, u8, Reverse<Option<u6
         () if !seat.is_voter() => 3,
         () => 4,
     };
-    (!is_chosen(seat), serves, Reverse(number(&machine.name)))
+    (!is_chosen(seat), serves, Reverse(in_its_domain), Reverse(number(&machine.name)))
 }

@@ -2,9 +2,10 @@
 
 use super::leaves;
 use crate::fixture::{Story, address, name};
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, WhyDeleted};
 use crate::roster::number;
 use api::names;
+use proptest::prelude::*;
 
 /// The Cluster has these failure domains.
 fn domains(story: &mut Story, domains: &[&str]) {
@@ -23,6 +24,11 @@ fn placed(places: &[&str]) -> Story {
 
 fn place(story: &mut Story, index: usize, domain: Option<&str>) {
     story.observation.machines.get_mut(&name(index)).unwrap().failure_domain = domain.map(str::to_owned);
+}
+
+fn annotate(story: &mut Story, index: usize, key: &str) {
+    let machine = story.observation.machines.get_mut(&name(index)).unwrap();
+    machine.annotations.insert(key.to_owned(), String::new());
 }
 
 fn index_of(machine: &str) -> usize {
@@ -52,6 +58,16 @@ fn made(story: &mut Story) -> Vec<Option<String>> {
 
 fn somewhere(places: &[&str]) -> Vec<Option<String>> {
     places.iter().map(|place| Some((*place).to_owned())).collect()
+}
+
+/// All Machines that are deleted one after the other as too many.
+fn surplus(story: &mut Story) -> Vec<usize> {
+    let mut deleted = Vec::new();
+    while let Plan::Do(Step::DeleteMachine { name, why: WhyDeleted::Surplus }) = story.plan() {
+        story.delete(index_of(&name));
+        deleted.push(index_of(&name));
+    }
+    deleted
 }
 
 /// Another spec; API servers use all members of now.
@@ -155,6 +171,59 @@ fn a_rollout_of_one_after_the_other_keeps_the_spread() {
         }
     }
     assert_eq!(places, somewhere(&["a", "b", "c"]));
+}
+
+#[test]
+fn whoever_shares_a_domain_with_most_others_goes_first() {
+    for (places, expected, why) in [
+        (["a", "a", "a", "b", "c"], [2, 1], "though the others are newer"),
+        (["a", "b", "c", "a", "b"], [4, 3], "of those that share as much, the newest"),
+        (["a", "b", "b", "c", "c"], [4, 2], "one of each"),
+        (["a", "a", "a", "a", "a"], [4, 3], "all the same"),
+    ] {
+        let mut story = placed(&places);
+        story.etcd().spec.replicas = 3;
+        assert_eq!(surplus(&mut story), expected, "{why}");
+    }
+}
+
+#[test]
+fn a_choice_and_a_failure_count_more_than_a_domain() {
+    let places = ["a", "a", "a", "b", "c"];
+    let mut story = placed(&places);
+    story.etcd().spec.replicas = 3;
+    annotate(&mut story, 3, names::DELETE_MACHINE_ANNOTATION);
+    assert_eq!(surplus(&mut story), [3, 2]);
+    let mut story = placed(&places);
+    story.etcd().spec.replicas = 3;
+    story.failing(4, "down");
+    story.pass(60);
+    assert_eq!(surplus(&mut story), [4, 2]);
+}
+
+proptest! {
+    /// API servers that have not rolled out since there was one member may use that alone.
+    #[test]
+    fn the_oldest_is_the_last_to_go(
+        places in prop::collection::vec(prop::option::of(prop::sample::select(vec!["a", "b", "c"])), 7),
+        paused in prop::collection::vec(any::<bool>(), 7),
+        replicas in prop::sample::select(vec![1, 3, 5]),
+    ) {
+        let mut story = placed(&["a"; 7]);
+        for index in 0..7 {
+            place(&mut story, index, places[index]);
+            if paused[index] {
+                annotate(&mut story, index, names::PAUSED_ANNOTATION);
+            }
+        }
+        story.etcd().spec.replicas = replicas;
+        let deleted = surplus(&mut story);
+        let free: Vec<usize> = (0..7).filter(|index| !paused[*index]).collect();
+        prop_assert_eq!(deleted.len(), free.len().min(7 - usize::try_from(replicas).unwrap()));
+        if let Some(oldest) = free.first() {
+            prop_assert!(deleted.len() == free.len() || !deleted.contains(oldest), "{:?}", deleted);
+        }
+    }
 }
 
 #[test]
