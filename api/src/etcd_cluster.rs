@@ -502,6 +502,9 @@ pub struct MemberStatus {
     /// Name of its Machine; empty if no Machine of this cluster has the member's address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub machine: String,
+    /// Failure domain of its Machine; empty if that has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub failure_domain: String,
     /// URL for its peers.
     #[serde(default, rename = "peerURL", skip_serializing_if = "String::is_empty")]
     pub peer_url: String,

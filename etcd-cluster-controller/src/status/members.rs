@@ -23,6 +23,7 @@ fn member(view: &View<'_>, seat: &Seat<'_>) -> Option<MemberStatus> {
     let (id, member) = seat.member.as_ref()?;
     let before = view.observation.recorded(*id);
     let machine = seat.machine.map(|machine| machine.name.clone());
+    let failure_domain = seat.machine.map(|machine| machine.failure_domain.clone().unwrap_or_default());
     let report = seat.probe.and_then(|probe| probe.report()).filter(|report| report.member_id == *id);
     let healthy_before = before.and_then(|before| before.healthy_since.clone());
     let (health, healthy_since, unhealthy_since) = match &seat.verdict {
@@ -41,6 +42,9 @@ fn member(view: &View<'_>, seat: &Seat<'_>) -> Option<MemberStatus> {
         name: member.name.clone(),
         id: hex(*id),
         machine: machine.or_else(|| before.map(|before| before.machine.clone())).unwrap_or_default(),
+        failure_domain: failure_domain
+            .or_else(|| before.map(|before| before.failure_domain.clone()))
+            .unwrap_or_default(),
         peer_url: member.peer_urls.first().cloned().unwrap_or_default(),
         client_url: member.client_urls.first().cloned().unwrap_or_default(),
         role: if member.learner { MemberRole::Learner } else { MemberRole::Voter },

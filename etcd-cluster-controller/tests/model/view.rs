@@ -301,6 +301,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
             name: name(seat),
             id: format!("{:x}", id(seat)),
             machine: if record.housed { name(seat) } else { String::new() },
+            failure_domain: String::new(),
             peer_url: names::peer_url(&address(seat)),
             client_url: client_url(seat),
             role: if record.learner { shipped::MemberRole::Learner } else { shipped::MemberRole::Voter },

@@ -237,3 +237,14 @@ fn a_domain_that_vanishes_disturbs_nobody() {
     domains(&mut story, &[]);
     assert_eq!(story.plan(), Plan::Steady);
 }
+
+#[test]
+fn the_status_says_where_each_member_is() {
+    let mut story = placed(&["a", "b", "c"]);
+    place(&mut story, 2, None);
+    story.settle();
+    story.gone(1);
+    let members = story.settle().members;
+    let places: Vec<&str> = members.iter().map(|member| member.failure_domain.as_str()).collect();
+    assert_eq!(places, ["a", "b", ""], "the one whose Machine is gone was in b");
+}
