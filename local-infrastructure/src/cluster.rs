@@ -1,7 +1,10 @@
 //! LocalClusters: an address for the API servers, ready at once.
 
 use crate::{
-    crd::{Endpoint, FIELD_MANAGER, FINALIZER, GROUP, Initialization, LocalCluster, LocalClusterStatus, conditions},
+    crd::{
+        Endpoint, FIELD_MANAGER, FINALIZER, FailureDomain, GROUP, Initialization, LocalCluster, LocalClusterStatus,
+        conditions,
+    },
     hardware::Hardware,
     machine::Error as MachineError,
     observe::now,
@@ -117,9 +120,14 @@ fn status(object: &LocalCluster, plan: Plan, now: &Time) -> LocalClusterStatus {
         if plan == Plan::Paused { (true, conditions::IS_PAUSED) } else { (false, conditions::NOT_PAUSED) };
     let drafts = vec![ready, Draft::new(conditions::PAUSED, paused, reason, "")];
     let provisioned = before.initialization.provisioned || plan == Plan::Ready;
+    let reported = |name: &String| FailureDomain { name: name.clone(), control_plane: true };
     LocalClusterStatus {
         ready: provisioned,
         initialization: Initialization { provisioned },
+        failure_domains: match plan {
+            Plan::Paused => before.failure_domains,
+            _ => object.spec.failure_domains.iter().map(reported).collect(),
+        },
         conditions: settle(&before.conditions, drafts, object.metadata.generation, now),
     }
 }
@@ -248,5 +256,21 @@ mod tests {
         let later = status(&object, Plan::Paused, &now);
         assert!(later.ready && later.initialization.provisioned);
         assert!(api::conditions::is_true(&later.conditions, conditions::READY));
+    }
+
+    #[test]
+    fn failure_domains_are_reported_unless_there_is_a_pause() {
+        let domains = |object: &LocalCluster, plan| {
+            serde_json::to_value(status(object, plan, &now())).expect("JSON").get("failureDomains").cloned()
+        };
+        assert_eq!(domains(&object(&json!({})), Plan::Ready), None);
+        let mut object = object(&json!({"spec": {"failureDomains": ["b", "a"]}}));
+        assert_eq!(domains(&object, Plan::Paused), None);
+        let reported = Some(json!([{"name": "b", "controlPlane": true}, {"name": "a", "controlPlane": true}]));
+        assert_eq!(domains(&object, Plan::Ready), reported);
+        object.status = Some(status(&object, Plan::Ready, &now()));
+        object.spec.failure_domains.clear();
+        assert_eq!(domains(&object, Plan::Paused), reported);
+        assert_eq!(domains(&object, Plan::Ready), None);
     }
 }

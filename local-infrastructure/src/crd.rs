@@ -53,6 +53,15 @@ pub struct LocalClusterSpec {
     /// is deleted, with port 6443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<Endpoint>,
+    /// Names of failure domains to report. They are names only: all machines run on this computer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 100),
+        inner(length(min = 1, max = 63)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    #[x_kube(validation = Rule::new("self.all(name, name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))").message("each failure domain is a name of lower-case letters, digits and hyphens that begins and ends with a letter or digit, such as zone-a"))]
+    pub failure_domains: Vec<String>,
 }
 
 /// Host and port of API servers.
@@ -76,9 +85,23 @@ pub struct LocalClusterStatus {
     /// Contract v1beta2: progress of the provisioning.
     #[serde(default)]
     pub initialization: Initialization,
+    /// Failure domains that Machines can be made for, in the form of the contract v1beta2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub failure_domains: Vec<FailureDomain>,
     /// Ready and Paused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// One failure domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureDomain {
+    /// Name.
+    pub name: String,
+    /// Machines of control planes can be there; those of etcd go where these can.
+    pub control_plane: bool,
 }
 
 /// What the contract v1beta2 asks about the beginning.

@@ -1,5 +1,6 @@
 //! The CRDs themselves.
 
+use crate::refusals::OF_FAILURE_DOMAINS;
 use crate::server::Server;
 use crate::{config_cases, etcd_cases};
 use anyhow::{Context, Result, ensure};
@@ -33,8 +34,8 @@ const OF_UPDATES: [&str; 1] = ["spec can no longer change"];
 
 /// A rule without a message is shown to people as CEL; one that no case breaks may as well not be there.
 pub(crate) async fn every_rule_has_a_message_and_is_judged(server: &Server) -> Result<()> {
-    let cases: Vec<&str> =
-        [etcd_cases::cases(), config_cases::cases()].iter().flatten().map(|case| case.says).collect();
+    let cases = [etcd_cases::cases(), config_cases::cases()].into_iter().flatten().map(|case| case.says);
+    let cases: Vec<&str> = cases.chain([OF_FAILURE_DOMAINS]).collect();
     let judged = |message: &str| OF_UPDATES.iter().chain(&cases).any(|says| !says.is_empty() && message.contains(says));
     let mut rules = 0;
     for crd in Api::<CustomResourceDefinition>::all(server.client.clone()).list(&Default::default()).await? {

@@ -110,6 +110,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(refusals::of_configs_in_every_kind),
         test!(refusals::of_unknown_fields),
         test!(refusals::of_infrastructure_without_a_spec),
+        test!(refusals::of_local_clusters),
         test!(updates::of_replicas),
         test!(updates::of_configs_with_bootstrap_data),
         test!(updates::that_are_refused_change_nothing),

@@ -96,6 +96,22 @@ pub(crate) async fn of_infrastructure_without_a_spec(server: &Server) -> Result<
     judged.report()
 }
 
+/// What the rule for the names says.
+pub(crate) const OF_FAILURE_DOMAINS: &str = "each failure domain is a name of lower-case letters";
+
+pub(crate) async fn of_local_clusters(server: &Server) -> Result<()> {
+    let local = |domains: &[&str]| object("LocalCluster", "judged", &json!({"failureDomains": domains}));
+    let mut judged = Verdicts::default();
+    for (wrong, right, at, says) in [
+        (local(&["Zone"]), local(&["zone-1"]), "spec.failureDomains", OF_FAILURE_DOMAINS),
+        (local(&[""]), local(&[]), "spec.failureDomains[0]", "at least 1 chars long"),
+        (local(&["a", "a"]), local(&["a", "b"]), "spec.failureDomains[1]", "Duplicate value"),
+    ] {
+        judged.judge(server, &wrong, &right, at, says).await?;
+    }
+    judged.report()
+}
+
 /// What was found, so that one run shows every rule that is not right.
 #[derive(Default)]
 struct Verdicts {
