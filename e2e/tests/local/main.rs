@@ -13,6 +13,7 @@ mod corrections;
 mod data_loss;
 mod deletion;
 mod departures;
+mod domains;
 mod forgetful;
 mod gitops;
 mod health;
@@ -163,6 +164,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(deletion::when_up),
         scenario!(scale::one_to_three),
         scenario!(scale::three_to_five),
+        scenario!(domains::members_are_spread),
         scenario!(shrinks::three_to_one),
         scenario!(shrinks::five_to_one).long(true),
         scenario!(shrinks::a_mind_is_changed).long(true),

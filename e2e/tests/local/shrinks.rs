@@ -86,7 +86,7 @@ async fn shrinks_to(bed: &mut Bed, look: &Look, size: usize, killed: bool, write
 }
 
 /// What `kubectl scale` does.
-async fn wanted(look: &Look, replicas: usize) -> Result<()> {
+pub(crate) async fn wanted(look: &Look, replicas: usize) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     look.etcds().patch_scale(&look.etcd, &PatchParams::default(), &patch).await?;
     Ok(())

@@ -1,0 +1,55 @@
+//! Members are spread over the failure domains that the infrastructure reports.
+
+use crate::departures::replaced;
+use crate::shrinks::{alone, are_well, wanted};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Bed, Look, Manifests};
+use kube::ResourceExt;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Three members in three domains; one whose Machine is deleted comes back in the same domain; five have two, two and one.
+pub(crate) async fn members_are_spread(bed: &mut Bed) -> Result<()> {
+    let domains = |cluster: &mut Value| cluster["spec"]["failureDomains"] = json!(["a", "b", "c"]);
+    let look = alone(bed, Manifests::new("domains", "demo")?.with("LocalCluster", domains)).await?;
+    let before = places(&look).await?;
+    ensure!(sizes(&before) == [1, 1, 1], "three members are spread like this: {before:?}");
+
+    let (doomed, domain) = before.iter().nth(1).context("no second Machine")?;
+    look.delete("Machine", doomed).await?;
+    replaced(bed, &look, doomed).await?;
+    let after = places(&look).await?;
+    let (new, its) = after.iter().find(|(name, _)| !before.contains_key(*name)).context("no new Machine")?;
+    ensure!(its == domain, "{doomed} was in {domain}, and {new} in its place is in {its}");
+
+    wanted(&look, 5).await?;
+    are_well(bed, &look, 5).await?;
+    let five = places(&look).await?;
+    ensure!(sizes(&five) == [1, 2, 2], "five members are spread like this: {five:?}");
+    let status = look.status().await?;
+    let shown = status.members.into_iter().map(|member| (member.machine, member.failure_domain));
+    ensure!(shown.collect::<BTreeMap<_, _>>() == five, "the status differs from {five:?}");
+    Ok(())
+}
+
+/// Failure domains of the etcd Machines, by name of the Machine.
+async fn places(look: &Look) -> Result<BTreeMap<String, String>> {
+    let ours = ListParams::default().labels(&format!("{}={}", api::names::ETCD_CLUSTER_LABEL, look.etcd));
+    let machines = look.api("Machine").list(&ours).await?.items;
+    let domain = |data: &Value| data.pointer("/spec/failureDomain").and_then(Value::as_str).map(str::to_owned);
+    let place = |machine: &kube::api::DynamicObject| {
+        let name = machine.name_any();
+        Ok((name.clone(), domain(&machine.data).with_context(|| format!("{name} is in no failure domain"))?))
+    };
+    machines.iter().map(place).collect()
+}
+
+/// How many are in each domain, sorted.
+fn sizes(places: &BTreeMap<String, String>) -> Vec<usize> {
+    let mut domains: BTreeMap<&String, usize> = BTreeMap::new();
+    places.values().for_each(|domain| *domains.entry(domain).or_default() += 1);
+    let mut sizes: Vec<usize> = domains.into_values().collect();
+    sizes.sort_unstable();
+    sizes
+}
