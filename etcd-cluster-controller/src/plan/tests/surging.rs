@@ -143,7 +143,7 @@ fn with_room_for_one_the_control_plane_is_told_when_nobody_else_may_leave() {
     story.failing(3, "since a moment");
     assert_eq!(story.settle().endpoints, present);
     story.healthy(3);
-    use_lists(&mut story, &[present.clone()]);
+    use_lists(&mut story, std::slice::from_ref(&present));
     makes_room(&mut story, 2, &present);
     joins_of_several(&mut story, 5);
     assert_eq!(replaced(&story.plan()), Some(0), "{:?}", story.plan());
