@@ -165,7 +165,7 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
 }
 
 /// Makes the next Machine. Without a template, those that are on their way are waited for first. So is the infrastructure of the
-/// Cluster: it tells of failure domains, and a Machine's is never changed.
+/// Cluster before there is etcd: it tells of failure domains, and a Machine's is never changed. Later a replacement matters more.
 fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     match &view.observation.template {
         Template::NotFound(message) => block(reasons::TEMPLATE_NOT_FOUND, message),
@@ -173,7 +173,7 @@ fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan 
             let later = view.observation.interval();
             coming.unwrap_or_else(|| wait(reasons::TEMPLATE_NOT_FOUND, message)).again(later)
         }
-        Template::Found { .. } if !cluster.infrastructure_ready => {
+        Template::Found { .. } if !cluster.infrastructure_ready && !view.has_begun() => {
             coming.unwrap_or_else(|| waiting_for_infrastructure(cluster))
         }
         Template::Found { .. } => Plan::Do(Step::CreateMachine {

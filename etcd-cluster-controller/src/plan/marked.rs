@@ -89,6 +89,9 @@ fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<S
         () if !matches!(observation.template, Template::Found { .. }) => {
             Some("without the infrastructure template no other Machine can be made".to_owned())
         }
+        () if !view.cluster().is_some_and(|cluster| cluster.infrastructure_ready) => {
+            Some("the infrastructure of the Cluster is not provisioned, so no other machine would boot".to_owned())
+        }
         () if seat.is_voter() => obstacle_of_a_voter(view),
         // One that has not made it in its time serves nobody. So each has at least that time, however often it is marked.
         () if seat.member.is_none() && is_late(observation, machine) => None,

@@ -228,3 +228,15 @@ fn one_that_does_not_become_a_member_goes_when_its_time_is_over() {
     story.observation.machines.get_mut(&name(2)).unwrap().marked = None;
     assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING, "without a mark a person decides");
 }
+
+#[test]
+fn nobody_goes_while_no_other_machine_would_boot() {
+    let mut story = marked(3, &[1]);
+    story.cluster().infrastructure_ready = false;
+    waits(&story, "is not provisioned");
+    // A voter that fails is replaced all the same: its replacement is there when the infrastructure is.
+    story.failing(1, "down");
+    story.pass(60);
+    assert!(begins(&step(&mut story)).is_some());
+    assert_eq!(creates(&step(&mut story)), Some(3));
+}
