@@ -1,0 +1,42 @@
+//! How Machines are replaced that do not match the spec.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is done about Machines that no longer match the spec: another etcd version, another `etcdadmConfigSpec`, or another
+/// infrastructure template.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.rollingUpdate) || self.type == 'RollingUpdate'").message("rollingUpdate is only for type RollingUpdate: with OnDelete a person decides how many Machines there are"))]
+pub struct RolloutStrategy {
+    /// RollingUpdate: they are replaced by ones that match, new members first, as far as that is safe. OnDelete: they stay
+    /// until a person deletes them. Default RollingUpdate.
+    #[serde(default, rename = "type")]
+    pub type_: RolloutType,
+    /// How many Machines a rollout takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// How many Machines a rollout takes.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RollingUpdate {
+    /// How many Machines more than `replicas` there may be while API servers use the endpoints of the members. With fewer than
+    /// the default, the control plane rolls out twice for one rollout of etcd. Default: 1, 3, 3 and 4 for 1, 3, 5 and 7
+    /// replicas, which is what it takes for one rollout of the control plane. Where no API server uses them, there is 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 7))]
+    pub max_surge: Option<i32>,
+}
+
+/// Whether outdated Machines are replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RolloutType {
+    /// They are replaced.
+    #[default]
+    RollingUpdate,
+    /// They stay until a person deletes them.
+    OnDelete,
+}
