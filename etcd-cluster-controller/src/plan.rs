@@ -35,6 +35,7 @@ use crate::build;
 use crate::observation::{ClusterLink, Observation};
 use crate::roster::{Roster, roster};
 use api::conditions::reasons;
+use api::endpoints::EndpointLists;
 use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use kube::ResourceExt;
@@ -94,11 +95,13 @@ pub(crate) struct View<'a> {
     pub(crate) roster: Roster<'a>,
     /// Names of Machines that match the spec, once somebody has asked: comparing them costs more than the rest of a plan.
     up_to_date: OnceCell<BTreeSet<String>>,
+    /// The lists of endpoints in use, once somebody has asked: several rules do, for each member.
+    in_use: OnceCell<EndpointLists>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn new(observation: &'a Observation) -> Self {
-        Self { observation, roster: roster(observation), up_to_date: OnceCell::new() }
+        Self { observation, roster: roster(observation), up_to_date: OnceCell::new(), in_use: OnceCell::new() }
     }
 
     /// The Cluster that the EtcdCluster is for.

@@ -9,18 +9,12 @@ use kube::ResourceExt;
 /// Every list of endpoints that API servers may be using.
 pub(super) struct InUse<'v, 'a> {
     view: &'v View<'a>,
-    lists: EndpointLists,
+    lists: &'v EndpointLists,
 }
 
 impl<'v, 'a> InUse<'v, 'a> {
     pub(super) fn of(view: &'v View<'a>) -> Self {
-        let lists = EndpointLists::parse(view.observation.endpoints_in_use().unwrap_or_default());
-        if !is_ignored(view) {
-            return Self { view, lists };
-        }
-        // The next rollout keeps what is published alive all the same.
-        let published = published(view);
-        Self { view, lists: lists.iter().filter(|list| **list == published).cloned().collect() }
+        Self { view, lists: view.in_use.get_or_init(|| lists(view)) }
     }
 
     /// No API server uses any, as far as the Cluster hook has said.
@@ -38,9 +32,10 @@ impl<'v, 'a> InUse<'v, 'a> {
         self.is_empty() && !is_said && is_used && was_ready && !is_ignored(self.view)
     }
 
-    /// Whether API servers may be using a list of just these.
-    pub(super) fn has_list(&self, list: &EndpointList) -> bool {
-        self.lists.iter().any(|other| other == list)
+    /// Whether API servers may be using what is published.
+    pub(super) fn has_published(&self) -> bool {
+        let published = published(self.view);
+        self.lists.iter().any(|list| *list == published)
     }
 
     /// Whether a member serves one of them.
@@ -77,7 +72,7 @@ impl<'v, 'a> InUse<'v, 'a> {
 
     /// Whether the control plane has been given what is published, and some API servers may still have another list.
     pub(super) fn is_rolling_out(&self) -> bool {
-        self.lists.iter().count() > 1 && self.has_list(&published(self.view))
+        self.lists.iter().count() > 1 && self.has_published()
     }
 
     /// Whether the control plane has yet to roll out with what is published: it does so, is about to be given it, or uses a member
@@ -85,10 +80,20 @@ impl<'v, 'a> InUse<'v, 'a> {
     pub(super) fn is_behind(&self) -> bool {
         let published = published(self.view);
         let is_ready = self.view.observation.etcd.status.as_ref().is_some_and(|status| status.ready);
-        let is_offered = !self.is_empty() && is_ready && !self.has_list(&published);
+        let is_offered = !self.is_empty() && is_ready && !self.has_published();
         let mut served = self.view.roster.voters().filter(|seat| self.has(seat)).filter_map(|seat| self.url(seat));
         self.is_rolling_out() || is_offered || served.any(|url| !published.contains(&url))
     }
+}
+
+fn lists(view: &View<'_>) -> EndpointLists {
+    let all = EndpointLists::parse(view.observation.endpoints_in_use().unwrap_or_default());
+    if !is_ignored(view) {
+        return all;
+    }
+    // The next rollout keeps what is published alive all the same.
+    let published = published(view);
+    all.iter().filter(|list| **list == published).cloned().collect()
 }
 
 fn published(view: &View<'_>) -> EndpointList {

@@ -37,10 +37,9 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     // As long as more than half of it is served (rule 5).
     let is_served = before.served_by(|seat| !seat.is_unhealthy()) > before.urls.len() / 2;
     // What is used already, or has as many as are wanted, may be told at any time.
-    let is_used = || in_use.has_list(&before.urls.iter().map(|url| (*url).to_owned()).collect());
-    let may_be_told = is_ready || is_used() || before.served_by(|seat| seat.counts) >= goal.voters;
+    let may_be_told = is_ready || in_use.has_published() || before.served_by(|seat| seat.counts) >= goal.voters;
     let is_enough = well >= goal.voters;
-    // What may not be told is no use once something else may.
+    // What may not be told does not stay once something else may be told.
     let stays = is_kept && is_served && (may_be_told || !is_enough) && !rollout::must_be_told(view);
     let settled = well == staying.len() && well == goal.voters;
     let is_told = |seat: &Seat<'_>| before.endpoint(seat).is_some_and(|url| before.urls.contains(&url.as_str()));

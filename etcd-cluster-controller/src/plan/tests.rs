@@ -36,6 +36,17 @@ fn admits(plan: &Plan) -> Option<&str> {
     }
 }
 
+/// Its member has left etcd, and its Machine is gone.
+fn has_left(story: &mut Story, index: usize) {
+    story.gone(index);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(index));
+    }
+    story.publish();
+    story.settle();
+    story.settle();
+}
+
 /// Its member leaves etcd, and its Machine goes.
 fn leaves(story: &mut Story, index: usize) {
     if !matches!(story.plan(), Plan::Do(Step::RemoveMember(_))) {

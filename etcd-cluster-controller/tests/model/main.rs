@@ -6,6 +6,7 @@
 //! `docs/decisions/0010-own-model-checker.md`.
 
 mod explore;
+mod in_use;
 mod manager;
 mod moves;
 mod rules;

@@ -1,9 +1,10 @@
 //! Everything that can happen in a state.
 
+use crate::in_use::InUse;
 use crate::manager::{Ending, bad_endings, pause, reconcile, resume, spend};
 use crate::rules::{self, Broken};
 use crate::set::{SEATS, Set};
-use crate::state::{InUse, Lag, Machine, Member, Probe, Process, State};
+use crate::state::{Lag, Machine, Member, Probe, Process, State};
 use crate::view::Book;
 
 /// The cluster's `max-learners`.

@@ -1,9 +1,10 @@
 //! What must hold: the rules for etcd, said again in terms of what is true, and not of what the controller knows. Only the
 //! order of what it does is judged by what it knows.
 
+use crate::in_use::InUse;
 use crate::manager::is_recorded;
 use crate::set::{SEATS, Set};
-use crate::state::{Etcd, InUse, Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View};
+use crate::state::{Etcd, Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View};
 use crate::view::{Decided, id, reason, seat_of_id};
 use api::conditions::reasons;
 use api::etcd_cluster::{Operation, OperationKind};
@@ -104,7 +105,6 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
             let wanted = usize::from(view.etcd.replicas);
             rule(!votes || others.len() >= wanted, "rule 2: the new member comes first")?;
             let new = others.iter().filter(|other| !view.etcd.outdated.has(**other)).count();
-            let stays = |other: &usize| *other != seat && is_well(view, *other) && !view.machines.deleting.has(*other);
             let lists = view.etcd.in_use.lists().into_iter().filter(|list| votes && list.has(seat));
             for list in lists.filter(|_| new < wanted) {
                 rule(!is_doubling(&view.etcd), "rule 5: where there is room, all the new members come first")?;

@@ -1,8 +1,8 @@
 //! Rollouts, as stories.
 
-use super::{admits, creates, leaves, reason};
+use super::{admits, creates, has_left, leaves, reason};
 use crate::fixture::{Story, address, id, name};
-use crate::observation::{Membership, Outcome, Template};
+use crate::observation::{Outcome, Template};
 use crate::plan::{Plan, Step, View, WhyDeleted, due, plan, version_refusal};
 use crate::status::status;
 use crate::status::transitions::transitions;
@@ -35,6 +35,13 @@ pub(super) fn outdated(count: usize, used: bool) -> Story {
 pub(super) fn edit(story: &mut Story, version: &str) {
     story.etcd().spec.etcdadm_config_spec.version = Some(version.to_owned());
     story.annotate(names::PINNED_VERSION_ANNOTATION, version);
+}
+
+/// A member runs another version of etcd.
+pub(super) fn runs(story: &mut Story, index: usize, version: &str) {
+    let probe = story.observation.probes.get_mut(&name(index)).unwrap();
+    let Outcome::Answered(report) = &mut probe.outcome else { panic!("member {index} has not answered: {probe:?}") };
+    version.clone_into(&mut report.version);
 }
 
 /// The Machine that is deleted as it does not match the spec.
@@ -189,11 +196,7 @@ fn nobody_is_told_for_the_first_time_of_members_that_are_about_to_go() {
 #[test]
 fn members_that_join_with_a_vote_are_replaced_by_a_person() {
     let mut story = outdated(3, false);
-    for index in 0..3 {
-        if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(index)).unwrap().outcome {
-            "3.5.9".clone_into(&mut report.version);
-        }
-    }
+    (0..3).for_each(|index| runs(&mut story, index, "3.5.9"));
     edit(&mut story, "3.5.33");
     story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
     assert_eq!(story.plan(), Plan::Steady);
@@ -248,14 +251,7 @@ fn what_is_published_is_finished_before_the_next_rollout_begins() {
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &urls(3..6));
     leaves(&mut story, 1);
     leaves(&mut story, 2);
-    story.gone(0);
-    story.settle();
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(0));
-    }
-    story.publish();
-    story.settle();
-    story.settle();
+    has_left(&mut story, 0);
     assert_eq!(creates(&story.plan()), Some(6), "{:?}", story.plan());
 }
 
@@ -369,13 +365,8 @@ fn a_version_that_cannot_be_gone_to_is_reported_and_everything_else_goes_on() {
 #[test]
 fn a_way_back_is_open_as_long_as_a_member_of_the_earlier_version_stays() {
     let mut story = outdated(3, false);
-    let answers = |story: &mut Story, index: usize, version: &str| {
-        if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(index)).unwrap().outcome {
-            version.clone_into(&mut report.version);
-        }
-    };
     joins(&mut story, 3);
-    answers(&mut story, 3, "3.7.3");
+    runs(&mut story, 3, "3.7.3");
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.16".to_owned());
     assert_eq!(version_refusal(&View::new(&story.observation)), None);
     for index in 0..3 {

@@ -1,9 +1,8 @@
 //! Rollouts where API servers use the endpoints, and there is not room for twice the members, as stories.
 
-use super::rolling::{condition, edit, joins_of_several, outdated, replaced, urls};
-use super::{leaves, reason};
-use crate::fixture::{Story, id, name};
-use crate::observation::{Membership, Outcome};
+use super::rolling::{condition, edit, joins_of_several, outdated, replaced, runs, urls};
+use super::{has_left, leaves, reason};
+use crate::fixture::Story;
 use crate::plan::{Plan, Step, WhyDeleted, plan};
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::RollingUpdate;
@@ -16,17 +15,6 @@ fn use_lists(story: &mut Story, lists: &[String]) {
 
 fn limit(story: &mut Story, max_surge: i32) {
     story.etcd().spec.rollout_strategy.rolling_update = Some(RollingUpdate { max_surge: Some(max_surge) });
-}
-
-/// Its member has left etcd, and its Machine is gone.
-fn has_left(story: &mut Story, index: usize) {
-    story.gone(index);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(index));
-    }
-    story.publish();
-    story.settle();
-    story.settle();
 }
 
 /// An old Machine goes, and its member leaves before the control plane has rolled out.
@@ -224,11 +212,7 @@ fn a_person_can_say_that_old_endpoints_are_not_needed() {
 #[test]
 fn what_cannot_roll_is_still_told_of_a_replacement() {
     let mut story = outdated(3, true);
-    for index in 0..3 {
-        if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(index)).unwrap().outcome {
-            "3.5.9".clone_into(&mut report.version);
-        }
-    }
+    (0..3).for_each(|index| runs(&mut story, index, "3.5.9"));
     edit(&mut story, "3.5.33");
     story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
     assert!(condition(&story, c::MACHINES_UP_TO_DATE).message.contains("delete a Machine"));

@@ -1,0 +1,49 @@
+//! Lists of endpoints that API servers use.
+
+use crate::set::Set;
+
+/// Lists of endpoints that API servers use: two that older machines may have, and the one of the control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct InUse {
+    older: [Set; 2],
+    present: Set,
+}
+
+impl InUse {
+    pub fn only(list: Set) -> Self {
+        Self { older: [list; 2], present: list }
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.present.is_empty()
+    }
+
+    pub fn has(self, seat: usize) -> bool {
+        self.lists().into_iter().any(|list| list.has(seat))
+    }
+
+    pub fn lists(self) -> [Set; 3] {
+        [self.older[0], self.older[1], self.present]
+    }
+
+    /// The control plane's own, if some machines may still have others.
+    pub fn to_roll_out(self) -> Option<Set> {
+        (self.older != [self.present; 2]).then_some(self.present)
+    }
+
+    /// The same once the control plane has been given another list. There is room for two older ones.
+    pub fn told(self, list: Set) -> Option<Self> {
+        let mut lists = self.lists();
+        lists.sort_unstable();
+        let older = match lists {
+            [one, two, three] if one == two => [two, three],
+            [one, two, three] if two == three => [one, two],
+            _ => return None,
+        };
+        (list != self.present).then_some(Self { older, present: list })
+    }
+
+    pub fn without(self, seat: usize) -> Self {
+        Self { older: self.older.map(|list| list.without(seat)), present: self.present.without(seat) }
+    }
+}
