@@ -10,7 +10,7 @@ use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::{EtcdClusterStatus, OperationKind};
 use e2e::bed::{Bed, Look, Manifests};
-use e2e::history::{History, Load};
+use e2e::history::{Figures, History, Load, MemberData};
 use e2e::plane::users;
 use e2e::tools::Etcd;
 use e2e::until::until;
@@ -104,10 +104,8 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     rolled(bed, &look, &machines, &writers).await?;
     ensure!(look.status().await?.version == third, "it runs {}", look.status().await?.version);
 
-    let record = writers.end().await?;
-    println!("  {}: {}", look.namespace, record.figures());
-    println!("  {}: {}", look.namespace, record.judge(&[])?);
-    ensure!(record.figures().longest_stall <= STALL, "{}", record.figures());
+    let figures = nothing_is_lost(&look, writers, &[]).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
     let told = warnings(&bed.client(), &look.namespace).await?;
     ensure!(told.iter().all(|warning| warning.starts_with("UnsupportedVersionChange")), "the warnings are {told:#?}");
     Ok(())
@@ -120,13 +118,7 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
     let states = States::of(look.etcds(), &look.etcd).await?;
-    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
-    let after = until("the control plane is told of the new members", ROLLOUT, async || {
-        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
-        ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
-        Ok(Some(published))
-    })
-    .await?;
+    let after = told_next(&look, &before, None).await?;
     ensure!(shared(&after, &before) == 0, "{after} has some of {before}");
     let waits = until("the old members wait", PATIENCE, async || {
         let (status, machines) = (look.status().await?, look.etcd_machines().await?);
@@ -156,14 +148,7 @@ pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
     let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, FOLLOWERS).await?;
     let states = States::of(look.etcds(), &look.etcd).await?;
-    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
-    let between = until("the control plane is told of the members that are there", ROLLOUT, async || {
-        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
-        follow(&writers, &status);
-        ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
-        Ok(Some(published))
-    })
-    .await?;
+    let between = told_next(&look, &before, Some(&writers)).await?;
     ensure!(shared(&between, &before) == 2, "{between} after {before}");
     tokio::time::sleep(AFTERWARDS).await;
     let (status, machines) = (look.status().await?, look.etcd_machines().await?);
@@ -175,7 +160,8 @@ pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
     let ignore = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
     look.etcds().patch(&look.etcd, &PatchParams::default(), &ignore).await?;
     rolled(bed, &look, &old, &writers).await?;
-    nothing_is_lost(&look, writers).await?;
+    // The clients here try endpoints that are dead, as API servers do not: some requests fail or wait where members leave.
+    nothing_is_lost(&look, writers, &[]).await?;
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!(status.members.len() <= 4, "there were {} members", status.members.len());
     }
@@ -191,19 +177,14 @@ pub(crate) async fn five_beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
     let states = States::of(look.etcds(), &look.etcd).await?;
-    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
-    let after = until("the control plane is told of the new members", ROLLOUT, async || {
-        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
-        ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
-        Ok(Some(published))
-    })
-    .await?;
+    let after = told_next(&look, &before, None).await?;
     ensure!(shared(&after, &before) == 0 && after.split(',').count() == 5, "{after} after {before}");
     tokio::time::sleep(AFTERWARDS).await;
     let machines = look.etcd_machines().await?;
     let left = machines.iter().filter(|name| old.contains(name)).count();
     ensure!((machines.len(), left) == (8, 3), "the Machines are {machines:?}");
-    nothing_is_lost(&look, writers).await?;
+    // As above.
+    nothing_is_lost(&look, writers, &[]).await?;
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);
         ensure!(status.ready && status.members.len() <= 9, "{} members: {:?}", status.members.len(), status.conditions);
@@ -271,23 +252,32 @@ async fn rolled(bed: &Bed, look: &Look, old: &[String], writers: &History) -> Re
 
 /// Nothing that was acknowledged is lost, no write failed or waited for long, and nobody was warned.
 async fn judged(bed: &Bed, look: &Look, writers: History, machines: &[String]) -> Result<()> {
-    let record = writers.end().await?;
-    let figures = record.figures();
-    println!("  {}: {figures}", look.namespace);
-    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, look, machines)?)?);
+    let figures = nothing_is_lost(look, writers, &data_of(bed, look, machines)?).await?;
     ensure!(figures.longest_stall <= STALL && figures.failed + figures.unknown == 0, "{figures}");
     let told = warnings(&bed.client(), &look.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
 }
 
-/// Nothing that was acknowledged is lost. The clients here try endpoints that are dead, as API servers do not, so some requests
-/// fail or wait where members leave whose endpoints they have.
-async fn nothing_is_lost(look: &Look, writers: History) -> Result<()> {
+/// Nothing that was acknowledged is lost.
+async fn nothing_is_lost(look: &Look, writers: History, data: &[MemberData]) -> Result<Figures> {
     let record = writers.end().await?;
-    println!("  {}: {}", look.namespace, record.figures());
-    println!("  {}: {}", look.namespace, record.judge(&[])?);
-    Ok(())
+    let figures = record.figures();
+    println!("  {}: {figures}", look.namespace);
+    println!("  {}: {}", look.namespace, record.judge(data)?);
+    Ok(figures)
+}
+
+/// Another spec, and the endpoints that the control plane is told next.
+async fn told_next(look: &Look, before: &str, writers: Option<&History>) -> Result<String> {
+    changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    until("the control plane is told of other members", ROLLOUT, async || {
+        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
+        writers.into_iter().for_each(|writers| follow(writers, &status));
+        ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
+        Ok(Some(published))
+    })
+    .await
 }
 
 async fn changed(look: &Look, spec: &Value) -> Result<()> {
