@@ -98,7 +98,8 @@ pub const DEFAULT_REPLICAS: i32 = 3;
         priority = 1,
         description = "What is waited for"
     ),
-    validation = Rule::new("size(self.metadata.name) <= 50").message("metadata.name must have at most 50 characters: names and labels of the members' Machines are made from it")
+    validation = Rule::new("size(self.metadata.name) <= 50").message("metadata.name must have at most 50 characters: names and labels of the members' Machines are made from it"),
+    validation = Rule::new("self.spec.replicas > 1 || !has(self.spec.rolloutStrategy) || !has(self.spec.rolloutStrategy.rollingUpdate) || !has(self.spec.rolloutStrategy.rollingUpdate.maxSurge) || self.spec.rolloutStrategy.rollingUpdate.maxSurge > 0").message("maxSurge must be at least 1 with one replica: with 0 a member leaves before its replacement joins, and the only one has all the data").field_path(".spec.rolloutStrategy.rollingUpdate.maxSurge")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterSpec {
@@ -142,6 +143,15 @@ pub struct EtcdClusterSpec {
     #[schemars(length(min = 1, max = 5))]
     #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, a == b))").message("addressTypes names one kind twice"))]
     pub address_types: Vec<AddressType>,
+}
+
+impl EtcdClusterSpec {
+    /// Whether a member leaves before its replacement joins (`maxSurge: 0`). The only member never does.
+    #[must_use]
+    pub fn removes_first(&self) -> bool {
+        let given = self.rollout_strategy.rolling_update.as_ref().and_then(|given| given.max_surge);
+        given == Some(0) && self.replicas > 1
+    }
 }
 
 fn default_replicas() -> i32 {

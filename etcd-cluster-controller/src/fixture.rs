@@ -7,6 +7,7 @@ use crate::observation::{
 };
 use crate::plan::{Plan, View, plan};
 use crate::status::status;
+use api::etcd_cluster::RollingUpdate;
 use api::names;
 use api::version::DEFAULT_ETCD_VERSION;
 use api::{EtcdCluster, EtcdClusterStatus, EtcdadmConfigSpec};
@@ -157,6 +158,11 @@ impl Story {
         self.etcd().metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
     }
 
+    /// Rollouts take so many Machines more than wanted.
+    pub(crate) fn surges(&mut self, most: i32) {
+        self.etcd().spec.rollout_strategy.rolling_update = Some(RollingUpdate { max_surge: Some(most) });
+    }
+
     pub(crate) fn admit(&mut self, index: usize) {
         let uid = self.observation.machines[&name(index)].uid.clone();
         self.observation.admitted.get_or_insert_default().insert(uid, self.observation.now);
@@ -211,6 +217,15 @@ impl Story {
             linearizable: Ok(()),
         };
         self.probe(index, Outcome::Answered(report));
+    }
+
+    /// Every member that answers says that this one leads.
+    pub(crate) fn led_by(&mut self, member: u64) {
+        for probe in self.observation.probes.values_mut() {
+            if let Outcome::Answered(report) = &mut probe.outcome {
+                report.leader = member;
+            }
+        }
     }
 
     /// The members have raised alarms, as each of those that answer reports. An earlier call is forgotten.

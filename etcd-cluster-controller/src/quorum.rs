@@ -3,7 +3,7 @@
 
 use crate::observation::{Membership, Probe, hex};
 use crate::roster::{Roster, Seat};
-use api::etcd_cluster::{EtcdClusterStatus, RemovalState, RemovedMember};
+use api::etcd_cluster::{EtcdClusterSpec, EtcdClusterStatus, RemovalState, RemovedMember};
 use controller_support::external::MachineView;
 use std::collections::BTreeSet;
 
@@ -17,7 +17,8 @@ pub fn survives(voters: usize, healthy: usize) -> i64 {
 /// Permission to remove one member, made from one member list.
 ///
 /// Invariant: when it was made, the cluster would have survived at least as many failures without the member as with it,
-/// or as many as a healthy cluster of the wanted size does. Not `Clone`: one permission, one removal.
+/// or as many as a healthy cluster of the wanted size does; with `maxSurge: 0`, or all voters but one that are wanted would
+/// have been left, each of them well. Not `Clone`: one permission, one removal.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MayRemove {
     member_id: u64,
@@ -63,9 +64,12 @@ pub enum Refusal {
 /// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy, with one exception: the
 /// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
 ///
+/// With `maxSurge: 0` a replacement has no room before the member is gone. So one may leave where all the others are well, and
+/// are no fewer than wanted but for that one: a quorum is left, and no second one leaves before the replacement votes.
+///
 /// # Errors
 /// Why not.
-pub fn may_remove(roster: &Roster<'_>, member_id: u64, replicas: i32) -> Result<MayRemove, Refusal> {
+pub fn may_remove(roster: &Roster<'_>, member_id: u64, spec: &EtcdClusterSpec) -> Result<MayRemove, Refusal> {
     if !roster.is_listed() {
         return Err(Refusal::ListUnknown);
     }
@@ -82,8 +86,10 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, replicas: i32) -> Result<
     let left_voters = voters - usize::from(votes);
     let left_healthy = healthy - usize::from(votes && target.is_well());
     let after = survives(left_voters, left_healthy);
-    let wanted = usize::try_from(replicas).unwrap_or(0);
-    if after >= 0 && after >= now.min(survives(wanted, wanted)) {
+    let wanted = usize::try_from(spec.replicas).unwrap_or(0);
+    let is_as_safe = after >= now.min(survives(wanted, wanted));
+    let goes_first = spec.removes_first() && left_healthy == left_voters && left_voters + 1 >= wanted;
+    if after >= 0 && (is_as_safe || goes_first) {
         return Ok(MayRemove { member_id, list });
     }
     Err(Refusal::TooFewWouldBeLeft { now, after, left: (left_healthy, left_voters) })
@@ -188,7 +194,7 @@ mod tests {
     }
 
     fn refusal(story: &Story, index: usize) -> Option<Refusal> {
-        may_remove(&roster(&story.observation), id(index), story.observation.etcd.spec.replicas).err()
+        may_remove(&roster(&story.observation), id(index), &story.observation.etcd.spec).err()
     }
 
     #[test]
@@ -228,10 +234,25 @@ mod tests {
         let mut story = Story::with_voters(3, 3);
         story.machine(3);
         story.member(3, true);
-        let permission = may_remove(&roster(&story.observation), id(3), 3).unwrap();
+        let permission = may_remove(&roster(&story.observation), id(3), &story.observation.etcd.spec).unwrap();
         let list = |promoted: bool| (0..4).map(|index| (id(index), index == 3 && !promoted)).collect();
         assert!(permission.was_made_from(&list(false)));
         assert!(!permission.was_made_from(&list(true)));
+    }
+
+    #[test]
+    fn without_room_one_goes_before_its_replacement_where_all_others_are_well() {
+        let mut story = Story::with_voters(5, 5);
+        story.surges(0);
+        assert_eq!(refusal(&story, 0), None);
+        story.failing(1, "for a moment");
+        assert!(refusal(&story, 0).is_some(), "etcd would survive no failure more");
+        let mut story = Story::with_voters(7, 5);
+        story.surges(0);
+        assert!(refusal(&story, 0).is_some(), "one has left already");
+        let mut story = Story::with_voters(1, 1);
+        story.surges(0);
+        assert_eq!(refusal(&story, 0), Some(Refusal::OnlyVoter));
     }
 
     #[test]
@@ -258,8 +279,13 @@ mod tests {
             // Of each member: learner; healthy, unhealthy, failing for a moment, not known at all, or not asked just now.
             members in prop::collection::vec((any::<bool>(), 0..5_u8), 1..12),
             target in 0..11_usize,
+            // Whether a member leaves before its replacement joins.
+            removes_first in any::<bool>(),
         ) {
             let mut story = Story::with_voters(replicas, 0);
+            if removes_first {
+                story.surges(0);
+            }
             for (index, (learner, health)) in members.iter().enumerate() {
                 story.machine(index);
                 story.member(index, *learner);
@@ -278,7 +304,7 @@ mod tests {
                 }
             }
             let seats = roster(&story.observation);
-            if may_remove(&seats, id(target), replicas).is_ok() {
+            if may_remove(&seats, id(target), &story.observation.etcd.spec).is_ok() {
                 let voters: Vec<(usize, bool)> = members.iter().enumerate()
                     .filter(|(_, (learner, _))| !learner).map(|(index, (_, health))| (index, *health == 0)).collect();
                 let healthy = |skip: Option<usize>| voters.iter().filter(|(i, well)| Some(*i) != skip && *well).count();
@@ -287,7 +313,8 @@ mod tests {
                 let now = survives(voters.len(), healthy(None) + doubtful);
                 let after = survives(left, healthy(Some(target)));
                 let f = i64::from((replicas - 1) / 2);
-                prop_assert!(after >= now.min(f) && after >= 0, "{now} -> {after}, f {f}");
+                let goes_first = removes_first && healthy(Some(target)) == left && left + 1 >= usize::try_from(replicas).unwrap();
+                prop_assert!((goes_first || after >= now.min(f)) && after >= 0, "{now} -> {after}, f {f}");
             }
         }
     }

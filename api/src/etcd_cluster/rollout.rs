@@ -26,8 +26,12 @@ pub struct RollingUpdate {
     /// How many Machines more than `replicas` there may be while API servers use the endpoints of the members. With fewer than
     /// the default, the control plane rolls out twice for one rollout of etcd. Default: 1, 3, 3 and 4 for 1, 3, 5 and 7
     /// replicas, which is what it takes for one rollout of the control plane. Where no API server uses them, there is 1.
+    ///
+    /// 0 is for infrastructure that has no room: whatever the reason, a member leaves before the Machine of its replacement is
+    /// made. Until the new member votes, etcd survives one failure less. The control plane rolls out three times for one rollout
+    /// of etcd. Not with one replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 7))]
+    #[schemars(range(min = 0, max = 7))]
     pub max_surge: Option<i32>,
 }
 

@@ -103,6 +103,15 @@ pub struct Etcd {
     pub operation: Option<Operation>,
 }
 
+impl Etcd {
+    /// Its `maxSurge`. `None`: the default.
+    #[must_use]
+    pub fn max_surge(&self) -> Option<usize> {
+        let given = self.spec.pointer("/rolloutStrategy/rollingUpdate/maxSurge").and_then(Value::as_u64);
+        given.and_then(|given| usize::try_from(given).ok())
+    }
+}
+
 /// A change of etcd that was decided on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {

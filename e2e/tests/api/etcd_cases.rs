@@ -176,9 +176,15 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         Case::new(
             "spec.rolloutStrategy.rollingUpdate.maxSurge",
-            "greater than or equal to 1",
+            "greater than or equal to 0",
+            rollout(json!({"rollingUpdate": {"maxSurge": -1}})),
             rollout(json!({"rollingUpdate": {"maxSurge": 0}})),
-            rollout(json!({"rollingUpdate": {}})),
+        ),
+        Case::new(
+            "spec.rolloutStrategy.rollingUpdate.maxSurge",
+            "must be at least 1 with one replica",
+            json!({"spec": {"replicas": 1, "rolloutStrategy": {"rollingUpdate": {"maxSurge": 0}}}}),
+            json!({"spec": {"replicas": 1, "rolloutStrategy": {"rollingUpdate": {}}}}),
         ),
         Case::new(
             "spec.rolloutStrategy.rollingUpdate.maxSurge",

@@ -171,6 +171,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rolls::three_one_by_one),
         scenario!(rolls::beside_a_control_plane),
         scenario!(rolls::with_room_for_one),
+        scenario!(rolls::without_room),
         scenario!(rolls::five_beside_a_control_plane).long(true),
         scenario!(rolls::versions_under_load).long(true),
         scenario!(repair::of_members_that_die),

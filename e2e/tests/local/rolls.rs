@@ -155,10 +155,7 @@ pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
     ensure!(up_to_date(&status)?.2.contains("has yet to roll out") && status.ready, "{:?}", status.conditions);
     ensure!(machines.len() == 4 && status.endpoints == between, "{machines:?}: {}", status.endpoints);
 
-    let generation = look.etcds().get(&look.etcd).await?.metadata.generation.context("no generation")?;
-    let annotations = json!({"etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use": generation.to_string()});
-    let ignore = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &ignore).await?;
+    ignore_what_is_in_use(&look).await?;
     rolled(bed, &look, &old, &writers).await?;
     // The clients here try endpoints that are dead, as API servers do not: some requests fail or wait where members leave.
     nothing_is_lost(&look, writers, &[]).await?;
@@ -167,6 +164,44 @@ pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
     }
     look.delete("Cluster", &look.cluster).await?;
     all_is_gone(bed, &look).await
+}
+
+/// No room for another Machine: a member leaves first, and its replacement comes. The control plane is told when no other old one
+/// may leave. It never rolls out here, so nothing goes on until a person says that it may.
+pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
+    let none = |etcd: &mut Value| etcd["spec"]["rolloutStrategy"] = json!({"rollingUpdate": {"maxSurge": 0}});
+    let look = used(bed, Manifests::new("rolls-in-place", "demo")?.with("EtcdCluster", none)).await?;
+    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, FOLLOWERS).await?;
+    let states = States::of(look.etcds(), &look.etcd).await?;
+    let between = told_next(&look, &before, Some(&writers)).await?;
+    ensure!(shared(&between, &before) == 2, "{between} after {before}");
+    tokio::time::sleep(AFTERWARDS).await;
+    let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+    ensure!(up_to_date(&status)?.2.contains("has yet to roll out") && status.ready, "{:?}", status.conditions);
+    ensure!(machines.len() == 3 && status.endpoints == between, "{machines:?}: {}", status.endpoints);
+
+    ignore_what_is_in_use(&look).await?;
+    rolled(bed, &look, &old, &writers).await?;
+    // As above.
+    nothing_is_lost(&look, writers, &[]).await?;
+    let mut fewest = usize::MAX;
+    for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
+        ensure!(status.members.len() <= 3, "there were {} members", status.members.len());
+        fewest = fewest.min(status.members.iter().filter(|member| is_voter(member)).count());
+    }
+    ensure!(fewest == 2, "there were {fewest} voters at least");
+    look.delete("Cluster", &look.cluster).await?;
+    all_is_gone(bed, &look).await
+}
+
+/// A person says of the present spec that no API server needs endpoints that are not published any more.
+async fn ignore_what_is_in_use(look: &Look) -> Result<()> {
+    let generation = look.etcds().get(&look.etcd).await?.metadata.generation.context("no generation")?;
+    let annotations = json!({"etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use": generation.to_string()});
+    let ignore = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &ignore).await?;
+    Ok(())
 }
 
 /// Five of another spec, while API servers use the old ones: two of these make room for new ones, three stay, and the control plane

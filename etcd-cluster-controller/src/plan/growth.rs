@@ -15,7 +15,7 @@ use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use waits::{not_booting, waiting_for, waiting_for_infrastructure};
+use waits::{not_booting, waiting_for, waiting_for_infrastructure, waiting_for_room};
 
 /// How far a Machine is on its way to being a healthy voter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +95,11 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner, Progress::Missing]);
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
     let held_back = machines.find(&[Progress::HeldBack]);
-    let missing = rollout::is_lacking(view);
+    let lacking = rollout::is_lacking(view);
+    let missing = lacking && has_room(view);
     if !missing && held_back.is_none() {
-        let rest = || not_booting(view, &machines).or_else(|| leaving(view)).unwrap_or(Plan::Steady);
+        let waits = || not_booting(view, &machines).or_else(|| leaving(view));
+        let rest = || waits().unwrap_or_else(|| if lacking { waiting_for_room() } else { Plan::Steady });
         return Some(coming.unwrap_or_else(rest));
     }
     if let Some(obstacle) = obstacle(view, &machines) {
@@ -118,6 +120,11 @@ fn grow(view: &View<'_>) -> Option<Plan> {
         }
         _ => coming.unwrap_or(Plan::Steady),
     })
+}
+
+/// Whether there may be another Machine. Those on their way out take room as well, until they are gone.
+fn has_room(view: &View<'_>) -> bool {
+    !view.observation.etcd.spec.removes_first() || view.observation.machines.len() < view.wanted()
 }
 
 /// Machines that are on their way out while everything else is done.

@@ -1,7 +1,7 @@
 //! Voters that have failed for long enough are replaced. A replacement boots first, and then the Machine of the failed voter
 //! is deleted: it goes the way of every Machine that is deleted, and the replacement joins in its place. With an even number of
-//! voters it is deleted at once, as no failure less is survived without it. A voter that recovers before that stays, and the
-//! replacement is one Machine too many.
+//! voters it is deleted at once, as no failure less is survived without it; and so it is with `maxSurge: 0`, as there is no room
+//! for its replacement before. A voter that recovers before that stays, and the replacement is one Machine too many.
 
 use super::growth::missing_since;
 use super::retire::may_leave;
@@ -28,7 +28,10 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     }
     let Some(seat) = replaced(view) else { return begin(view) };
     let machine = seat.machine.filter(|machine| !is_paused(machine))?;
-    let is_time = is_even(view) || replacement_is_up(view) || kept_well(view) >= view.wanted();
+    let is_time = is_even(view)
+        || replacement_is_up(view)
+        || kept_well(view) >= view.wanted()
+        || view.observation.etcd.spec.removes_first();
     // What is lacking otherwise is seen to by growth: it makes the replacement, and admits it.
     (is_time && may_leave(view, seat).is_ok())
         .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Unhealthy }))

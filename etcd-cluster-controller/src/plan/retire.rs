@@ -64,10 +64,20 @@ pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
 /// for.
 pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, String> {
     let id = seat.id().unwrap_or_default();
-    let permission = may_remove(&view.roster, id, view.observation.etcd.spec.replicas);
+    let permission = may_remove(&view.roster, id, &view.observation.etcd.spec);
     let permission = permission.map_err(|refusal| explain(view, &refusal))?;
+    keeps_copies(view, seat)?;
     keeps_endpoints(view, seat)?;
     Ok(permission)
+}
+
+/// One voter survives as many failures as two, and has the only copy of the data. So as long as our hook keeps the Machine, two
+/// do not become one unless one is wanted.
+fn keeps_copies(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
+    let is_one_of_two = seat.is_voter() && view.roster.voters().count() == 2 && view.wanted() > 1;
+    let is_kept = seat.machine.is_some_and(has_hook);
+    let why = "the other one would have the only copy of the data: it goes when another member has joined";
+    if is_one_of_two && is_kept { Err(why.to_owned()) } else { Ok(()) }
 }
 
 /// Rule 5: of every list of endpoints that API servers use, f + 1 stay alive. A member that is down serves none of them; one that

@@ -5,11 +5,13 @@
 //! new ones, and the control plane is told once, when all the new members are there (rule 5). Up to three members are doubled,
 //! so that all endpoints stay. Of more, some old members leave before: f + 1 stay. With a lower `maxSurge`, the control plane
 //! is told of who is there when no other old member may leave. Where nobody uses them, one Machine after the other is replaced.
+//!
+//! With `maxSurge: 0` there is room for no Machine more, so an old member leaves before a new one joins in its place.
 
 use super::in_use::InUse;
 use super::repair::{is_kept, is_paused, recovers};
 use super::step::WhyDeleted;
-use super::{Plan, Step, View, upgrade};
+use super::{Plan, Step, View, retire, upgrade};
 use crate::observation::Template;
 use crate::roster::Seat;
 use api::etcd_cluster::RolloutType;
@@ -63,7 +65,8 @@ pub(super) fn is_superseded(view: &View<'_>, seat: &Seat<'_>) -> bool {
 }
 
 /// Whether an outdated member is not needed any more. A voter is needed until all new ones are there, or until others are in
-/// its place and no API server uses it; one that comes, as long as there are too few without it.
+/// its place and no API server uses it; one that comes, as long as there are too few without it. Without room for others, all
+/// that are wanted have to be well, and nobody else on the way out.
 fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let well = |counts: &dyn Fn(&Seat<'_>) -> bool| {
         view.roster.voters().filter(|other| is_kept(view, other) && other.is_well() && counts(other)).count()
@@ -74,19 +77,24 @@ fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
         return others >= view.wanted() || !comes;
     }
     let is_free = || !InUse::of(view).has(seat) || (is_full(view) && spares(view, seat));
-    well(&|other| !is_outdated(view, other)) >= view.wanted() || (others >= view.wanted() && is_free())
+    let is_next = || view.observation.etcd.spec.removes_first() && is_full(view) && !retire::is_under_way(view);
+    well(&|other| !is_outdated(view, other)) >= view.wanted() || ((others >= view.wanted() || is_next()) && is_free())
 }
 
 /// How many Machines more than wanted there may be.
 fn surge(view: &View<'_>) -> usize {
     let in_use = InUse::of(view);
+    if view.observation.etcd.spec.removes_first() {
+        return 0;
+    }
     if in_use.is_empty() {
         return 1;
     }
     // f + 1 members stay, also of a longer list of before. Of three members, all stay for one Machine more.
     let needed = if view.wanted() <= 3 { view.wanted() } else { view.wanted().max(in_use.longest()) / 2 + 1 };
     let given = view.observation.etcd.spec.rollout_strategy.rolling_update.as_ref().and_then(|given| given.max_surge);
-    given.and_then(|given| usize::try_from(given).ok()).unwrap_or(needed)
+    // One is always replaced by another Machine: it has all the data.
+    given.and_then(|given| usize::try_from(given).ok()).map_or(needed, |given| given.max(1))
 }
 
 /// Whether all the new members are there before the first old one goes.

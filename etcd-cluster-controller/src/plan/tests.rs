@@ -3,6 +3,7 @@
 mod growing;
 mod leaving;
 mod marked;
+mod removing_first;
 mod repairing;
 mod rolling;
 mod shrinking;

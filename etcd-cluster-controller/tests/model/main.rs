@@ -98,6 +98,22 @@ fn a_member_is_replaced() {
 }
 
 #[test]
+fn without_room_members_leave_first() {
+    let budget = Budget { deletions: 2, ..Budget::default() };
+    check("two Machines of three are deleted without room", &[State::healthy(3, budget).surging(0)], LIMIT);
+    let budget = Budget { faults: 1, deletions: 1, ..Budget::default() };
+    check("a Machine of three is deleted without room, and a fault", &[State::healthy(3, budget).surging(0)], LIMIT);
+    let budget = Budget { faults: 1, ..Budget::default() };
+    check("one of three is down without room, and a fault", &[State::with_one_down(3, budget).surging(0)], LIMIT);
+    let budget = Budget { lags: 1, deletions: 1, ..Budget::default() };
+    check(
+        "a Machine of three is deleted without room while a watch lags",
+        &[State::healthy(3, budget).surging(0)],
+        LIMIT,
+    );
+}
+
+#[test]
 fn members_are_rolled() {
     let budget = Budget { rolls: 1, ..Budget::default() };
     check("one is rolled", &[State::healthy(1, budget), State::healthy(1, budget).used()], LIMIT);
@@ -105,6 +121,7 @@ fn members_are_rolled() {
     check("three are rolled", &[State::healthy(3, budget).used()], LIMIT);
     let narrow = |most| State::healthy(3, budget).used().surging(most);
     check("three are rolled with room for one or two more", &[narrow(1), narrow(2)], LIMIT);
+    check("three are rolled without room", &[narrow(0), State::healthy(3, budget).surging(0)], LIMIT);
     let twice = Budget { rolls: 2, ..budget };
     check("one is rolled, and again or back", &[State::healthy(1, twice), State::healthy(1, twice).used()], LIMIT);
     let fault = Budget { faults: 1, ..budget };
@@ -148,7 +165,7 @@ fn more_rollouts() {
     let roll = Budget { faults: 1, edits: 0, ..roll };
     check("three are rolled, and a fault", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
     let narrow = |most| State::healthy(3, roll).used().surging(most);
-    check("the same with room for one or two more", &[narrow(1), narrow(2)], limit);
+    check("the same with room for one or two more, or for none", &[narrow(1), narrow(2), narrow(0)], limit);
     let roll = Budget { faults: 0, lags: 1, ..roll };
     check("three are rolled while a watch lags", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
     let roll = Budget { lags: 0, deletions: 1, ..roll };

@@ -32,7 +32,11 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let replicas = i64::from(now.etcd.replicas.min(view.etcd.replicas));
     let wanted = (replicas - 1) / 2;
     let (before, after) = (now.world.tolerance(), without.tolerance());
-    let kept = after >= before.min(wanted) && (after >= 0 || before < 0);
+    // Where a member leaves before its replacement joins, and all others were well and are enough but for that one.
+    let voters = (0..SEATS).filter(|other| without.members[*other] == Member::Voter);
+    let all_well = voters.clone().all(|other| is_well(view, other));
+    let goes_first = removes_first(&view.etcd) && all_well && voters.count() + 1 >= usize::from(now.etcd.replicas);
+    let kept = (goes_first || after >= before.min(wanted)) && (after >= 0 || before < 0);
     rule(kept || changed_since, "rule 1: no removal lowers the tolerance")?;
     for list in now.etcd.in_use.lists().into_iter().filter(|list| list.has(seat) && is_well(view, seat)) {
         let alive = list.iter().filter(|other| *other != seat && is_well(view, *other)).count();
@@ -93,7 +97,7 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
             let stays = |other: &usize| is_well(view, *other) && !view.machines.deleting.has(*other);
             let is_there = (0..SEATS).filter(stays).count() >= usize::from(view.etcd.replicas);
             let says = "rule 2: with an odd number of voters, the replacement boots first";
-            rule(comes || is_there || voters % 2 == 0, says)
+            rule(comes || is_there || voters % 2 == 0 || removes_first(&view.etcd), says)
         }
         WhyDeleted::Marked => rule(false, "nobody marks a Machine here"),
         WhyDeleted::Surplus => rule(too_many, "no Machine is deleted that is wanted"),
@@ -103,7 +107,10 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
             let others: Vec<usize> = (0..SEATS).filter(stays).collect();
             let votes = view.probes.members[seat] == Member::Voter;
             let wanted = usize::from(view.etcd.replicas);
-            rule(!votes || others.len() >= wanted, "rule 2: the new member comes first")?;
+            let most = if removes_first(&view.etcd) { wanted - 1 } else { wanted };
+            rule(!votes || others.len() >= most, "rule 2: the new member comes first")?;
+            let leaves = (0..SEATS).any(|other| view.machines.deleting.has(other) && view.machines.is[other].exists());
+            rule(others.len() >= wanted || !votes || !leaves, "rule 2: without room, one leaves at a time")?;
             let new = others.iter().filter(|other| !view.etcd.outdated.has(**other)).count();
             let lists = view.etcd.in_use.lists().into_iter().filter(|list| votes && list.has(seat));
             for list in lists.filter(|_| new < wanted) {
@@ -125,8 +132,16 @@ pub fn held_back(now: &State, seat: usize) -> Result<(), Broken> {
     rule(!now.world.members[seat].is_listed(), "nobody is made again who is a member")
 }
 
+/// Whether a member leaves before its replacement joins.
+fn removes_first(etcd: &Etcd) -> bool {
+    etcd.max_surge == Some(0) && etcd.replicas > 1
+}
+
 /// How many Machines more than wanted a rollout takes.
 fn surge(etcd: &Etcd) -> usize {
+    if removes_first(etcd) {
+        return 0;
+    }
     let needed = if etcd.replicas > 3 { etcd.replicas / 2 + 1 } else { etcd.replicas };
     if etcd.in_use.is_empty() { 1 } else { usize::from(etcd.max_surge.unwrap_or(needed)) }
 }
@@ -135,9 +150,14 @@ fn is_doubling(etcd: &Etcd) -> bool {
     surge(etcd) >= usize::from(etcd.replicas)
 }
 
-/// How often a rollout of etcd has the control plane rolled out: once, or twice with less room than f + 1 Machines take.
+/// How often a rollout of etcd has the control plane rolled out: once; twice with less room than f + 1 Machines take, and three
+/// times without any.
 pub fn rollouts_of_the_control_plane(etcd: &Etcd) -> u8 {
-    if surge(etcd) > usize::from(etcd.replicas / 2) { 1 } else { 2 }
+    match surge(etcd) {
+        0 => 3,
+        most if most > usize::from(etcd.replicas / 2) => 1,
+        _ => 2,
+    }
 }
 
 /// Of a control plane that is given other endpoints.
@@ -185,7 +205,10 @@ pub fn creation(now: &State, seat: usize) -> Result<(), Broken> {
         _ => surge(&now.etcd),
     };
     let most = usize::from(now.etcd.replicas) + replaced + surge;
-    rule(live < most, "never more Machines than wanted, one for a replacement, and those of a rollout")
+    rule(live < most, "never more Machines than wanted, one for a replacement, and those of a rollout")?;
+    let there = (0..SEATS).filter(|seat| now.machines.is[*seat].exists()).count();
+    let has_room = !removes_first(&now.etcd) || there < usize::from(now.etcd.replicas);
+    rule(has_room, "without room, no Machine is made before another one is gone")
 }
 
 /// Of a status, at the moment at which it is written.

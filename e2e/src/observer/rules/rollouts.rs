@@ -4,7 +4,6 @@
 use super::{Finding, Moment, Rule, Write};
 use crate::observer::record::{Etcd, Event};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -25,8 +24,7 @@ impl Rule for Rollouts {
             Event::Etcd(etcd) => {
                 let before = moment.before.etcds.get(&etcd.name);
                 if before.is_none_or(|view| view.object.uid != etcd.uid || view.object.spec != etcd.spec) {
-                    self.cause(&etcd.name, moment.now());
-                    if is_narrow(etcd) {
+                    for _ in 0..most(etcd) {
                         self.cause(&etcd.name, moment.now());
                     }
                 }
@@ -56,10 +54,14 @@ impl Rule for Rollouts {
     }
 }
 
-/// Whether it has room for fewer than f + 1 Machines more: the control plane is told twice then.
-fn is_narrow(etcd: &Etcd) -> bool {
-    let most = etcd.spec.pointer("/rolloutStrategy/rollingUpdate/maxSurge").and_then(Value::as_u64);
-    most.and_then(|most| usize::try_from(most).ok()).is_some_and(|most| most <= etcd.replicas / 2)
+/// How often the control plane is told of a rollout: once; twice where there is room for fewer than f + 1 Machines more, and
+/// three times where there is none.
+fn most(etcd: &Etcd) -> usize {
+    match etcd.max_surge() {
+        Some(0) => 3,
+        Some(most) if most <= etcd.replicas / 2 => 2,
+        _ => 1,
+    }
 }
 
 /// Whether a person deleted this Machine until now.

@@ -1,5 +1,5 @@
 //! After any change of the voters the cluster survives at least as many failures as before, or as many as a healthy
-//! cluster of the wanted size.
+//! cluster of the wanted size; with `maxSurge: 0`, one less while a member is replaced.
 
 use super::{Finding, Moment, Rule, names};
 use crate::observer::record::{Event, Listed};
@@ -97,6 +97,9 @@ fn doubt(moment: &Moment<'_>) -> Option<Doubt> {
     }
     let was = alive(moment.before, before, now).len().cast_signed() - quorum(before.voters().count());
     let tolerated = (after.object.replicas.saturating_sub(1) / 2).cast_signed();
+    // With `maxSurge: 0` a member leaves before its replacement joins, and never a second one.
+    let goes_first = after.object.max_surge() == Some(0) && after.voters().count() + 1 >= after.object.replicas;
+    let wanted = was.min(if goes_first { tolerated - 1 } else { tolerated });
     let doubt = Doubt {
         at: now,
         etcd: member.etcd.clone(),
@@ -104,7 +107,7 @@ fn doubt(moment: &Moment<'_>) -> Option<Doubt> {
         voters: after.voters().map(|voter| voter.id.clone()).collect(),
         alive: alive(moment.after, after, now),
         was,
-        wanted: was.min(tolerated),
+        wanted,
         change: format!("[{}] left, [{}] came, [{}] vote", names(left), names(came), names(after.voters())),
     };
     (doubt.survives() < doubt.wanted).then_some(doubt)

@@ -80,6 +80,12 @@ pub(super) fn waiting_for_infrastructure(cluster: &ClusterView) -> Plan {
     wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
 }
 
+pub(super) fn waiting_for_room() -> Plan {
+    let message =
+        "as many Machines as replicas are there, and with maxSurge 0 no other is made before one of them is gone";
+    wait(reasons::WAITING_FOR_SAFE_REMOVAL, message)
+}
+
 /// Until when a Machine has to become a member. `None`: its grace does not run.
 fn end_of_running_grace(observation: &Observation, machine: &MachineView) -> Option<Timestamp> {
     let runs = observation.is_admitted(machine) && observation.is_in_grace(machine);

@@ -231,6 +231,19 @@ fn a_machine_that_waits_for_a_cluster_says_so() {
     assert!(said.contains("it is not released as long as this is so: Cluster demo does not name"), "{said}");
 }
 
+#[test]
+fn two_do_not_become_one_unless_one_is_wanted() {
+    let mut story = Story::with_voters(3, 2);
+    story.delete(1);
+    assert!(
+        matches!(step(&mut story), Plan::Do(Step::CreateMachine { .. })),
+        "another one joins first: {:?}",
+        story.plan()
+    );
+    story.etcd().spec.replicas = 1;
+    assert!(begins(&story.plan(), OperationKind::RemoveMember, id(1)), "{:?}", story.plan());
+}
+
 /// The infrastructure destroys its machine at any moment; until then its vote counts.
 #[test]
 fn a_member_that_shows_up_on_a_machine_that_was_released_leaves() {

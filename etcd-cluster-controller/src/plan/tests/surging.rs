@@ -5,16 +5,11 @@ use super::{has_left, leaves, reason};
 use crate::fixture::Story;
 use crate::plan::{Plan, Step, WhyDeleted, plan};
 use api::conditions::{self as c, reasons};
-use api::etcd_cluster::RollingUpdate;
 use api::names;
 
 /// API servers have these lists.
-fn use_lists(story: &mut Story, lists: &[String]) {
+pub(super) fn use_lists(story: &mut Story, lists: &[String]) {
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &lists.join(";"));
-}
-
-fn limit(story: &mut Story, max_surge: i32) {
-    story.etcd().spec.rollout_strategy.rolling_update = Some(RollingUpdate { max_surge: Some(max_surge) });
 }
 
 /// An old Machine goes, and its member leaves before the control plane has rolled out.
@@ -94,7 +89,7 @@ fn whoever_is_alone_in_a_shorter_list_stays_until_nobody_uses_that() {
 #[test]
 fn with_room_for_all_but_one_the_control_plane_is_told_once_as_well() {
     let mut story = outdated(3, true);
-    limit(&mut story, 2);
+    story.surges(2);
     (3..5).for_each(|new| joins_of_several(&mut story, new));
     makes_room(&mut story, 1, &urls(0..3));
     joins_of_several(&mut story, 5);
@@ -108,7 +103,7 @@ fn with_room_for_all_but_one_the_control_plane_is_told_once_as_well() {
 #[test]
 fn with_room_for_one_the_control_plane_is_told_when_nobody_else_may_leave() {
     let mut story = outdated(3, true);
-    limit(&mut story, 1);
+    story.surges(1);
     joins_of_several(&mut story, 3);
     makes_room(&mut story, 1, &urls(0..3));
     joins_of_several(&mut story, 4);
@@ -145,7 +140,7 @@ fn with_room_for_one_the_control_plane_is_told_when_nobody_else_may_leave() {
 fn room_that_is_taken_away_meanwhile_harms_nobody() {
     let mut story = outdated(3, true);
     (3..5).for_each(|new| joins_of_several(&mut story, new));
-    limit(&mut story, 1);
+    story.surges(1);
     // That was the last one that may go before the control plane has been told.
     makes_room(&mut story, 1, &urls([0, 2, 3, 4]));
 }
@@ -294,7 +289,7 @@ fn members_that_are_too_many_go_before_anybody_is_told() {
 fn nobody_is_told_as_long_as_one_that_leaves_may_leave() {
     let mut story = outdated(5, true);
     (5..8).for_each(|new| joins_of_several(&mut story, new));
-    limit(&mut story, 1);
+    story.surges(1);
     assert_eq!(replaced(&story.plan()), Some(1), "{:?}", story.plan());
     story.delete(1);
     assert_eq!(story.settle().endpoints, urls(0..5));

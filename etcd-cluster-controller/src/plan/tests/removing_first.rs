@@ -1,0 +1,148 @@
+//! Where there is no room for another Machine (`maxSurge: 0`), members leave first. As stories.
+
+use super::repairing::{begins, deletes, step};
+use super::rolling::{condition, joins_of_several, outdated, replaced, urls};
+use super::surging::use_lists;
+use super::{creates, has_left, leaves, reason};
+use crate::fixture::{Story, name};
+use crate::plan::{Plan, Step, WhyDeleted};
+use api::conditions::{self as c, reasons};
+use api::names;
+
+fn without_room(count: usize, used: bool) -> Story {
+    let mut story = outdated(count, used);
+    story.surges(0);
+    story
+}
+
+/// An old Machine goes, its member leaves, and a new one comes in its place.
+fn makes_way(story: &mut Story, old: usize, new: usize) {
+    assert_eq!(replaced(&story.plan()), Some(old), "{:?}", story.plan());
+    story.delete(old);
+    story.settle();
+    assert_eq!(replaced(&story.plan()), None, "one at a time: {:?}", story.plan());
+    hands_over(story);
+    leaves(story, old);
+    assert_eq!(replaced(&story.plan()), None, "its replacement comes first: {:?}", story.plan());
+    joins_of_several(story, new);
+}
+
+/// Leadership moves before a leader leaves.
+fn hands_over(story: &mut Story) {
+    if let Plan::Do(Step::MoveLeader { to, .. }) = story.plan() {
+        story.led_by(to);
+        story.settle();
+    }
+}
+
+#[test]
+fn the_control_plane_is_told_whenever_nobody_else_may_leave() {
+    let mut story = without_room(3, true);
+    let mut before = urls(0..3);
+    for (old, new, present) in [(1, 3, urls([0, 2, 3])), (2, 4, urls([0, 3, 4])), (0, 5, urls(3..6))] {
+        makes_way(&mut story, old, new);
+        let told = story.settle();
+        assert_eq!((told.ready, told.endpoints.as_str()), (true, present.as_str()));
+        use_lists(&mut story, &[before, present.clone()]);
+        assert_eq!(story.plan(), Plan::Steady, "until the control plane has rolled out");
+        use_lists(&mut story, std::slice::from_ref(&present));
+        before = present;
+    }
+    assert_eq!(story.plan(), Plan::Steady);
+    assert_eq!(condition(&story, c::MACHINES_UP_TO_DATE).status, "True");
+}
+
+#[test]
+fn of_five_two_leave_before_the_control_plane_is_told() {
+    let mut story = without_room(5, true);
+    makes_way(&mut story, 1, 5);
+    assert_eq!(story.settle().endpoints, urls(0..5));
+    makes_way(&mut story, 2, 6);
+    assert_eq!(replaced(&story.plan()), None, "{:?}", story.plan());
+    assert_eq!(story.settle().endpoints, urls([0, 3, 4, 5, 6]));
+}
+
+#[test]
+fn where_nobody_uses_them_one_after_the_other_is_replaced() {
+    let mut story = without_room(3, false);
+    for (old, new) in [(1, 3), (2, 4), (0, 5)] {
+        makes_way(&mut story, old, new);
+    }
+    assert_eq!(story.plan(), Plan::Steady);
+}
+
+#[test]
+fn a_machine_takes_room_until_it_is_gone() {
+    let mut story = without_room(3, false);
+    story.delete(1);
+    has_left(&mut story, 1);
+    // Its member has left, and its machine is still there.
+    story.machine(1);
+    story.delete_at_once(1);
+    story.settle();
+    assert_eq!(creates(&story.plan()), None, "{:?}", story.plan());
+    story.gone(1);
+    assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
+}
+
+#[test]
+fn nobody_leaves_while_another_is_not_well() {
+    let mut story = without_room(5, false);
+    story.failing(3, "for a moment");
+    assert_eq!(replaced(&story.plan()), None, "{:?}", story.plan());
+    story.healthy(3);
+    assert_eq!(replaced(&story.plan()), Some(1));
+    story.delete(1);
+    story.failing(3, "down");
+    story.settle();
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS, "{:?}", story.plan());
+    story.healthy(3);
+    leaves(&mut story, 1);
+}
+
+#[test]
+fn of_two_machines_that_are_deleted_one_waits_for_the_replacement_of_the_other() {
+    let mut story = Story::with_voters(3, 3);
+    story.surges(0);
+    story.delete(1);
+    story.delete(2);
+    story.settle();
+    leaves(&mut story, 1);
+    assert!(!matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
+    joins_of_several(&mut story, 3);
+    leaves(&mut story, 2);
+}
+
+#[test]
+fn a_failed_voter_leaves_first() {
+    let mut story = Story::with_voters(3, 3);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    story.surges(0);
+    story.failing(2, "down");
+    story.pass(60);
+    assert_eq!(begins(&step(&mut story)), Some((name(2), 0)), "it is written down first");
+    assert_eq!(deletes(&story.plan()), Some((name(2).as_str(), WhyDeleted::Unhealthy)));
+    story.delete(2);
+    story.settle();
+    leaves(&mut story, 2);
+    assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
+}
+
+#[test]
+fn a_failed_voter_that_a_person_looks_into_keeps_its_room() {
+    let mut story = Story::with_voters(3, 3);
+    story.surges(0);
+    story.failing(2, "down");
+    story.pass(60);
+    step(&mut story);
+    let machine = story.observation.machines.get_mut(&name(2)).unwrap();
+    machine.annotations.insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+    let Plan::Wait(hold) = story.plan() else { panic!("{:?}", story.plan()) };
+    assert!(hold.message.contains("maxSurge 0"), "{}", hold.message);
+}
+
+#[test]
+fn the_only_member_is_replaced_by_another_one_that_has_its_data() {
+    let story = without_room(1, true);
+    assert_eq!(creates(&story.plan()), Some(1), "{:?}", story.plan());
+}
