@@ -8,6 +8,7 @@ mod bad_input;
 mod boots;
 mod bring_up;
 mod by_hand;
+mod changes;
 mod confirmation;
 mod corrections;
 mod data_loss;
@@ -146,6 +147,9 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(places::refusals).long(true),
         scenario!(departures::calls_to_etcd).long(true),
         scenario!(departures::writes).long(true),
+        scenario!(changes::of_the_configuration).long(true),
+        scenario!(changes::without_room).long(true),
+        scenario!(changes::of_the_number).long(true),
         scenario!(stale::watches_one_by_one).long(true),
         scenario!(kills::two_managers_at_once),
         scenario!(kills::local_infrastructure),
