@@ -1,0 +1,104 @@
+//! The command line.
+
+use crate::commands::{completion, plan, rollout, status, watch, why};
+use crate::connection::Options;
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-etcdcluster", bin_name = "kubectl etcdcluster", version, about = ABOUT, after_help = MORE)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+    /// Which API server
+    #[command(flatten, next_help_heading = "Connection")]
+    pub options: Options,
+}
+
+const ABOUT: &str = "See how a managed etcd cluster is, what holds it up, and what an edit would do";
+const MORE: &str = "The page docs/kubectl-plugin.md of the project has examples of what is printed.";
+
+/// What the program does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show an EtcdCluster with its Machines and members, and what it waits for; or all of the namespace in short
+    Status(status::Arguments),
+    /// Show the same, again whenever something changes, until Ctrl-C
+    Watch(watch::Arguments),
+    /// Explain what holds an EtcdCluster up: the rule, the evidence, the next deadline, and what you can do
+    Why(why::Arguments),
+    /// Tell what an edited manifest would do, without doing it: which Machines would be replaced, and how many there are
+    Plan(plan::Arguments),
+    /// Pause or resume an EtcdCluster, or have all its Machines replaced
+    Rollout(rollout::Arguments),
+    /// Print the completion script of a shell
+    Completion(completion::Arguments),
+}
+
+impl Cli {
+    /// Does it.
+    ///
+    /// # Errors
+    /// With what went wrong, for people.
+    pub async fn run(self) -> Result<ExitCode> {
+        match self.command {
+            Command::Status(arguments) => status::run(arguments, &self.options).await,
+            Command::Watch(arguments) => watch::run(arguments, &self.options).await,
+            Command::Why(arguments) => why::run(arguments, &self.options).await,
+            Command::Plan(arguments) => plan::run(arguments, &self.options).await,
+            Command::Rollout(arguments) => rollout::run(arguments, &self.options).await,
+            Command::Completion(arguments) => Ok(completion::run(&arguments)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn help(path: &[&str]) -> String {
+        let mut command = Cli::command();
+        command.build();
+        let found = path.iter().fold(&mut command, |command, name| command.find_subcommand_mut(name).unwrap());
+        found.render_long_help().to_string()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_of_every_command() {
+        let paths: [&[&str]; 10] = [
+            &[],
+            &["status"],
+            &["watch"],
+            &["why"],
+            &["plan"],
+            &["rollout"],
+            &["rollout", "pause"],
+            &["rollout", "resume"],
+            &["rollout", "restart"],
+            &["completion"],
+        ];
+        let all = paths.map(|path| format!("==== {}\n{}", path.join(" "), help(path)));
+        insta::assert_snapshot!(all.join("\n"));
+    }
+
+    #[test]
+    fn flags_stand_anywhere_as_with_kubectl() {
+        let parsed = Cli::try_parse_from(["kubectl-etcdcluster", "-n", "a", "status", "demo", "-o", "json"]).unwrap();
+        assert_eq!(parsed.options.namespace.as_deref(), Some("a"));
+        let parsed = Cli::try_parse_from(["kubectl-etcdcluster", "rollout", "pause", "demo", "-n", "b"]).unwrap();
+        assert_eq!(parsed.options.namespace.as_deref(), Some("b"));
+        for wrong in [&["status", "demo", "-A"][..], &["why"], &["plan"], &["rollout", "pause"]] {
+            let line = ["kubectl-etcdcluster"].iter().chain(wrong);
+            assert!(Cli::try_parse_from(line).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `status`: an EtcdCluster as a tree, or all of a namespace in short.
+
+use super::print;
+use crate::connection::Options;
+use crate::reader::Reader;
+use crate::report::Report;
+use crate::text::Times;
+use crate::tree;
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Arguments of `status`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Name of the EtcdCluster. Without it, all of the namespace are shown in short
+    pub name: Option<String>,
+    /// Show those of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "name")]
+    pub all_namespaces: bool,
+    /// How to print it. The structure of json and yaml does not change but for fields that are added
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+}
+
+/// How a status is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+    /// For programs
+    Yaml,
+}
+
+/// Several reports as one document.
+#[derive(Serialize)]
+struct Reports<'a> {
+    items: &'a [Report],
+}
+
+/// Shows it.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
+    let connection = options.connect().await?;
+    let reader = Reader::new(connection.client).await?;
+    let namespace = Some(connection.namespace.as_str()).filter(|_| !arguments.all_namespaces);
+    let snapshots = match &arguments.name {
+        Some(name) => vec![reader.one(&connection.namespace, name).await?],
+        None => reader.all(namespace).await?,
+    };
+    let times = Times::Ages(snapshots.first().map_or_else(crate::reader::now, |snapshot| snapshot.now));
+    let reports: Vec<Report> = snapshots.iter().map(Report::new).collect();
+    let is_one = arguments.name.is_some();
+    let lines = match arguments.output {
+        Format::Table if is_one => reports.iter().flat_map(|report| tree::lines(report, times)).collect(),
+        Format::Table if reports.is_empty() => {
+            vec![match namespace {
+                Some(namespace) => format!("There is no EtcdCluster in namespace {namespace}."),
+                None => "There is no EtcdCluster.".to_owned(),
+            }]
+        }
+        Format::Table => reports.iter().flat_map(|report| tree::block(report, times)).collect(),
+        Format::Json => vec![document(&reports, is_one, |value| Ok(serde_json::to_string_pretty(value)?))?],
+        Format::Yaml => {
+            vec![document(&reports, is_one, |value| Ok(serde_yaml::to_string(value)?.trim_end().to_owned()))?]
+        }
+    };
+    print(&lines)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One report as itself, several as a list.
+fn document(reports: &[Report], is_one: bool, write: impl Fn(&serde_json::Value) -> Result<String>) -> Result<String> {
+    let value = match reports {
+        [report] if is_one => serde_json::to_value(report)?,
+        reports => serde_json::to_value(Reports { items: reports })?,
+    };
+    write(&value)
+}

@@ -1,0 +1,215 @@
+//! What an edit leads to: the shipped planner decides, and every step that it asks for succeeds, until nothing is left to do.
+//! Pure.
+//!
+//! Assumptions: machines that are made boot, members stay as well or as unwell as they are, the control plane rolls out
+//! whenever it is told of other endpoints, and nobody changes anything else.
+
+mod others;
+mod world;
+
+use crate::observation::observation;
+use crate::snapshot::Snapshot;
+use api::conditions::MACHINES_UP_TO_DATE;
+use api::conditions::reasons::{ROLLING_OUT, UNSUPPORTED_VERSION_CHANGE};
+use api::{EtcdCluster, EtcdClusterStatus, names};
+use etcd_cluster_controller::build::is_up_to_date;
+use etcd_cluster_controller::observation::{ClusterLink, Template};
+use etcd_cluster_controller::plan::{WhyDeleted, plan};
+use etcd_cluster_controller::status::status;
+use kube::api::DynamicObject;
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use serde_json::json;
+use std::sync::Arc;
+use world::World;
+
+/// What comes of an EtcdCluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forecast {
+    /// Machines that are deleted, in this order, and why.
+    pub deleted: Vec<(String, WhyDeleted)>,
+    /// Machines that are made, in this order.
+    pub made: Vec<String>,
+    /// Machines that there are now.
+    pub machines_now: usize,
+    /// Machines that there are at the same time at most, without those on their way out.
+    pub peak: usize,
+    /// The same with them, where the infrastructure takes its time to delete machines.
+    pub peak_with_leaving: usize,
+    /// How often the control plane rolls out.
+    pub control_plane_rollouts: usize,
+    /// Machines of now that do not match the spec in the end, and stay.
+    pub outdated: Vec<String>,
+    /// Why the provider refuses the etcd version of the spec.
+    pub refused: Option<String>,
+    /// What holds everything up in the end: reason and message. `None`: all is done.
+    pub held_up: Option<(String, String)>,
+}
+
+/// Runs an EtcdCluster to its end, with `etcd` in place of the one in the snapshot. A pause is taken for lifted.
+#[must_use]
+pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) -> Forecast {
+    let existing: Vec<&str> = snapshot.machines.iter().map(|machine| machine.view.name.as_str()).collect();
+    etcd.metadata.annotations.get_or_insert_default().remove(names::PAUSED_ANNOTATION);
+    let mut start = observation(snapshot, etcd, template);
+    if let ClusterLink::One(cluster) = &mut start.cluster {
+        cluster.paused = false;
+    }
+    let mut world = World::new(start);
+    let decision = world.run();
+    let observation = &world.observation;
+    let status = status(observation, &decision, None);
+    let rollout = status.conditions.iter().find(|condition| condition.type_ == MACHINES_UP_TO_DATE);
+    let because = |reason: &str| rollout.filter(|rollout| rollout.status == "False" && rollout.reason == reason);
+    // A rollout that does not begin is not in the decision where nothing else is to be done.
+    let held_up = decision.next.hold().map(|hold| (hold.reason.to_owned(), hold.message.clone()));
+    let held_up = held_up.or_else(|| because(ROLLING_OUT).map(|held| (held.reason.clone(), held.message.clone())));
+    let stays = observation.live_machines().filter(|machine| existing.contains(&machine.name.as_str()));
+    let outdated = stays.filter(|machine| !is_up_to_date(observation, machine));
+    Forecast {
+        outdated: outdated.map(|machine| machine.name.clone()).collect(),
+        refused: because(UNSUPPORTED_VERSION_CHANGE).map(|refused| refused.message.clone()),
+        held_up,
+        machines_now: existing.len(),
+        ..world.forecast
+    }
+}
+
+/// The status that the controller would write now.
+#[must_use]
+pub fn settle(snapshot: &Snapshot) -> EtcdClusterStatus {
+    let observation = observation(snapshot, snapshot.etcd.clone(), assumed_template(&snapshot.etcd));
+    status(&observation, &plan(&observation), None)
+}
+
+/// A template of which nothing is known but that it is there.
+#[must_use]
+pub fn assumed_template(etcd: &EtcdCluster) -> Template {
+    let wanted = &etcd.spec.infrastructure_template;
+    let clones = wanted.kind.strip_suffix("Template").unwrap_or(&wanted.kind);
+    let clones = ApiResource::from_gvk(&GroupVersionKind::gvk(wanted.group(), "v1beta2", clones));
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(wanted.group(), "v1beta2", &wanted.kind));
+    let mut template = DynamicObject::new(&wanted.name, &kind);
+    template.data = json!({"spec": {"template": {"spec": {}}}});
+    Template::Found { template: Arc::new(template), clones }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{self, Scene, name};
+    use crate::snapshot::Snapshot;
+    use api::etcd_cluster::{RollingUpdate, RolloutType};
+
+    fn with(snapshot: &Snapshot, change: impl FnOnce(&mut EtcdCluster)) -> Forecast {
+        let mut etcd = snapshot.etcd.clone();
+        change(&mut etcd);
+        forecast(snapshot, etcd.clone(), assumed_template(&etcd))
+    }
+
+    fn upgrade(etcd: &mut EtcdCluster) {
+        etcd.spec.etcdadm_config_spec.version = Some("3.6.17".to_owned());
+    }
+
+    fn of(voters: usize) -> Snapshot {
+        let mut scene = Scene::new(voters);
+        scene.etcd["spec"]["replicas"] = json!(voters);
+        scene.read()
+    }
+
+    #[test]
+    fn without_a_change_nothing_happens() {
+        let nothing = with(&fixture::healthy(), |_| {});
+        assert_eq!(nothing, Forecast { machines_now: 3, peak: 3, peak_with_leaving: 3, ..Forecast::default() });
+    }
+
+    #[test]
+    fn rollouts_take_what_the_documents_say() {
+        for (replicas, max_surge, peak, tells) in [
+            (1, None, (2, 2), 1),
+            (3, None, (6, 6), 1),
+            (5, None, (8, 10), 1),
+            (7, None, (11, 14), 1),
+            (3, Some(1), (4, 6), 2),
+            (3, Some(2), (5, 6), 1),
+            (5, Some(1), (6, 10), 2),
+        ] {
+            let end = with(&of(replicas), |etcd| {
+                upgrade(etcd);
+                etcd.spec.rollout_strategy.rolling_update =
+                    max_surge.map(|most| RollingUpdate { max_surge: Some(most) });
+            });
+            let what = format!("{replicas} with maxSurge {max_surge:?}: {end:?}");
+            assert_eq!((end.deleted.len(), end.made.len()), (replicas, replicas), "{what}");
+            assert_eq!((end.control_plane_rollouts, &end.held_up, &end.refused), (tells, &None, &None), "{what}");
+            assert_eq!((end.peak, end.peak_with_leaving), peak, "{what}");
+            assert!(end.outdated.is_empty(), "{what}");
+        }
+    }
+
+    #[test]
+    fn where_nobody_uses_them_one_after_the_other_is_replaced() {
+        let mut scene = Scene::new(3);
+        scene.etcd["metadata"]["annotations"][names::ENDPOINTS_IN_USE_ANNOTATION] = json!("");
+        let end = with(&scene.read(), upgrade);
+        assert_eq!((end.deleted.len(), end.peak, end.control_plane_rollouts), (3, 4, 0), "{end:?}");
+    }
+
+    #[test]
+    fn growing_and_shrinking_tell_the_control_plane_once() {
+        let end = with(&of(3), |etcd| etcd.spec.replicas = 5);
+        assert_eq!((end.made.len(), end.deleted.len(), end.control_plane_rollouts), (2, 0, 1), "{end:?}");
+        let end = with(&of(5), |etcd| etcd.spec.replicas = 3);
+        let gone: Vec<&str> = end.deleted.iter().map(|(machine, _)| machine.as_str()).collect();
+        assert_eq!((gone, end.control_plane_rollouts), (vec!["demo-etcd-4", "demo-etcd-3"], 1));
+    }
+
+    #[test]
+    fn a_version_that_cannot_be_reached_is_refused_and_replaces_nobody() {
+        let end = with(&of(3), |etcd| etcd.spec.etcdadm_config_spec.version = Some("3.8.0".to_owned()));
+        let why = end.refused.unwrap();
+        assert!(why.contains("go to 3.7 first"), "{why}");
+        assert!(end.deleted.is_empty() && end.made.is_empty());
+    }
+
+    #[test]
+    fn machines_stay_that_a_person_is_to_delete() {
+        let end = with(&of(3), |etcd| {
+            upgrade(etcd);
+            etcd.spec.rollout_strategy.type_ = RolloutType::OnDelete;
+        });
+        assert_eq!(end.outdated, [name(0), name(1), name(2)]);
+        assert!(end.deleted.is_empty());
+    }
+
+    #[test]
+    fn what_holds_a_rollout_up_is_told() {
+        let mut scene = Scene::new(3);
+        scene.etcd["metadata"]["annotations"].as_object_mut().unwrap().remove(names::ENDPOINTS_IN_USE_ANNOTATION);
+        let mut snapshot = scene.read();
+        snapshot.etcd.status.as_mut().unwrap().endpoints_in_use = String::new();
+        let end = with(&snapshot, upgrade);
+        assert!(end.deleted.is_empty() && end.outdated.len() == 3, "{end:?}");
+        assert!(end.held_up.unwrap().1.contains("it is not known which endpoints the API servers use"));
+        let end = with(&of(3), |etcd| {
+            etcd.spec.infrastructure_template.name = "bigger".to_owned();
+        });
+        assert_eq!(end.deleted.len(), 3, "{end:?}");
+    }
+
+    #[test]
+    fn a_pause_is_taken_for_lifted() {
+        let end = with(&fixture::paused(), upgrade);
+        assert_eq!((end.deleted.len(), end.held_up), (3, None));
+    }
+
+    #[test]
+    fn a_failing_voter_is_replaced_before_the_others() {
+        let mut scene = Scene::new(3);
+        scene.fails(1, "2026-11-23T07:50:00Z");
+        scene.etcd["status"]["members"][1]["health"] = json!("Unhealthy");
+        let end = with(&scene.read(), upgrade);
+        assert!(end.deleted.contains(&(name(1), WhyDeleted::Unhealthy)), "{end:?}");
+        assert_eq!(end.held_up, None, "{end:?}");
+    }
+}

@@ -1,0 +1,134 @@
+//! What happens by itself in the world of a forecast: machines boot and go, the control plane rolls out, time passes.
+
+use super::world::World;
+use crate::observation::report;
+use api::endpoints::{EndpointLists, parse_list};
+use api::names;
+use controller_support::external::MachineView;
+use etcd_cluster_controller::observation::probe::{Run, RunKind};
+use etcd_cluster_controller::observation::{Member, Membership, Observation, Outcome, Probe};
+use etcd_cluster_controller::plan::{Decision, due};
+use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
+
+impl World {
+    /// What happens by itself, one thing at a time. Whether anything did.
+    pub(super) fn others_move(&mut self) -> bool {
+        let of = |observation: &Observation, is: &dyn Fn(&&MachineView) -> bool| {
+            observation.machines.values().find(is).map(|machine| machine.name.clone())
+        };
+        let observation = &self.observation;
+        let is_member = |machine: &MachineView| {
+            let members = observation.members().into_iter().flatten();
+            members
+                .into_iter()
+                .any(|(id, member)| observation.machine_of(*id, member).is_some_and(|other| other.name == machine.name))
+        };
+        let joins =
+            |machine: &&MachineView| observation.is_admitted(machine) && !machine.deleting && !is_member(machine);
+        if let Some(new) = of(observation, &joins) {
+            return self.join(&new);
+        }
+        self.promote() || self.control_plane_moves() || self.infrastructure_deletes()
+    }
+
+    /// A Machine that nothing keeps any more is gone. It comes last: infrastructure may take its time, and then most Machines exist
+    /// side by side.
+    fn infrastructure_deletes(&mut self) -> bool {
+        let is_kept = |machine: &MachineView| machine.annotations.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION);
+        let mut machines = self.observation.machines.values();
+        let gone = machines.find(|machine| machine.deleting && !is_kept(machine)).map(|machine| machine.name.clone());
+        gone.inspect(|name| self.vanish(name)).is_some()
+    }
+
+    /// A machine that may join becomes a learner.
+    fn join(&mut self, name: &str) -> bool {
+        let now = self.observation.now;
+        let host = format!("{name}.new");
+        self.with_machine(name, |machine| {
+            if machine.addresses.is_empty() {
+                machine.addresses = vec![("InternalIP".to_owned(), host)];
+            }
+            // Its bootstrap data are there by now.
+            machine.data_secret = Some(name.to_owned());
+        });
+        let machine = &self.observation.machines[name];
+        let Some(address) = self.observation.address(machine).map(str::to_owned) else { return false };
+        let id = self.next_id;
+        let version = self.observation.machine_versions.get(name).cloned().unwrap_or_default();
+        let Membership::Known { members, cluster_id, .. } = &mut self.observation.membership else { return false };
+        members.insert(
+            id,
+            Member {
+                name: name.to_owned(),
+                peer_urls: vec![names::peer_url(&address)],
+                client_urls: vec![names::client_url(&address)],
+                learner: true,
+            },
+        );
+        let report = report(id, *cluster_id, 0, true, version.trim_start_matches('v'));
+        let probe = Probe {
+            url: names::client_url(&address),
+            at: now,
+            outcome: Outcome::Answered(report),
+            run: Run::new(RunKind::Healthy, now),
+            expected: Some(id),
+        };
+        self.observation.probes.insert(name.to_owned(), probe);
+        self.next_id += 1;
+        true
+    }
+
+    /// A learner gets its vote.
+    fn promote(&mut self) -> bool {
+        let Membership::Known { members, .. } = &mut self.observation.membership else { return false };
+        let Some((id, member)) = members.iter_mut().find(|(_, member)| member.learner) else { return false };
+        member.learner = false;
+        let id = *id;
+        self.with_reports(|report| {
+            if report.member_id == id {
+                report.learner = false;
+            }
+        });
+        true
+    }
+
+    /// The hook tells the control plane, and that rolls out.
+    fn control_plane_moves(&mut self) -> bool {
+        let etcd = &self.observation.etcd;
+        let lists = EndpointLists::parse(self.observation.endpoints_in_use().unwrap_or_default());
+        let (ready, published) = etcd
+            .status
+            .as_ref()
+            .map_or((false, Default::default()), |status| (status.ready, parse_list(&status.endpoints)));
+        let has_published = lists.iter().any(|list| *list == published);
+        let next = match () {
+            () if lists.is_empty() => return false,
+            () if has_published && lists.iter().count() > 1 => EndpointLists::from_iter([published]),
+            () if !has_published && ready => {
+                self.forecast.control_plane_rollouts += 1;
+                lists.iter().cloned().chain([published]).collect()
+            }
+            () => return false,
+        };
+        let annotations = self.etcd().annotations_mut();
+        annotations.insert(names::ENDPOINTS_IN_USE_ANNOTATION.to_owned(), next.to_string());
+        true
+    }
+
+    /// Goes to the next time at which the planner wants to look again. Whether there is one.
+    pub(super) fn time_passes(&mut self, decision: &Decision) -> bool {
+        let Some(wait) = due(&self.observation, &decision.next) else { return false };
+        let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
+        let Ok(now) = self.observation.now.checked_add(wait.max(SignedDuration::from_secs(1))) else { return false };
+        self.observation.now = now;
+        // Everybody stays as he is.
+        for probe in self.observation.probes.values_mut() {
+            (probe.at, probe.run.last) = (now, now);
+        }
+        if let Membership::Known { at, .. } = &mut self.observation.membership {
+            *at = now;
+        }
+        true
+    }
+}

@@ -1,0 +1,189 @@
+//! The world of a forecast: an observation, and what the planner's steps do to it.
+
+use super::Forecast;
+use api::{EtcdCluster, admission, names};
+use controller_support::external::MachineView;
+use etcd_cluster_controller::build::{self, MachineParts};
+use etcd_cluster_controller::observation::probe::{MemberFault, Run, RunKind};
+use etcd_cluster_controller::observation::{Membership, Observation, Outcome, Probe, Report, Template};
+use etcd_cluster_controller::plan::{Decision, Plan, Step, plan};
+use etcd_cluster_controller::status::status;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use std::sync::Arc;
+
+/// More steps than this are taken for a rollout that never ends.
+const STEPS: usize = 2_000;
+/// So many times in a row only time passes, until it is taken for granted that nothing else comes.
+const IDLE: usize = 30;
+
+pub(super) struct World {
+    pub(super) observation: Observation,
+    pub(super) forecast: Forecast,
+    /// IDs of new members are counted up from here.
+    pub(super) next_id: u64,
+}
+
+impl World {
+    pub(super) fn new(observation: Observation) -> Self {
+        let ids = observation.members().into_iter().flatten().map(|(id, _)| *id);
+        let next_id = ids.max().unwrap_or_default().wrapping_add(1);
+        let mut world = Self { observation, forecast: Forecast::default(), next_id };
+        world.count();
+        world
+    }
+
+    /// Goes on until nothing moves, and answers the last decision.
+    pub(super) fn run(&mut self) -> Decision {
+        let mut idle = 0;
+        for _ in 0..STEPS {
+            let decision = plan(&self.observation);
+            self.etcd().status = Some(status(&self.observation, &decision, None));
+            let moves = match &decision.next {
+                Plan::Do(step) => self.step(step),
+                Plan::Steady | Plan::Wait(_) | Plan::Block(_) => self.others_move(),
+            };
+            self.count();
+            if moves {
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if idle > IDLE || !self.time_passes(&decision) {
+                return decision;
+            }
+        }
+        plan(&self.observation)
+    }
+
+    fn count(&mut self) {
+        let forecast = &mut self.forecast;
+        forecast.peak = forecast.peak.max(self.observation.live_machines().count());
+        forecast.peak_with_leaving = forecast.peak_with_leaving.max(self.observation.machines.len());
+    }
+
+    pub(super) fn etcd(&mut self) -> &mut EtcdCluster {
+        Arc::make_mut(&mut self.observation.etcd)
+    }
+
+    /// Does a step. Whether it is one that this world knows.
+    fn step(&mut self, step: &Step) -> bool {
+        match step {
+            Step::Record { annotations, .. } => {
+                let finalizer = names::ETCD_CLUSTER_FINALIZER.to_owned();
+                let etcd = self.etcd();
+                if !etcd.finalizers().contains(&finalizer) {
+                    etcd.finalizers_mut().push(finalizer);
+                }
+                for (key, value) in annotations {
+                    match value {
+                        Some(value) => etcd.annotations_mut().insert((*key).to_owned(), value.clone()),
+                        None => etcd.annotations_mut().remove(*key),
+                    };
+                }
+            }
+            Step::PublishInit { client_urls, admitted, .. } => {
+                self.observation.init_urls = Some(client_urls.clone());
+                self.observation.admitted = Some(admission::decode(admitted));
+            }
+            Step::CreateMachine { cluster, number, failure_domain, .. } => {
+                return self.create(cluster, *number, failure_domain.as_deref());
+            }
+            Step::Admit { admitted, .. } => self.observation.admitted = Some(admission::decode(admitted)),
+            Step::DeleteHeldBack { name, .. } => self.vanish(name),
+            Step::AddHook { machine } => self.with_machine(machine, |machine| {
+                let (hook, owner) = (names::PRE_TERMINATE_HOOK_ANNOTATION, names::PRE_TERMINATE_HOOK_OWNER);
+                machine.annotations.insert(hook.to_owned(), owner.to_owned());
+            }),
+            Step::DeleteMachine { name, why } => {
+                self.forecast.deleted.push((name.clone(), *why));
+                let now = self.observation.now;
+                self.with_machine(name, |machine| (machine.deleting, machine.deleted) = (true, Some(Time(now))));
+            }
+            Step::ReleaseHook { machine, .. } => self.with_machine(machine, |machine| {
+                machine.annotations.remove(names::PRE_TERMINATE_HOOK_ANNOTATION);
+            }),
+            Step::MoveLeader { to, .. } => self.lead(*to),
+            Step::RemoveMember(permission) => self.remove(permission.member_id()),
+            // The status carries them.
+            Step::Begin(_) | Step::Finish(_) | Step::BeginRemediation(_) => {}
+            // Of certificates, of Machines without a Node, of a deletion: nothing that a forecast is about.
+            Step::EnsureCertificates { .. }
+            | Step::LabelCa { .. }
+            | Step::SetProviderId { .. }
+            | Step::DeleteMachines { .. }
+            | Step::RemoveFinalizer => return false,
+        }
+        true
+    }
+
+    pub(super) fn with_machine(&mut self, name: &str, change: impl FnOnce(&mut MachineView)) {
+        if let Some(machine) = self.observation.machines.get_mut(name) {
+            change(machine);
+        }
+    }
+
+    /// Makes a Machine as the controller does; it is held back.
+    fn create(&mut self, cluster: &str, number: u64, failure_domain: Option<&str>) -> bool {
+        let Template::Found { clones, .. } = &self.observation.template else { return false };
+        let (etcd, infrastructure) = (self.observation.etcd.clone(), clones.clone());
+        let name = format!("{}-{number}", etcd.name_any());
+        let parts = MachineParts {
+            etcd: &etcd,
+            cluster,
+            name: &name,
+            infrastructure: &infrastructure,
+            failure_domain,
+            replaces: None,
+        };
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(names::CLUSTER_GROUP, "v1beta2", "Machine"));
+        let mut machine = build::machine(&parts, &kind);
+        machine.metadata.uid = Some(format!("new-{name}"));
+        machine.metadata.creation_timestamp = Some(Time(self.observation.now));
+        self.observation.configs.insert(name.clone(), build::config(&parts).spec);
+        self.observation.machine_versions.insert(name.clone(), build::version(&etcd).to_owned());
+        self.observation.machines.insert(name.clone(), MachineView::read(&machine));
+        let annotations = self.etcd().annotations_mut();
+        annotations.insert(names::LAST_NAME_NUMBER_ANNOTATION.to_owned(), number.to_string());
+        self.forecast.made.push(name);
+        true
+    }
+
+    pub(super) fn vanish(&mut self, name: &str) {
+        self.observation.machines.remove(name);
+        self.observation.configs.remove(name);
+        self.observation.probes.remove(name);
+    }
+
+    fn lead(&mut self, to: u64) {
+        self.with_reports(|report| report.leader = to);
+    }
+
+    pub(super) fn with_reports(&mut self, mut change: impl FnMut(&mut Report)) {
+        for probe in self.observation.probes.values_mut() {
+            if let Outcome::Answered(report) = &mut probe.outcome {
+                change(report);
+            }
+        }
+    }
+
+    fn remove(&mut self, id: u64) {
+        if let Membership::Known { members, .. } = &mut self.observation.membership {
+            members.remove(&id);
+        }
+        let now = self.observation.now;
+        for probe in self.observation.probes.values_mut().filter(|probe| probe.expected == Some(id)) {
+            probe.outcome = Outcome::MemberFault(MemberFault::Refused);
+            probe.run = Run::new(RunKind::Failing, now);
+            probe.expected = None;
+        }
+        let voters = self.observation.members().into_iter().flatten().filter(|(_, member)| !member.learner);
+        let first = voters.map(|(id, _)| *id).next();
+        let leads = |probe: &Probe| probe.report().is_some_and(|report| report.leader == report.member_id);
+        if let Some(first) = first.filter(|_| !self.observation.probes.values().any(leads)) {
+            self.lead(first);
+        }
+    }
+}

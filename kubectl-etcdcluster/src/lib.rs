@@ -1,0 +1,26 @@
+//! `kubectl etcdcluster`: how an etcd cluster is, what holds it up, and what an edit would do.
+//!
+//! The flow is one way: [`reader`] reads, [`snapshot`] is what was read as plain data, [`report`] says what that amounts to
+//! (it is also what `-o json` prints), and [`tree`], [`why`] and [`plan`] put it into words. All but the reads and
+//! [`commands`] is pure. What an edit leads to is not told by rules of its own: [`forecast`] lets the shipped planner decide,
+//! step by step, until nothing is left to do.
+
+pub mod cli;
+pub mod commands;
+pub mod connection;
+pub mod edit;
+#[cfg(test)]
+mod fixture;
+pub mod forecast;
+pub mod observation;
+pub mod plan;
+pub mod reader;
+pub mod report;
+pub mod screen;
+pub mod snapshot;
+pub mod text;
+pub mod tree;
+pub mod why;
+
+/// Name under which this program writes.
+pub const FIELD_MANAGER: &str = "kubectl-etcdcluster";

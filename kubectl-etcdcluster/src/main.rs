@@ -1,0 +1,16 @@
+//! The program; what it does is in the library.
+
+use clap::Parser;
+use kubectl_etcdcluster::cli::Cli;
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match Cli::parse().run().await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the planner of the controller is given: an observation made from what the API server shows. Pure.
+//!
+//! The controller asks the members themselves; this program takes what the status says of them for what they would answer.
+
+use crate::snapshot::Snapshot;
+use api::etcd_cluster::{Health, MemberRole, MemberStatus};
+use api::{EtcdCluster, names};
+use etcd_cluster_controller::observation::probe::{MemberFault, OurFault, Run};
+use etcd_cluster_controller::observation::{
+    Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
+};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The observation of a snapshot, with `etcd` in place of its EtcdCluster. `template` is that of `etcd`'s spec.
+#[must_use]
+pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -> Observation {
+    let cluster = match &snapshot.cluster {
+        Some(cluster) => ClusterLink::One(Box::new(cluster.clone())),
+        None => ClusterLink::None { message: "no Cluster names this EtcdCluster".to_owned(), living: None },
+    };
+    let uid = etcd.uid().unwrap_or_default();
+    let status = etcd.status.clone().unwrap_or_default();
+    let mut observation = Observation::new(snapshot.now, Arc::new(etcd), cluster);
+    // Secrets are not read: once etcd has come up, they are as its status says.
+    observation.certificates = Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None };
+    observation.template = template;
+    observation.configs = snapshot.configs.clone();
+    observation.heard = Some(BTreeSet::new());
+    for machine in &snapshot.machines {
+        let (name, view) = (machine.view.name.clone(), machine.view.clone());
+        if view.controller.as_ref().is_none_or(|controller| controller.uid != uid) {
+            observation.not_owned.push(name);
+            continue;
+        }
+        observation.machine_versions.extend(machine.version.clone().map(|version| (name.clone(), version)));
+        observation.machines.insert(name, view);
+    }
+    let members = status.members.iter().filter_map(|member| Some((id(member)?, member)));
+    let members: BTreeMap<u64, &MemberStatus> = members.collect();
+    let leader = members.iter().find(|(_, member)| member.leader).map_or(0, |(id, _)| *id);
+    let cluster_id = observation.recorded_cluster_id().and_then(|id| u64::from_str_radix(id, 16).ok());
+    for (id, member) in members.iter().filter(|(_, member)| !member.machine.is_empty()) {
+        let outcome = outcome(*id, member, leader, cluster_id.unwrap_or_default());
+        observation.probes.insert(member.machine.clone(), probe(snapshot.now, *id, member, outcome));
+    }
+    if status.initialized {
+        observation.init_urls = Some(voters(&status.members));
+        (observation.init_version, observation.init_uid) = (Some("0".to_owned()), Some(String::new()));
+        let is_in = |name: &String| status.members.iter().any(|member| member.machine == *name);
+        let admitted = observation.machines.values().filter(|m| m.data_secret.is_some() || is_in(&m.name));
+        observation.admitted = Some(admitted.map(|machine| (machine.uid.clone(), snapshot.now)).collect());
+    }
+    if let Some(cluster_id) = cluster_id.filter(|_| !members.is_empty()) {
+        let members = members.into_iter().map(|(id, member)| (id, entry(member))).collect();
+        observation.membership = Membership::Known { cluster_id, members, at: snapshot.now };
+    }
+    observation
+}
+
+fn id(member: &MemberStatus) -> Option<u64> {
+    u64::from_str_radix(&member.id, 16).ok()
+}
+
+/// As the init Secret has them.
+fn voters(members: &[MemberStatus]) -> String {
+    let voters = members.iter().filter(|member| member.role == MemberRole::Voter);
+    let mut urls: Vec<&str> = voters.map(|member| member.client_url.as_str()).filter(|url| !url.is_empty()).collect();
+    urls.sort_unstable();
+    urls.join(",")
+}
+
+fn entry(member: &MemberStatus) -> Member {
+    let urls = |url: &String| Some(url.clone()).filter(|url| !url.is_empty()).into_iter().collect();
+    Member {
+        name: member.name.clone(),
+        peer_urls: urls(&member.peer_url),
+        client_urls: urls(&member.client_url),
+        learner: member.role == MemberRole::Learner,
+    }
+}
+
+fn outcome(id: u64, member: &MemberStatus, leader: u64, cluster_id: u64) -> Outcome {
+    if member.unhealthy_since.is_some() {
+        return Outcome::MemberFault(MemberFault::Closed(member.message.clone()));
+    }
+    if member.health != Health::Healthy {
+        return Outcome::OurFault(OurFault::Internal(member.message.clone()));
+    }
+    let learner = member.role == MemberRole::Learner;
+    let database_size = member.database_size_bytes.unwrap_or_default();
+    Outcome::Answered(Report { database_size, ..report(id, cluster_id, leader, learner, &member.version) })
+}
+
+/// What a member that is well says of itself.
+#[must_use]
+pub fn report(member_id: u64, cluster_id: u64, leader: u64, learner: bool, version: &str) -> Report {
+    Report {
+        member_id,
+        cluster_id,
+        leader,
+        learner,
+        version: version.to_owned(),
+        database_size: 0,
+        alarms: Vec::new(),
+        identity: Ok(()),
+        linearizable: Ok(()),
+    }
+}
+
+fn probe(now: Timestamp, id: u64, member: &MemberStatus, outcome: Outcome) -> Probe {
+    let since = member.unhealthy_since.as_ref().or(member.healthy_since.as_ref()).map_or(now, |since| since.0);
+    let run = Run { since, last: now, ..Run::new(outcome.kind(), now) };
+    Probe { url: member.client_url.clone(), at: now, outcome, run, expected: Some(id) }
+}
+
+/// An observation that is good for comparing Machines with the spec, and for nothing else.
+#[must_use]
+pub fn for_comparing(snapshot: &Snapshot) -> Observation {
+    let template = Template::Unknown("it is not needed".to_owned());
+    observation(snapshot, snapshot.etcd.clone(), template)
+}
+
+/// Endpoints that API servers use, as the planner will read them.
+#[must_use]
+pub fn endpoints_in_use(etcd: &EtcdCluster) -> Option<&str> {
+    let annotated = etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(String::as_str);
+    let recorded = || etcd.status.as_ref().map(|status| status.endpoints_in_use.as_str());
+    annotated.or_else(recorded).filter(|lists| !lists.is_empty())
+}

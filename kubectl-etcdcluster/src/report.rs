@@ -1,0 +1,138 @@
+//! What a snapshot amounts to: what `status -o json` prints, and what the tree is drawn from. Pure.
+//!
+//! The structure is documented in `docs/kubectl-plugin.md`: fields may be added to it, and are not renamed or removed.
+
+mod conditions;
+mod deadlines;
+mod phase;
+mod seat;
+
+pub use conditions::{Trouble, hold, others};
+pub use deadlines::Deadline;
+pub use phase::Phase;
+pub(crate) use seat::hooks;
+pub use seat::{Deleting, Member, Role, Seat};
+
+use crate::snapshot::Snapshot;
+use etcd_cluster_controller::build::version;
+use kube::ResourceExt;
+use serde::Serialize;
+
+/// How an EtcdCluster is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The Cluster that it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// All in one word.
+    pub phase: Phase,
+    /// How many of what there are.
+    pub replicas: Replicas,
+    /// Lowest etcd version that a member runs; empty before the first one has come up.
+    pub version: String,
+    /// The etcd version that new members get.
+    pub wanted_version: String,
+    /// Endpoints that are published to the control plane.
+    pub endpoints: Vec<String>,
+    /// The conditions that are not as they are when all is well.
+    pub conditions: Vec<Trouble>,
+    /// The Machines and members, in the order in which they were made.
+    pub seats: Vec<Seat>,
+    /// What comes by itself, and when, the next first.
+    pub deadlines: Vec<Deadline>,
+    /// What this report lacks, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Numbers of Machines and members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replicas {
+    /// Members that are wanted.
+    pub wanted: i32,
+    /// Machines, those on their way out included.
+    pub machines: usize,
+    /// Healthy voters.
+    pub ready: i32,
+    /// Machines that match the spec, without those on their way out.
+    pub up_to_date: i32,
+}
+
+impl Report {
+    /// The report on a snapshot.
+    #[must_use]
+    pub fn new(snapshot: &Snapshot) -> Self {
+        let etcd = &snapshot.etcd;
+        let status = etcd.status.clone().unwrap_or_default();
+        let conditions = conditions::troubles(&status.conditions);
+        let seats = seat::seats(snapshot, &conditions);
+        Self {
+            namespace: etcd.namespace().unwrap_or_default(),
+            name: etcd.name_any(),
+            cluster: snapshot.cluster.as_ref().map(|cluster| cluster.name.clone()),
+            phase: phase::phase(&status, &conditions),
+            replicas: Replicas {
+                wanted: etcd.spec.replicas,
+                machines: snapshot.machines.len(),
+                ready: status.ready_replicas,
+                up_to_date: status.updated_replicas,
+            },
+            version: status.version.clone(),
+            wanted_version: version(etcd).trim_start_matches('v').to_owned(),
+            endpoints: status.endpoints.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect(),
+            deadlines: deadlines::deadlines(snapshot, &conditions),
+            notes: notes(snapshot),
+            conditions,
+            seats,
+        }
+    }
+
+    /// The condition that matters most at the moment; nothing if all is well.
+    #[must_use]
+    pub fn hold(&self) -> Option<&Trouble> {
+        hold(&self.conditions)
+    }
+}
+
+fn notes(snapshot: &Snapshot) -> Vec<String> {
+    let seen = snapshot.etcd.status.as_ref().and_then(|status| status.observed_generation);
+    let mut notes = Vec::new();
+    match (seen, snapshot.etcd.metadata.generation) {
+        (None, _) => notes.push("no controller has reported on it yet: does the manager run?".to_owned()),
+        (Some(seen), Some(generation)) if seen < generation => {
+            notes.push(format!("the controller has yet to see generation {generation} of the spec"));
+        }
+        _ => {}
+    }
+    notes.extend(snapshot.unread.iter().map(|what| format!("not read: {what}")));
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixture;
+    use crate::report::{Phase, Report};
+
+    #[test]
+    fn the_documented_structure_is_printed() {
+        let report = Report::new(&fixture::one_down());
+        insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
+    }
+
+    #[test]
+    fn a_status_that_lags_is_told() {
+        let mut snapshot = fixture::healthy();
+        snapshot.etcd.metadata.generation = Some(9);
+        assert_eq!(Report::new(&snapshot).notes, ["the controller has yet to see generation 9 of the spec"]);
+        snapshot.etcd.status = None;
+        let report = Report::new(&snapshot);
+        assert_eq!(report.phase, Phase::Unknown);
+        assert_eq!(report.notes, ["no controller has reported on it yet: does the manager run?"]);
+    }
+}

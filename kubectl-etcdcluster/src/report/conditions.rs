@@ -1,0 +1,93 @@
+//! The conditions that are not well, and the one that matters most.
+
+use api::conditions as c;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde::Serialize;
+
+/// A condition that is not as it is when all is well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trouble {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Its reason.
+    pub reason: String,
+    /// What is waited for, and what would help.
+    pub message: String,
+    /// Since when it has this status.
+    pub since: Time,
+}
+
+/// The types, the one that says most first, and the status that each has when all is well.
+const TYPES: [(&str, &str); 14] = [
+    (c::DELETING, "False"),
+    (c::PAUSED, "False"),
+    (c::READY, "True"),
+    (c::AVAILABLE, "True"),
+    (c::NO_ALARMS, "True"),
+    (c::REMEDIATING, "False"),
+    (c::MACHINES_UP_TO_DATE, "True"),
+    (c::MACHINES_DELETING, "False"),
+    (c::SCALING_DOWN, "False"),
+    (c::SCALING_UP, "False"),
+    (c::MEMBERS_HEALTHY, "True"),
+    (c::CERTIFICATES_AVAILABLE, "True"),
+    (c::INITIALIZED, "True"),
+    (c::ENDPOINTS_AVAILABLE, "True"),
+];
+
+/// The conditions that are not well, the one that says most first. Types of others are left out: nobody here knows what is
+/// well.
+#[must_use]
+pub(super) fn troubles(conditions: &[Condition]) -> Vec<Trouble> {
+    let of_type = |(type_, well): &(&str, &str)| {
+        let found = conditions.iter().find(|condition| condition.type_ == *type_)?;
+        (found.status != *well).then(|| Trouble {
+            type_: found.type_.clone(),
+            status: found.status.clone(),
+            reason: found.reason.clone(),
+            message: found.message.clone(),
+            since: found.last_transition_time.clone(),
+        })
+    };
+    TYPES.iter().filter_map(of_type).collect()
+}
+
+/// The one that matters most.
+#[must_use]
+pub fn hold(troubles: &[Trouble]) -> Option<&Trouble> {
+    troubles.first()
+}
+
+impl Trouble {
+    /// Whether it says nothing that another one does not say.
+    #[must_use]
+    pub fn repeats(&self, other: &Self) -> bool {
+        let follows = matches!(self.reason.as_str(), c::reasons::NOT_INITIALIZED | c::reasons::NO_ENDPOINTS);
+        follows || (self.reason == other.reason && self.message.ends_with(&other.message))
+    }
+
+    /// The same without what has been said already: some messages end with that of another condition.
+    #[must_use]
+    pub fn without(&self, said: &str) -> Self {
+        let rest = self.message.strip_suffix(said).filter(|_| !said.is_empty()).unwrap_or(&self.message);
+        Self { message: rest.trim_end_matches([' ', ':', ';']).to_owned(), ..self.clone() }
+    }
+}
+
+/// The conditions after the one that matters most, each without what those before it have said.
+#[must_use]
+pub fn others(troubles: &[Trouble]) -> Vec<Trouble> {
+    let mut said: Vec<&Trouble> = troubles.iter().take(1).collect();
+    let mut found = Vec::new();
+    for trouble in troubles.iter().skip(1) {
+        if !said.iter().any(|other| trouble.repeats(other)) {
+            found.push(said.iter().fold(trouble.clone(), |rest, other| rest.without(&other.message)));
+        }
+        said.push(trouble);
+    }
+    found
+}

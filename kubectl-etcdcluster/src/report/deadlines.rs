@@ -1,0 +1,71 @@
+//! What comes by itself, and when: from the fields that have a time, and from the messages that name one.
+
+use super::Trouble;
+use crate::snapshot::Snapshot;
+use api::etcd_cluster::Health;
+use etcd_cluster_controller::build::replaces_from;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+/// Something that happens by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deadline {
+    /// When.
+    pub at: Time,
+    /// What happens then, or what has to have happened.
+    pub what: String,
+}
+
+/// All that are to come, the next first.
+pub(super) fn deadlines(snapshot: &Snapshot, troubles: &[Trouble]) -> Vec<Deadline> {
+    let mut found: Vec<Deadline> = members(snapshot).collect();
+    found.extend(replaces_from(&snapshot.etcd).map(|at| Deadline {
+        at: Time(at),
+        what: "Machines that were made before spec.rolloutAfter begin to be replaced".to_owned(),
+    }));
+    found.extend(troubles.iter().flat_map(|trouble| in_message(&trouble.message)));
+    found.retain(|deadline| deadline.at.0 > snapshot.now);
+    found.sort_by(|a, b| (a.at.0, &a.what).cmp(&(b.at.0, &b.what)));
+    found.dedup();
+    found
+}
+
+/// Members that fail, and do not count as unhealthy yet.
+fn members(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
+    let after = SignedDuration::from_secs(i64::from(snapshot.etcd.spec.health_check.unhealthy_after_seconds));
+    let members = snapshot.etcd.status.iter().flat_map(|status| &status.members);
+    let failing = members.filter(|member| member.health != Health::Unhealthy);
+    failing.filter_map(move |member| {
+        let at = member.unhealthy_since.as_ref()?.0.checked_add(after).ok()?;
+        let name = if member.name.is_empty() { &member.id } else { &member.name };
+        Some(Deadline { at: Time(at), what: format!("member {name} counts as unhealthy, unless it answers before") })
+    })
+}
+
+/// The clauses of a message that have a time, such as "if that lasts until …, it counts as MachineNotBooting".
+fn in_message(message: &str) -> Vec<Deadline> {
+    let clauses = message.split("; ").flat_map(|part| part.split(". "));
+    let clauses = clauses.filter_map(|clause| {
+        let words = clause.split(|sign: char| sign.is_whitespace() || matches!(sign, ',' | '(' | ')'));
+        let at = words.filter_map(|word| word.trim_end_matches('.').parse::<Timestamp>().ok()).next_back()?;
+        Some(Deadline { at: Time(at), what: clause.trim().trim_end_matches('.').to_owned() })
+    });
+    clauses.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clause_with_a_time_is_a_deadline() {
+        let message = "Machine demo-etcd-1 is not a member yet (https://10.0.0.2:2379: connection refused); if that lasts until 2026-11-23T08:10:00Z, it counts as MachineNotBooting";
+        let found = in_message(message);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].at.0.to_string(), "2026-11-23T08:10:00Z");
+        assert_eq!(found[0].what, "if that lasts until 2026-11-23T08:10:00Z, it counts as MachineNotBooting");
+        assert!(in_message("nothing has a time here; 3.6.16 is a version").is_empty());
+    }
+}

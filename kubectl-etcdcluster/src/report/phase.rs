@@ -1,0 +1,77 @@
+//! All in one word.
+
+use super::Trouble;
+use api::EtcdClusterStatus;
+use api::conditions::{self as c, reasons};
+use serde::Serialize;
+use std::fmt::{self, Display};
+
+/// How an EtcdCluster is, in one word. Of several that hold, it is the first in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Phase {
+    /// Nothing has been reported yet.
+    Unknown,
+    /// It is being deleted.
+    Deleting,
+    /// It or its Cluster is paused.
+    Paused,
+    /// The first member has not come up yet.
+    Starting,
+    /// etcd cannot be written to.
+    Unavailable,
+    /// A member that has failed, or whose Machine is marked, is being replaced.
+    Replacing,
+    /// The spec asks for an etcd version that the members cannot go to.
+    Refused,
+    /// Machines that do not match the spec are being replaced.
+    RollingOut,
+    /// There are fewer members than wanted, and more come.
+    ScalingUp,
+    /// There are more Machines than wanted, and some go.
+    ScalingDown,
+    /// A member is not known to be healthy.
+    Degraded,
+    /// Something else is waited for.
+    NotReady,
+    /// All is well.
+    Ready,
+}
+
+impl Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl Phase {
+    /// Whether nothing is to be done.
+    #[must_use]
+    pub fn is_well(self) -> bool {
+        self == Self::Ready
+    }
+}
+
+pub(super) fn phase(status: &EtcdClusterStatus, troubles: &[Trouble]) -> Phase {
+    let of = |type_: &str| troubles.iter().find(|trouble| trouble.type_ == type_);
+    let is = |type_: &str, value: &str| of(type_).is_some_and(|trouble| trouble.status == value);
+    let for_reason = |type_: &str, reason: &str| of(type_).is_some_and(|trouble| trouble.reason == reason);
+    match () {
+        () if status.conditions.is_empty() => Phase::Unknown,
+        () if of(c::DELETING).is_some() => Phase::Deleting,
+        () if of(c::PAUSED).is_some() => Phase::Paused,
+        () if !status.initialized => Phase::Starting,
+        () if is(c::AVAILABLE, "False") => Phase::Unavailable,
+        () if for_reason(c::REMEDIATING, reasons::REPLACING_MEMBER) => Phase::Replacing,
+        () if for_reason(c::MACHINES_UP_TO_DATE, reasons::UNSUPPORTED_VERSION_CHANGE) => Phase::Refused,
+        () if of(c::MACHINES_UP_TO_DATE).is_some()
+            && !for_reason(c::MACHINES_UP_TO_DATE, reasons::MADE_FROM_AN_EARLIER_SPEC) =>
+        {
+            Phase::RollingOut
+        }
+        () if of(c::SCALING_UP).is_some() => Phase::ScalingUp,
+        () if of(c::SCALING_DOWN).is_some() => Phase::ScalingDown,
+        () if of(c::MEMBERS_HEALTHY).is_some() => Phase::Degraded,
+        () if status.ready => Phase::Ready,
+        () => Phase::NotReady,
+    }
+}

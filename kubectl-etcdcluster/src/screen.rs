@@ -1,0 +1,107 @@
+//! Shows lines in place of the ones before; where nobody watches a terminal, prints what has changed.
+
+use std::io::{IsTerminal, Result, Write, stdout};
+
+/// Where lines are shown. On a terminal it is a screen of its own, which is left with [`Screen::leave`].
+pub struct Screen {
+    is_terminal: bool,
+    shown: Vec<String>,
+}
+
+impl Screen {
+    /// A screen on the standard output.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { is_terminal: stdout().is_terminal(), shown: Vec::new() }
+    }
+
+    /// Whether somebody watches, so that ages may count up.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Shows these lines in place of the last ones.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn show(&mut self, lines: &[String]) -> Result<()> {
+        let mut out = stdout().lock();
+        if self.is_terminal {
+            self.draw(&mut out, lines)?;
+        } else {
+            self.print_new(&mut out, lines)?;
+        }
+        out.flush()?;
+        lines.clone_into(&mut self.shown);
+        Ok(())
+    }
+
+    /// Goes back to the terminal as it was, and leaves the last lines there.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn leave(&mut self) -> Result<()> {
+        let mut out = stdout().lock();
+        if self.is_terminal && !self.shown.is_empty() {
+            write!(out, "\x1b[?7h\x1b[?25h\x1b[?1049l")?;
+            self.shown.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        }
+        out.flush()
+    }
+
+    fn draw(&self, out: &mut impl Write, lines: &[String]) -> Result<()> {
+        if self.shown.is_empty() {
+            // A screen of its own, without a cursor and without wrapping.
+            write!(out, "\x1b[?1049h\x1b[?25l\x1b[?7l")?;
+        }
+        // From the top, and whatever was longer before is cleared.
+        write!(out, "\x1b[H")?;
+        lines.iter().try_for_each(|line| write!(out, "{line}\x1b[K\r\n"))?;
+        write!(out, "\x1b[J")
+    }
+
+    /// Lines that were not there before; below the line that says whose they are.
+    fn print_new(&self, out: &mut impl Write, lines: &[String]) -> Result<()> {
+        let mut title = None;
+        for line in lines {
+            let is_title = !line.starts_with([' ', '│', '├', '└']);
+            if is_title {
+                title = Some(line);
+            }
+            if self.shown.contains(line) {
+                continue;
+            }
+            if let Some(title) = title.take().filter(|title| *title != line) {
+                writeln!(out, "{title}")?;
+            }
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Default for Screen {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_news_are_printed_where_nobody_watches() {
+        let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let screen = Screen { is_terminal: false, shown: lines(&["✓ EtcdCluster a", "├── x", "└── y"]) };
+        let printed = |new: &[&str]| {
+            let mut out = Vec::new();
+            screen.print_new(&mut out, &lines(new)).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(printed(&["✓ EtcdCluster a", "├── x", "└── y"]), "");
+        assert_eq!(printed(&["✓ EtcdCluster a", "├── x", "└── z"]), "✓ EtcdCluster a\n└── z\n");
+        assert_eq!(printed(&["… EtcdCluster a", "├── x", "└── z"]), "… EtcdCluster a\n└── z\n");
+    }
+}

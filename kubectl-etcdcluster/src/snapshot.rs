@@ -1,0 +1,109 @@
+//! What was read of an EtcdCluster, as plain data. Pure.
+
+use api::etcdadm_config::EtcdadmConfigSpec;
+use api::{EtcdCluster, names};
+use controller_support::external::{ClusterView, MachineView};
+use etcd_cluster_controller::roster::number;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// An EtcdCluster and what belongs to it, at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When it was read.
+    pub now: Timestamp,
+    /// The EtcdCluster.
+    pub etcd: EtcdCluster,
+    /// The Cluster that it is for; nothing if no Cluster names it.
+    pub cluster: Option<ClusterView>,
+    /// Its Machines, in the order in which they were made.
+    pub machines: Vec<Machine>,
+    /// What the Machines were made from, by name of the Machine.
+    pub configs: BTreeMap<String, EtcdadmConfigSpec>,
+    /// What could not be read, and why.
+    pub unread: Vec<String>,
+}
+
+/// A Machine of etcd.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// What the controllers read of it as well.
+    pub view: MachineView,
+    /// Its phase, in Cluster API's words.
+    pub phase: String,
+    /// etcd version that it was made with.
+    pub version: Option<String>,
+    /// Whether it matches the spec, by its own condition.
+    pub up_to_date: Option<bool>,
+}
+
+impl Machine {
+    /// Reads a Machine of any version.
+    #[must_use]
+    pub fn read(machine: &DynamicObject) -> Self {
+        let text = |pointer: &str| machine.data.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let conditions = machine.data.pointer("/status/conditions").and_then(Value::as_array);
+        let shown = conditions.into_iter().flatten().find(|found| found["type"] == api::conditions::MACHINE_UP_TO_DATE);
+        Self {
+            view: MachineView::read(machine),
+            phase: text("/status/phase").unwrap_or_default(),
+            version: text("/spec/version"),
+            up_to_date: shown.and_then(|found| found["status"].as_str()).map(|status| status == "True"),
+        }
+    }
+}
+
+/// Everything that was read, of any number of EtcdClusters.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// EtcdClusters.
+    pub etcds: Vec<EtcdCluster>,
+    /// Machines with the label of an EtcdCluster.
+    pub machines: Vec<DynamicObject>,
+    /// Clusters.
+    pub clusters: Vec<DynamicObject>,
+    /// EtcdadmConfigs with the label of an EtcdCluster.
+    pub configs: Vec<DynamicObject>,
+    /// What could not be read, and why.
+    pub unread: Vec<String>,
+}
+
+impl Objects {
+    /// One snapshot for each EtcdCluster, by namespace and name.
+    #[must_use]
+    pub fn snapshots(&self, now: Timestamp) -> Vec<Snapshot> {
+        let mut etcds: Vec<&EtcdCluster> = self.etcds.iter().collect();
+        etcds.sort_by_key(|etcd| (etcd.namespace(), etcd.name_any()));
+        etcds.into_iter().map(|etcd| self.snapshot(etcd, now)).collect()
+    }
+
+    fn snapshot(&self, etcd: &EtcdCluster, now: Timestamp) -> Snapshot {
+        let (namespace, name) = (etcd.namespace(), etcd.name_any());
+        let is_its = |object: &&DynamicObject| {
+            object.namespace() == namespace && object.labels().get(names::ETCD_CLUSTER_LABEL) == Some(&name)
+        };
+        let mut machines: Vec<Machine> = self.machines.iter().filter(is_its).map(Machine::read).collect();
+        // `x-9` before `x-10`.
+        machines.sort_by_key(|machine| (number(&machine.view.name).unwrap_or(u64::MAX), machine.view.name.clone()));
+        let clusters = self.clusters.iter().filter(|cluster| cluster.namespace() == namespace).map(ClusterView::read);
+        let configs = self.configs.iter().filter(is_its).filter_map(|config| {
+            let spec = EtcdadmConfigSpec::deserialize(config.data.get("spec")?).ok()?;
+            let is_it = |machine: &&Machine| {
+                machine.view.bootstrap_config.as_ref().is_some_and(|used| used.name == config.name_any())
+            };
+            Some((machines.iter().find(is_it)?.view.name.clone(), spec))
+        });
+        Snapshot {
+            now,
+            cluster: clusters.into_iter().find(|cluster| cluster.names_etcd_cluster(&name)),
+            configs: configs.collect(),
+            machines,
+            etcd: etcd.clone(),
+            unread: self.unread.clone(),
+        }
+    }
+}
