@@ -41,7 +41,12 @@ pub fn etcd_clusters(text: &str) -> Result<Vec<Value>> {
 pub fn client_side_patch(live: &Value, manifest: &Value) -> Option<Value> {
     let last = live["metadata"]["annotations"][LAST_APPLIED].as_str()?;
     let last: Value = serde_json::from_str(last).ok()?;
-    Some(merge_patch(&last, manifest))
+    // What was written down has both of these, whether the manifest had them or not.
+    let mut manifest = manifest.clone();
+    let metadata = manifest["metadata"].as_object_mut()?;
+    metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+    metadata.insert("namespace".to_owned(), live["metadata"]["namespace"].clone());
+    Some(merge_patch(&last, &manifest))
 }
 
 fn merge_patch(last: &Value, manifest: &Value) -> Value {
@@ -152,12 +157,16 @@ mod tests {
 
     #[test]
     fn what_is_no_longer_in_the_manifest_is_taken_away_as_kubectl_does() {
-        let last =
-            json!({"spec": {"replicas": 3, "etcdadmConfigSpec": {"version": "3.6.16", "etcd": {"snapshotCount": 1}}}});
-        let live = json!({"metadata": {"annotations": {LAST_APPLIED: last.to_string()}}, "spec": last["spec"]});
-        let manifest = json!({"spec": {"replicas": 3, "etcdadmConfigSpec": {"version": "3.6.17"}}});
+        let config = json!({"version": "3.6.16", "etcd": {"snapshotCount": 1}});
+        let metadata = json!({"name": "a", "namespace": "default", "annotations": {}});
+        let last = json!({"metadata": metadata, "spec": {"replicas": 3, "etcdadmConfigSpec": config}});
+        let annotations = json!({LAST_APPLIED: last.to_string(), "written-by": "the controller"});
+        let live = json!({"metadata": {"namespace": "default", "annotations": annotations}, "spec": last["spec"]});
+        let spec = json!({"replicas": 3, "etcdadmConfigSpec": {"version": "3.6.17"}});
+        let manifest = json!({"metadata": {"name": "a"}, "spec": spec});
         let patch = client_side_patch(&live, &manifest).unwrap();
         assert_eq!(patch["spec"]["etcdadmConfigSpec"], json!({"version": "3.6.17", "etcd": null}));
+        assert_eq!(patch["metadata"], metadata, "annotations of others stay");
         assert_eq!(client_side_patch(&json!({"metadata": {}}), &manifest), None, "it was never applied so");
     }
 

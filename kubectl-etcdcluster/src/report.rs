@@ -76,7 +76,7 @@ impl Report {
             namespace: etcd.namespace().unwrap_or_default(),
             name: etcd.name_any(),
             cluster: snapshot.cluster.as_ref().map(|cluster| cluster.name.clone()),
-            phase: phase::phase(&status, &conditions),
+            phase: phase::phase(snapshot, &conditions),
             replicas: Replicas {
                 wanted: etcd.spec.replicas,
                 machines: snapshot.machines.len(),

@@ -135,6 +135,8 @@ impl Candidate<'_> {
 
     fn refused(&self, message: &str) -> Outcome {
         let title = format!("EtcdCluster {}/{}: the API server refuses it:", self.namespace, self.name);
+        // Before that stands the whole object.
+        let message = message.rfind(UNKNOWN_FIELDS).map_or(message, |start| &message[start..]);
         Outcome { lines: vec![title, format!("  {message}")], refused: true }
     }
 
@@ -177,6 +179,9 @@ impl Candidate<'_> {
         }
     }
 }
+
+/// How the API server begins what it says of unknown fields.
+const UNKNOWN_FIELDS: &str = "strict decoding error: ";
 
 /// Whether an answer is about what was sent: a schema or rule, a policy or webhook, a conflict.
 fn is_refusal(code: u16) -> bool {

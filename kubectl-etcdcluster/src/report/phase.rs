@@ -1,8 +1,10 @@
 //! All in one word.
 
 use super::Trouble;
-use api::EtcdClusterStatus;
+use crate::snapshot::Snapshot;
 use api::conditions::{self as c, reasons};
+use api::names::PAUSED_ANNOTATION;
+use kube::ResourceExt;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
@@ -51,14 +53,18 @@ impl Phase {
     }
 }
 
-pub(super) fn phase(status: &EtcdClusterStatus, troubles: &[Trouble]) -> Phase {
+pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
+    let status = snapshot.etcd.status.clone().unwrap_or_default();
+    // Also where no controller runs that would say so.
+    let is_paused = snapshot.etcd.annotations().contains_key(PAUSED_ANNOTATION)
+        || snapshot.cluster.as_ref().is_some_and(|cluster| cluster.paused);
     let of = |type_: &str| troubles.iter().find(|trouble| trouble.type_ == type_);
     let is = |type_: &str, value: &str| of(type_).is_some_and(|trouble| trouble.status == value);
     let for_reason = |type_: &str, reason: &str| of(type_).is_some_and(|trouble| trouble.reason == reason);
     match () {
         () if status.conditions.is_empty() => Phase::Unknown,
         () if of(c::DELETING).is_some() => Phase::Deleting,
-        () if of(c::PAUSED).is_some() => Phase::Paused,
+        () if is_paused || of(c::PAUSED).is_some() => Phase::Paused,
         () if !status.initialized => Phase::Starting,
         () if is(c::AVAILABLE, "False") => Phase::Unavailable,
         () if for_reason(c::REMEDIATING, reasons::REPLACING_MEMBER) => Phase::Replacing,
