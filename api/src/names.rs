@@ -24,6 +24,9 @@ pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 /// Label on Machines, configs and Secrets of an EtcdCluster: its name.
 pub const ETCD_CLUSTER_LABEL: &str = "cluster.x-k8s.io/etcd-cluster";
 
+/// Label on what only the manager with this value of `--watch-filter` reconciles (Cluster API's own).
+pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
+
 /// Annotation on a Cluster that names its etcd: `<name>` of an EtcdCluster, or `<kind>.<group>/<name>`.
 pub const MANAGED_ETCD_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/managed-external-etcd";
 /// Cluster API's pause annotation. Its presence pauses; the value does not matter to Cluster API.

@@ -11,10 +11,11 @@ pub use index::{BY_CONTROLLER_UID, Index};
 use crate::backoff::WatchBackoff;
 use crate::error::{Error, Result, answer};
 use crate::kinds::Kinds;
+use crate::scope::Scope;
 use contents::Contents;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use kube::Client;
-use kube::api::{Api, DynamicObject};
+use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{Lookup, Store};
@@ -32,6 +33,7 @@ const FIRST_LIST: Duration = Duration::from_secs(10);
 pub struct Caches {
     client: Client,
     kinds: Kinds,
+    scope: Scope,
     running: Running,
 }
 
@@ -62,12 +64,12 @@ type Watched = (ApiResource, Option<String>);
 impl Caches {
     /// No watch yet. A kind whose watch is no longer served is forgotten in `kinds`.
     #[must_use]
-    pub fn new(client: Client, kinds: Kinds) -> Self {
-        Self { client, kinds, running: Arc::default() }
+    pub fn new(client: Client, kinds: Kinds, scope: Scope) -> Self {
+        Self { client, kinds, scope, running: Arc::default() }
     }
 
-    /// The watch of all objects of a kind, or of those that match `selector`. It is started if it is not there yet, and
-    /// runs as long as the version is served.
+    /// The watch of all objects of a kind in scope, or of those that match `selector`. It is started if it is not there yet,
+    /// and runs as long as the version is served.
     ///
     /// Managed fields and bootstrap data are not kept.
     #[must_use]
@@ -84,7 +86,7 @@ impl Caches {
         if let Some(selector) = selector {
             config = config.labels(selector);
         }
-        let events = watcher(Api::<DynamicObject>::all_with(self.client.clone(), resource), config)
+        let events = watcher(self.scope.api(self.client.clone(), resource), config)
             .modify(prune::prune)
             .backoff(WatchBackoff::default());
         let watched = (resource.clone(), selector.map(str::to_owned));

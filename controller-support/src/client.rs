@@ -77,6 +77,7 @@ mod tests {
     use super::*;
     use crate::cache::Caches;
     use crate::kinds::Kinds;
+    use crate::scope::Scope;
     use k8s_openapi::api::core::v1::Secret;
     use kube::api::Api;
     use kube::discovery::ApiResource;
@@ -140,7 +141,8 @@ mod tests {
         })
         .await;
         let client = client_with(config, QUICK).unwrap();
-        let cached = Caches::new(client.clone(), Kinds::new(client)).watch(&ApiResource::erase::<Secret>(&()), None);
+        let caches = Caches::new(client.clone(), Kinds::new(client), Scope::default());
+        let cached = caches.watch(&ApiResource::erase::<Secret>(&()), None);
         let seen = async {
             while cached.get("default", "late").is_none() {
                 tokio::time::sleep(Duration::from_millis(20)).await;

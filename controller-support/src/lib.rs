@@ -12,6 +12,7 @@ pub mod kinds;
 pub mod metrics;
 pub mod plan;
 pub mod run;
+pub mod scope;
 pub mod ttl_cache;
 pub mod write_cache;
 
@@ -22,5 +23,6 @@ pub use kinds::{KindError, Kinds};
 pub use metrics::Metrics;
 pub use plan::{Hold, Plan};
 pub use run::{Shared, Shutdown, run_controller};
+pub use scope::Scope;
 pub use ttl_cache::TtlCache;
 pub use write_cache::WriteCache;

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::kinds::Kinds;
 use crate::metrics::{ControllerLabels, Metrics, ReconcileLabels};
+use crate::scope::Scope;
 use crate::ttl_cache::TtlCache;
 use futures::{FutureExt, StreamExt};
 use kube::runtime::Controller;
@@ -66,6 +67,8 @@ impl Shutdown {
 pub struct Shared {
     /// Client of the management cluster.
     pub client: Client,
+    /// What this process works on.
+    pub scope: Scope,
     /// Served versions of other providers' kinds.
     pub kinds: Kinds,
     /// Shared watches.
@@ -79,12 +82,19 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Everything around one client.
+    /// Everything around one client, for a process that works on everything.
     #[must_use]
     pub fn new(client: Client, shutdown: Shutdown) -> Self {
+        Self::within(Scope::default(), client, shutdown)
+    }
+
+    /// Everything around one client.
+    #[must_use]
+    pub fn within(scope: Scope, client: Client, shutdown: Shutdown) -> Self {
         let kinds = Kinds::new(client.clone());
         Self {
-            caches: Caches::new(client.clone(), kinds.clone()),
+            caches: Caches::new(client.clone(), kinds.clone(), scope.clone()),
+            scope,
             kinds,
             metrics: Arc::default(),
             client,
@@ -101,7 +111,8 @@ impl Shared {
 }
 
 /// Runs a controller until shutdown, or until a version of a kind that is watched is no longer served: then the
-/// caller must start it again, with the version that is served now. A reconcile that has begun is finished.
+/// caller must start it again, with the version that is served now. A reconcile that has begun is finished. Objects out of
+/// [`Shared::scope`] are passed over, whatever asks for their reconcile.
 pub async fn run_controller<K, C, F, Fut>(
     name: &'static str,
     controller: Controller<K>,
@@ -133,7 +144,7 @@ pub async fn run_controller_with<K, C, F, Fut>(
     F: Fn(Arc<K>, Arc<C>) -> Fut + Send + Sync + Clone + 'static,
     Fut: Future<Output = Result<Action, Error>> + Send + 'static,
 {
-    let metrics = shared.metrics.clone();
+    let (metrics, scope) = (shared.metrics.clone(), shared.scope.clone());
     let failures: Arc<Failures> = Arc::default();
     let ids = Arc::new(AtomicU64::new(1));
     let (successes, policy_kind, span_kind) = (failures.clone(), kind.clone(), kind);
@@ -142,8 +153,12 @@ pub async fn run_controller_with<K, C, F, Fut>(
         let id = ids.fetch_add(1, Ordering::Relaxed);
         let key = ObjectRef::from_obj_with(object.as_ref(), span_kind.clone()).to_string();
         let span = tracing::info_span!("reconcile", controller = name, object = %key, reconcile_id = id);
+        let is_ours = scope.reconciles(object.as_ref());
         let work = reconcile(object, context);
         async move {
+            if !is_ours {
+                return Ok(Action::await_change());
+            }
             let begun = tokio::time::Instant::now();
             let result = limited(work).await;
             let label = result.as_ref().map_or_else(Error::label, |_| "ok");

@@ -37,9 +37,8 @@ pub async fn run(shared: Shared) -> Result<()> {
     let context = Arc::new(Context::new(shared.clone(), changes).await?);
     let etcds = &context.etcds;
     let (triggers, store) = typed(etcds);
-    shared
-        .metrics
-        .register("etcd clusters", |registry| registry.register_collector(Box::new(EtcdMetrics(store.clone()))));
+    let metrics = EtcdMetrics { etcds: store.clone(), scope: shared.scope.clone() };
+    shared.metrics.register("etcd clusters", |registry| registry.register_collector(Box::new(metrics)));
     let controller = Controller::for_shared_stream(triggers, store)
         .reconcile_on(mapped(&context.machines, |machine| machine_to_etcd_cluster(&machine).into_iter().collect()))
         .reconcile_on(mapped(&context.secrets, {
@@ -62,11 +61,13 @@ pub async fn run(shared: Shared) -> Result<()> {
     Ok(())
 }
 
-/// Has the prober forget EtcdClusters that went without a last reconcile.
+/// Has the prober forget EtcdClusters that went without a last reconcile, or that are another manager's now.
 async fn forget_those_gone(context: &Context) {
     loop {
         tokio::time::sleep(FORGET_INTERVAL).await;
-        let there: HashSet<String> = context.etcds.store().state().iter().filter_map(|etcd| etcd.uid()).collect();
+        let there = context.etcds.store().state();
+        let ours = there.iter().filter(|etcd| context.shared.scope.reconciles(etcd.as_ref()));
+        let there: HashSet<String> = ours.filter_map(|etcd| etcd.uid()).collect();
         context.prober.retain(|uid| there.contains(uid));
     }
 }

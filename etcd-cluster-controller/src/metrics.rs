@@ -3,6 +3,7 @@
 use api::EtcdCluster;
 use api::conditions::NO_ALARMS;
 use api::etcd_cluster::MemberRole;
+use controller_support::Scope;
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use prometheus_client::collector::Collector;
@@ -18,9 +19,14 @@ struct Labels {
     name: String,
 }
 
-/// Gauges of every EtcdCluster.
+/// Gauges of every EtcdCluster in scope: another manager tells of the others.
 #[derive(Debug)]
-pub(crate) struct EtcdMetrics(pub(crate) Store<EtcdCluster>);
+pub(crate) struct EtcdMetrics {
+    /// What is there.
+    pub(crate) etcds: Store<EtcdCluster>,
+    /// What this process works on.
+    pub(crate) scope: Scope,
+}
 
 /// Name, help and value.
 type Shown = (&'static str, &'static str, fn(&EtcdCluster) -> i64);
@@ -49,7 +55,8 @@ fn members(etcd: &EtcdCluster, wanted: fn(MemberRole) -> bool) -> i64 {
 
 impl Collector for EtcdMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let etcds: Vec<Arc<EtcdCluster>> = self.0.state();
+        let mut etcds: Vec<Arc<EtcdCluster>> = self.etcds.state();
+        etcds.retain(|etcd| self.scope.reconciles(etcd.as_ref()));
         for (name, help, value) in GAUGES.iter().filter(|_| !etcds.is_empty()) {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for etcd in &etcds {
@@ -68,11 +75,27 @@ mod tests {
     use controller_support::Metrics;
     use kube::runtime::{reflector, watcher};
 
+    fn shown(etcds: Store<EtcdCluster>, scope: Scope) -> Metrics {
+        let metrics = Metrics::default();
+        metrics.register("etcd clusters", |registry| {
+            registry.register_collector(Box::new(EtcdMetrics { etcds, scope }));
+        });
+        metrics
+    }
+
+    #[test]
+    fn an_etcd_cluster_of_another_manager_is_not_shown() {
+        let (store, mut writer) = reflector::store::<EtcdCluster>();
+        writer.apply_watcher_event(&watcher::Event::Apply(Story::new(3).etcd().clone()));
+        let filtered = Scope { watch_filter: Some("blue".to_owned()), ..Scope::default() };
+        assert!(shown(store.clone(), Scope::default()).text().unwrap().contains("demo-etcd"));
+        assert!(!shown(store, filtered).text().unwrap().contains("demo-etcd"));
+    }
+
     #[test]
     fn an_etcd_cluster_that_is_gone_is_not_shown() {
         let (store, mut writer) = reflector::store::<EtcdCluster>();
-        let metrics = Metrics::default();
-        metrics.register("etcd clusters", |registry| registry.register_collector(Box::new(EtcdMetrics(store))));
+        let metrics = shown(store, Scope::default());
         let mut story = Story::with_voters(3, 2);
         story.machine(2);
         story.member(2, true);

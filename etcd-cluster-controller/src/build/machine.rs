@@ -120,7 +120,10 @@ fn types(kind: &ApiResource) -> TypeMeta {
 
 fn metadata(parts: &MachineParts<'_>, controller: bool) -> ObjectMeta {
     let wanted = parts.etcd.spec.machine_template.clone().unwrap_or_default().metadata;
-    let mut all_labels = wanted.labels;
+    // So that the managers with the same filter take them. What the user has written for Machines wins.
+    let filter = parts.etcd.labels().get_key_value(names::WATCH_FILTER_LABEL);
+    let mut all_labels: BTreeMap<_, _> = filter.map(|(key, value)| (key.clone(), value.clone())).into_iter().collect();
+    all_labels.extend(wanted.labels);
     all_labels.extend(labels(parts.etcd, parts.cluster));
     ObjectMeta {
         name: Some(parts.name.to_owned()),

@@ -26,6 +26,26 @@ fn parts<'a>(story: &'a Story, kind: &'a ApiResource) -> MachineParts<'a> {
 }
 
 #[test]
+fn the_three_objects_of_a_member_are_for_the_manager_of_the_etcd_cluster() {
+    let mut story = story();
+    let filtered = |story: &Story| {
+        let kind = local_machine();
+        let parts = parts(story, &kind);
+        let Template::Found { template, .. } = &story.observation.template else { panic!("no template") };
+        let infrastructure = infrastructure(&parts, template).unwrap();
+        let all =
+            [infrastructure.metadata, config(&parts).metadata, machine(&parts, &machine_kind("v1beta2")).metadata];
+        all.map(|metadata| metadata.labels.unwrap_or_default().get(names::WATCH_FILTER_LABEL).cloned())
+    };
+    assert_eq!(filtered(&story), [None, None, None]);
+    let label = |value: &str| (names::WATCH_FILTER_LABEL.to_owned(), value.to_owned());
+    story.etcd().metadata.labels.get_or_insert_default().extend([label("blue")]);
+    assert_eq!(filtered(&story), ["blue", "blue", "blue"].map(|value| Some(value.to_owned())));
+    story.etcd().spec.machine_template.get_or_insert_default().metadata.labels.extend([label("green")]);
+    assert_eq!(filtered(&story), ["green", "green", "green"].map(|value| Some(value.to_owned())));
+}
+
+#[test]
 fn the_three_objects_of_a_member() {
     let story = story();
     let kind = local_machine();
