@@ -1,12 +1,29 @@
-//! Command line. Every flag but `--kubeconfig` can be given as an environment variable too.
+//! Command line: our own flags, which `--help` shows with their environment variables, and those of Cluster API's managers.
 
-use clap::{Parser, ValueEnum};
+mod ignored;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use ignored::Ignored;
+pub use values::Address;
+
+use crate::lease::Times;
+use clap::{ArgAction, Parser, ValueEnum};
+use controller_support::Scope;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// The crates whose logs `-v 4` shows in detail.
+const OURS: &str = "manager=debug,controller_support=debug,etcd_cluster_controller=debug,etcdadm_bootstrap=debug,\
+                    cluster_hooks=debug";
 
 /// Managed external etcd for Cluster API.
+///
+/// Of a flag that is given twice, the last value counts.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "manager", version)]
+#[command(name = "manager", version, args_override_self = true)]
 pub struct Flags {
     /// Controllers to run, separated by commas.
     #[arg(
@@ -21,26 +38,205 @@ pub struct Flags {
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
 
+    /// Work on this namespace alone. No permission for objects of others is needed. Default: on all.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, value_parser = values::namespace)]
+    pub namespace: String,
+
+    /// Reconcile only objects whose label cluster.x-k8s.io/watch-filter has this value. Default: all.
+    #[arg(long, value_name = "VALUE", default_value = "", hide_default_value = true, value_parser = values::label)]
+    pub watch_filter: String,
+
     /// Wait for the lease before controllers start, so that only one of several managers works. Two at once are safe, but
     /// do everything twice.
-    #[arg(long, env = "LEADER_ELECT", action = clap::ArgAction::Set, default_value_t = true)]
+    #[arg(
+        long,
+        env = "LEADER_ELECT",
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        default_value = "true",
+        value_parser = values::boolean
+    )]
     pub leader_elect: bool,
 
     /// Namespace of the lease.
     #[arg(long, env = "LEADER_ELECTION_NAMESPACE", default_value = "capi-etcdadm-system")]
     pub leader_election_namespace: String,
 
-    /// Where /healthz, /readyz and /metrics are served.
-    #[arg(long, env = "ADMIN_ADDRESS", default_value = "127.0.0.1:9440")]
-    pub admin_address: SocketAddr,
+    /// How long the lease stays with a holder that does not renew it. In whole seconds.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = values::duration)]
+    pub leader_elect_lease_duration: Duration,
+
+    /// When a holder that could not renew the lease ends. It renews it in half that time.
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = values::duration)]
+    pub leader_elect_renew_deadline: Duration,
+
+    /// How often others look at the lease, and the holder tries again after a failure.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = values::duration)]
+    pub leader_elect_retry_period: Duration,
+
+    /// Where /healthz, /readyz and /metrics are served, over plain HTTP.
+    #[arg(long, env = "ADMIN_ADDRESS", default_value = "127.0.0.1:9440", value_parser = values::address)]
+    pub admin_address: Address,
+
+    /// The same as --admin-address, as Cluster API's managers call it. It wins over that.
+    #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
+    pub health_addr: Option<Address>,
+
+    /// A further address for /metrics. Only with --insecure-diagnostics: TLS and authentication are not there yet.
+    #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
+    pub diagnostics_address: Option<Address>,
+
+    /// Serve --diagnostics-address over plain HTTP, without authentication.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = values::boolean
+    )]
+    pub insecure_diagnostics: bool,
+
+    /// A further address for /metrics over plain HTTP, as cluster-api-operator and older managers call it.
+    #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
+    pub metrics_bind_addr: Option<Address>,
+
+    /// Objects that each controller reconciles at the same time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_concurrent_reconciles: Option<u16>,
+
+    /// Clusters that are reconciled at the same time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub cluster_concurrency: Option<u16>,
+
+    /// EtcdClusters that are reconciled at the same time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub etcdcluster_concurrency: Option<u16>,
+
+    /// EtcdadmConfigs that are reconciled at the same time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub etcdadmconfig_concurrency: Option<u16>,
 
     /// Form of the logs.
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
 
-    /// What is logged, such as `info` or `info,kube=debug`.
-    #[arg(long, env = "LOG_LEVEL", default_value = "info")]
-    pub log_level: String,
+    /// The same as --log-format, as Cluster API's managers call it. It wins over that.
+    #[arg(long, value_enum)]
+    pub logging_format: Option<LogFormat>,
+
+    /// How much is logged: up to 3 the level info, 4 and 5 debug for this program, from 6 on debug for its libraries too.
+    #[arg(short = 'v', long = "v", value_name = "N", default_value_t = 2)]
+    pub verbosity: u32,
+
+    /// What is logged, such as `info` or `info,kube=debug`. It wins over --v.
+    #[arg(long, env = "LOG_LEVEL")]
+    pub log_level: Option<String>,
+
+    /// Flags without effect.
+    #[command(flatten)]
+    pub ignored: Ignored,
+}
+
+impl Flags {
+    /// What this process works on.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        let given = |value: &String| Some(value.clone()).filter(|value| !value.is_empty());
+        Scope { namespace: given(&self.namespace), watch_filter: given(&self.watch_filter) }
+    }
+
+    /// The times of the lease.
+    ///
+    /// # Errors
+    /// If they do not leave a holder the time to end before another may begin.
+    pub fn lease_times(&self) -> anyhow::Result<Times> {
+        let times = Times {
+            duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+        };
+        anyhow::ensure!(
+            times.duration.subsec_nanos() == 0,
+            "--leader-elect-lease-duration {:?} must be whole seconds",
+            times.duration
+        );
+        anyhow::ensure!(
+            times.duration > times.renew_deadline,
+            "--leader-elect-lease-duration {:?} must be longer than --leader-elect-renew-deadline {:?}",
+            times.duration,
+            times.renew_deadline
+        );
+        anyhow::ensure!(
+            times.renew_deadline > times.retry_period && !times.retry_period.is_zero(),
+            "--leader-elect-renew-deadline {:?} must be longer than --leader-elect-retry-period {:?}, and that above 0s",
+            times.renew_deadline,
+            times.retry_period
+        );
+        Ok(times)
+    }
+
+    /// Where the admin server listens, each address with its flag.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        let admin = match self.health_addr {
+            Some(address) => ("--health-addr", address),
+            None => ("--admin-address", self.admin_address),
+        };
+        let diagnostics = self.diagnostics_address.filter(|_| self.insecure_diagnostics);
+        let further = [("--diagnostics-address", diagnostics), ("--metrics-bind-addr", self.metrics_bind_addr)];
+        let further = further.into_iter().filter_map(|(flag, address)| Some((flag, address?)));
+        let mut addresses: Vec<(&'static str, SocketAddr)> = Vec::new();
+        for (flag, Address(address)) in [admin].into_iter().chain(further) {
+            let address = address.filter(|address| addresses.iter().all(|(_, known)| known != address));
+            addresses.extend(address.map(|address| (flag, address)));
+        }
+        addresses
+    }
+
+    /// The flags that were given and do nothing, each with the reason.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<(&'static str, &'static str)> {
+        let mut flags = self.ignored.0.clone();
+        let is_on = matches!(self.diagnostics_address, Some(Address(Some(_))));
+        if is_on && !self.insecure_diagnostics {
+            let why = "metrics over TLS with authentication are not there yet; they are served over plain HTTP at \
+                       --admin-address, and with --insecure-diagnostics at this address too";
+            flags.push(("diagnostics-address", why));
+        }
+        flags
+    }
+
+    /// Reconciles of a controller that run at the same time, if a flag says.
+    #[must_use]
+    pub fn concurrency(&self, controller: ControllerName) -> Option<u16> {
+        let own = match controller {
+            ControllerName::EtcdCluster => self.etcdcluster_concurrency,
+            ControllerName::EtcdadmBootstrap => self.etcdadmconfig_concurrency,
+            ControllerName::ClusterHooks | ControllerName::ControlPlaneRemediation => self.cluster_concurrency,
+        };
+        own.or(self.max_concurrent_reconciles)
+    }
+
+    /// The form of the logs.
+    #[must_use]
+    pub fn logs(&self) -> LogFormat {
+        self.logging_format.unwrap_or(self.log_format)
+    }
+
+    /// What is logged.
+    #[must_use]
+    pub fn log_filter(&self) -> String {
+        match (&self.log_level, self.verbosity) {
+            (Some(level), _) => level.clone(),
+            (None, 0..=3) => "info".to_owned(),
+            (None, 4..=5) => format!("info,{OURS}"),
+            (None, _) => "debug".to_owned(),
+        }
+    }
 }
 
 /// The controllers.
@@ -63,20 +259,4 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_subset_of_the_controllers_can_be_asked_for() {
-        let flags =
-            Flags::try_parse_from(["manager", "--controllers", "cluster-hooks,etcd-cluster", "--leader-elect=false"]);
-        let flags = flags.unwrap();
-        assert_eq!(flags.controllers, [ControllerName::ClusterHooks, ControllerName::EtcdCluster]);
-        assert!(!flags.leader_elect);
-        let error = Flags::try_parse_from(["manager", "--controllers", "backup"]).unwrap_err().to_string();
-        assert!(error.contains("--controllers") && error.contains("etcdadm-bootstrap"), "{error}");
-    }
 }

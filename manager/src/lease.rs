@@ -6,7 +6,9 @@
 
 mod election;
 
-use election::{DURATION, LOOK, Turn, renew, turn};
+pub use election::Times;
+
+use election::{Turn, renew, turn};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
@@ -18,13 +20,14 @@ use tokio::time::Instant;
 
 /// Name of the lease, and field manager.
 const NAME: &str = "cluster-api-provider-etcdadm";
-/// How long one look or renewal may take.
+/// How long one look or renewal may take at most: no longer than half the time that a holder has to renew the lease.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One manager among those that want the lease.
 pub struct Candidate {
     leases: Api<Lease>,
     identity: String,
+    times: Times,
     /// The version of the lease that was read last, and since when it is that.
     unchanged: Option<(String, Instant)>,
 }
@@ -39,10 +42,10 @@ pub struct Held {
 impl Candidate {
     /// A candidate with an identity of its own.
     #[must_use]
-    pub fn new(client: Client, namespace: &str) -> Self {
+    pub fn new(client: Client, namespace: &str, times: Times) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let identity = format!("{host}_{:08x}", rand::random::<u32>());
-        Self { leases: Api::namespaced(client, namespace), identity, unchanged: None }
+        Self { leases: Api::namespaced(client, namespace), identity, times, unchanged: None }
     }
 
     /// Waits until this process holds the lease.
@@ -62,26 +65,30 @@ impl Candidate {
                     tracing::warn!(error = format!("{error:#}"), namespace, "no lease, trying again");
                 }
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(self.times.retry_period).await;
         }
     }
 
     /// Takes or renews the lease, if it is free or ours. `Some`: who holds it instead.
     async fn attempt(&mut self) -> anyhow::Result<Option<String>> {
-        let attempt = tokio::time::timeout(REQUEST_TIMEOUT, self.look_and_write()).await;
-        attempt
-            .unwrap_or_else(|_| anyhow::bail!("the API server does not answer within {} s", REQUEST_TIMEOUT.as_secs()))
+        let limit = self.request_timeout();
+        let attempt = tokio::time::timeout(limit, self.look_and_write()).await;
+        attempt.unwrap_or_else(|_| anyhow::bail!("the API server does not answer within {limit:?}"))
+    }
+
+    fn request_timeout(&self) -> Duration {
+        REQUEST_TIMEOUT.min(self.times.renew_deadline / 2)
     }
 
     async fn look_and_write(&mut self) -> anyhow::Result<Option<String>> {
         let lease = self.leases.get_opt(NAME).await?;
         let unchanged_for = lease.as_ref().map_or(Duration::ZERO, |lease| self.unchanged_for(lease));
         let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        let changes = match turn(spec, &self.identity, unchanged_for) {
+        let changes = match turn(spec, &self.identity, unchanged_for, self.times.duration) {
             Turn::Wait { holder } => return Ok(Some(holder)),
             Turn::Renew => json!({"renewTime": now()}),
             Turn::Take { transitions } => json!({
-                "holderIdentity": self.identity, "leaseDurationSeconds": DURATION.as_secs(),
+                "holderIdentity": self.identity, "leaseDurationSeconds": self.times.duration.as_secs(),
                 "acquireTime": now(), "renewTime": now(), "leaseTransitions": transitions,
             }),
         };
@@ -119,7 +126,7 @@ impl Candidate {
 impl Held {
     /// Renews the lease, and comes back when it is lost, with the reason. The caller must then stop acting at once.
     pub async fn keep(&mut self) -> String {
-        renew(self.renewed, async || self.candidate.attempt().await).await
+        renew(self.candidate.times, self.renewed, async || self.candidate.attempt().await).await
     }
 
     /// Gives the lease back, so that the next manager need not wait for it to expire.
@@ -132,7 +139,7 @@ impl Held {
             let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
             if holder == Some(&candidate.identity) { candidate.write(&lease, free).await } else { Ok(()) }
         };
-        match tokio::time::timeout(REQUEST_TIMEOUT, released).await {
+        match tokio::time::timeout(candidate.request_timeout(), released).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given back; it expires by itself"),
             Err(_) => tracing::warn!("the API server does not answer; the lease expires by itself"),

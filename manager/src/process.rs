@@ -2,10 +2,10 @@
 
 use crate::admin::Admin;
 use crate::flags::{ControllerName, Flags, LogFormat};
-use crate::lease::Candidate;
+use crate::lease::{Candidate, Times};
 use crate::limits::raise_open_files;
 use anyhow::Context;
-use controller_support::{Shared, Shutdown};
+use controller_support::{Scope, Shared, Shutdown};
 use futures::future::join_all;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -25,38 +25,45 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// # Errors
 /// If the flags or the kubeconfig cannot be used, the admin address is taken, or the lease is lost.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
+    let times = flags.lease_times()?;
     log_to_stderr(flags)?;
+    for (flag, why) in flags.without_effect() {
+        tracing::warn!(flag = format!("--{flag}"), why, "this flag has no effect");
+    }
     raise_open_files();
     // Two threads: controllers wait more than they work, and every thread costs memory.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(manage(flags));
+    let result = runtime.block_on(manage(flags, times));
     // Whatever still runs ends with the process: after the lease is lost nothing may be waited for.
     runtime.shutdown_background();
     result
 }
 
-async fn manage(flags: &Flags) -> anyhow::Result<()> {
+async fn manage(flags: &Flags, times: Times) -> anyhow::Result<()> {
     // For libraries that use the default; ours name their provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = client(flags).await?;
     let (stop, shutdown) = Shutdown::new();
     stop_on_signal(stop.clone())?;
-    let shared = Shared::new(client.clone(), shutdown.clone());
+    let shared = Shared::within(flags.scope(), client.clone(), shutdown.clone());
     let admin = Admin::new(shared.metrics.clone());
-    let listener = listen(flags.admin_address)
-        .await
-        .with_context(|| format!("--admin-address {} cannot be bound", flags.admin_address))?;
-    let server = tokio::spawn(admin.clone().serve(listener, shutdown.clone()));
+    let mut servers = Vec::new();
+    for (flag, address) in flags.addresses() {
+        let listener = listen(address).await.with_context(|| format!("{flag} {address} cannot be bound"))?;
+        servers.push(tokio::spawn(admin.clone().serve(listener, shutdown.clone())));
+    }
     let ready = tokio::spawn(tell_when_ready(client.clone(), admin));
 
     if flags.leader_elect {
-        lead(flags, client, &shared).await?;
+        lead(flags, times, client, &shared).await?;
     } else {
         run_controllers(flags, &shared).await;
     }
     ready.abort();
     let _ = stop.send(true);
-    server.await??;
+    for server in servers {
+        server.await??;
+    }
     Ok(())
 }
 
@@ -73,8 +80,8 @@ async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 /// Waits for the lease, runs the controllers while it is held, and gives it back.
 ///
 /// If the lease is lost, reconciles are dropped in the middle: another manager may act from now on.
-async fn lead(flags: &Flags, client: Client, shared: &Shared) -> anyhow::Result<()> {
-    let candidate = Candidate::new(client, &flags.leader_election_namespace);
+async fn lead(flags: &Flags, times: Times, client: Client, shared: &Shared) -> anyhow::Result<()> {
+    let candidate = Candidate::new(client, &flags.leader_election_namespace, times);
     let mut held = tokio::select! {
         held = candidate.acquire() => held,
         () = shared.shutdown.clone().requested() => return Ok(()),
@@ -93,8 +100,13 @@ async fn run_controllers(flags: &Flags, shared: &Shared) {
     let mut names = flags.controllers.clone();
     names.sort_unstable_by_key(|name| *name as u8);
     names.dedup();
-    tracing::info!(controllers = ?names, "starting");
-    join_all(names.into_iter().map(|name| run_controller(name, shared))).await;
+    let Scope { namespace, watch_filter } = &shared.scope;
+    tracing::info!(controllers = ?names, namespace, watch_filter, "starting");
+    let controllers = names.into_iter().map(async |name| {
+        let concurrency = flags.concurrency(name).unwrap_or(shared.concurrency);
+        run_controller(name, &Shared { concurrency, ..shared.clone() }).await;
+    });
+    join_all(controllers).await;
     tracing::info!("stopped");
 }
 
@@ -162,9 +174,10 @@ fn stop_on_signal(stop: watch::Sender<bool>) -> anyhow::Result<()> {
 }
 
 fn log_to_stderr(flags: &Flags) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&flags.log_level).with_context(|| format!("--log-level {:?}", flags.log_level))?;
+    let level = flags.log_filter();
+    let filter = EnvFilter::try_new(&level).with_context(|| format!("--log-level {level:?}"))?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match flags.log_format {
+    match flags.logs() {
         LogFormat::Json => logs.json().flatten_event(true).init(),
         LogFormat::Text => logs.init(),
     }

@@ -5,14 +5,24 @@ use k8s_openapi::api::coordination::v1::LeaseSpec;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a lease stays with a holder that does not renew it.
-pub(super) const DURATION: Duration = Duration::from_secs(30);
-/// How often the holder renews it.
-const RENEW: Duration = Duration::from_secs(10);
-/// When a holder that could not renew it gives up. What is left of [`DURATION`] is for the process to end in.
-const DEADLINE: Duration = Duration::from_secs(20);
-/// How often others look, and the holder tries again after a failure.
-pub(super) const LOOK: Duration = Duration::from_secs(2);
+/// The times of a lease. A holder that cannot renew it ends in [`Times::renew_deadline`]; the rest of [`Times::duration`] is
+/// for the process to end in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// How long the lease stays with a holder that does not renew it, in whole seconds. Longer than `renew_deadline`.
+    pub duration: Duration,
+    /// When a holder that could not renew it gives up. It renews it in half that time. Longer than `retry_period`.
+    pub renew_deadline: Duration,
+    /// How often others look, and the holder tries again after a failure.
+    pub retry_period: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { duration: seconds(30), renew_deadline: seconds(20), retry_period: seconds(2) }
+    }
+}
 
 /// What to do about the lease as it was read.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,15 +41,16 @@ pub(super) enum Turn {
     },
 }
 
-/// Decides about a lease. `None`: there is none yet. `unchanged_for`: how long we have seen it as it is.
-pub(super) fn turn(lease: Option<&LeaseSpec>, us: &str, unchanged_for: Duration) -> Turn {
+/// Decides about a lease. `None`: there is none yet. `unchanged_for`: how long we have seen it as it is. `ours`: our own
+/// duration, for a lease that has none.
+pub(super) fn turn(lease: Option<&LeaseSpec>, us: &str, unchanged_for: Duration, ours: Duration) -> Turn {
     let Some(lease) = lease else { return Turn::Take { transitions: 0 } };
     let take = Turn::Take { transitions: lease.lease_transitions.unwrap_or(0).saturating_add(1) };
     let Some(holder) = lease.holder_identity.as_deref().filter(|holder| !holder.is_empty()) else { return take };
     let duration = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     if holder == us {
         Turn::Renew
-    } else if unchanged_for >= duration.map_or(DURATION, Duration::from_secs) {
+    } else if unchanged_for >= duration.map_or(ours, Duration::from_secs) {
         take
     } else {
         Turn::Wait { holder: holder.to_owned() }
@@ -48,25 +59,27 @@ pub(super) fn turn(lease: Option<&LeaseSpec>, us: &str, unchanged_for: Duration)
 
 /// Renews what was renewed last at `renewed`, until it is lost; says why. `attempt` answers who else holds it, if not us.
 ///
-/// Guarantee: it comes back at the latest [`DEADLINE`] after the beginning of the last attempt that succeeded.
+/// Guarantee: it comes back at the latest [`Times::renew_deadline`] after the beginning of the last attempt that succeeded.
 pub(super) async fn renew(
+    times: Times,
     mut renewed: Instant,
     mut attempt: impl AsyncFnMut() -> anyhow::Result<Option<String>>,
 ) -> String {
-    let mut next = renewed + RENEW;
+    let interval = times.renew_deadline / 2;
+    let mut next = renewed + interval;
     loop {
         tokio::time::sleep_until(next).await;
         let begun = Instant::now();
-        let deadline = renewed + DEADLINE;
+        let deadline = renewed + times.renew_deadline;
         match tokio::time::timeout_at(deadline, attempt()).await {
             Ok(Ok(None)) if begun < deadline => {
                 renewed = begun;
-                next = begun + RENEW;
+                next = begun + interval;
             }
             Ok(Ok(Some(holder))) => return format!("{holder} holds it now"),
             Ok(Err(error)) if begun < deadline => {
                 tracing::warn!(error = format!("{error:#}"), "the lease could not be renewed, trying again");
-                next = (Instant::now() + LOOK).min(deadline);
+                next = (Instant::now() + times.retry_period).min(deadline);
             }
             // Also if this process has slept meanwhile.
             Ok(Ok(None) | Err(_)) | Err(_) => {
@@ -81,6 +94,15 @@ mod tests {
     use super::*;
     use anyhow::bail;
 
+    const DURATION: Duration = Duration::from_secs(30);
+    const DEADLINE: Duration = Duration::from_secs(20);
+    const RENEW: Duration = Duration::from_secs(10);
+    const LOOK: Duration = Duration::from_secs(2);
+
+    async fn renew(renewed: Instant, attempt: impl AsyncFnMut() -> anyhow::Result<Option<String>>) -> String {
+        super::renew(Times::default(), renewed, attempt).await
+    }
+
     fn held_by(holder: &str) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(holder.to_owned()),
@@ -93,8 +115,8 @@ mod tests {
     #[test]
     fn a_lease_is_taken_only_if_it_is_free_or_has_been_seen_unrenewed_for_its_duration() {
         let take = Turn::Take { transitions: 5 };
-        let turn = |lease: &LeaseSpec, seconds| turn(Some(lease), "us", Duration::from_secs(seconds));
-        assert_eq!(super::turn(None, "us", Duration::ZERO), Turn::Take { transitions: 0 });
+        let turn = |lease: &LeaseSpec, seconds| turn(Some(lease), "us", Duration::from_secs(seconds), DURATION);
+        assert_eq!(super::turn(None, "us", Duration::ZERO, DURATION), Turn::Take { transitions: 0 });
         assert_eq!(turn(&held_by("us"), 0), Turn::Renew);
         assert_eq!(turn(&held_by("them"), 29), Turn::Wait { holder: "them".to_owned() });
         assert_eq!(turn(&held_by("them"), 30), take);
@@ -113,6 +135,23 @@ mod tests {
         assert_eq!(why.await, "it could not be renewed for 20 s");
         assert_eq!(begun.elapsed(), RENEW + DEADLINE, "counted from the one renewal that succeeded");
         assert!(DEADLINE + Duration::from_secs(10) <= DURATION);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_times_are_kept() {
+        let seconds = Duration::from_secs;
+        let times = Times { duration: seconds(9), renew_deadline: seconds(6), retry_period: seconds(1) };
+        let begun = Instant::now();
+        let mut attempts = Vec::new();
+        let why = super::renew(times, begun, async || {
+            attempts.push(begun.elapsed().as_secs());
+            bail!("connection refused")
+        });
+        assert_eq!(why.await, "it could not be renewed for 6 s");
+        assert_eq!(attempts, [3, 4, 5, 6], "in half the time, and again after each retry period");
+        let held = LeaseSpec { lease_duration_seconds: None, ..held_by("them") };
+        assert_eq!(turn(Some(&held), "us", seconds(9), times.duration), Turn::Take { transitions: 5 });
+        assert_eq!(turn(Some(&held), "us", seconds(8), times.duration), Turn::Wait { holder: "them".to_owned() });
     }
 
     #[tokio::test(start_paused = true)]

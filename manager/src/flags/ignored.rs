@@ -1,0 +1,103 @@
+//! Flags of Cluster API's managers that have no effect here. They are accepted, so that what is written for all providers alike,
+//! such as by cluster-api-operator, need not be written differently for this one. Each is told of in the log.
+
+use super::values;
+use clap::builder::ValueParser;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+
+/// What a value has to look like: a wrong one is refused although it would change nothing.
+#[derive(Clone, Copy)]
+enum Form {
+    Address,
+    Boolean,
+    CipherSuites,
+    Duration,
+    FeatureGates,
+    Number,
+    Port,
+    Text,
+    TlsVersion,
+}
+
+const NO_WEBHOOKS: &str = "this manager serves no webhooks";
+const NO_TLS: &str = "this manager serves nothing over TLS yet";
+const NO_LIMIT: &str = "requests are not limited: the API server's priority and fairness does that";
+const NO_WORKLOAD: &str = "this manager has no clients of workload clusters";
+const NO_PROFILER: &str = "there is no profiler";
+const OTHER_LOGS: &str = "logs are written at once, to standard error";
+
+/// Name, form of the value, and why it has no effect.
+const IGNORED: [(&str, Form, &str); 26] = [
+    ("bootstrap-token-ttl", Form::Duration, "etcd's machines have no bootstrap tokens"),
+    ("clustercache-client-burst", Form::Number, NO_WORKLOAD),
+    ("clustercache-client-qps", Form::Number, NO_WORKLOAD),
+    ("clustercache-concurrency", Form::Number, NO_WORKLOAD),
+    ("contention-profiling", Form::Boolean, NO_PROFILER),
+    ("feature-gates", Form::FeatureGates, "there are no feature gates"),
+    ("kube-api-burst", Form::Number, NO_LIMIT),
+    ("kube-api-qps", Form::Number, NO_LIMIT),
+    ("kubeadmconfig-concurrency", Form::Number, "KubeadmConfigs are not reconciled here"),
+    ("leader-election-id", Form::Text, "the lease has a fixed name, which its permission is for"),
+    ("log-flush-frequency", Form::Text, OTHER_LOGS),
+    ("log-json-info-buffer-size", Form::Text, OTHER_LOGS),
+    ("log-json-split-stream", Form::Boolean, OTHER_LOGS),
+    ("log-text-info-buffer-size", Form::Text, OTHER_LOGS),
+    ("log-text-split-stream", Form::Boolean, OTHER_LOGS),
+    ("profiler-address", Form::Address, NO_PROFILER),
+    ("skip-crd-migration-phases", Form::Text, "there is no migration of CRDs"),
+    ("sync-period", Form::Duration, "changes are watched, and every wait has a time of its own"),
+    ("tls-cipher-suites", Form::CipherSuites, NO_TLS),
+    ("tls-min-version", Form::TlsVersion, NO_TLS),
+    ("vmodule", Form::Text, "give --log-level a level for each module"),
+    ("webhook-cert-dir", Form::Text, NO_WEBHOOKS),
+    ("webhook-cert-name", Form::Text, NO_WEBHOOKS),
+    ("webhook-host", Form::Text, NO_WEBHOOKS),
+    ("webhook-key-name", Form::Text, NO_WEBHOOKS),
+    ("webhook-port", Form::Port, NO_WEBHOOKS),
+];
+
+/// The flags without effect that were given, each with the reason why it has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ignored(pub Vec<(&'static str, &'static str)>);
+
+impl Args for Ignored {
+    fn augment_args(command: Command) -> Command {
+        IGNORED.iter().fold(command, |command, (name, form, why)| {
+            let argument = Arg::new(*name).long(*name).value_name("VALUE").help(*why).value_parser(parser(*form));
+            let argument = argument.help_heading("Accepted without effect");
+            let bare = matches!(form, Form::Boolean);
+            command.arg(if bare { argument.num_args(0..=1).default_missing_value("true") } else { argument })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Ignored {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = IGNORED.iter().filter(|(name, ..)| matches.value_source(name) == Some(ValueSource::CommandLine));
+        Ok(Self(given.map(|(name, _, why)| (*name, *why)).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn parser(form: Form) -> ValueParser {
+    match form {
+        Form::Address => ValueParser::from(values::address),
+        Form::Boolean => ValueParser::from(values::boolean),
+        Form::CipherSuites => ValueParser::from(values::cipher_suites),
+        Form::Duration => ValueParser::from(values::duration),
+        Form::FeatureGates => ValueParser::from(values::feature_gates),
+        Form::Number => ValueParser::from(|text: &str| text.parse::<f32>().map_err(|_| "expected a number")),
+        Form::Port => ValueParser::from(|text: &str| text.parse::<u16>().map_err(|_| "expected a port")),
+        Form::Text => ValueParser::string(),
+        Form::TlsVersion => ValueParser::from(values::tls_version),
+    }
+}

@@ -1,0 +1,192 @@
+use super::*;
+use rstest::rstest;
+
+fn parse(arguments: &[&str]) -> Flags {
+    Flags::try_parse_from([&["manager"], arguments].concat()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+}
+
+fn refused(argument: &str) -> String {
+    Flags::try_parse_from(["manager", argument]).unwrap_err().to_string()
+}
+
+#[test]
+fn any_subset_of_the_controllers_can_be_asked_for() {
+    let flags = parse(&["--controllers", "cluster-hooks,etcd-cluster", "--leader-elect=false"]);
+    assert_eq!(flags.controllers, [ControllerName::ClusterHooks, ControllerName::EtcdCluster]);
+    assert!(!flags.leader_elect);
+    let error = refused("--controllers=backup");
+    assert!(error.contains("--controllers") && error.contains("etcdadm-bootstrap"), "{error}");
+}
+
+/// The flags of the kubeadm bootstrap manager of Cluster API 1.12 to 1.14, with the values that its manifest and documentation
+/// have, and those that cluster-api-operator 0.20 passes.
+const CLUSTER_API: &[&str] = &[
+    "--bootstrap-token-ttl=15m",
+    "--cluster-concurrency=10",
+    "--clustercache-client-burst=30",
+    "--clustercache-client-qps=20",
+    "--clustercache-concurrency=100",
+    "--contention-profiling=false",
+    "--diagnostics-address=:8443",
+    "--feature-gates=MachinePool=true,KubeadmBootstrapFormatIgnition=false",
+    "--health-addr=:9440",
+    "--insecure-diagnostics=false",
+    "--kube-api-burst=200",
+    "--kube-api-qps=100",
+    "--kubeadmconfig-concurrency=100",
+    "--leader-elect",
+    "--leader-elect-lease-duration=15s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=2s",
+    "--leader-election-id=capi/lease",
+    "--log-flush-frequency=5s",
+    "--log-json-info-buffer-size=0",
+    "--log-json-split-stream=false",
+    "--log-text-info-buffer-size=0",
+    "--log-text-split-stream",
+    "--logging-format=json",
+    "--max-concurrent-reconciles=10",
+    "--metrics-bind-addr=localhost:8080",
+    "--namespace=",
+    "--profiler-address=localhost:6060",
+    "--skip-crd-migration-phases=StorageVersionMigration",
+    "--sync-period=10m0s",
+    "--tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384",
+    "--tls-min-version=VersionTLS12",
+    "--v=2",
+    "--vmodule=",
+    "--watch-filter=",
+    "--webhook-cert-dir=/tmp/k8s-webhook-server/serving-certs/",
+    "--webhook-cert-name=tls.crt",
+    "--webhook-host=0.0.0.0",
+    "--webhook-key-name=tls.key",
+    "--webhook-port=9443",
+];
+
+#[test]
+fn every_flag_of_cluster_apis_managers_is_accepted_and_those_without_effect_are_told() {
+    let flags = parse(CLUSTER_API);
+    assert_eq!(flags.scope(), Scope::default(), "empty values restrict nothing");
+    let told: Vec<&str> = flags.without_effect().into_iter().map(|(flag, _)| flag).collect();
+    for flag in ["sync-period", "feature-gates", "webhook-port", "tls-min-version", "diagnostics-address"] {
+        assert!(told.contains(&flag), "{flag} is not told: {told:?}");
+    }
+    for flag in ["leader-elect", "v", "health-addr", "metrics-bind-addr", "max-concurrent-reconciles"] {
+        assert!(!told.contains(&flag), "{flag} has an effect");
+    }
+    assert!(parse(&[]).without_effect().is_empty());
+}
+
+#[rstest]
+#[case("--sync-period=10", "--sync-period", "15s")]
+#[case("--leader-elect-lease-duration=-15s", "--leader-elect-lease-duration", "15s")]
+#[case("--leader-elect=perhaps", "--leader-elect", "true or false")]
+#[case("--health-addr=9440", "--health-addr", ":9440")]
+#[case("--diagnostics-address=metrics.example.org:8443", "--diagnostics-address", ":9440")]
+#[case("--namespace=Team_A", "--namespace", "lower-case")]
+#[case("--namespace=a,b", "--namespace", "one namespace")]
+#[case("--watch-filter=a b", "--watch-filter", "letters")]
+#[case("--feature-gates=MachinePool", "--feature-gates", "Name=true")]
+#[case("--tls-min-version=1.2", "--tls-min-version", "VersionTLS12")]
+#[case("--tls-cipher-suites=AES", "--tls-cipher-suites", "TLS_")]
+#[case("--webhook-port=70000", "--webhook-port", "port")]
+#[case("--kube-api-qps=many", "--kube-api-qps", "number")]
+#[case("--etcdcluster-concurrency=0", "--etcdcluster-concurrency", "1..")]
+#[case("--logging-format=xml", "--logging-format", "json")]
+#[case("--v=loud", "--v", "digit")]
+fn a_wrong_value_is_refused_with_the_flag_and_what_would_be_right(
+    #[case] argument: &str,
+    #[case] flag: &str,
+    #[case] right: &str,
+) {
+    let error = refused(argument);
+    assert!(error.contains(flag) && error.contains(right), "{error}");
+}
+
+#[test]
+fn an_unknown_flag_is_refused() {
+    assert!(refused("--machine-concurrency=1").contains("--machine-concurrency"));
+}
+
+#[test]
+fn a_flag_without_a_value_is_true_and_the_last_value_counts() {
+    assert!(parse(&["--leader-elect"]).leader_elect);
+    assert!(parse(&["--leader-elect", "--namespace", "team-a"]).leader_elect);
+    assert!(!parse(&["--leader-elect", "--leader-elect=F"]).leader_elect);
+    assert!(!parse(&["--leader-elect", "false"]).leader_elect, "also with a space, which Go would ignore");
+    let scope = parse(&["--namespace=team-a", "--namespace=team-b", "--watch-filter=blue"]).scope();
+    assert_eq!(scope, Scope { namespace: Some("team-b".to_owned()), watch_filter: Some("blue".to_owned()) });
+}
+
+#[test]
+fn the_lease_leaves_its_holder_time_to_end() {
+    let times = |arguments: &[&str]| parse(arguments).lease_times();
+    assert_eq!(times(&[]).unwrap(), Times::default());
+    let given = [
+        "--leader-elect-lease-duration=1m30s",
+        "--leader-elect-renew-deadline=1m",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let expected = Times {
+        duration: Duration::from_secs(90),
+        renew_deadline: Duration::from_secs(60),
+        retry_period: Duration::from_millis(500),
+    };
+    assert_eq!(times(&given).unwrap(), expected);
+    let error = |argument: &str| times(&[argument]).unwrap_err().to_string();
+    assert_eq!(
+        error("--leader-elect-lease-duration=20s"),
+        "--leader-elect-lease-duration 20s must be longer than --leader-elect-renew-deadline 20s"
+    );
+    assert!(error("--leader-elect-retry-period=20s").contains("--leader-elect-retry-period"));
+    assert!(error("--leader-elect-retry-period=0s").contains("above 0s"));
+    assert!(error("--leader-elect-lease-duration=30500ms").contains("whole seconds"));
+}
+
+#[test]
+fn health_and_metrics_are_where_they_are_asked_for() {
+    let addresses = |arguments: &[&str]| -> Vec<String> {
+        parse(arguments).addresses().into_iter().map(|(flag, address)| format!("{flag} {address}")).collect()
+    };
+    assert_eq!(addresses(&[]), ["--admin-address 127.0.0.1:9440"]);
+    assert_eq!(addresses(&["--health-addr=:9441", "--admin-address=[::]:9440"]), ["--health-addr [::]:9441"]);
+    assert_eq!(addresses(&["--health-addr=0"]), [""; 0]);
+    assert_eq!(addresses(&["--diagnostics-address=:8443"]), ["--admin-address 127.0.0.1:9440"]);
+    assert_eq!(
+        addresses(&["--diagnostics-address=:8443", "--insecure-diagnostics", "--metrics-bind-addr=localhost:8080"]),
+        ["--admin-address 127.0.0.1:9440", "--diagnostics-address [::]:8443", "--metrics-bind-addr 127.0.0.1:8080"]
+    );
+    let twice = ["--admin-address=:8443", "--diagnostics-address=:8443", "--insecure-diagnostics"];
+    assert_eq!(addresses(&twice), ["--admin-address [::]:8443"], "it cannot be bound twice");
+}
+
+#[test]
+fn each_controller_may_have_a_number_of_its_own() {
+    let flags = parse(&["--max-concurrent-reconciles=7", "--etcdadmconfig-concurrency=3", "--cluster-concurrency=2"]);
+    let all = [
+        (ControllerName::EtcdCluster, 7),
+        (ControllerName::EtcdadmBootstrap, 3),
+        (ControllerName::ClusterHooks, 2),
+        (ControllerName::ControlPlaneRemediation, 2),
+    ];
+    for (controller, expected) in all {
+        assert_eq!(flags.concurrency(controller), Some(expected), "{controller:?}");
+        assert_eq!(parse(&[]).concurrency(controller), None, "{controller:?}");
+    }
+}
+
+#[test]
+fn verbosity_is_a_level_unless_there_is_one() {
+    let filter = |arguments: &[&str]| parse(arguments).log_filter();
+    assert_eq!(filter(&[]), "info");
+    assert_eq!(filter(&["--v=0"]), "info");
+    assert!(filter(&["-v", "4"]).starts_with("info,manager=debug,"));
+    assert_eq!(filter(&["-v=6"]), "debug");
+    assert_eq!(filter(&["--v=9", "--log-level=warn"]), "warn");
+    for arguments in [&["--v=4"], &["--v=6"]] {
+        tracing_subscriber::EnvFilter::try_new(filter(arguments)).unwrap();
+    }
+    assert_eq!(parse(&["--logging-format=text"]).logs(), LogFormat::Text);
+    assert_eq!(parse(&["--log-format=text"]).logs(), LogFormat::Text);
+    assert_eq!(parse(&[]).logs(), LogFormat::Json);
+}
