@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate lint test demo model bench bench-clusters bench-docker
+.PHONY: help setup build generate release lint test demo model bench bench-clusters bench-docker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -15,6 +15,9 @@ build: ## Build every program (target/debug)
 generate: ## Write config/crd again from the types in api/ and local-infrastructure/
 	cargo run --quiet -p manager --bin generate-crds
 	cargo run --quiet -p local-infrastructure -- crds --out config/crd/local
+
+release: ## Write what a release page holds (out/release)
+	hack/release.sh
 
 lint: ## Check formatting, lints and rustdoc
 	cargo fmt --all --check

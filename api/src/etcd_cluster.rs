@@ -27,7 +27,7 @@ pub const DEFAULT_REPLICAS: i32 = 3;
     status = "EtcdClusterStatus",
     derive = "PartialEq",
     doc = "EtcdCluster is a managed etcd cluster for the control plane of a Cluster: one Machine for each member.",
-    label("cluster.x-k8s.io/provider", "etcdcluster-etcdadm"),
+    label("cluster.x-k8s.io/provider", "bootstrap-etcdadm"),
     label("cluster.x-k8s.io/v1beta1", "v1alpha4_v1beta1"),
     label("cluster.x-k8s.io/v1beta2", "v1alpha4_v1beta1"),
     label("clusterctl.cluster.x-k8s.io", ""),

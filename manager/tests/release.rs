@@ -1,0 +1,117 @@
+//! What a release consists of: what clusterctl needs of it is there, and what a person can set is explained. The files
+//! themselves are rendered and checked by the test `release` of `e2e/tests/api`.
+
+use clap::CommandFactory;
+use manager::flags::Flags;
+use serde_yaml::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The templates of a release. Their documents have variables, which a YAML parser would not take.
+const TEMPLATES: [&str; 3] = [
+    "config/release/cluster-template.yaml",
+    "examples/docker/cluster-template.yaml",
+    "examples/local/cluster-template.yaml",
+];
+const COMPONENTS: &str = "config/release/kustomization.yaml";
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn parse(name: &str) -> Value {
+    serde_yaml::from_str(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// What stands in the `${...}` of a text.
+fn variables(text: &str) -> Vec<&str> {
+    text.split("${").skip(1).filter_map(|rest| rest.split('}').next()).collect()
+}
+
+fn name(variable: &str) -> &str {
+    variable.split(':').next().unwrap_or_default()
+}
+
+#[test]
+fn the_metadata_has_the_series_of_this_version() {
+    let metadata = parse("metadata.yaml");
+    let mut version = env!("CARGO_PKG_VERSION").split('.').map(|number| number.parse::<u64>().unwrap());
+    let (major, minor) = (version.next(), version.next());
+    let mut series = metadata["releaseSeries"].as_sequence().unwrap().iter();
+    let ours = series.find(|series| series["major"].as_u64() == major && series["minor"].as_u64() == minor);
+    assert_eq!(ours.expect("this version's series")["contract"], "v1beta2");
+    assert_eq!(metadata["apiVersion"], "clusterctl.cluster.x-k8s.io/v1alpha3");
+    assert_eq!(metadata["kind"], "Metadata");
+}
+
+#[test]
+fn clusterctl_finds_every_crd_and_its_versions() {
+    let list = parse("config/crd/kustomization.yaml");
+    let files = list["resources"].as_sequence().unwrap();
+    assert_eq!(files.len(), 3);
+    for file in files {
+        let file = format!("config/crd/{}", file.as_str().unwrap());
+        let crd = parse(&file);
+        let labels = &crd["metadata"]["labels"];
+        assert_eq!(labels["cluster.x-k8s.io/provider"], "bootstrap-etcdadm", "{file}");
+        assert_eq!(labels["clusterctl.cluster.x-k8s.io"], "", "{file}: clusterctl move would pass it over");
+        let served = crd["spec"]["versions"].as_sequence().unwrap();
+        let served: BTreeSet<&str> = served.iter().filter_map(|version| version["name"].as_str()).collect();
+        for contract in ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"] {
+            let versions: BTreeSet<&str> = labels[contract].as_str().expect(contract).split('_').collect();
+            assert_eq!(versions, served, "{file}: {contract}");
+        }
+        // It is how Cluster API names CRDs, and looks for them.
+        let names = &crd["spec"]["names"];
+        let plural = format!("{}s", names["kind"].as_str().unwrap().to_lowercase());
+        assert_eq!(names["plural"], plural.as_str(), "{file}");
+    }
+}
+
+#[test]
+fn every_variable_is_explained_and_no_other() {
+    let texts: Vec<String> = TEMPLATES.iter().chain([&COMPONENTS]).map(|file| read(file)).collect();
+    let used: BTreeSet<&str> = texts.iter().flat_map(|text| variables(text)).map(name).collect();
+    assert!(used.len() > 10, "{used:?}");
+    let documentation = read("docs/install.md");
+    let (_, tables) = documentation.split_once("Variables of `bootstrap-components.yaml`").unwrap();
+    let (tables, _) = tables.split_once("\n## ").unwrap();
+    let rows = tables.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.collect::<BTreeSet<&str>>(), used);
+}
+
+/// Without defaults nobody could install it at once. clusterctl takes an empty default for none.
+#[test]
+fn every_variable_of_the_components_has_a_default() {
+    let text = read(COMPONENTS);
+    for variable in variables(&text) {
+        let default = variable.split_once(":=").map(|(_, default)| default);
+        assert!(default.is_some_and(|default| !default.is_empty()), "{variable}");
+    }
+}
+
+#[test]
+fn the_templates_agree() {
+    let texts: Vec<String> = TEMPLATES.iter().map(|file| read(file)).collect();
+    let all: BTreeSet<&str> =
+        texts.iter().flat_map(|text| variables(text)).filter(|text| text.contains(":=")).collect();
+    for variable in &all {
+        let same = all.iter().filter(|other| name(other) == name(variable)).count();
+        assert_eq!(same, 1, "{variable} has another default somewhere");
+    }
+    for (file, text) in TEMPLATES.iter().zip(&texts) {
+        assert!(text.contains(api::names::PLACEHOLDER_ENDPOINT), "{file} has another placeholder");
+        assert_eq!(text.matches("ignorePreflightErrors: [ExternalEtcdVersion]").count(), 2, "{file}");
+    }
+}
+
+#[test]
+fn every_flag_is_explained() {
+    let documentation = read("docs/install.md");
+    let command = Flags::command();
+    let flags: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+    assert!(flags.len() > 40, "{flags:?}");
+    let missing: Vec<&&str> = flags.iter().filter(|flag| !documentation.contains(&format!("`--{flag}`"))).collect();
+    assert!(missing.is_empty(), "docs/install.md does not explain {missing:?}");
+}
