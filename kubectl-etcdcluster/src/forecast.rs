@@ -133,6 +133,9 @@ mod tests {
             (3, Some(1), (4, 6), 2),
             (3, Some(2), (5, 6), 1),
             (5, Some(1), (6, 10), 2),
+            (3, Some(0), (3, 3), 3),
+            (5, Some(0), (5, 5), 3),
+            (7, Some(0), (7, 7), 3),
         ] {
             let end = with(&of(replicas), |etcd| {
                 upgrade(etcd);
