@@ -118,11 +118,43 @@ fn notes(snapshot: &Snapshot) -> Vec<String> {
 mod tests {
     use crate::fixture;
     use crate::report::{Phase, Report};
+    use serde_json::Value;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_documented_structure_is_printed() {
         let report = Report::new(&fixture::one_down());
         insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
+    }
+
+    fn keys(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+                found.insert(key.clone());
+                keys(value, found);
+            }),
+            Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_field_and_phase_is_documented() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/kubectl-plugin.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let mut words = BTreeSet::new();
+        for snapshot in [fixture::one_down(), fixture::rolling(), fixture::leaving(), fixture::marked()] {
+            keys(&serde_json::to_value(Report::new(&snapshot)).unwrap(), &mut words);
+        }
+        assert!(words.len() > 30, "{words:?}");
+        let (unknown, not_ready) = (Phase::Unknown, Phase::NotReady);
+        let going = [unknown, Phase::Deleting, Phase::Paused, Phase::Starting, Phase::Unavailable, Phase::Replacing];
+        let scaled = [Phase::Refused, Phase::RollingOut, Phase::ScalingUp, Phase::ScalingDown];
+        let rest = [Phase::Degraded, not_ready, Phase::Ready];
+        words.extend(going.iter().chain(&scaled).chain(&rest).map(ToString::to_string));
+        let documented: BTreeSet<&str> = page.split(|sign: char| !sign.is_alphanumeric()).collect();
+        let missing: Vec<&String> = words.iter().filter(|word| !documented.contains(word.as_str())).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
 
     #[test]

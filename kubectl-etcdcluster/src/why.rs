@@ -39,7 +39,7 @@ pub fn lines(snapshot: &Snapshot, events: &[Event], times: Times) -> Vec<String>
     let mut lines = vec![format!("EtcdCluster {}/{}: {}", report.namespace, report.name, report.phase)];
     let hold = report.hold();
     match hold {
-        None if report.notes.is_empty() => lines.push("Nothing holds it up: all is as wanted.".to_owned()),
+        None if report.phase.is_well() => lines.push("Nothing holds it up: all is as wanted.".to_owned()),
         None => {}
         Some(hold) => {
             section(&mut lines, "Decision", vec![says(hold, times)]);

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use api::EtcdCluster;
 use etcd_cluster_controller::observation::Template;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, ValidationDirective};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, Status};
 use kube::discovery::{self, ApiResource};
 use serde_json::{Value, to_value};
 use std::io::{Read, stdin};
@@ -89,7 +89,7 @@ impl Candidate<'_> {
         let live = api.get_opt(self.name).await.map_err(explain).with_context(doing)?;
         let live = live.map(to_value).transpose()?;
         let edited = match self.dry_run(&api, live.as_ref()).await {
-            Err(kube::Error::Api(status)) if is_refusal(status.code) => return Ok(self.refused(&status.message)),
+            Err(kube::Error::Api(status)) if is_refusal(&status) => return Ok(self.refused(&status.message)),
             other => to_value(other.map_err(explain).context("dry run")?)?,
         };
         let Some(live) = live else { return Ok(self.would_be_created(&edited)) };
@@ -183,7 +183,8 @@ impl Candidate<'_> {
 /// How the API server begins what it says of unknown fields.
 const UNKNOWN_FIELDS: &str = "strict decoding error: ";
 
-/// Whether an answer is about what was sent: a schema or rule, a policy or webhook, a conflict.
-fn is_refusal(code: u16) -> bool {
-    matches!(code, 400 | 403 | 409 | 422)
+/// Whether an answer is about what was sent: a schema or rule, a policy or webhook, a conflict. A server-side apply with an unknown
+/// field is answered with an internal error.
+fn is_refusal(status: &Status) -> bool {
+    matches!(status.code, 400 | 403 | 409 | 422) || status.message.contains("field not declared in schema")
 }

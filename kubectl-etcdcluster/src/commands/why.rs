@@ -2,7 +2,7 @@
 
 use super::print;
 use crate::connection::{Connection, Options};
-use crate::reader::Reader;
+use crate::reader::{Reader, explain};
 use crate::snapshot::Snapshot;
 use crate::text::Times;
 use crate::why::{Event, lines};
@@ -32,7 +32,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
         Ok(events) => events,
         // They are a help, and not what is asked for.
         Err(error) => {
-            snapshot.unread.push(format!("Events: {error}"));
+            snapshot.unread.push(format!("Events: {:#}", explain(error)));
             Vec::new()
         }
     };

@@ -81,3 +81,31 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
         () => Phase::NotReady,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_first_that_holds() {
+        for (snapshot, expected) in [
+            (fixture::healthy(), Phase::Ready),
+            (fixture::growing(), Phase::ScalingUp),
+            (fixture::one_down(), Phase::Degraded),
+            (fixture::rolling(), Phase::RollingOut),
+            (fixture::paused(), Phase::Paused),
+            (fixture::refused(), Phase::Refused),
+        ] {
+            let status = snapshot.etcd.status.clone().unwrap_or_default();
+            assert_eq!(phase(&snapshot, &super::super::conditions::troubles(&status.conditions)), expected);
+        }
+    }
+
+    #[test]
+    fn a_pause_counts_where_no_controller_runs() {
+        let mut snapshot = fixture::healthy();
+        snapshot.etcd.annotations_mut().insert(PAUSED_ANNOTATION.to_owned(), String::new());
+        assert_eq!(phase(&snapshot, &[]), Phase::Paused);
+    }
+}
