@@ -7,6 +7,7 @@ mod config_cases;
 mod etcd_cases;
 mod examples;
 mod installed;
+mod plugin;
 mod refusals;
 mod served;
 mod server;
@@ -81,7 +82,7 @@ async fn server(slot: &mut Option<Plane>, world: &World) -> anyhow::Result<Serve
         *slot = Some(Plane::start(world, options).await?);
     }
     match slot {
-        Some(plane) => Ok(Server::new(plane.client())),
+        Some(plane) => Ok(Server::new(plane.client(), plane.kubeconfig()?)),
         None => anyhow::bail!("there is no plane"),
     }
 }
@@ -116,5 +117,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(updates::that_are_refused_change_nothing),
         test!(admission::real_endpoints_are_kept_against_the_placeholder),
         test!(admission::a_begun_etcd_is_not_deleted_without_a_word),
+        test!(plugin::plan_tells_what_the_api_server_refuses),
+        test!(plugin::rollout_does_what_it_says),
     ]
 }

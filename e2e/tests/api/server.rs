@@ -5,6 +5,7 @@ use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Client;
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// Our kinds and those of the local infrastructure, with group and plural.
 const KINDS: [(&str, &str, &str); 6] = [
@@ -25,11 +26,13 @@ pub(crate) type Answer = Result<Value, String>;
 /// The API server.
 pub(crate) struct Server {
     pub(crate) client: Client,
+    /// How programs reach it.
+    pub(crate) kubeconfig: PathBuf,
 }
 
 impl Server {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+    pub(crate) fn new(client: Client, kubeconfig: &Path) -> Self {
+        Self { client, kubeconfig: kubeconfig.to_owned() }
     }
 
     /// Creates an object in namespace default, or says why the server refuses it.
