@@ -76,7 +76,7 @@ async fn watch(look: &Look, begun: Instant, milestones: &mut Milestones) -> Resu
         let snapshot = Snapshot::take(look).await?;
         let elapsed = begun.elapsed();
         note_etcd(milestones, &snapshot, elapsed);
-        screen.show(&tree::lines(&snapshot, elapsed));
+        screen.show(&tree::lines(&snapshot, elapsed, screen.is_watched()));
         if snapshot.etcd_ready() && snapshot.control_plane_has_data() {
             return Ok(());
         }

@@ -32,7 +32,8 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     manifests.apply(&bed.client()).await?;
     let look = Look::at(&bed.client(), &manifests);
     let mut screen = Screen::default();
-    let show = |snapshot: &Snapshot, elapsed: Duration| screen.show(&tree::lines(snapshot, elapsed));
+    let show =
+        |snapshot: &Snapshot, elapsed: Duration| screen.show(&tree::lines(snapshot, elapsed, screen.is_watched()));
     let (workload, milestones) = travel(&bed, &look, begun, NODES, show).await?;
 
     println!("\nProof: kubectl with the kubeconfig that the control plane has published");

@@ -9,6 +9,12 @@ pub struct Screen {
 }
 
 impl Screen {
+    /// Whether somebody watches a terminal.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        stdout().is_terminal()
+    }
+
     /// Shows these lines in place of the last ones.
     pub fn show(&mut self, lines: &[String]) {
         let mut out = stdout().lock();

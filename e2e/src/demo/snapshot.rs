@@ -1,23 +1,29 @@
 //! What the demo shows of a cluster, read in one go.
 
 use crate::bed::Look;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use api::EtcdClusterStatus;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
+use kubectl_etcdcluster::reader::now;
+use kubectl_etcdcluster::report::Report;
+use kubectl_etcdcluster::snapshot::Objects;
 use serde_json::Value;
 
 /// A cluster at one moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Name of the Cluster.
     pub cluster: String,
     /// The Cluster's condition about its etcd: status, reason, message.
     pub cluster_condition: Option<(String, String, String)>,
-    /// Name of the EtcdCluster, wanted members, status.
-    pub etcd: (String, i32, EtcdClusterStatus),
-    /// etcd Machines: name, phase, address.
-    pub machines: Vec<(String, String, String)>,
+    /// When it was read.
+    pub now: Timestamp,
+    /// The EtcdCluster, as the kubectl plugin reports on it.
+    pub etcd: Report,
+    /// Its status.
+    pub status: EtcdClusterStatus,
     /// Name of the control plane.
     pub control_plane: String,
     /// Whether it is paused.
@@ -40,16 +46,20 @@ impl Snapshot {
         let etcd = look.etcds().get(&look.etcd).await?;
         let cluster = look.api("Cluster").get(&look.cluster).await?;
         let control_plane = look.api("KubeadmControlPlane").get(&look.control_plane).await?;
-        let is_etcd =
-            |machine: &&DynamicObject| machine.labels().get(api::names::ETCD_CLUSTER_LABEL) == Some(&look.etcd);
         let is_control_plane =
             |machine: &&DynamicObject| machine.labels().contains_key("cluster.x-k8s.io/control-plane");
         let endpoints = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints";
+        let cluster_condition = condition(&cluster, api::conditions::MANAGED_EXTERNAL_ETCD_READY);
+        let status = etcd.status.clone().unwrap_or_default();
+        let objects =
+            Objects { etcds: vec![etcd], machines: machines.clone(), clusters: vec![cluster], ..Objects::default() };
+        let etcd = objects.snapshots(now()).pop().context("the EtcdCluster that was just read is not there")?;
         Ok(Self {
             cluster: look.cluster.clone(),
-            cluster_condition: condition(&cluster, api::conditions::MANAGED_EXTERNAL_ETCD_READY),
-            etcd: (look.etcd.clone(), etcd.spec.replicas, etcd.status.unwrap_or_default()),
-            machines: machines.iter().filter(is_etcd).map(machine).collect(),
+            cluster_condition,
+            now: etcd.now,
+            etcd: Report::new(&etcd),
+            status,
             control_plane: look.control_plane.clone(),
             paused: control_plane.annotations().contains_key(api::names::PAUSED_ANNOTATION),
             endpoints: strings(control_plane.data.pointer(endpoints)),
@@ -71,7 +81,7 @@ impl Snapshot {
     /// Whether etcd is ready.
     #[must_use]
     pub fn etcd_ready(&self) -> bool {
-        self.etcd.2.ready
+        self.status.ready
     }
 
     /// Whether a control-plane Machine has its bootstrap data.
@@ -82,19 +92,11 @@ impl Snapshot {
 
     /// Names of the healthy voters.
     pub fn healthy_voters(&self) -> impl Iterator<Item = &str> {
-        let members = self.etcd.2.members.iter();
+        let members = self.status.members.iter();
         members
             .filter(|m| m.healthy_since.is_some() && m.role == api::etcd_cluster::MemberRole::Voter)
             .map(|m| m.name.as_str())
     }
-}
-
-fn machine(machine: &DynamicObject) -> (String, String, String) {
-    let text = |pointer: &str| machine.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let addresses = machine.data.pointer("/status/addresses").and_then(Value::as_array);
-    let internal = addresses.into_iter().flatten().find(|address| address["type"] == "InternalIP");
-    let address = internal.and_then(|address| address["address"].as_str()).unwrap_or_default().to_owned();
-    (machine.name_any(), text("/status/phase"), address)
 }
 
 /// A Machine that has a Node, and whether that is Ready.

@@ -1,34 +1,21 @@
 //! A snapshot as a tree of lines. Pure.
 
 use super::snapshot::Snapshot;
-use api::conditions::READY;
-use api::etcd_cluster::{MemberRole, MemberStatus};
+use kubectl_etcdcluster::text::Times;
+use kubectl_etcdcluster::tree;
 use std::time::Duration;
 
-/// Draws the tree.
+/// Draws the tree; that of etcd is the kubectl plugin's. `is_watched`: somebody looks on, so that ages may count up.
 #[must_use]
-pub fn lines(seen: &Snapshot, elapsed: Duration) -> Vec<String> {
+pub fn lines(seen: &Snapshot, elapsed: Duration, is_watched: bool) -> Vec<String> {
     let mut lines = vec![format!("Cluster {}  {:.1} s", seen.cluster, elapsed.as_secs_f32())];
     if let Some((status, reason, _)) = &seen.cluster_condition {
         lines.push(format!("│   {} etcd: {reason}", mark(status == "True")));
     }
-    let (etcd, wanted, status) = &seen.etcd;
-    let ready = status.conditions.iter().find(|condition| condition.type_ == READY);
-    let says = ready.map_or_else(String::new, |condition| match condition.message.as_str() {
-        "" => condition.reason.clone(),
-        message => format!("{}: {message}", condition.reason),
-    });
-    lines.push(format!(
-        "├── {} EtcdCluster {etcd}  {}/{wanted} healthy  {says}",
-        mark(status.ready),
-        status.ready_replicas
-    ));
-    let last = seen.machines.len().saturating_sub(1);
-    for (index, (name, phase, address)) in seen.machines.iter().enumerate() {
-        let branch = if index == last { "└──" } else { "├──" };
-        let member = status.members.iter().find(|member| &member.machine == name);
-        let healthy = member.is_some_and(|member| member.healthy_since.is_some());
-        lines.push(format!("│   {branch} {} Machine {name}  {phase}  {address}  {}", mark(healthy), describe(member)));
+    let times = if is_watched { Times::Ages(seen.now) } else { Times::Points };
+    for (index, line) in tree::lines(&seen.etcd, times).into_iter().enumerate() {
+        let branch = if index == 0 { "├──" } else { "│  " };
+        lines.push(format!("{branch} {line}"));
     }
     let state = if seen.paused { "paused until etcd is ready" } else { "unpaused" };
     lines.push(format!("└── {} KubeadmControlPlane {}  {state}", mark(!seen.paused), seen.control_plane));
@@ -53,42 +40,51 @@ fn mark(good: bool) -> char {
     if good { '✓' } else { '…' }
 }
 
-fn describe(member: Option<&MemberStatus>) -> String {
-    let Some(member) = member else { return "no member yet".to_owned() };
-    let role = match (member.role, member.leader) {
-        (MemberRole::Learner, _) => "learner",
-        (MemberRole::Voter, true) => "voter, leads",
-        (MemberRole::Voter, false) => "voter",
-    };
-    let health = if member.healthy_since.is_some() { "healthy" } else { "not healthy yet" };
-    let version = if member.version.is_empty() { String::new() } else { format!(", etcd {}", member.version) };
-    format!("{role}, {health}{version}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::EtcdClusterStatus;
-    use serde_json::json;
+    use kubectl_etcdcluster::report::Report;
+    use kubectl_etcdcluster::snapshot::Objects;
+    use serde_json::{Value, from_value, json};
+
+    fn machine(index: u8) -> Value {
+        json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"name": format!("demo-etcd-{index}"), "namespace": "default",
+                "labels": {api::names::ETCD_CLUSTER_LABEL: "demo-etcd"}},
+            "status": {"phase": "Provisioned", "addresses":
+                [{"type": "InternalIP", "address": format!("10.77.0.{index}")}],
+                "conditions": [{"type": "UpToDate", "status": "True"}]}
+        })
+    }
 
     #[test]
     fn a_cluster_on_its_way() {
-        let status: EtcdClusterStatus = serde_json::from_value(json!({
-            "readyReplicas": 1,
-            "members": [
-                {"name": "demo-etcd-0", "id": "a", "machine": "demo-etcd-0", "role": "Voter", "leader": true,
-                 "version": "3.6.16", "healthySince": "2026-01-01T00:00:00Z"},
-                {"name": "", "id": "b", "machine": "demo-etcd-1", "role": "Learner"}],
-            "conditions": [{"type": "Ready", "status": "False", "reason": "WaitingForPromotion",
-                "message": "member demo-etcd-1 is a learner", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        let etcd: api::EtcdCluster = from_value(json!({
+            "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+            "metadata": {"name": "demo-etcd", "namespace": "default", "generation": 1},
+            "spec": {"replicas": 3, "infrastructureTemplate":
+                {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": "demo-etcd"}},
+            "status": {"initialized": true, "readyReplicas": 1, "updatedReplicas": 2, "version": "3.6.16",
+                "observedGeneration": 1,
+                "members": [
+                    {"name": "demo-etcd-0", "id": "a", "machine": "demo-etcd-0", "role": "Voter", "leader": true,
+                     "version": "3.6.16", "health": "Healthy", "healthySince": "2026-01-01T00:00:00Z"},
+                    {"name": "", "id": "b", "machine": "demo-etcd-1", "role": "Learner"}],
+                "conditions": [{"type": "Ready", "status": "False", "reason": "WaitingForPromotion",
+                    "message": "member demo-etcd-1 is a learner", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
         }))
         .unwrap();
-        let machine = |index: u8| (format!("demo-etcd-{index}"), "Provisioned".to_owned(), format!("10.77.0.{index}"));
+        let status = etcd.status.clone().unwrap();
+        let machines = [0, 1].map(|index| from_value(machine(index)).unwrap()).to_vec();
+        let objects = Objects { etcds: vec![etcd], machines, ..Objects::default() };
+        let now = "2026-01-01T00:00:05Z".parse().unwrap();
         let seen = Snapshot {
             cluster: "demo".to_owned(),
             cluster_condition: Some(("False".to_owned(), "WaitingForEtcd".to_owned(), String::new())),
-            etcd: ("demo-etcd".to_owned(), 3, status),
-            machines: vec![machine(0), machine(1)],
+            now,
+            etcd: Report::new(&objects.snapshots(now).pop().unwrap()),
+            status,
             control_plane: "demo-control-plane".to_owned(),
             paused: true,
             endpoints: vec!["https://placeholder.invalid:2379".to_owned()],
@@ -98,11 +94,14 @@ mod tests {
         let expected = "\
 Cluster demo  4.2 s
 │   … etcd: WaitingForEtcd
-├── … EtcdCluster demo-etcd  1/3 healthy  WaitingForPromotion: member demo-etcd-1 is a learner
-│   ├── ✓ Machine demo-etcd-0  Provisioned  10.77.0.0  voter, leads, healthy, etcd 3.6.16
-│   └── … Machine demo-etcd-1  Provisioned  10.77.0.1  learner, not healthy yet
+├── … EtcdCluster default/demo-etcd  NotReady
+│   │   1/3 healthy, 2 Machines, 2 up to date, etcd 3.6.16
+│   │     MACHINE      MEMBER        HEALTH          ETCD    ADDRESS    UP TO DATE
+│   ├── ✓ demo-etcd-0  voter, leads  healthy for 5s  3.6.16  10.77.0.0  yes
+│   └── … demo-etcd-1  learner       unknown                 10.77.0.1  yes
+│   Waits: WaitingForPromotion (Ready is False for 5s): member demo-etcd-1 is a learner
 └── … KubeadmControlPlane demo-control-plane  paused until etcd is ready
     ├── endpoints https://placeholder.invalid:2379";
-        assert_eq!(lines(&seen, Duration::from_millis(4_200)).join("\n"), expected);
+        assert_eq!(lines(&seen, Duration::from_millis(4_200), true).join("\n"), expected);
     }
 }
