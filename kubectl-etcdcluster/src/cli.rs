@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::commands::{completion, plan, rollout, status, watch, why};
+use crate::commands::{complete, completion, plan, rollout, status, watch, why};
 use crate::connection::Options;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -36,6 +36,9 @@ pub enum Command {
     Rollout(rollout::Arguments),
     /// Print the completion script of a shell
     Completion(completion::Arguments),
+    /// Complete the words of a command line, for kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::Arguments),
 }
 
 impl Cli {
@@ -51,6 +54,7 @@ impl Cli {
             Command::Plan(arguments) => plan::run(arguments, &self.options).await,
             Command::Rollout(arguments) => rollout::run(arguments, &self.options).await,
             Command::Completion(arguments) => Ok(completion::run(&arguments)),
+            Command::Complete(arguments) => Ok(complete::run(arguments).await),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The commands: each reads, and prints what the pure part makes of it.
 
+pub mod complete;
 pub mod completion;
 pub mod plan;
 pub mod rollout;
