@@ -1,5 +1,5 @@
 //! What a release consists of: what clusterctl needs of it is there, and what a person can set is explained. The files
-//! themselves are rendered and checked by the test `release` of `e2e/tests/api`.
+//! themselves are rendered, and used with the real clusterctl, in the scenario `clusterctl::whole_life`.
 
 use clap::CommandFactory;
 use manager::flags::Flags;
