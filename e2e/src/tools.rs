@@ -6,6 +6,7 @@
 
 mod build;
 mod cluster_api;
+mod clusterctl;
 mod docker;
 mod etcd;
 mod judge;
@@ -21,6 +22,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 pub use cluster_api::{ClusterApi, Release};
+pub use clusterctl::Clusterctl;
 pub use docker::DockerProvider;
 pub use etcd::Etcd;
 pub use judge::Judge;

@@ -135,6 +135,14 @@ pub(super) const CLUSTER_API: Module = Module {
     version_variables: CLUSTER_API_VERSION,
 };
 
+/// Cluster API's program for people.
+pub(super) const CLUSTERCTL: Module = Module {
+    name: "clusterctl",
+    source: "sigs.k8s.io/cluster-api",
+    programs: &[Program { name: "clusterctl", package: "sigs.k8s.io/cluster-api/cmd/clusterctl" }],
+    version_variables: CLUSTER_API_VERSION,
+};
+
 /// Cluster API's docker infrastructure. Its module is not the one of the other managers.
 pub(super) const CLUSTER_API_DOCKER: Module = Module {
     name: "cluster-api-docker",

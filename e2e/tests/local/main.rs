@@ -9,6 +9,7 @@ mod boots;
 mod bring_up;
 mod by_hand;
 mod changes;
+mod clusterctl;
 mod confirmation;
 mod corrections;
 mod data_loss;
@@ -38,7 +39,7 @@ mod without_faults;
 use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
 use e2e::scenarios::{Scenario, is_full, prepare_and_run};
-use e2e::tools::{Etcd, Judge, Tools};
+use e2e::tools::{Clusterctl, Etcd, Judge, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
 use std::process::ExitCode;
@@ -52,10 +53,13 @@ fn main() -> ExitCode {
     })
 }
 
-/// Makes outside the judge of those scenarios that record what is written.
+/// Makes outside what only some scenarios use: clusterctl, and the judge of those that record what is written.
 fn prepare(_: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"rolls::versions_under_load") {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
+    }
+    if wanted.iter().any(|name| name.starts_with("clusterctl::")) {
+        Clusterctl::ensure()?;
     }
     let judged = ["scale::", "shrinks::", "repair::", "rolls::"];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
@@ -194,5 +198,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(bad_input::references),
         scenario!(bad_input::contents),
         scenario!(rbac::least_privilege),
+        scenario!(rbac::one_namespace),
+        scenario!(clusterctl::whole_life),
     ]
 }

@@ -1,4 +1,5 @@
-//! The manager as `config/default` installs it: with that command line, that service account and no other permission.
+//! The manager as `config/default` and `config/namespaced` install it: with that command line, that service account and no
+//! other permission.
 
 use anyhow::{Context, Result, ensure};
 use e2e::apply::documents;
@@ -48,21 +49,39 @@ pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
     // As for an upgrade: what others have filled in by now does not conflict.
     install(bed, "default", &[]).await?;
     aggregated(bed).await?;
+    Look::make_namespace(&bed.client(), "rbac").await?;
     // Another manager would do the work.
     bed.kill_manager(0).await?;
-    let result = live(bed, &documents).await;
+    let result = live(bed, &documents, "rbac").await;
     bed.start_manager(0).await?;
     result
 }
 
-async fn live(bed: &Bed, documents: &[Value]) -> Result<()> {
+/// The same for a manager that works on one namespace, and has permissions in no other.
+pub(crate) async fn one_namespace(bed: &mut Bed) -> Result<()> {
+    let documents = documents(&kustomize(bed, "namespaced").await?)?;
+    let cluster_wide = documents.iter().filter(|document| document["kind"] == "ClusterRoleBinding").count();
+    ensure!(cluster_wide == 1, "{cluster_wide} ClusterRoleBindings: reading CRDs is all that belongs to no namespace");
+    Look::make_namespace(&bed.client(), "team-a").await?;
+    install(bed, "namespaced", &["--force-conflicts"]).await?;
+    // The plane has the admission plugin that needs them.
+    install(bed, "owner-references", &[]).await?;
+    aggregated(bed).await?;
+    bed.kill_manager(0).await?;
+    let result = live(bed, &documents, "team-a").await;
+    bed.start_manager(0).await?;
+    result
+}
+
+/// A whole life in a namespace.
+async fn live(bed: &Bed, documents: &[Value], clusters_in: &str) -> Result<()> {
     let account = documents.iter().find(|document| document["kind"] == "ServiceAccount").context("a ServiceAccount")?;
     let (namespace, name) = (text(account, "/metadata/namespace")?, text(account, "/metadata/name")?);
     let user = format!("system:serviceaccount:{namespace}:{name}");
     let mark = bed.plane.mark();
     mount_account(bed, namespace, name).await?;
     let mut manager = start(bed, documents, namespace).await?;
-    let result = bring_up_and_delete(bed).await;
+    let result = bring_up_and_delete(bed, clusters_in).await;
     let metrics = get(ADMIN_PORT, "/metrics").await?;
     manager.terminate(Duration::from_secs(20)).await?;
     let requests = bed.plane.requests_since(mark)?.user(&user);
@@ -172,21 +191,20 @@ async fn start(bed: &Bed, documents: &[Value], namespace: &str) -> Result<Proces
 }
 
 /// Whatever a cluster may ask of the manager in the way of requests.
-async fn bring_up_and_delete(bed: &Bed) -> Result<()> {
+async fn bring_up_and_delete(bed: &Bed, namespace: &str) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "rbac").await?;
     // A lock that a Machine has left behind is taken over, and a file comes from a Secret.
     let lock: ConfigMap = serde_json::from_value(json!({
         "metadata": {"name": "late-etcd-lock", "labels": {"cluster.x-k8s.io/etcd-cluster": "late-etcd"}},
         "data": {"lock-information": r#"{"machineName": "gone", "machineUID": "gone"}"#},
     }))?;
-    Api::namespaced(client.clone(), "rbac").create(&PostParams::default(), &lock).await?;
+    Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &lock).await?;
     let motd: Secret = serde_json::from_value(json!({"metadata": {"name": "motd"}, "stringData": {"text": "hello"}}))?;
-    Api::namespaced(client.clone(), "rbac").create(&PostParams::default(), &motd).await?;
+    Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &motd).await?;
     let file = json!({"path": "/etc/motd", "contentFrom": {"secret": {"name": "motd", "key": "text"}}});
     let clusters = [
-        Manifests::new("rbac", "usual")?,
-        Manifests::new("rbac", "late")?
+        Manifests::new(namespace, "usual")?,
+        Manifests::new(namespace, "late")?
             .replicas(1)
             .with("EtcdCluster", |etcd| etcd["spec"]["etcdadmConfigSpec"]["files"] = json!([file])),
     ];
