@@ -1,9 +1,12 @@
 //! Snapshots for tests. Their conditions are those that the controller itself would write.
 
-use crate::forecast::settle;
+use crate::forecast::assumed_template;
+use crate::observation::observation;
 use crate::snapshot::{Objects, Snapshot};
 use api::EtcdCluster;
 use api::names;
+use etcd_cluster_controller::plan::plan;
+use etcd_cluster_controller::status::status;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -132,7 +135,8 @@ impl Scene {
             unread: Vec::new(),
         };
         let mut snapshot = objects.snapshots(NOW).pop().unwrap();
-        let mut status = settle(&snapshot);
+        let observation = observation(&snapshot, snapshot.etcd.clone(), assumed_template(&snapshot.etcd));
+        let mut status = status(&observation, &plan(&observation), None);
         // All became so half an hour ago.
         for condition in &mut status.conditions {
             condition.last_transition_time.0 = "2026-11-23T07:30:00Z".parse().unwrap();

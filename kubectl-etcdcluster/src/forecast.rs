@@ -11,10 +11,10 @@ use crate::observation::observation;
 use crate::snapshot::Snapshot;
 use api::conditions::MACHINES_UP_TO_DATE;
 use api::conditions::reasons::{ROLLING_OUT, UNSUPPORTED_VERSION_CHANGE};
-use api::{EtcdCluster, EtcdClusterStatus, names};
+use api::{EtcdCluster, names};
 use etcd_cluster_controller::build::is_up_to_date;
 use etcd_cluster_controller::observation::{ClusterLink, Template};
-use etcd_cluster_controller::plan::{WhyDeleted, plan};
+use etcd_cluster_controller::plan::WhyDeleted;
 use etcd_cluster_controller::status::status;
 use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
@@ -75,13 +75,6 @@ pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) 
     }
 }
 
-/// The status that the controller would write now.
-#[must_use]
-pub fn settle(snapshot: &Snapshot) -> EtcdClusterStatus {
-    let observation = observation(snapshot, snapshot.etcd.clone(), assumed_template(&snapshot.etcd));
-    status(&observation, &plan(&observation), None)
-}
-
 /// A template of which nothing is known but that it is there.
 #[must_use]
 pub fn assumed_template(etcd: &EtcdCluster) -> Template {
@@ -100,6 +93,7 @@ mod tests {
     use crate::fixture::{self, Scene, name};
     use crate::snapshot::Snapshot;
     use api::etcd_cluster::{RollingUpdate, RolloutType};
+    use kube::ResourceExt;
 
     fn with(snapshot: &Snapshot, change: impl FnOnce(&mut EtcdCluster)) -> Forecast {
         let mut etcd = snapshot.etcd.clone();
@@ -198,6 +192,16 @@ mod tests {
             etcd.spec.infrastructure_template.name = "bigger".to_owned();
         });
         assert_eq!(end.deleted.len(), 3, "{end:?}");
+    }
+
+    #[test]
+    fn a_cluster_that_may_not_be_read_is_taken_for_well() {
+        let mut snapshot = fixture::healthy();
+        snapshot.cluster = None;
+        assert_eq!(with(&snapshot, upgrade).held_up.unwrap().0, "WaitingForCluster");
+        snapshot.etcd.labels_mut().insert(names::CLUSTER_NAME_LABEL.to_owned(), "demo".to_owned());
+        snapshot.unread = vec!["Clusters: forbidden".to_owned()];
+        assert_eq!(with(&snapshot, upgrade).deleted.len(), 3);
     }
 
     #[test]

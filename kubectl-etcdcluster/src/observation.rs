@@ -5,6 +5,7 @@
 use crate::snapshot::Snapshot;
 use api::etcd_cluster::{Health, MemberRole, MemberStatus};
 use api::{EtcdCluster, names};
+use controller_support::external::ClusterView;
 use etcd_cluster_controller::observation::probe::{MemberFault, OurFault, Run};
 use etcd_cluster_controller::observation::{
     Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
@@ -17,8 +18,8 @@ use std::sync::Arc;
 /// The observation of a snapshot, with `etcd` in place of its EtcdCluster. `template` is that of `etcd`'s spec.
 #[must_use]
 pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -> Observation {
-    let cluster = match &snapshot.cluster {
-        Some(cluster) => ClusterLink::One(Box::new(cluster.clone())),
+    let cluster = match snapshot.cluster.clone().or_else(|| unread_cluster(snapshot)) {
+        Some(cluster) => ClusterLink::One(Box::new(cluster)),
         None => ClusterLink::None { message: "no Cluster names this EtcdCluster".to_owned(), living: None },
     };
     let uid = etcd.uid().unwrap_or_default();
@@ -58,6 +59,23 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
         observation.membership = Membership::Known { cluster_id, members, at: snapshot.now };
     }
     observation
+}
+
+/// The Cluster that the EtcdCluster's label names, where Clusters may not be read: taken for one that is well.
+fn unread_cluster(snapshot: &Snapshot) -> Option<ClusterView> {
+    let name = snapshot.etcd.labels().get(names::CLUSTER_NAME_LABEL).filter(|_| !snapshot.unread.is_empty())?;
+    Some(ClusterView {
+        name: name.clone(),
+        namespace: snapshot.etcd.namespace().unwrap_or_default(),
+        uid: String::new(),
+        api_version: format!("{}/v1beta2", names::CLUSTER_GROUP),
+        deleting: false,
+        paused: false,
+        infrastructure_ready: true,
+        failure_domains: BTreeSet::new(),
+        control_plane: None,
+        etcd: None,
+    })
 }
 
 fn id(member: &MemberStatus) -> Option<u64> {

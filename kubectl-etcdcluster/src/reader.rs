@@ -9,6 +9,9 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{self, ApiResource};
 use kube::{Client, ResourceExt};
 
+/// What a snapshot may lack, and begins to say so with: EtcdadmConfigs.
+pub const CONFIGS: &str = "EtcdadmConfigs";
+
 /// Reads EtcdClusters and what belongs to them.
 #[derive(Clone)]
 pub struct Reader {
@@ -84,7 +87,7 @@ impl Reader {
         // Less is known without them, and most of it is still worth showing.
         let configs = ApiResource::erase::<EtcdadmConfig>(&());
         let configs = dynamic(&self.client, namespace, &configs).list(&of_etcd).await;
-        objects.configs = objects.unless_refused("EtcdadmConfigs", configs.map(|list| list.items))?;
+        objects.configs = objects.unless_refused(CONFIGS, configs.map(|list| list.items))?;
         let clusters = dynamic(&self.client, namespace, &self.clusters).list(&ListParams::default()).await;
         objects.clusters = objects.unless_refused("Clusters", clusters.map(|list| list.items))?;
         Ok(objects)

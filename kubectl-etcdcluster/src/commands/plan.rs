@@ -5,7 +5,7 @@ use crate::connection::Options;
 use crate::edit::{changes, client_side_patch, etcd_clusters};
 use crate::forecast::{assumed_template, forecast};
 use crate::plan::Edit;
-use crate::reader::{Reader, explain};
+use crate::reader::{CONFIGS, Reader, explain};
 use crate::text::count;
 use anyhow::{Context, Result, bail};
 use api::EtcdCluster;
@@ -96,6 +96,9 @@ impl Candidate<'_> {
         let changes = changes(&live, &edited);
         let edited: EtcdCluster = serde_json::from_value(edited).context("read what the dry run has answered")?;
         let snapshot = self.reader.one(self.namespace, self.name).await?;
+        if let Some(unread) = snapshot.unread.iter().find(|what| what.starts_with(CONFIGS)) {
+            bail!("without {unread} it cannot be told which Machines match the edited spec");
+        }
         let (template, note) = self.template(&edited).await;
         let forecast = forecast(&snapshot, edited.clone(), template);
         let edit = Edit { live: &snapshot, edited: &edited, changes: &changes, forecast: &forecast };
