@@ -44,7 +44,7 @@ mod tests {
     use kube::Config;
     use serde_json::{Value, json};
 
-    fn object(labels: Value) -> DynamicObject {
+    fn object(labels: &Value) -> DynamicObject {
         let metadata = json!({"name": "demo", "namespace": "team-a", "labels": labels});
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
     }
@@ -59,11 +59,11 @@ mod tests {
 
     #[test]
     fn only_objects_with_the_very_value_are_reconciled() {
-        assert!(Scope::default().reconciles(&object(json!({}))));
-        assert!(Scope::default().reconciles(&object(json!({WATCH_FILTER_LABEL: "blue"}))), "no filter, no difference");
-        assert!(filtered("blue").reconciles(&object(json!({WATCH_FILTER_LABEL: "blue"}))));
+        assert!(Scope::default().reconciles(&object(&json!({}))));
+        assert!(Scope::default().reconciles(&object(&json!({WATCH_FILTER_LABEL: "blue"}))), "no filter, no difference");
+        assert!(filtered("blue").reconciles(&object(&json!({WATCH_FILTER_LABEL: "blue"}))));
         for labels in [json!({}), json!({WATCH_FILTER_LABEL: "Blue"}), json!({WATCH_FILTER_LABEL: ""})] {
-            assert!(!filtered("blue").reconciles(&object(labels)));
+            assert!(!filtered("blue").reconciles(&object(&labels)));
         }
     }
 
@@ -75,7 +75,7 @@ mod tests {
         let path = |scope: &Scope| scope.api(client.clone(), &secrets).resource_url().to_owned();
         assert_eq!(path(&Scope::default()), "/api/v1/secrets");
         assert_eq!(path(&within("team-a")), "/api/v1/namespaces/team-a/secrets");
-        assert!(within("team-a").reconciles(&object(json!({}))));
-        assert!(!within("team-b").reconciles(&object(json!({}))));
+        assert!(within("team-a").reconciles(&object(&json!({}))));
+        assert!(!within("team-b").reconciles(&object(&json!({}))));
     }
 }
