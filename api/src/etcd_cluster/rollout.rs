@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// infrastructure template.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.rollingUpdate) || self.type == 'RollingUpdate'").message("rollingUpdate is only for type RollingUpdate: with OnDelete a person decides how many Machines there are"))]
+#[x_kube(validation = Rule::new("!has(self.rollingUpdate) || self.type == 'RollingUpdate' || (has(self.rollingUpdate.maxSurge) && self.rollingUpdate.maxSurge == 0)").message("rollingUpdate is only for type RollingUpdate: with OnDelete a person decides how many Machines there are. maxSurge 0 is for both"))]
 pub struct RolloutStrategy {
     /// RollingUpdate: they are replaced by ones that match, new members first, as far as that is safe. OnDelete: they stay
     /// until a person deletes them. Default RollingUpdate.

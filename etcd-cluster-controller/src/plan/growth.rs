@@ -64,7 +64,7 @@ impl<'v, 'a> Machines<'v, 'a> {
 /// Decides on the next Machine and the next member, and says so where that is a replacement.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     match (grow(view)?, repair::replaced(view)) {
-        (Plan::Wait(hold), Some(failed)) => {
+        (Plan::Wait(hold), Some(failed)) if !view.observation.etcd.spec.removes_first() => {
             let message = format!("member {}. Its replacement comes first: {}", failed.describe(), hold.message);
             Some(Plan::Wait(Hold { message, ..hold }))
         }
@@ -99,7 +99,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     let missing = lacking && has_room(view);
     if !missing && held_back.is_none() {
         let waits = || not_booting(view, &machines).or_else(|| leaving(view));
-        let rest = || waits().unwrap_or_else(|| if lacking { waiting_for_room() } else { Plan::Steady });
+        let rest = || waits().unwrap_or_else(|| if lacking { waiting_for_room(view) } else { Plan::Steady });
         return Some(coming.unwrap_or_else(rest));
     }
     if let Some(obstacle) = obstacle(view, &machines) {

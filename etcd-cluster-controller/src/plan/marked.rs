@@ -7,7 +7,7 @@
 
 use super::growth::is_late;
 use super::repair::{self, RETRY_PERIOD, is_paused, recovers};
-use super::rollout::{is_outdated, obstacle_to_replacing};
+use super::rollout::{is_outdated, may_go_first, obstacle_to_replacing};
 use super::step::WhyDeleted;
 use super::{Hold, Plan, Step, View, retire};
 use crate::observation::Template;
@@ -112,6 +112,9 @@ fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
             Some(format!("every voter has to be healthy first, and one is not: member {}", other.describe()))
         }
         None if retire::is_under_way(view) => Some("another Machine is on its way out".to_owned()),
+        None if view.observation.etcd.spec.removes_first() && !may_go_first(view) => {
+            Some("there is no room for another Machine before those on their way out are gone".to_owned())
+        }
         None if view.roster.seats.iter().any(|other| is_outdated(view, other)) => {
             Some("Machines that do not match the spec are replaced first".to_owned())
         }

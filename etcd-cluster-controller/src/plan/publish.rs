@@ -3,7 +3,7 @@
 
 use super::in_use::InUse;
 use super::rollout::is_outdated;
-use super::{Goal, Plan, View, rollout};
+use super::{Goal, Plan, View, retire, rollout};
 use crate::observation::Certificates;
 use crate::roster::Seat;
 use controller_support::plan::Plan as AnyPlan;
@@ -25,7 +25,8 @@ pub struct Publish {
 /// until the next one can only go when the control plane has been told.
 pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let observation = view.observation;
-    let staying: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| !goal.retires(seat)).collect();
+    let retires = |seat: &Seat<'_>| goal.retires(seat) && !retire::is_held_by_its_endpoint(view, seat);
+    let staying: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| !retires(seat)).collect();
     let well = staying.iter().filter(|seat| seat.is_voter() && seat.counts).count();
     let status = observation.etcd.status.as_ref();
     let is_ready = status.is_some_and(|status| status.ready);
@@ -45,7 +46,7 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let is_told = |seat: &Seat<'_>| before.endpoint(seat).is_some_and(|url| before.urls.contains(&url.as_str()));
     // Whoever is on the way out never enters the list, and leaves it when others are there.
     let is_over = settled || is_kept;
-    let voters = || view.roster.voters().filter(|seat| !goal.retires(seat) || (!is_over && is_told(seat)));
+    let voters = || view.roster.voters().filter(|seat| !retires(seat) || (!is_over && is_told(seat)));
     let mut urls: Vec<String> = if stays {
         before.urls.iter().map(|url| (*url).to_owned()).collect()
     } else {

@@ -7,7 +7,7 @@ use super::growth::missing_since;
 use super::retire::may_leave;
 use super::{Hold, Plan, Step, View};
 use crate::observation::probe::MemberFault;
-use crate::observation::{Observation, Outcome};
+use crate::observation::{Observation, Outcome, Template};
 use crate::plan::step::WhyDeleted;
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
@@ -31,10 +31,16 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let is_time = is_even(view)
         || replacement_is_up(view)
         || kept_well(view) >= view.wanted()
-        || view.observation.etcd.spec.removes_first();
+        || (view.observation.etcd.spec.removes_first() && can_be_made_again(view));
     // What is lacking otherwise is seen to by growth: it makes the replacement, and admits it.
     (is_time && may_leave(view, seat).is_ok())
         .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Unhealthy }))
+}
+
+/// Whether another Machine could be made, and would boot.
+pub(super) fn can_be_made_again(view: &View<'_>) -> bool {
+    matches!(view.observation.template, Template::Found { .. })
+        && view.cluster().is_some_and(|cluster| cluster.infrastructure_ready)
 }
 
 /// With an even number of voters the failed one goes before anybody else: without it etcd survives one failure more.
@@ -64,11 +70,26 @@ pub(crate) fn made_for(observation: &Observation) -> Option<LastRemediation> {
     under_way(&View::new(observation)).cloned()
 }
 
-/// The replacement that is under way. The Machine that it is about may be on its way out already.
+/// The replacement that is under way. The Machine that it is about may be on its way out already, or, where there is no room
+/// for another one before, gone.
 pub(crate) fn under_way<'a>(view: &View<'a>) -> Option<&'a LastRemediation> {
     let last = last(view.observation)?;
     let goes = |machine: &MachineView| machine.uid == last.machine_uid && machine.deleting;
-    (replaced(view).is_some() || view.observation.machines.values().any(goes)).then_some(last)
+    (replaced(view).is_some() || view.observation.machines.values().any(goes) || is_owed(view, last)).then_some(last)
+}
+
+/// Whether the Machine of a replacement has yet to be made, after the one that it is for has gone.
+fn is_owed(view: &View<'_>, last: &LastRemediation) -> bool {
+    let observation = view.observation;
+    let is_about = |machine: &MachineView| {
+        machine.uid == last.machine_uid
+            || made_as_replacement(machine).is_some_and(|of| of.machine_uid == last.machine_uid)
+    };
+    let is_recent = seconds_since(observation, last) < min_healthy_period(observation);
+    observation.etcd.spec.removes_first()
+        && is_recent
+        && observation.machines.len() < view.wanted()
+        && !observation.machines.values().any(is_about)
 }
 
 /// How much longer a voter whose replacement was begun has to be healthy until that replacement is too much: a member that
@@ -177,10 +198,17 @@ pub(super) fn last(observation: &Observation) -> Option<&LastRemediation> {
 
 /// The replacement that a Machine was made for, if it has failed for the same reason by all appearances: soon after.
 fn retry(observation: &Observation, machine: &MachineView) -> Option<LastRemediation> {
-    let made_for = machine.annotations.get(names::REMEDIATION_FOR_ANNOTATION)?;
-    let made_for: LastRemediation = serde_json::from_str(made_for).ok()?;
-    let healthy_period = i64::from(observation.etcd.spec.remediation.min_healthy_period_seconds);
-    (seconds_since(observation, &made_for) < healthy_period).then_some(made_for)
+    made_as_replacement(machine).filter(|last| seconds_since(observation, last) < min_healthy_period(observation))
+}
+
+/// The replacement that a Machine was made for.
+fn made_as_replacement(machine: &MachineView) -> Option<LastRemediation> {
+    serde_json::from_str(machine.annotations.get(names::REMEDIATION_FOR_ANNOTATION)?).ok()
+}
+
+/// After so many seconds a replacement no longer counts as one.
+fn min_healthy_period(observation: &Observation) -> i64 {
+    i64::from(observation.etcd.spec.remediation.min_healthy_period_seconds)
 }
 
 fn seconds_since(observation: &Observation, last: &LastRemediation) -> i64 {

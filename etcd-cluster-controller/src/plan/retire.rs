@@ -71,6 +71,21 @@ pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, S
     Ok(permission)
 }
 
+/// Whether a member is on its way out, is held back by nothing but its endpoint, and takes the room of another one. It counts as
+/// one that stays for what the control plane is told: only a rollout of that sets it free.
+pub(super) fn is_held_by_its_endpoint(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let has_room = || view.observation.machines.len() < view.wanted();
+    let is_enough = || view.roster.voters().filter(|voter| voter.is_well()).count() >= view.wanted();
+    view.observation.etcd.spec.removes_first()
+        && seat.is_voter()
+        && seat.is_leaving()
+        && !has_room()
+        && is_enough()
+        && seat.id().is_some_and(|id| may_remove(&view.roster, id, &view.observation.etcd.spec).is_ok())
+        && keeps_copies(view, seat).is_ok()
+        && keeps_endpoints(view, seat).is_err()
+}
+
 /// One voter survives as many failures as two, and has the only copy of the data. So as long as our hook keeps the Machine, two
 /// do not become one unless one is wanted.
 fn keeps_copies(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {

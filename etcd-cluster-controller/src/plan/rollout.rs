@@ -9,7 +9,7 @@
 //! With `maxSurge: 0` there is room for no Machine more, so an old member leaves before a new one joins in its place.
 
 use super::in_use::InUse;
-use super::repair::{is_kept, is_paused, recovers};
+use super::repair::{can_be_made_again, is_kept, is_paused, recovers};
 use super::step::WhyDeleted;
 use super::{Plan, Step, View, retire, upgrade};
 use crate::observation::Template;
@@ -77,8 +77,14 @@ fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
         return others >= view.wanted() || !comes;
     }
     let is_free = || !InUse::of(view).has(seat) || (is_full(view) && spares(view, seat));
-    let is_next = || view.observation.etcd.spec.removes_first() && is_full(view) && !retire::is_under_way(view);
+    let is_next = || view.observation.etcd.spec.removes_first() && is_full(view) && may_go_first(view);
     well(&|other| !is_outdated(view, other)) >= view.wanted() || ((others >= view.wanted() || is_next()) && is_free())
+}
+
+/// Whether a healthy member may leave before its replacement joins: nobody is on the way out, the infrastructure has all
+/// machines of before back, and another one would boot.
+pub(super) fn may_go_first(view: &View<'_>) -> bool {
+    !retire::is_under_way(view) && view.observation.machines.len() <= view.wanted() && can_be_made_again(view)
 }
 
 /// How many Machines more than wanted there may be.
@@ -118,6 +124,10 @@ fn spares(view: &View<'_>, seat: &Seat<'_>) -> bool {
 /// Whether the control plane has to be told of the members that are there, as only then another old one may leave.
 pub(super) fn must_be_told(view: &View<'_>) -> bool {
     let in_use = InUse::of(view);
+    // One that leaves already takes the room of the one that is to come.
+    if !in_use.is_behind() && view.roster.seats.iter().any(|seat| retire::is_held_by_its_endpoint(view, seat)) {
+        return true;
+    }
     let old: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| is_outdated(view, seat)).collect();
     // More than are wanted go first, and so does who may leave already.
     let is_settled = (1..=view.wanted()).contains(&old.len());

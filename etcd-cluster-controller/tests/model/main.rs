@@ -111,6 +111,11 @@ fn without_room_members_leave_first() {
         &[State::healthy(3, budget).surging(0)],
         LIMIT,
     );
+    let used = |budget: Budget| State::healthy(3, budget).used().surging(0);
+    let budget = Budget { deletions: 2, ..Budget::default() };
+    check("two Machines of three in use are deleted without room", &[used(budget)], LIMIT);
+    let budget = Budget { deletions: 1, rolls: 1, ..Budget::default() };
+    check("three in use are rolled without room, and one is deleted", &[used(budget)], LIMIT);
 }
 
 #[test]

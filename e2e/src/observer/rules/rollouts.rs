@@ -24,7 +24,8 @@ impl Rule for Rollouts {
             Event::Etcd(etcd) => {
                 let before = moment.before.etcds.get(&etcd.name);
                 if before.is_none_or(|view| view.object.uid != etcd.uid || view.object.spec != etcd.spec) {
-                    for _ in 0..most(etcd) {
+                    let times = if before.is_some() { most(etcd) } else { 1 };
+                    for _ in 0..times {
                         self.cause(&etcd.name, moment.now());
                     }
                 }

@@ -98,7 +98,7 @@ fn doubt(moment: &Moment<'_>) -> Option<Doubt> {
     let was = alive(moment.before, before, now).len().cast_signed() - quorum(before.voters().count());
     let tolerated = (after.object.replicas.saturating_sub(1) / 2).cast_signed();
     // With `maxSurge: 0` a member leaves before its replacement joins, and never a second one.
-    let goes_first = after.object.max_surge() == Some(0) && after.voters().count() + 1 >= after.object.replicas;
+    let goes_first = after.object.max_surge() == Some(0) && after.voters().count() + 1 == after.object.replicas;
     let wanted = was.min(if goes_first { tolerated - 1 } else { tolerated });
     let doubt = Doubt {
         at: now,

@@ -80,9 +80,14 @@ pub(super) fn waiting_for_infrastructure(cluster: &ClusterView) -> Plan {
     wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
 }
 
-pub(super) fn waiting_for_room() -> Plan {
-    let message =
-        "as many Machines as replicas are there, and with maxSurge 0 no other is made before one of them is gone";
+pub(super) fn waiting_for_room(view: &View<'_>) -> Plan {
+    let failed = repair::replaced(view).filter(|seat| seat.machine.is_some_and(repair::is_paused));
+    let failed =
+        failed.map(|seat| format!("member {}. It is not replaced while its Machine is paused: ", seat.describe()));
+    let message = format!(
+        "{}as many Machines as replicas are there, and with maxSurge 0 no other is made before one of them is gone",
+        failed.unwrap_or_default()
+    );
     wait(reasons::WAITING_FOR_SAFE_REMOVAL, message)
 }
 

@@ -5,7 +5,8 @@ use super::rolling::{condition, joins_of_several, outdated, replaced, urls};
 use super::surging::use_lists;
 use super::{creates, has_left, leaves, reason};
 use crate::fixture::{Story, name};
-use crate::plan::{Plan, Step, WhyDeleted};
+use crate::observation::Template;
+use crate::plan::{Plan, Step, WhyDeleted, made_for};
 use api::conditions::{self as c, reasons};
 use api::names;
 
@@ -145,4 +146,107 @@ fn a_failed_voter_that_a_person_looks_into_keeps_its_room() {
 fn the_only_member_is_replaced_by_another_one_that_has_its_data() {
     let story = without_room(1, true);
     assert_eq!(creates(&story.plan()), Some(1), "{:?}", story.plan());
+}
+
+#[test]
+fn one_that_only_its_endpoint_holds_is_told_as_one_that_stays() {
+    let mut story = Story::with_voters(3, 3);
+    story.surges(0);
+    use_lists(&mut story, &[urls(0..3)]);
+    story.delete(1);
+    story.delete(2);
+    story.settle();
+    leaves(&mut story, 1);
+    joins_of_several(&mut story, 3);
+    // Of the list in use, only one endpoint would be alive without it; and it takes the room of the next one.
+    let present = urls([0, 2, 3]);
+    let told = story.settle();
+    assert_eq!((told.ready, told.endpoints.as_str()), (true, present.as_str()));
+    use_lists(&mut story, &[urls(0..3), present.clone()]);
+    let told = story.settle();
+    assert_eq!((told.ready, told.endpoints.as_str()), (true, present.as_str()), "until it has rolled out");
+    use_lists(&mut story, &[present]);
+    leaves(&mut story, 2);
+    joins_of_several(&mut story, 4);
+    assert_eq!(story.settle().endpoints, urls([0, 3, 4]));
+}
+
+#[test]
+fn the_same_in_a_rollout_in_which_another_one_fails() {
+    let mut story = without_room(3, true);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    assert_eq!(replaced(&story.plan()), Some(1));
+    story.failing(2, "down");
+    story.delete(1);
+    story.pass(60);
+    [0, 1].into_iter().for_each(|well| story.healthy(well));
+    step(&mut story);
+    assert_eq!(deletes(&step(&mut story)), Some((name(2).as_str(), WhyDeleted::Unhealthy)));
+    story.delete(2);
+    story.settle();
+    leaves(&mut story, 2);
+    joins_of_several(&mut story, 3);
+    let told = story.settle();
+    assert_eq!((told.ready, told.endpoints.as_str()), (true, urls([0, 1, 3]).as_str()));
+    use_lists(&mut story, &[urls([0, 1, 3])]);
+    story.settle();
+    leaves(&mut story, 1);
+}
+
+#[test]
+fn machines_that_are_too_many_and_empty_go_when_there_is_no_room_any_more() {
+    for used in [true, false] {
+        let mut story = outdated(3, used);
+        story.held_back(3);
+        story.admit(3);
+        story.bootstrap(3);
+        story.settle();
+        assert_eq!(replaced(&story.plan()), None);
+        story.surges(0);
+        assert_eq!(deletes(&story.plan()), Some((name(3).as_str(), WhyDeleted::Surplus)), "{:?}", story.plan());
+        story.gone(3);
+        story.settle();
+        assert_eq!(replaced(&story.plan()), Some(1), "{:?}", story.plan());
+    }
+}
+
+#[test]
+fn a_replacement_says_what_it_was_made_for() {
+    let mut story = Story::with_voters(3, 3);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    story.surges(0);
+    story.failing(2, "down");
+    story.pass(60);
+    step(&mut story);
+    story.delete(2);
+    story.settle();
+    leaves(&mut story, 2);
+    assert_eq!(made_for(&story.observation).map(|record| record.machine), Some(name(2)));
+    story.pass(3_600);
+    assert_eq!(made_for(&story.observation), None, "it no longer counts as one");
+}
+
+#[test]
+fn nobody_leaves_before_the_infrastructure_has_its_machines_back() {
+    let mut story = without_room(3, false);
+    story.machine(7);
+    story.delete_at_once(7);
+    story.settle();
+    assert_eq!(replaced(&story.plan()), None, "{:?}", story.plan());
+    story.gone(7);
+    assert_eq!(replaced(&story.plan()), Some(1));
+}
+
+#[test]
+fn nobody_leaves_where_no_other_would_come() {
+    let mut story = Story::with_voters(3, 3);
+    story.surges(0);
+    story.failing(2, "down");
+    story.pass(60);
+    step(&mut story);
+    story.observation.template = Template::NotFound("it does not exist".to_owned());
+    assert_eq!(deletes(&story.plan()), None, "{:?}", story.plan());
+    let mut story = without_room(3, false);
+    story.cluster().infrastructure_ready = false;
+    assert_eq!(replaced(&story.plan()), None, "{:?}", story.plan());
 }
