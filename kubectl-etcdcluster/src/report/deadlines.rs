@@ -44,13 +44,16 @@ fn members(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
     })
 }
 
-/// The clauses of a message that have a time, such as "if that lasts until …, it counts as MachineNotBooting".
+/// The clauses of a message that have a time, such as "if that lasts until …, it counts as MachineNotBooting". The time itself
+/// is left out of them.
 fn in_message(message: &str) -> Vec<Deadline> {
     let clauses = message.split("; ").flat_map(|part| part.split(". "));
     let clauses = clauses.filter_map(|clause| {
         let words = clause.split(|sign: char| sign.is_whitespace() || matches!(sign, ',' | '(' | ')'));
-        let at = words.filter_map(|word| word.trim_end_matches('.').parse::<Timestamp>().ok()).next_back()?;
-        Some(Deadline { at: Time(at), what: clause.trim().trim_end_matches('.').to_owned() })
+        let mut times = words.map(|word| word.trim_end_matches('.')).rev();
+        let (word, at) = times.find_map(|word| Some((word, word.parse::<Timestamp>().ok()?)))?;
+        let what = clause.replace(&format!("at {word}"), "then").replace(word, "then");
+        Some(Deadline { at: Time(at), what: what.trim().trim_end_matches('.').to_owned() })
     });
     clauses.collect()
 }
@@ -65,7 +68,10 @@ mod tests {
         let found = in_message(message);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].at.0.to_string(), "2026-11-23T08:10:00Z");
-        assert_eq!(found[0].what, "if that lasts until 2026-11-23T08:10:00Z, it counts as MachineNotBooting");
+        assert_eq!(found[0].what, "if that lasts until then, it counts as MachineNotBooting");
+        let found =
+            in_message("member demo-etcd-1 is a learner; if it is still one at 2026-11-23T08:10:00Z, look at it");
+        assert_eq!(found[0].what, "if it is still one then, look at it");
         assert!(in_message("nothing has a time here; 3.6.16 is a version").is_empty());
     }
 }
