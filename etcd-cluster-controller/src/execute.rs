@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::{Hold, Step};
 use api::{EtcdCluster, names};
-use controller_support::{Result, apply};
+use controller_support::{Error, Result, apply};
 use kube::ResourceExt;
 use kube::api::Api;
 use live::Live;
@@ -44,20 +44,21 @@ pub(crate) enum Outcome {
 /// Does one step.
 pub(crate) async fn execute(context: &Context, observation: &Observation, step: &Step) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
+    // What needs a Cluster is planned only for one that was seen.
+    let missing = || Error::Internal("a step was planned for a Cluster that was not observed".to_owned());
+    let cluster = || observation.cluster.one().map(|cluster| cluster.name.as_str()).ok_or_else(missing);
     match step {
         Step::Record { finalizer, annotations } => record(context, etcd, *finalizer, annotations).await,
-        Step::EnsureCertificates { cluster } => secrets::ensure(context, observation, cluster).await,
-        Step::LabelCa { cluster } => secrets::label_ca(context, etcd, cluster).await,
-        Step::PublishInit { cluster, address, client_urls, admitted } => {
-            secrets::publish_init(context, observation, cluster, (address, client_urls, admitted)).await
+        Step::EnsureCertificates => secrets::ensure(context, observation, cluster()?).await,
+        Step::LabelCa => secrets::label_ca(context, etcd, cluster()?).await,
+        Step::PublishInit { address, client_urls, admitted } => {
+            secrets::publish_init(context, observation, cluster()?, (address, client_urls, admitted)).await
         }
-        Step::CreateMachine { cluster, number, failure_domain, expected } => {
-            member::create(context, observation, cluster, (*number, failure_domain.as_deref()), expected).await
+        Step::CreateMachine { number, failure_domain, expected } => {
+            member::create(context, observation, cluster()?, (*number, failure_domain.as_deref()), expected).await
         }
-        Step::Admit { cluster, name, admitted } => member::admit(context, observation, cluster, name, admitted).await,
-        Step::DeleteHeldBack { cluster, name, proof } => {
-            held_back::delete(context, observation, cluster, name, proof).await
-        }
+        Step::Admit { name, admitted } => member::admit(context, observation, cluster()?, name, admitted).await,
+        Step::DeleteHeldBack { name, proof } => held_back::delete(context, observation, cluster()?, name, proof).await,
         Step::SetProviderId { machine, provider_id } => {
             docker::set_provider_id(context, observation, machine, provider_id).await
         }

@@ -88,6 +88,12 @@ pub enum ClusterLink {
 }
 
 impl ClusterLink {
+    /// The Cluster, if there is exactly one.
+    #[must_use]
+    pub fn one(&self) -> Option<&ClusterView> {
+        if let Self::One(cluster) = self { Some(cluster) } else { None }
+    }
+
     /// Why there is not exactly one Cluster.
     #[must_use]
     pub fn problem(&self) -> Option<String> {

@@ -106,10 +106,7 @@ impl<'a> View<'a> {
 
     /// The Cluster that the EtcdCluster is for.
     pub(crate) fn cluster(&self) -> Option<&'a ClusterView> {
-        match &self.observation.cluster {
-            ClusterLink::One(cluster) => Some(cluster),
-            _ => None,
-        }
+        self.observation.cluster.one()
     }
 
     /// Whether a Machine matches the spec.

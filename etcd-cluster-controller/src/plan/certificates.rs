@@ -18,7 +18,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
             format!("Secret {secret} still belongs to EtcdCluster {other} and goes with that; then a new one is made"),
         )),
         Certificates::Invalid(message) => Some(block(reasons::SECRET_INVALID, format!("Secret {secret}: {message}"))),
-        Certificates::NotLabelled => Some(Plan::Do(Step::LabelCa { cluster: cluster.clone() })),
+        Certificates::NotLabelled => Some(Plan::Do(Step::LabelCa)),
         Certificates::NoCa if in_use => Some(block(
             reasons::SECRET_INVALID,
             format!(
@@ -34,7 +34,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         )),
         Certificates::Ca { control_plane_ca: true, staged_client: true, .. } => None,
         Certificates::NoCa | Certificates::Replaced | Certificates::Ca { .. } => {
-            Some(Plan::Do(Step::EnsureCertificates { cluster: cluster.clone() }))
+            Some(Plan::Do(Step::EnsureCertificates))
         }
     }
 }

@@ -89,7 +89,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     if let Some(stranger) = stranger(view) {
         return Some(stranger);
     }
-    if let Some(step) = make_again(view, &machines, cluster) {
+    if let Some(step) = make_again(view, &machines) {
         return Some(Plan::Do(step));
     }
     let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner, Progress::Missing]);
@@ -107,11 +107,9 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     }
     let begun = view.has_begun();
     Some(match held_back {
-        Some((_, next, _)) if coming.is_none() && begun => Plan::Do(Step::Admit {
-            cluster: cluster.name.clone(),
-            name: next.name.clone(),
-            admitted: init::with(observation, next),
-        }),
+        Some((_, next, _)) if coming.is_none() && begun => {
+            Plan::Do(Step::Admit { name: next.name.clone(), admitted: init::with(observation, next) })
+        }
         // The others come when it is settled which Machine initializes.
         _ if missing
             && (begun || !machines.any_is_kept(view) || machines.0.iter().any(|(seat, _, _)| seat.admitted)) =>
@@ -140,7 +138,7 @@ fn leaving(view: &View<'_>) -> Option<Plan> {
 
 /// A Machine that has not been admitted, and would boot by an earlier spec: nothing is lost with it. It stays where what it is
 /// made from is not there, or where it is not known who is admitted.
-fn make_again(view: &View<'_>, machines: &Machines<'_, '_>, cluster: &ClusterView) -> Option<Step> {
+fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     let observation = view.observation;
     if !matches!(observation.template, Template::Found { .. })
         || (view.has_begun() && observation.init_version.is_none())
@@ -151,7 +149,7 @@ fn make_again(view: &View<'_>, machines: &Machines<'_, '_>, cluster: &ClusterVie
     let mut waiting = machines.0.iter().filter(|(seat, _, state)| waits.contains(state) && !seat.admitted);
     let (seat, machine, _) = waiting.find(|(_, machine, _)| !view.is_up_to_date(machine))?;
     let proof = never_member(&view.roster, seat, observation.etcd.status.as_ref(), view.has_begun())?;
-    Some(Step::DeleteHeldBack { cluster: cluster.name.clone(), name: machine.name.clone(), proof })
+    Some(Step::DeleteHeldBack { name: machine.name.clone(), proof })
 }
 
 /// Why nothing can be added at all at the moment, neither Machine nor member. With a voter the member list is known.
@@ -184,7 +182,6 @@ fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan 
             coming.unwrap_or_else(|| waiting_for_infrastructure(cluster))
         }
         Template::Found { .. } => Plan::Do(Step::CreateMachine {
-            cluster: cluster.name.clone(),
             number: next_number(view.observation),
             failure_domain: domains::next(view),
             expected: view.observation.machines.keys().cloned().collect(),

@@ -27,14 +27,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let client_urls = voters.join(",");
     // Without a list it would admit everybody.
     let outdated = observation.init_urls.as_deref() != Some(&client_urls) || observation.admitted.is_none();
-    outdated.then(|| {
-        Plan::Do(Step::PublishInit {
-            cluster: view.cluster().map(|cluster| cluster.name.clone()).unwrap_or_default(),
-            address,
-            client_urls,
-            admitted: encode(still_admitted(observation)),
-        })
-    })
+    outdated
+        .then(|| Plan::Do(Step::PublishInit { address, client_urls, admitted: encode(still_admitted(observation)) }))
 }
 
 /// Where a voter is said to be. One that does not answer stays where it is published: its Machine may have been given an

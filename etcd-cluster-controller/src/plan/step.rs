@@ -45,19 +45,11 @@ pub enum Step {
         annotations: BTreeMap<&'static str, Option<String>>,
     },
     /// Make whatever of the certificates is missing.
-    EnsureCertificates {
-        /// Name of the Cluster.
-        cluster: String,
-    },
+    EnsureCertificates,
     /// Put the label back on the CA Secret, which is there without it.
-    LabelCa {
-        /// Name of the Cluster.
-        cluster: String,
-    },
+    LabelCa,
     /// Tell joining members where the voters are.
     PublishInit {
-        /// Name of the Cluster.
-        cluster: String,
         /// Address of the first voter.
         address: String,
         /// Client URLs of the voters, sorted, separated by commas.
@@ -67,8 +59,6 @@ pub enum Step {
     },
     /// Make one more Machine. It is held back: it does not boot, and is not a member, before it is admitted.
     CreateMachine {
-        /// Name of the Cluster.
-        cluster: String,
         /// Number in the name of the Machine, its config and its infrastructure. None before had it.
         number: u64,
         /// Failure domain that it is made for. `None`: the infrastructure has none.
@@ -79,8 +69,6 @@ pub enum Step {
     /// Let a Machine that is held back become a member: the one step that adds to the membership. It is off if anybody
     /// has been admitted in between.
     Admit {
-        /// Name of the Cluster.
-        cluster: String,
         /// Name of the Machine.
         name: String,
         /// All that are admitted then, in the form of the init Secret.
@@ -88,8 +76,6 @@ pub enum Step {
     },
     /// Delete a Machine that is held back and made from an earlier spec: it is made again from the present one.
     DeleteHeldBack {
-        /// Name of the Cluster.
-        cluster: String,
         /// Name of the Machine.
         name: String,
         /// Why it may go.
@@ -166,8 +152,8 @@ impl Step {
     pub fn is_seen_at_once(&self) -> bool {
         match self {
             Self::Record { .. }
-            | Self::EnsureCertificates { .. }
-            | Self::LabelCa { .. }
+            | Self::EnsureCertificates
+            | Self::LabelCa
             | Self::PublishInit { .. }
             | Self::CreateMachine { .. }
             | Self::Admit { .. }
@@ -191,8 +177,8 @@ impl Step {
     pub fn describe(&self) -> String {
         match self {
             Self::Record { .. } => "recording what must not be forgotten".to_owned(),
-            Self::EnsureCertificates { .. } => "making the certificates".to_owned(),
-            Self::LabelCa { .. } => "putting the label back on the CA Secret".to_owned(),
+            Self::EnsureCertificates => "making the certificates".to_owned(),
+            Self::LabelCa => "putting the label back on the CA Secret".to_owned(),
             Self::PublishInit { .. } => "publishing where to join".to_owned(),
             Self::CreateMachine { number, .. } => format!("creating Machine number {number}"),
             Self::Admit { name, .. } => format!("admitting Machine {name}"),

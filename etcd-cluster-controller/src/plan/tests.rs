@@ -115,7 +115,7 @@ fn who_is_admitted_is_written_with_the_time() {
     story.admit(0);
     story.pass(60);
     let admitted = "uid-0@1970-01-01T00:16:40Z,uid-1@1970-01-01T00:17:40Z".to_owned();
-    assert_eq!(story.plan(), Plan::Do(Step::Admit { cluster: "demo".to_owned(), name: name(1), admitted }));
+    assert_eq!(story.plan(), Plan::Do(Step::Admit { name: name(1), admitted }));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn first_things_first() {
     let mut story = Story::new(1);
     story.observation.certificates = Certificates::NoCa;
     story.cluster().infrastructure_ready = false;
-    assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
+    assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates));
     story.observation.certificates = certificates();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, "it tells of failure domains");
     story.cluster().infrastructure_ready = true;
@@ -406,7 +406,7 @@ fn a_lost_ca_is_not_replaced() {
 fn a_ca_that_was_replaced_is_signed_with_only_while_nobody_trusts_the_old_one() {
     let mut story = Story::new(3);
     story.observation.certificates = Certificates::Replaced;
-    assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates { cluster: "demo".to_owned() }));
+    assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates));
     story.machine(0);
     assert_eq!(reason(&story.plan()), reasons::SECRET_INVALID);
 }
@@ -528,7 +528,7 @@ fn machines_of_an_earlier_release_get_the_hook() {
 fn a_ca_that_has_lost_its_label_gets_it_back() {
     let mut story = Story::with_voters(3, 3);
     story.observation.certificates = Certificates::NotLabelled;
-    assert_eq!(story.plan(), Plan::Do(Step::LabelCa { cluster: "demo".to_owned() }));
+    assert_eq!(story.plan(), Plan::Do(Step::LabelCa));
 }
 
 #[test]

@@ -54,9 +54,7 @@ fn what(plan: &Plan) -> (&'static str, String) {
         Plan::Do(step) => step,
     };
     let reason = match step {
-        Step::Record { .. } | Step::EnsureCertificates { .. } | Step::LabelCa { .. } => {
-            reasons::WAITING_FOR_CERTIFICATES
-        }
+        Step::Record { .. } | Step::EnsureCertificates | Step::LabelCa => reasons::WAITING_FOR_CERTIFICATES,
         Step::BeginRemediation(_) | Step::DeleteMachine { why: WhyDeleted::Unhealthy | WhyDeleted::Marked, .. } => {
             reasons::REPLACING_MEMBER
         }

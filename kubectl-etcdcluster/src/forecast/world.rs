@@ -88,8 +88,8 @@ impl World {
                 self.observation.init_urls = Some(client_urls.clone());
                 self.observation.admitted = Some(admission::decode(admitted));
             }
-            Step::CreateMachine { cluster, number, failure_domain, .. } => {
-                return self.create(cluster, *number, failure_domain.as_deref());
+            Step::CreateMachine { number, failure_domain, .. } => {
+                return self.create(*number, failure_domain.as_deref());
             }
             Step::Admit { admitted, .. } => self.observation.admitted = Some(admission::decode(admitted)),
             Step::DeleteHeldBack { name, .. } => self.vanish(name),
@@ -110,8 +110,8 @@ impl World {
             // The status carries them.
             Step::Begin(_) | Step::Finish(_) | Step::BeginRemediation(_) => {}
             // Of certificates, of Machines without a Node, of a deletion: nothing that a forecast is about.
-            Step::EnsureCertificates { .. }
-            | Step::LabelCa { .. }
+            Step::EnsureCertificates
+            | Step::LabelCa
             | Step::SetProviderId { .. }
             | Step::DeleteMachines { .. }
             | Step::RemoveFinalizer => return false,
@@ -126,13 +126,17 @@ impl World {
     }
 
     /// Makes a Machine as the controller does; it is held back.
-    fn create(&mut self, cluster: &str, number: u64, failure_domain: Option<&str>) -> bool {
-        let Template::Found { clones, .. } = &self.observation.template else { return false };
+    fn create(&mut self, number: u64, failure_domain: Option<&str>) -> bool {
+        let (Template::Found { clones, .. }, Some(cluster)) =
+            (&self.observation.template, self.observation.cluster.one())
+        else {
+            return false;
+        };
         let (etcd, infrastructure) = (self.observation.etcd.clone(), clones.clone());
         let name = format!("{}-{number}", etcd.name_any());
         let parts = MachineParts {
             etcd: &etcd,
-            cluster,
+            cluster: &cluster.name,
             name: &name,
             infrastructure: &infrastructure,
             failure_domain,
