@@ -287,7 +287,7 @@ impl Observation {
     }
 
     /// The recorded cluster ID, or else that of the member list.
-    fn cluster_id(&self) -> Option<String> {
+    pub(crate) fn cluster_id(&self) -> Option<String> {
         self.recorded_cluster_id().map(str::to_owned).or_else(|| match &self.membership {
             Membership::Known { cluster_id, .. } => Some(hex(*cluster_id)),
             Membership::NotAsked | Membership::Unknown(_) => None,

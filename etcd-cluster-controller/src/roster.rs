@@ -2,7 +2,7 @@
 //! read it, so that they cannot disagree on who is well.
 
 use crate::observation::probe::{MemberFault, RunKind};
-use crate::observation::{Member, Membership, Observation, Outcome, Probe, hex};
+use crate::observation::{Member, Observation, Outcome, Probe, hex};
 use api::etcd_cluster::{Health, MemberRole, MemberStatus};
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
@@ -376,11 +376,7 @@ fn verdict(
 }
 
 fn is_of_another_cluster(observation: &Observation, id: u64) -> bool {
-    let listed = match &observation.membership {
-        Membership::Known { cluster_id, .. } => Some(hex(*cluster_id)),
-        Membership::NotAsked | Membership::Unknown(_) => None,
-    };
-    observation.recorded_cluster_id().map(str::to_owned).or(listed).is_some_and(|known| known != hex(id))
+    observation.cluster_id().is_some_and(|known| known != hex(id))
 }
 
 /// How a probe failed, with the URL.

@@ -2,7 +2,6 @@
 //! it. The highest number in a name is written by the step that makes the Machine.
 
 use super::{Plan, Step, View, upgrade};
-use crate::observation::{Membership, hex};
 use api::names;
 use api::version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 use kube::ResourceExt;
@@ -33,20 +32,12 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(running.cloned().unwrap_or_else(limit)));
     }
     if recorded.get(names::CLUSTER_ID_ANNOTATION).is_none_or(String::is_empty)
-        && let Some(id) = cluster_id(view)
+        // That of the first trusted list, or the one that the status of an earlier release has.
+        && let Some(id) = view.observation.cluster_id()
     {
         annotations.insert(names::CLUSTER_ID_ANNOTATION, Some(id));
     }
     (finalizer || !annotations.is_empty()).then_some(Plan::Do(Step::Record { finalizer, annotations }))
-}
-
-/// The ID of the first trusted list, or the one that the status of an earlier release has.
-fn cluster_id(view: &View<'_>) -> Option<String> {
-    let recorded = view.observation.recorded_cluster_id().map(str::to_owned);
-    recorded.or_else(|| match &view.observation.membership {
-        Membership::Known { cluster_id, .. } => Some(hex(*cluster_id)),
-        Membership::NotAsked | Membership::Unknown(_) => None,
-    })
 }
 
 /// 3 where every member can have it from the first on: etcd up to 3.5 hard-codes 1, and so do members that run already.
