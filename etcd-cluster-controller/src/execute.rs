@@ -41,6 +41,17 @@ pub(crate) enum Outcome {
     Blocked(Hold),
 }
 
+impl Outcome {
+    /// That of a write. If the object has changed or is gone, somebody was quicker, and its event is on its way.
+    fn of<T>(answer: Result<T>) -> Result<Self> {
+        match answer {
+            Ok(_) => Ok(Self::Done),
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Self::Outdated),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// Does one step.
 pub(crate) async fn execute(context: &Context, observation: &Observation, step: &Step) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
@@ -109,13 +120,6 @@ async fn remove_finalizer(context: &Context, observation: &Observation) -> Resul
 async fn set_metadata(context: &Context, etcd: &EtcdCluster, mut metadata: Value) -> Result<Outcome> {
     let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
     metadata["resourceVersion"] = json!(etcd.resource_version());
-    match apply::merge(&api, CONTROLLER, &etcd.name_any(), &json!({"metadata": metadata})).await {
-        Ok(answer) => {
-            context.written.remember(answer);
-            Ok(Outcome::Done)
-        }
-        // Somebody was quicker, and its event is on its way.
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
-        Err(error) => Err(error),
-    }
+    let answer = apply::merge(&api, CONTROLLER, &etcd.name_any(), &json!({"metadata": metadata})).await;
+    Outcome::of(answer.map(|answer| context.written.remember(answer)))
 }

@@ -27,12 +27,10 @@ pub(super) async fn set_provider_id(
     // With the resource version: it has to be the one that was seen bootstrapped.
     let metadata = json!({"resourceVersion": docker.resource_version});
     let patch = json!({"metadata": metadata, "spec": {"providerID": provider_id}});
-    match apply::merge::<DynamicObject>(&api, CONTROLLER, &reference.name, &patch).await {
-        Ok(_) => {}
-        Err(error) if error.is_not_found() || error.is_conflict() => return Ok(Outcome::Outdated),
-        Err(error) => return Err(error),
+    let outcome = Outcome::of(apply::merge::<DynamicObject>(&api, CONTROLLER, &reference.name, &patch).await)?;
+    if outcome == Outcome::Done {
+        let note = format!("set spec.providerID of DockerMachine {}, whose provider waits for a Node", reference.name);
+        context.events.normal(&etcd.object_ref(&()), "Provision", "ProviderIDSet", note).await;
     }
-    let note = format!("set spec.providerID of DockerMachine {}, whose provider waits for a Node", reference.name);
-    context.events.normal(&etcd.object_ref(&()), "Provision", "ProviderIDSet", note).await;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }

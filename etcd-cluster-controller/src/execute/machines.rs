@@ -9,7 +9,7 @@ use crate::observation::{ClusterLink, Observation};
 use crate::plan::WhyDeleted;
 use crate::quorum::{ClusterGoing, MayGo};
 use api::{EtcdCluster, names};
-use controller_support::error::{is_conflict, is_not_found};
+use controller_support::error::is_not_found;
 use controller_support::external::MachineView;
 use controller_support::{Result, ResultExt, apply};
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
@@ -64,11 +64,7 @@ async fn set_hook(
     let annotations = json!({names::PRE_TERMINATE_HOOK_ANNOTATION: value});
     let patch = json!({"metadata": {"uid": machine.uid, "annotations": annotations}});
     let api = machines(context, &observation.etcd);
-    match apply::merge::<DynamicObject>(&api, CONTROLLER, &machine.name, &patch).await {
-        Ok(_) => Ok(Outcome::Done),
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
-        Err(error) => Err(error),
-    }
+    Outcome::of(apply::merge::<DynamicObject>(&api, CONTROLLER, &machine.name, &patch).await)
 }
 
 /// Deletes one Machine of an EtcdCluster that stays. Our hook keeps it until its member has left etcd, so it is deleted only
@@ -102,13 +98,12 @@ pub(super) async fn delete_as_read(
     let name = read.name.as_deref().unwrap_or_default();
     let preconditions = Preconditions { uid: read.uid.clone(), resource_version: read.resource_version.clone() };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-    match machines(context, etcd).delete(name, &parameters).await {
-        Ok(_) => {}
-        Err(error) if is_not_found(&error) || is_conflict(&error) => return Ok(Outcome::Outdated),
-        Err(error) => return Err(error).doing(|| format!("deleting Machine {name}")),
+    let deleted = machines(context, etcd).delete(name, &parameters).await;
+    let outcome = Outcome::of(deleted.doing(|| format!("deleting Machine {name}")))?;
+    if outcome == Outcome::Done {
+        context.events.normal(&etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
     }
-    context.events.normal(&etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }
 
 /// Deletes Machines, and lets those go that wait for us.

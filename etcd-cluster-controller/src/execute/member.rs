@@ -120,14 +120,12 @@ pub(super) async fn admit(
         "metadata": {"resourceVersion": version},
         "data": {(names::ADMITTED): ByteString(admitted.as_bytes().to_vec())},
     });
-    match apply::merge(&api, CONTROLLER, &names::init_secret(cluster), &patch).await {
-        Ok(_) => {}
-        Err(error) if error.is_not_found() || error.is_conflict() => return Ok(Outcome::Outdated),
-        Err(error) => return Err(error),
+    let outcome = Outcome::of(apply::merge(&api, CONTROLLER, &names::init_secret(cluster), &patch).await)?;
+    if outcome == Outcome::Done {
+        let note = format!("admitted Machine {name}: it may join etcd");
+        context.events.normal(&etcd.object_ref(&()), "Admit", "MachineAdmitted", note).await;
     }
-    let note = format!("admitted Machine {name}: it may join etcd");
-    context.events.normal(&etcd.object_ref(&()), "Admit", "MachineAdmitted", note).await;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }
 
 /// Creates an object of ours, or finds that it is there already.

@@ -136,11 +136,7 @@ async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, refresh: boo
     if !refresh {
         if let Some(labels) = missing_labels(&wanted, &there) {
             // Without them it is in no watch of ours, and would be looked for here again and again.
-            return match apply::merge(&api, CONTROLLER, &name, &labels).await {
-                Ok(_) => Ok(Outcome::Done),
-                Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
-                Err(error) => Err(error),
-            };
+            return Outcome::of(apply::merge(&api, CONTROLLER, &name, &labels).await);
         }
         // It is as it should be, and no watch shows it yet.
         return Ok(Outcome::Outdated);
@@ -161,11 +157,7 @@ async fn replace(context: &Context, etcd: &EtcdCluster, wanted: &Secret) -> Resu
     }
     // Another field manager's, so that an apply of ours leaves it where it is.
     let without = json!({"metadata": {"uid": there.uid()}, "data": {build::KEY: null}});
-    match apply::merge::<Secret>(&api, CONTROLLER, &there.name_any(), &without).await {
-        Ok(_) => Ok(Outcome::Done),
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
-        Err(error) => Err(error),
-    }
+    Outcome::of(apply::merge::<Secret>(&api, CONTROLLER, &there.name_any(), &without).await)
 }
 
 /// Whether somebody has added a private key where none belongs: the control plane would try to use it.

@@ -46,10 +46,5 @@ async fn add_owner(context: &Context, observation: &Observation) -> Result<Outco
     let api = apply::dynamic(&context.shared.client, &kind, &observation.etcd.namespace().unwrap_or_default());
     // With the resource version: the list is written whole, and others have owners in it.
     let patch = json!({"metadata": {"ownerReferences": owners, "resourceVersion": template.resource_version()}});
-    match apply::merge::<DynamicObject>(&api, CONTROLLER, &template.name_any(), &patch).await {
-        Ok(_) => Ok(Outcome::Done),
-        // Somebody was quicker, and its event is on its way.
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Outdated),
-        Err(error) => Err(error),
-    }
+    Outcome::of(apply::merge::<DynamicObject>(&api, CONTROLLER, &template.name_any(), &patch).await)
 }
