@@ -79,41 +79,32 @@ pub const FREE_FLAGS: [&str; 43] = [
     "watch-progress-notify-interval",
 ];
 
-/// Settings that are refused, by the start of the name, and why.
-const REFUSED: [(&str, &str); 32] = [
-    ("max-learners", "it is set with --max-learners, the same on every member, and never changes"),
-    ("strict-reconfig-check", "it is always on: it keeps membership changes from losing quorum"),
-    ("initial-", "etcdadm decides how a member starts"),
-    ("force-new-cluster", "it makes a cluster forget its other members"),
-    ("unsafe-", "it trades away durability"),
-    ("name", "etcdadm sets it; use --name"),
-    ("data-dir", "etcdadm sets it; use --data-dir"),
-    ("wal-dir", "etcdadm looks for the write-ahead log in the data directory"),
-    ("config-file", "etcd ignores all other settings beside it"),
-    ("discovery", "etcdadm decides how a member starts"),
-    ("proxy", "a member is not a proxy"),
-    ("gateway", "a member is not a gateway"),
-    ("listen-", "etcdadm decides what etcd listens on"),
-    ("advertise-", "etcdadm sets it; use --bind-address"),
-    ("socket-", "etcdadm decides what etcd listens on"),
-    ("host-whitelist", "etcdadm decides who may connect"),
-    ("cors", "etcdadm decides who may connect"),
-    ("client-", "etcdadm sets everything about TLS"),
-    ("peer-", "etcdadm sets everything about TLS"),
-    ("cert-", "etcdadm sets everything about TLS"),
-    ("key-file", "etcdadm sets everything about TLS"),
-    ("ca-file", "etcdadm sets everything about TLS"),
-    ("trusted-ca-file", "etcdadm sets everything about TLS"),
-    ("auto-tls", "etcdadm sets everything about TLS"),
-    ("self-signed-", "etcdadm sets everything about TLS"),
-    ("tls-", "etcdadm sets everything about TLS"),
-    ("cipher-suites", "use --cipher-suites"),
-    ("auth-token", "members with different values do not accept each other's users"),
-    ("bcrypt-cost", "members with different values do not accept each other's users"),
-    ("enable-v2", "the v2 API is gone in etcd 3.6"),
-    ("v2-", "the v2 API is gone in etcd 3.6"),
-    ("feature-gates", "it switches what is not stable yet"),
+/// Settings that are refused: why, and the starts of their names.
+const REFUSED: [(&str, &[&str]); 19] = [
+    ("it is set with --max-learners, the same on every member, and never changes", &["max-learners"]),
+    ("it is always on: it keeps membership changes from losing quorum", &["strict-reconfig-check"]),
+    ("etcdadm decides how a member starts", &["initial-", "discovery"]),
+    ("it makes a cluster forget its other members", &["force-new-cluster"]),
+    ("it trades away durability", &["unsafe-"]),
+    ("etcdadm sets it; use --name", &["name"]),
+    ("etcdadm sets it; use --data-dir", &["data-dir"]),
+    ("etcdadm looks for the write-ahead log in the data directory", &["wal-dir"]),
+    ("etcd ignores all other settings beside it", &["config-file"]),
+    ("a member is not a proxy", &["proxy"]),
+    ("a member is not a gateway", &["gateway"]),
+    ("etcdadm decides what etcd listens on", &["listen-", "socket-"]),
+    ("etcdadm sets it; use --bind-address", &["advertise-"]),
+    ("etcdadm decides who may connect", &["host-whitelist", "cors"]),
+    ("etcdadm sets everything about TLS", TLS),
+    ("use --cipher-suites", &["cipher-suites"]),
+    ("members with different values do not accept each other's users", &["auth-token", "bcrypt-cost"]),
+    ("the v2 API is gone in etcd 3.6", &["enable-v2", "v2-"]),
+    ("it switches what is not stable yet", &["feature-gates"]),
 ];
+
+/// Starts of the names of settings about TLS.
+const TLS: &[&str] =
+    &["client-", "peer-", "cert-", "key-file", "ca-file", "trusted-ca-file", "auto-tls", "self-signed-", "tls-"];
 
 /// The environment variable that etcd reads for a flag: `ETCD_SNAPSHOT_COUNT` for `snapshot-count`.
 pub fn environment_name(flag: &str) -> String {
@@ -148,12 +139,13 @@ fn check_name(name: &str) -> Result<(), Invalid> {
     if TUNING_FLAGS.contains(&name) || FREE_FLAGS.contains(&stable) {
         return Ok(());
     }
-    let refused = REFUSED.iter().find(|(start, _)| match start.ends_with('-') {
+    let begins = |start: &&str| match start.ends_with('-') {
         true => stable.starts_with(start),
         false => stable == *start || stable.strip_prefix(start).is_some_and(|rest| rest.starts_with('-')),
-    });
+    };
+    let refused = REFUSED.iter().find(|(_, starts)| starts.iter().any(begins));
     let why = match refused {
-        Some((_, why)) => format!("it cannot be set here: {why}"),
+        Some((why, _)) => format!("it cannot be set here: {why}"),
         None if name.starts_with('-') => "write it without leading dashes".to_owned(),
         None if stable != name => {
             "only these are known with experimental- before them: ".to_owned() + &FREE_FLAGS.join(", ")

@@ -100,6 +100,6 @@ fn flags_become_environment_variables() {
 #[test]
 fn nothing_is_both_allowed_and_a_refused_name() {
     for name in TUNING_FLAGS.iter().chain(&FREE_FLAGS) {
-        assert!(REFUSED.iter().all(|(start, _)| start != name), "{name}");
+        assert!(REFUSED.iter().all(|(_, starts)| !starts.contains(name)), "{name}");
     }
 }
