@@ -1,21 +1,18 @@
 //! LocalClusters: an address for the API servers, ready at once.
 
 use crate::{
-    crd::{
-        Endpoint, FIELD_MANAGER, FINALIZER, FailureDomain, GROUP, Initialization, LocalCluster, LocalClusterStatus,
-        conditions,
-    },
+    crd::{Endpoint, FINALIZER, FailureDomain, GROUP, Initialization, LocalCluster, LocalClusterStatus, conditions},
     hardware::Hardware,
     machine::Error as MachineError,
     observe::now,
+    write::{write, write_status},
 };
 use api::{
     conditions::{Draft, settle},
     names,
 };
 use controller_support::{
-    Cached, Error, Index, Result, ResultExt, Shared, WriteCache,
-    apply::apply_status,
+    Cached, Error, Index, Result, Shared, WriteCache,
     external::{ClusterView, Reference},
     run_controller,
 };
@@ -23,11 +20,13 @@ use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
+    api::DynamicObject,
     runtime::{Controller, controller::Action, reflector::ObjectRef, watcher},
 };
-use serde_json::json;
 use std::sync::Arc;
+
+/// The field of the spec that is ours to set.
+const ENDPOINT: &str = "controlPlaneEndpoint";
 
 struct Context {
     shared: Shared,
@@ -135,7 +134,7 @@ fn status(object: &LocalCluster, plan: Plan, now: &Time) -> LocalClusterStatus {
 async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<Action> {
     let mut object = LocalCluster::clone(&context.written.newest(cached));
     context.clusters.ensure_ready().await?;
-    let namespace = object.namespace().unwrap_or_default();
+    let (client, namespace) = (&context.shared.client, object.namespace().unwrap_or_default());
     let cluster = cluster_of(&context.clusters, &object);
     let mut decision = plan(&object, cluster.as_ref());
     let owner = format!("cluster/{namespace}/{}", object.name_any());
@@ -143,12 +142,12 @@ async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<A
     match decision {
         Plan::GiveEndpoint => {
             let address = context.hardware.reserve(&owner).map_err(internal)?;
-            object = write(&context, &object, true, Some(&Endpoint::at(address))).await?;
+            object = write(client, &object, true, (ENDPOINT, Some(&Endpoint::at(address)))).await?;
             decision = plan(&object, cluster.as_ref());
         }
         Plan::Release => {
             context.hardware.release(&owner).map_err(internal)?;
-            return match write(&context, &object, false, object.spec.control_plane_endpoint.as_ref()).await {
+            return match write(client, &object, false, (ENDPOINT, object.spec.control_plane_endpoint.as_ref())).await {
                 Err(error) if error.is_not_found() => Ok(Action::await_change()),
                 other => other.map(|_| Action::await_change()),
             };
@@ -158,53 +157,17 @@ async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<A
     }
     let status = status(&object, decision, &now());
     if object.status.as_ref() != Some(&status) {
-        let desired = json!({
-            "apiVersion": format!("{GROUP}/v1alpha1"),
-            "kind": "LocalCluster",
-            "metadata": {"name": object.name_any(), "uid": object.uid()},
-            "status": status,
-        });
-        object = apply_status(&api(&context, &namespace), FIELD_MANAGER, &object.name_any(), &desired).await?;
+        object = write_status(client, &object, &status).await?;
     }
     context.written.remember(object);
     Ok(Action::await_change())
-}
-
-/// Applies everything of ours outside the status. The uid makes sure that an object that is gone is not made again.
-async fn write(
-    context: &Context,
-    object: &LocalCluster,
-    finalizer: bool,
-    endpoint: Option<&Endpoint>,
-) -> Result<LocalCluster> {
-    let name = object.name_any();
-    let mut desired = json!({
-        "apiVersion": format!("{GROUP}/v1alpha1"),
-        "kind": "LocalCluster",
-        "metadata": {"name": name, "uid": object.uid()},
-        "spec": {},
-    });
-    if finalizer {
-        desired["metadata"]["finalizers"] = json!([FINALIZER]);
-    }
-    if let Some(endpoint) = endpoint {
-        desired["spec"]["controlPlaneEndpoint"] = json!(endpoint);
-    }
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    api(context, &object.namespace().unwrap_or_default())
-        .patch(&name, &parameters, &Patch::Apply(&desired))
-        .await
-        .doing(|| format!("applying LocalCluster {name}"))
-}
-
-fn api(context: &Context, namespace: &str) -> Api<LocalCluster> {
-    Api::namespaced(context.shared.client.clone(), namespace)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rstest::rstest;
+    use serde_json::json;
 
     fn cluster(paused: bool) -> ClusterView {
         let object: DynamicObject = serde_json::from_value(json!({

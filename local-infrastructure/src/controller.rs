@@ -4,11 +4,12 @@ use crate::{
     context::Context,
     crd::{GROUP, LocalMachine, LocalMachineStatus},
     events::Key,
-    execute::{Outcome, execute, write_status},
+    execute::{Outcome, execute},
     hardware::Hardware,
     observe::{local, observe},
     plan::{Observation, Step, plan},
     status::{news, status},
+    write::write_status,
 };
 use api::names;
 use controller_support::{Cached, Error, Plan, Result, Shared, WriteCache, external::MachineView, run_controller};
@@ -98,7 +99,7 @@ async fn publish(
         context.written.remember(object.clone());
         return Ok(());
     }
-    context.written.remember(write_status(context, object, &after).await?);
+    context.written.remember(write_status(&context.shared.client, object, &after).await?);
     let about = object.object_ref(&());
     for news in news(before, &after) {
         if news.warning {

@@ -2,17 +2,17 @@
 
 use crate::{
     context::Context,
-    crd::{FIELD_MANAGER, FINALIZER, GROUP, LocalMachine, LocalMachineStatus, provider_id},
+    crd::{LocalMachine, provider_id},
     hardware::NewMachine,
     machine::Error as MachineError,
     plan::{BootstrapData, Observation, Step},
+    write::write,
 };
-use controller_support::{Result, ResultExt, apply::apply_status};
-use kube::{
-    Api, ResourceExt,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use controller_support::Result;
+use kube::ResourceExt;
+
+/// The field of the spec that is ours to set.
+const PROVIDER_ID: &str = "providerID";
 
 /// What became of a step.
 pub enum Outcome {
@@ -34,9 +34,10 @@ pub(crate) async fn execute(
     observation: &Observation,
     step: Step,
 ) -> Result<Outcome> {
+    let (client, known) = (&context.shared.client, object.spec.provider_id.as_deref());
     let done = |object: LocalMachine| Outcome::Done(Box::new(object));
     match step {
-        Step::Adopt => write(context, object, true, object.spec.provider_id.as_deref()).await.map(done),
+        Step::Adopt => write(client, object, true, (PROVIDER_ID, known)).await.map(done),
         Step::Create => match create(context, object, observation).await {
             Ok(()) => Ok(done(object.clone())),
             Err(error) => Ok(Outcome::Failed(error.to_string())),
@@ -47,10 +48,10 @@ pub(crate) async fn execute(
         },
         Step::Publish => {
             let id = provider_id(&object.namespace().unwrap_or_default(), &object.name_any());
-            write(context, object, true, Some(&id)).await.map(done)
+            write(client, object, true, (PROVIDER_ID, Some(&id))).await.map(done)
         }
         Step::Destroy => match destroy(context, object).await {
-            Ok(()) => match write(context, object, false, object.spec.provider_id.as_deref()).await {
+            Ok(()) => match write(client, object, false, (PROVIDER_ID, known)).await {
                 Err(error) if error.is_not_found() => Ok(Outcome::Gone),
                 other => other.map(|_| Outcome::Gone),
             },
@@ -87,54 +88,4 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| MachineError::Process { machine: String::new(), what: error.to_string() })?
-}
-
-/// Applies everything of ours outside the status. The uid makes sure that an object that is gone is not made again.
-async fn write(
-    context: &Context,
-    object: &LocalMachine,
-    finalizer: bool,
-    provider_id: Option<&str>,
-) -> Result<LocalMachine> {
-    let name = object.name_any();
-    let mut desired = json!({
-        "apiVersion": format!("{GROUP}/v1alpha1"),
-        "kind": "LocalMachine",
-        "metadata": {"name": name, "uid": object.uid()},
-        "spec": {},
-    });
-    if finalizer {
-        desired["metadata"]["finalizers"] = json!([FINALIZER]);
-    }
-    if let Some(id) = provider_id {
-        desired["spec"]["providerID"] = json!(id);
-    }
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    api(context, object)
-        .patch(&name, &parameters, &Patch::Apply(&desired))
-        .await
-        .doing(|| format!("applying LocalMachine {name}"))
-}
-
-/// Applies the status.
-///
-/// # Errors
-/// If the API server refuses it.
-pub(crate) async fn write_status(
-    context: &Context,
-    object: &LocalMachine,
-    status: &LocalMachineStatus,
-) -> Result<LocalMachine> {
-    let name = object.name_any();
-    let desired = json!({
-        "apiVersion": format!("{GROUP}/v1alpha1"),
-        "kind": "LocalMachine",
-        "metadata": {"name": name, "uid": object.uid()},
-        "status": status,
-    });
-    apply_status(&api(context, object), FIELD_MANAGER, &name, &desired).await
-}
-
-fn api(context: &Context, object: &LocalMachine) -> Api<LocalMachine> {
-    Api::namespaced(context.shared.client.clone(), &object.namespace().unwrap_or_default())
 }

@@ -23,3 +23,4 @@ pub mod reservations;
 pub mod run;
 mod start;
 mod status;
+mod write;

@@ -1,0 +1,67 @@
+//! How objects of ours are written.
+
+use crate::crd::{FIELD_MANAGER, FINALIZER};
+use controller_support::{Result, ResultExt, apply::apply_status};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    core::NamespaceResourceScope,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::fmt::Debug;
+
+/// A kind of ours.
+pub(crate) trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
+{
+}
+
+impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned> Kind for K {}
+
+/// Applies everything of ours outside the status: the finalizer, and one field of the spec. The uid makes sure that an object
+/// that is gone is not made again.
+///
+/// # Errors
+/// If the API server refuses it.
+pub(crate) async fn write<K: Kind>(
+    client: &Client,
+    object: &K,
+    finalizer: bool,
+    (field, value): (&str, Option<impl Serialize>),
+) -> Result<K> {
+    let name = object.name_any();
+    let mut desired = ours(object);
+    desired["spec"] = json!({});
+    if finalizer {
+        desired["metadata"]["finalizers"] = json!([FINALIZER]);
+    }
+    if let Some(value) = value {
+        desired["spec"][field] = json!(value);
+    }
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    let answer = api(client, object).patch(&name, &parameters, &Patch::Apply(&desired)).await;
+    answer.doing(|| format!("applying {} {name}", K::kind(&())))
+}
+
+/// Applies the status.
+///
+/// # Errors
+/// If the API server refuses it.
+pub(crate) async fn write_status<K: Kind>(client: &Client, object: &K, status: &impl Serialize) -> Result<K> {
+    let mut desired = ours(object);
+    desired["status"] = json!(status);
+    apply_status(&api(client, object), FIELD_MANAGER, &object.name_any(), &desired).await
+}
+
+fn ours<K: Kind>(object: &K) -> Value {
+    json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": {"name": object.name_any(), "uid": object.uid()},
+    })
+}
+
+fn api<K: Kind>(client: &Client, object: &K) -> Api<K> {
+    Api::namespaced(client.clone(), &object.namespace().unwrap_or_default())
+}
