@@ -1,4 +1,5 @@
 //! Writing: server-side apply with one field manager, or a narrow patch on objects that others own.
+//! Any answer but success is an error, unless a function says otherwise.
 
 use crate::error::{Result, ResultExt};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -10,9 +11,6 @@ use serde_json::{Value, json};
 use std::fmt::Debug;
 
 /// Applies an object of ours. Fields that we do not set are left to others.
-///
-/// # Errors
-/// Any answer but success.
 pub async fn apply<K>(api: &Api<K>, field_manager: &str, object: &K) -> Result<K>
 where
     K: Resource + Serialize + DeserializeOwned + Clone + Debug,
@@ -36,9 +34,6 @@ where
 
 /// Applies a status. `object` carries apiVersion, kind, name and `status` only. For an object of ours see
 /// [`write_status`].
-///
-/// # Errors
-/// Any answer but success.
 pub async fn apply_status<K>(api: &Api<K>, field_manager: &str, name: &str, object: &Value) -> Result<K>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -93,9 +88,6 @@ fn status_of<K: Resource<DynamicType = ()>>(read: &K, status: &impl Serialize) -
 
 /// Changes some fields of an object that others own. Give `metadata.resourceVersion` in the patch to have it refused
 /// if the object has changed.
-///
-/// # Errors
-/// Any answer but success.
 pub async fn merge<K>(api: &Api<K>, field_manager: &str, name: &str, patch: &Value) -> Result<K>
 where
     K: Clone + DeserializeOwned + Debug,

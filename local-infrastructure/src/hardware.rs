@@ -25,30 +25,19 @@ pub struct NewMachine {
     pub user_data: UserData,
 }
 
-/// What machines are made of. Calls may block, except [`Hardware::look`], which is made in every reconcile.
+/// What machines are made of. Calls may block, except [`Hardware::look`], which is made in every
+/// reconcile. Each fails if it cannot do what it says.
 pub trait Hardware: Send + Sync + 'static {
     /// The machine, if it exists. From then on its changes are told to the controller.
-    ///
-    /// # Errors
-    /// If it cannot be looked at.
     fn look(&self, namespace: &str, name: &str) -> Result<Option<Local>>;
 
     /// Makes a machine, unless it is there, and starts it: nothing may come between a machine with an address and its boot.
-    ///
-    /// # Errors
-    /// If it cannot be made or started.
     fn create(&self, new: NewMachine) -> Result<()>;
 
     /// Starts a machine that was made and not started.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     fn start(&self, namespace: &str, name: &str) -> Result<()>;
 
     /// Removes a machine and everything that it has. Nothing happens if there is none.
-    ///
-    /// # Errors
-    /// If something of it stays.
     fn destroy(&self, namespace: &str, name: &str) -> Result<()>;
 
     /// The address that `owner` has, reserving one if it has none yet.
@@ -58,9 +47,6 @@ pub trait Hardware: Send + Sync + 'static {
     fn reserve(&self, owner: &str) -> Result<Ipv4Addr>;
 
     /// Lets the address of `owner` be used again. Nothing happens if it has none.
-    ///
-    /// # Errors
-    /// If it cannot be released.
     fn release(&self, owner: &str) -> Result<()>;
 }
 

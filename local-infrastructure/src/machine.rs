@@ -72,7 +72,7 @@ pub enum Error {
 /// Result of something done to a machine.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// All machines of one state directory.
+/// All machines of one state directory. Whatever changes or reads them fails if that directory cannot be used.
 #[derive(Clone, Debug)]
 pub struct Machines {
     state_dir: PathBuf,
@@ -93,9 +93,6 @@ impl Machines {
     }
 
     /// Every machine that exists, by namespace and name.
-    ///
-    /// # Errors
-    /// If the state directory cannot be read.
     pub fn list(&self) -> Result<Vec<Machine>> {
         let root = self.state_dir.join("machines");
         let mut found = Vec::new();
@@ -128,9 +125,6 @@ impl Machines {
     }
 
     /// Makes a machine with an empty disk, or returns the one that is there. It is not started.
-    ///
-    /// # Errors
-    /// If the state directory cannot be written.
     pub fn create(&self, spec: MachineSpec, user_data: &[u8]) -> Result<Machine> {
         let layout = self.layout(&spec.namespace, &spec.name);
         match self.get(&spec.namespace, &spec.name) {
@@ -146,26 +140,17 @@ impl Machines {
 
     /// The machine of that name, which may not exist yet, is created as usual and then never boots: it has an address
     /// and nothing in it ever runs. Holds until [`Self::clear_faults`], and is looked at whenever the machine starts.
-    ///
-    /// # Errors
-    /// If the state directory cannot be written.
     pub fn fault_no_boot(&self, namespace: &str, name: &str) -> Result<()> {
         write_atomic(&self.faults(namespace, name).join("no-boot"), b"")
     }
 
     /// The machine of that name, which may not exist yet, waits so long before it boots. Holds until
     /// [`Self::clear_faults`], and is looked at whenever the machine starts.
-    ///
-    /// # Errors
-    /// If the state directory cannot be written.
     pub fn fault_boot_delay(&self, namespace: &str, name: &str, delay: Duration) -> Result<()> {
         write_atomic(&self.faults(namespace, name).join("boot-delay"), delay.as_secs_f64().to_string().as_bytes())
     }
 
     /// Forgets the faults prepared for a machine. A machine that did not boot because of them does so once rebooted.
-    ///
-    /// # Errors
-    /// If the state directory cannot be written.
     pub fn clear_faults(&self, namespace: &str, name: &str) -> Result<()> {
         files::remove_tree(&self.faults(namespace, name))
     }
@@ -200,7 +185,8 @@ pub(crate) fn machine_owner(namespace: &str, name: &str) -> String {
     format!("machine/{namespace}/{name}")
 }
 
-/// One machine that exists, running or not.
+/// One machine that exists, running or not. Whatever is done to it fails if its files cannot be used, or if its processes or
+/// its network do not follow.
 #[derive(Clone, Debug)]
 pub struct Machine {
     state_dir: PathBuf,
@@ -252,17 +238,11 @@ impl Machine {
     }
 
     /// How its bootstrap data ended, once it has.
-    ///
-    /// # Errors
-    /// If the state directory cannot be read.
     pub fn bootstrap(&self) -> Result<Option<Bootstrap>> {
         self.layout.read_bootstrap()
     }
 
     /// Everything it has printed since it was made.
-    ///
-    /// # Errors
-    /// If the state directory cannot be read.
     pub fn console(&self) -> Result<String> {
         match fs::read(self.layout.console()) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -271,33 +251,21 @@ impl Machine {
     }
 
     /// Starts it; nothing happens if it is running.
-    ///
-    /// # Errors
-    /// If its namespaces cannot be made.
     pub fn power_on(&self) -> Result<()> {
         power::start(&self.layout, &self.spec)
     }
 
     /// Pulls the plug: every process is gone at once and the disk stays as it is. It stays down until powered on.
-    ///
-    /// # Errors
-    /// If its processes cannot be killed.
     pub fn kill(&self) -> Result<()> {
         power::kill(&self.layout)
     }
 
     /// Shuts it down in good order (SIGTERM to everything; after ten seconds as [`Self::kill`]).
-    ///
-    /// # Errors
-    /// If its processes cannot be ended.
     pub fn power_off(&self) -> Result<()> {
         power::shut_down(&self.layout)
     }
 
     /// Shuts it down in good order and starts it again, with the same disk and address.
-    ///
-    /// # Errors
-    /// If it cannot be stopped or started.
     pub fn reboot(&self) -> Result<()> {
         self.power_off()?;
         self.power_on()
@@ -321,35 +289,23 @@ impl Machine {
 
     /// Cuts it off from everything: packets are dropped in both directions until [`Self::reconnect`], also across a
     /// reboot, since it is the network that is broken.
-    ///
-    /// # Errors
-    /// If the rule cannot be set in a running machine.
     pub fn cut_off(&self) -> Result<()> {
         network::partition(&self.layout, &network::Partition::everything())
     }
 
     /// Cuts it off from one other address (a machine's, or the bridge's), in both directions, in addition to what it is
     /// cut off from already.
-    ///
-    /// # Errors
-    /// If the rule cannot be set in a running machine.
     pub fn cut_off_from(&self, peer: Ipv4Addr) -> Result<()> {
         network::partition(&self.layout, &network::Partition::read(&self.layout)?.and(peer))
     }
 
     /// Ends every cut of this machine.
-    ///
-    /// # Errors
-    /// If the rules cannot be removed from a running machine.
     pub fn reconnect(&self) -> Result<()> {
         network::partition(&self.layout, &network::Partition::none())
     }
 
     /// Pulls the plug, loses what lies under `/var/lib/etcd`, and starts it again if it was running. The rest of the
     /// disk stays: it is a data disk that was lost, and cloud-init does not run the bootstrap data a second time.
-    ///
-    /// # Errors
-    /// If it cannot be stopped or started, or the data cannot be removed.
     pub fn rob_disk(&self) -> Result<()> {
         let was_running = self.is_running();
         self.kill()?;
@@ -359,9 +315,6 @@ impl Machine {
 
     /// Deletes etcd's data directory as a person does, with `rm`. The machine goes on running, and so does its etcd with the
     /// files that it has open. Of a machine that is off, the directory's content is removed.
-    ///
-    /// # Errors
-    /// If the data cannot be removed.
     pub fn delete_data(&self) -> Result<()> {
         if !self.is_running() {
             return disk::rob(&self.layout);
@@ -382,9 +335,6 @@ impl Machine {
 
     /// Saves a copy of etcd's data directory, in place of the one saved before. A running machine stands still meanwhile,
     /// so the copy is what a power cut would have left.
-    ///
-    /// # Errors
-    /// If the machine cannot be frozen, or the copy cannot be made.
     pub fn save_data(&self) -> Result<()> {
         if !self.is_running() {
             return disk::save_data(&self.layout);
@@ -445,9 +395,6 @@ impl Machine {
     }
 
     /// Ends it and removes every trace of it.
-    ///
-    /// # Errors
-    /// As [`Machines::destroy`].
     pub fn destroy(self) -> Result<()> {
         Machines::open(self.state_dir).destroy(&self.spec.namespace, &self.spec.name)
     }

@@ -1,4 +1,4 @@
-//! Reads that cost a request, each made when the plan asks for it.
+//! Reads that cost a request, each made when the plan asks for it. They fail if the API server does not answer.
 
 use super::{is_from_before, owner_of, read_init};
 use crate::build::objects::{LockInformation, etcd_cluster_of};
@@ -15,9 +15,6 @@ use kube::{Resource, ResourceExt};
 use std::collections::BTreeMap;
 
 /// Reads what the plan needs into `known`.
-///
-/// # Errors
-/// If the API server does not answer.
 pub(crate) async fn read(context: &Context, observation: &Observation, need: Need, known: &mut Known) -> Result<()> {
     match need {
         Need::DataSecret => known.data_secret = Some(data_secret(context, &observation.config).await?),
@@ -39,9 +36,6 @@ pub(crate) async fn read(context: &Context, observation: &Observation, need: Nee
 }
 
 /// The Secret with the config's name.
-///
-/// # Errors
-/// If the API server does not answer.
 pub(crate) async fn data_secret(context: &Context, config: &EtcdadmConfig) -> Result<DataSecret> {
     let namespace = config.namespace().unwrap_or_default();
     let secret = get(context, &context.secrets, &namespace, &config.name_any()).await?;
@@ -49,9 +43,6 @@ pub(crate) async fn data_secret(context: &Context, config: &EtcdadmConfig) -> Re
 }
 
 /// The init lock.
-///
-/// # Errors
-/// If the API server does not answer.
 pub(crate) async fn init_lock(context: &Context, namespace: &str, name: &str) -> Result<Option<LockRecord>> {
     let lock = get(context, &context.config_maps, namespace, name).await?;
     Ok(lock.map(|lock| LockRecord::read(&lock)))
