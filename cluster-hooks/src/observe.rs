@@ -70,7 +70,7 @@ pub async fn read(context: &Context, observation: &Observation, need: Need, read
         }
         (Need::Current, ..) => reads.is_current = current(context, cluster).await?,
         (Need::SharedCertificates, ..) => reads.shared = Some(shared(context, cluster).await?),
-        (Need::Hooked, ..) => reads.hooked = Some(hooked(&machines(context, cluster).await?)),
+        (Need::Hooked, ..) => reads.hooked = Some(hooked(&of_cluster(context, cluster, "Machine").await?)),
         (Need::Workers, ..) => reads.workers = Some(workers(context, cluster).await?),
         (Need::Used | Need::FieldManager, ..) => {
             return Err(Error::Internal(format!("{need:?} was asked for of an object that was not observed")));
@@ -364,17 +364,9 @@ async fn secret(context: &Context, namespace: &str, name: &str) -> Result<Option
 /// long as a Machine is left), and only while the Cluster is being deleted.
 async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String>> {
     let providers = providers(context).await?;
-    let selector = ListParams::default().labels(&format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.view.name));
     for kind in ["Machine", "MachineDeployment", "MachineSet", "MachinePool"] {
-        let list = |resource: ApiResource| {
-            let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
-            let selector = selector.clone();
-            async move { objects.list_metadata(&selector).await }
-        };
-        let (kinds, doing) = (&context.shared.kinds, format!("listing {kind}s"));
-        let found = kinds.ask_unwatched((names::CLUSTER_GROUP, kind), CLUSTER_API_CONTRACTS, &doing, list).await;
-        let found = match found {
-            Ok(found) => found.items,
+        let found = match of_cluster(context, cluster, kind).await {
+            Ok(found) => found,
             // MachinePools are an option.
             Err(Error::Kind(error)) if error.is_user_error() => continue,
             Err(error) => return Err(error),
@@ -391,16 +383,20 @@ async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String
     Ok(Vec::new())
 }
 
-/// Every Machine of the Cluster. One request.
-async fn machines(context: &Context, cluster: &ClusterState) -> Result<Vec<PartialObjectMeta<DynamicObject>>> {
+/// Every object of a kind of Cluster API's that the Cluster has. One request.
+async fn of_cluster(
+    context: &Context,
+    cluster: &ClusterState,
+    kind: &str,
+) -> Result<Vec<PartialObjectMeta<DynamicObject>>> {
     let selector = ListParams::default().labels(&format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.view.name));
     let list = |resource: ApiResource| {
         let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
         let selector = selector.clone();
         async move { objects.list_metadata(&selector).await }
     };
-    let (kinds, machine) = (&context.shared.kinds, (names::CLUSTER_GROUP, "Machine"));
-    Ok(kinds.ask_unwatched(machine, CLUSTER_API_CONTRACTS, "listing Machines", list).await?.items)
+    let (kinds, doing) = (&context.shared.kinds, format!("listing {kind}s"));
+    Ok(kinds.ask_unwatched((names::CLUSTER_GROUP, kind), CLUSTER_API_CONTRACTS, &doing, list).await?.items)
 }
 
 /// Label of the Machines of control planes.
