@@ -1,5 +1,8 @@
 //! How a controller is run: logs with object and reconcile id, metrics, back-off for each object, a graceful stop.
 
+#[cfg(test)]
+mod tests;
+
 use crate::backoff::WatchBackoff;
 use crate::cache::Caches;
 use crate::error::Error;
@@ -153,12 +156,9 @@ pub async fn run_controller_with<K, C, F, Fut>(
         let id = ids.fetch_add(1, Ordering::Relaxed);
         let key = ObjectRef::from_obj_with(object.as_ref(), span_kind.clone()).to_string();
         let span = tracing::info_span!("reconcile", controller = name, object = %key, reconcile_id = id);
-        let is_ours = scope.reconciles(object.as_ref());
-        let work = reconcile(object, context);
+        let work = scope.reconciles(object.as_ref()).then(|| reconcile(object, context));
         async move {
-            if !is_ours {
-                return Ok(Action::await_change());
-            }
+            let Some(work) = work else { return Ok(Action::await_change()) };
             let begun = tokio::time::Instant::now();
             let result = limited(work).await;
             let label = result.as_ref().map_or_else(Error::label, |_| "ok");
@@ -233,83 +233,5 @@ impl Failures {
 
     fn forget(&self, key: &str) {
         self.0.remove(key);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_delay_doubles_up_to_a_limit_and_starts_anew_after_a_success() {
-        let failures = Failures::default();
-        let delays: Vec<u128> = (0..12).map(|_| failures.next("a".to_owned()).as_millis()).collect();
-        assert_eq!(&delays[..4], [100, 200, 400, 800]);
-        assert_eq!(delays[11], 30_000);
-        failures.forget("a");
-        assert_eq!(failures.next("a".to_owned()).as_millis(), 100);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_object_that_is_gone_does_not_leave_its_failures_behind() {
-        let failures = Failures::default();
-        failures.next("gone".to_owned());
-        failures.next("gone".to_owned());
-        tokio::time::advance(BACKOFF.1 + LIMIT).await;
-        assert_eq!(failures.next("gone".to_owned()).as_millis(), 400, "one that fails slowly is still known");
-        tokio::time::advance(FAILURE_TTL).await;
-        assert_eq!(failures.next("gone".to_owned()).as_millis(), 100);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_hangs_does_not_keep_its_object_for_ever() {
-        let error = limited(std::future::pending::<Result<(), Error>>()).await.unwrap_err();
-        assert_eq!(error.to_string(), "gave up after 180 s: the API server does not answer");
-        assert_eq!(limited(async { Ok(1) }).await.unwrap(), 1);
-    }
-
-    /// A controller whose first list does not come, because the API server takes connections and never answers.
-    async fn waiting(shared: &Shared) {
-        let secrets = kube::Api::<k8s_openapi::api::core::v1::Secret>::all(shared.client.clone());
-        let controller = Controller::new(secrets, kube::runtime::watcher::Config::default());
-        run_controller("test", controller, shared, Arc::new(()), |_, _| async { Ok(Action::await_change()) }).await;
-    }
-
-    #[tokio::test]
-    async fn it_stops_also_before_the_first_list_has_come() {
-        // Takes connections, and never answers.
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let (stop, shutdown) = Shutdown::new();
-        let shared = Shared::new(Client::try_from(kube::Config::new(url)).unwrap(), shutdown);
-        let after_a_connection = async {
-            listener.accept().await.unwrap();
-            stop.send(true).unwrap();
-            // It would be for ever.
-            tokio::time::sleep(Duration::from_secs(20)).await;
-        };
-        tokio::select! {
-            () = waiting(&shared) => {}
-            () = after_a_connection => panic!("it does not stop"),
-        }
-    }
-
-    #[tokio::test]
-    async fn it_ends_when_a_version_is_no_longer_served() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let (_stop, shutdown) = Shutdown::new();
-        let shared = Shared::new(Client::try_from(kube::Config::new(url)).unwrap(), shutdown);
-        let upgraded = async {
-            listener.accept().await.unwrap();
-            let resource = kube::discovery::ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&());
-            shared.kinds.lose(&resource).await;
-            tokio::time::sleep(Duration::from_secs(20)).await;
-        };
-        tokio::select! {
-            () = waiting(&shared) => {}
-            () = upgraded => panic!("it goes on with a version that is not served"),
-        }
-        assert!(!shared.shutdown.is_requested(), "it is started again");
     }
 }
