@@ -172,7 +172,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "spec.rolloutStrategy",
             "rollingUpdate is only for type RollingUpdate",
             rollout(json!({"type": "OnDelete", "rollingUpdate": {"maxSurge": 1}})),
-            rollout(json!({"rollingUpdate": {"maxSurge": 1}})),
+            rollout(json!({"type": "OnDelete", "rollingUpdate": {"maxSurge": 0}})),
         ),
         Case::new(
             "spec.rolloutStrategy.rollingUpdate.maxSurge",
