@@ -81,10 +81,10 @@ fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
     well(&|other| !is_outdated(view, other)) >= view.wanted() || ((others >= view.wanted() || is_next()) && is_free())
 }
 
-/// Whether a healthy member may leave before its replacement joins: nobody is on the way out, the infrastructure has all
-/// machines of before back, and another one would boot.
+/// Whether a healthy member may leave before its replacement joins: the infrastructure has all machines of before back, and
+/// another one would boot.
 pub(super) fn may_go_first(view: &View<'_>) -> bool {
-    !retire::is_under_way(view) && view.observation.machines.len() <= view.wanted() && can_be_made_again(view)
+    view.observation.machines.len() <= view.wanted() && can_be_made_again(view)
 }
 
 /// How many Machines more than wanted there may be.
