@@ -127,6 +127,17 @@ impl<'a> View<'a> {
             || status.is_some_and(|status| status.initialized)
     }
 
+    /// Whether a member leaves before its replacement joins, as there is no room for both.
+    pub(crate) fn removes_first(&self) -> bool {
+        self.observation.etcd.spec.removes_first()
+    }
+
+    /// Whether there may be another Machine. Where there is no room for more than are wanted, those on their way out take it until
+    /// they are gone.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.removes_first() || self.observation.machines.len() < self.wanted()
+    }
+
     /// Members that are wanted.
     pub(crate) fn wanted(&self) -> usize {
         usize::try_from(self.observation.etcd.spec.replicas).unwrap_or(0)

@@ -64,7 +64,7 @@ impl<'v, 'a> Machines<'v, 'a> {
 /// Decides on the next Machine and the next member, and says so where that is a replacement.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     match (grow(view)?, repair::replaced(view)) {
-        (Plan::Wait(hold), Some(failed)) if !view.observation.etcd.spec.removes_first() => {
+        (Plan::Wait(hold), Some(failed)) if !view.removes_first() => {
             let message = format!("member {}. Its replacement comes first: {}", failed.describe(), hold.message);
             Some(Plan::Wait(Hold { message, ..hold }))
         }
@@ -96,7 +96,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
     let held_back = machines.find(&[Progress::HeldBack]);
     let lacking = rollout::is_lacking(view);
-    let missing = lacking && has_room(view);
+    let missing = lacking && view.has_room();
     if !missing && held_back.is_none() {
         let waits = || not_booting(view, &machines).or_else(|| leaving(view));
         let rest = || waits().unwrap_or_else(|| if lacking { waiting_for_room(view) } else { Plan::Steady });
@@ -118,11 +118,6 @@ fn grow(view: &View<'_>) -> Option<Plan> {
         }
         _ => coming.unwrap_or(Plan::Steady),
     })
-}
-
-/// Whether there may be another Machine. Those on their way out take room as well, until they are gone.
-fn has_room(view: &View<'_>) -> bool {
-    !view.observation.etcd.spec.removes_first() || view.observation.machines.len() < view.wanted()
 }
 
 /// Machines that are on their way out while everything else is done.

@@ -112,7 +112,7 @@ fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
             Some(format!("every voter has to be healthy first, and one is not: member {}", other.describe()))
         }
         None if retire::is_under_way(view) => Some("another Machine is on its way out".to_owned()),
-        None if view.observation.etcd.spec.removes_first() && !may_go_first(view) => {
+        None if view.removes_first() && !may_go_first(view) => {
             Some("there is no room for another Machine before those on their way out are gone".to_owned())
         }
         None if view.roster.seats.iter().any(|other| is_outdated(view, other)) => {

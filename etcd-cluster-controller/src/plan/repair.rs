@@ -31,7 +31,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let is_time = is_even(view)
         || replacement_is_up(view)
         || kept_well(view) >= view.wanted()
-        || (view.observation.etcd.spec.removes_first() && can_be_made_again(view));
+        || (view.removes_first() && can_be_made_again(view));
     // What is lacking otherwise is seen to by growth: it makes the replacement, and admits it.
     (is_time && may_leave(view, seat).is_ok())
         .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Unhealthy }))
@@ -86,10 +86,7 @@ fn is_owed(view: &View<'_>, last: &LastRemediation) -> bool {
             || made_as_replacement(machine).is_some_and(|of| of.machine_uid == last.machine_uid)
     };
     let is_recent = seconds_since(observation, last) < min_healthy_period(observation);
-    observation.etcd.spec.removes_first()
-        && is_recent
-        && observation.machines.len() < view.wanted()
-        && !observation.machines.values().any(is_about)
+    view.removes_first() && view.has_room() && is_recent && !observation.machines.values().any(is_about)
 }
 
 /// How much longer a voter whose replacement was begun has to be healthy until that replacement is too much: a member that

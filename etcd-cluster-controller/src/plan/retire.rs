@@ -74,12 +74,10 @@ pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, S
 /// Whether a member is on its way out, is held back by nothing but its endpoint, and takes the room of another one. It counts as
 /// one that stays for what the control plane is told: only a rollout of that sets it free.
 pub(super) fn is_held_by_its_endpoint(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    let has_room = || view.observation.machines.len() < view.wanted();
     let is_enough = || view.roster.voters().filter(|voter| voter.is_well()).count() >= view.wanted();
-    view.observation.etcd.spec.removes_first()
+    !view.has_room()
         && seat.is_voter()
         && seat.is_leaving()
-        && !has_room()
         && is_enough()
         && seat.id().is_some_and(|id| may_remove(&view.roster, id, &view.observation.etcd.spec).is_ok())
         && keeps_copies(view, seat).is_ok()

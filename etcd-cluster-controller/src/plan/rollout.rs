@@ -77,7 +77,7 @@ fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
         return others >= view.wanted() || !comes;
     }
     let is_free = || !InUse::of(view).has(seat) || (is_full(view) && spares(view, seat));
-    let is_next = || view.observation.etcd.spec.removes_first() && is_full(view) && may_go_first(view);
+    let is_next = || view.removes_first() && is_full(view) && may_go_first(view);
     well(&|other| !is_outdated(view, other)) >= view.wanted() || ((others >= view.wanted() || is_next()) && is_free())
 }
 
@@ -90,7 +90,7 @@ pub(super) fn may_go_first(view: &View<'_>) -> bool {
 /// How many Machines more than wanted there may be.
 fn surge(view: &View<'_>) -> usize {
     let in_use = InUse::of(view);
-    if view.observation.etcd.spec.removes_first() {
+    if view.removes_first() {
         return 0;
     }
     if in_use.is_empty() {

@@ -12,16 +12,14 @@ use std::cmp::Reverse;
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let kept = view.roster.seats.iter().filter(|seat| is_kept(view, seat));
-    let kept = kept.filter_map(|seat| Some((seat, seat.machine?)));
-    let kept: Vec<_> = kept.collect();
-    let count = kept.len();
+    let kept: Vec<_> = kept.filter_map(|seat| Some((seat, seat.machine?))).collect();
     // Where there is no room for more, those that carry no member yet are made later, one in the place of another.
-    let empty = || kept.iter().filter(|(seat, _)| seat.member.is_none()).copied().collect::<Vec<_>>();
-    let without_room = view.observation.etcd.spec.removes_first() && count > view.wanted() && !empty().is_empty();
+    let is_crowded = view.removes_first() && kept.len() > view.wanted();
+    let empty: Vec<_> = kept.iter().copied().filter(|(seat, _)| is_crowded && seat.member.is_none()).collect();
     // In a rollout there are as many as wanted of each kind at most.
-    let (old, new): (Vec<_>, Vec<_>) = kept.iter().copied().partition(|(seat, _)| is_outdated(view, seat));
-    let too_many = [new, old].into_iter().find(|group| group.len() > view.wanted());
-    let too_many = if without_room { empty() } else { too_many? };
+    let (old, new): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(seat, _)| is_outdated(view, seat));
+    let too_many =
+        if empty.is_empty() { [new, old].into_iter().find(|group| group.len() > view.wanted())? } else { empty };
     let free: Vec<_> = too_many.into_iter().filter(|(_, machine)| !is_paused(machine)).collect();
     let in_domain_of =
         |machine: &MachineView| free.iter().filter(|(_, other)| other.failure_domain == machine.failure_domain).count();
