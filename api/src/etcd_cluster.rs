@@ -145,15 +145,6 @@ pub struct EtcdClusterSpec {
     pub address_types: Vec<AddressType>,
 }
 
-impl EtcdClusterSpec {
-    /// Whether a member leaves before its replacement joins (`maxSurge: 0`). The only member never does.
-    #[must_use]
-    pub fn removes_first(&self) -> bool {
-        let given = self.rollout_strategy.rolling_update.as_ref().and_then(|given| given.max_surge);
-        given == Some(0) && self.replicas > 1
-    }
-}
-
 fn default_replicas() -> i32 {
     DEFAULT_REPLICAS
 }

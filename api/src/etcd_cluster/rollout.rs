@@ -1,5 +1,6 @@
 //! How Machines are replaced that do not match the spec.
 
+use super::EtcdClusterSpec;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,4 +44,13 @@ pub enum RolloutType {
     RollingUpdate,
     /// They stay until a person deletes them.
     OnDelete,
+}
+
+impl EtcdClusterSpec {
+    /// Whether a member leaves before its replacement joins (`maxSurge: 0`). The only member never does.
+    #[must_use]
+    pub fn removes_first(&self) -> bool {
+        let given = self.rollout_strategy.rolling_update.as_ref().and_then(|given| given.max_surge);
+        given == Some(0) && self.replicas > 1
+    }
 }
