@@ -3,12 +3,11 @@
 
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
-use crate::places::SAMPLE;
 use crate::records::warnings;
+use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
-use e2e::scenarios::tries_every_place;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -62,11 +61,7 @@ async fn sweep(bed: &mut Bed, change: Change) -> Result<()> {
         anyhow::Ok(struck.map_or(Ending::NotReached, Ending::AfterFault))
     };
     let sweep = Sweep { name, writes: counted, at_once: AT_ONCE };
-    if tries_every_place() {
-        sweep.run_all(&How::DEATHS, told).await?;
-    } else {
-        sweep.run(Place::sample(sweep.writes.len(), &How::DEATHS, SAMPLE), told).await?;
-    }
+    sweep.run_wanted(&How::DEATHS, told).await?;
     bed.start_manager(0).await
 }
 
@@ -111,16 +106,13 @@ async fn tell(
 /// Waits until there are as many members as wanted, and nothing is being done any more. Gives the names of their Machines.
 async fn carried_out(bed: &Bed, look: &Look, change: &Change, old: &[String]) -> Result<Vec<String>> {
     until(format!("the change of {} is carried out", look.namespace), PATIENCE, async || {
-        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+        let machines = look.etcd_machines().await?;
         let stay = machines.iter().filter(|name| old.contains(name)).count();
-        ensure!((machines.len(), stay) == (change.members, change.stay), "{machines:?}: {:?}", status.conditions);
-        ensure!(status.ready && status.operation.is_none(), "{:?}", status.conditions);
-        ensure!(status.removed_members.is_empty(), "removed are {:?}", status.removed_members);
-        let etcd = look.membership(&bed.machines, &machines).await?;
-        ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
-        Ok(Some(machines))
+        ensure!((machines.len(), stay) == (change.members, change.stay), "the Machines are {machines:?}");
+        Ok(Some(()))
     })
-    .await
+    .await?;
+    are_well(bed, look, change.members).await
 }
 
 fn merge(spec: &mut Value, more: &Value) {

@@ -2,12 +2,10 @@
 //! at every write, that this takes. Each time it leaves once, and the cluster is as many as before.
 
 use crate::deletion::all_is_gone;
-use crate::places::SAMPLE;
 use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{Ending, EtcdCall, EtcdCalls, EtcdProxy, FaultyManager, How, Place, Sweep, Writes};
-use e2e::scenarios::tries_every_place;
 use e2e::until::until;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -44,11 +42,7 @@ pub(crate) async fn writes(bed: &mut Bed) -> Result<()> {
     let counted = story.tell("leaving-counted", None).await.context("without a fault")?.api;
     let told = async |place: Place| Ok(story.tell(&format!("leaving-{}", place.slug()), Some(place)).await?.ending());
     let sweep = Sweep { name: "departures::writes", writes: counted, at_once: AT_ONCE };
-    if tries_every_place() {
-        sweep.run_all(&How::DEATHS, told).await?;
-    } else {
-        sweep.run(Place::sample(sweep.writes.len(), &How::DEATHS, SAMPLE), told).await?;
-    }
+    sweep.run_wanted(&How::DEATHS, told).await?;
     bed.start_manager(0).await
 }
 

@@ -8,15 +8,12 @@ use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{ApiCall, Ending, FaultyManager, How, Place, Snapshot, Strike, Sweep, Writes};
-use e2e::scenarios::tries_every_place;
 use e2e::until::until;
 use std::time::Duration;
 
 /// Members that come up side by side, in clusters that each have a manager of their own, which sees no other's. Most of a life
 /// is waiting for Cluster API.
 const MEMBERS_AT_ONCE: usize = 10;
-/// Without `E2E_EVERY_PLACE`, every so many-th write is a place.
-pub(crate) const SAMPLE: usize = 3;
 /// How long a cluster may take to come up beside so many others.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long everything has to stay as it is to be taken for the end.
@@ -54,11 +51,7 @@ async fn sweep(bed: &mut Bed, name: &str, replicas: usize, ways: &[How]) -> Resu
         Ok(lived.strikes.first().map_or(Ending::NotReached, |strike| Ending::AfterFault(strike.call.to_string())))
     };
     let sweep = Sweep { name, writes: counted.writes.names(), at_once: MEMBERS_AT_ONCE / replicas };
-    if tries_every_place() {
-        sweep.run_all(ways, told).await?;
-    } else {
-        sweep.run(Place::sample(sweep.writes.len(), ways, SAMPLE), told).await?;
-    }
+    sweep.run_wanted(ways, told).await?;
     bed.start_manager(0).await
 }
 

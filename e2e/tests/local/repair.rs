@@ -3,7 +3,6 @@
 
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
-use crate::places::SAMPLE;
 use crate::records::warnings;
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
@@ -15,7 +14,6 @@ use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::plane::{Mark, Request, users};
 use e2e::process::Signal;
-use e2e::scenarios::tries_every_place;
 use e2e::until::until;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
@@ -136,11 +134,7 @@ pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
         anyhow::Ok(struck.map_or(Ending::NotReached, Ending::AfterFault))
     };
     let sweep = Sweep { name: "repair::survives_kills", writes: counted, at_once: AT_ONCE };
-    if tries_every_place() {
-        sweep.run_all(&How::DEATHS, told).await?;
-    } else {
-        sweep.run(Place::sample(sweep.writes.len(), &How::DEATHS, SAMPLE), told).await?;
-    }
+    sweep.run_wanted(&How::DEATHS, told).await?;
     bed.start_manager(0).await
 }
 

@@ -140,11 +140,30 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     all_is_gone(bed, &look).await
 }
 
-/// Room for one Machine more: the control plane is told of the members that are there when no other old one may leave. It never
-/// rolls out here, so nothing goes on until a person says that it may.
+/// Room for one Machine more: there are never more members than wanted and one.
 pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
-    let narrow = |etcd: &mut Value| etcd["spec"]["rolloutStrategy"] = json!({"rollingUpdate": {"maxSurge": 1}});
-    let look = used(bed, Manifests::new("rolls-narrow", "demo")?.with("EtcdCluster", narrow)).await?;
+    for status in in_little_room(bed, "rolls-narrow", 1).await? {
+        ensure!(status.members.len() <= 4, "there were {} members", status.members.len());
+    }
+    Ok(())
+}
+
+/// No room for another Machine: a member leaves first, and its replacement comes.
+pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
+    let mut fewest = usize::MAX;
+    for status in in_little_room(bed, "rolls-in-place", 0).await? {
+        ensure!(status.members.len() <= 3, "there were {} members", status.members.len());
+        fewest = fewest.min(status.members.iter().filter(|member| is_voter(member)).count());
+    }
+    ensure!(fewest == 2, "there were {fewest} voters at least");
+    Ok(())
+}
+
+/// A rollout of three with room for so many Machines more: the control plane is told of the members that are there when no other
+/// old one may leave. It never rolls out here, so nothing goes on until a person says that it may. Gives every status on the way.
+async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Result<Vec<EtcdClusterStatus>> {
+    let narrow = |etcd: &mut Value| etcd["spec"]["rolloutStrategy"] = json!({"rollingUpdate": {"maxSurge": max_surge}});
+    let look = used(bed, Manifests::new(namespace, "demo")?.with("EtcdCluster", narrow)).await?;
     let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, FOLLOWERS).await?;
     let states = States::of(look.etcds(), &look.etcd).await?;
@@ -153,46 +172,16 @@ pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
     tokio::time::sleep(AFTERWARDS).await;
     let (status, machines) = (look.status().await?, look.etcd_machines().await?);
     ensure!(up_to_date(&status)?.2.contains("has yet to roll out") && status.ready, "{:?}", status.conditions);
-    ensure!(machines.len() == 4 && status.endpoints == between, "{machines:?}: {}", status.endpoints);
+    ensure!(machines.len() == 3 + max_surge && status.endpoints == between, "{machines:?}: {}", status.endpoints);
 
     ignore_what_is_in_use(&look).await?;
     rolled(bed, &look, &old, &writers).await?;
     // The clients here try endpoints that are dead, as API servers do not: some requests fail or wait where members leave.
     nothing_is_lost(&look, writers, &[]).await?;
-    for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
-        ensure!(status.members.len() <= 4, "there were {} members", status.members.len());
-    }
+    let states = states.stop().await?.into_iter().filter_map(|etcd| etcd.status).collect();
     look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await
-}
-
-/// No room for another Machine: a member leaves first, and its replacement comes. The control plane is told when no other old one
-/// may leave. It never rolls out here, so nothing goes on until a person says that it may.
-pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
-    let none = |etcd: &mut Value| etcd["spec"]["rolloutStrategy"] = json!({"rollingUpdate": {"maxSurge": 0}});
-    let look = used(bed, Manifests::new("rolls-in-place", "demo")?.with("EtcdCluster", none)).await?;
-    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, FOLLOWERS).await?;
-    let states = States::of(look.etcds(), &look.etcd).await?;
-    let between = told_next(&look, &before, Some(&writers)).await?;
-    ensure!(shared(&between, &before) == 2, "{between} after {before}");
-    tokio::time::sleep(AFTERWARDS).await;
-    let (status, machines) = (look.status().await?, look.etcd_machines().await?);
-    ensure!(up_to_date(&status)?.2.contains("has yet to roll out") && status.ready, "{:?}", status.conditions);
-    ensure!(machines.len() == 3 && status.endpoints == between, "{machines:?}: {}", status.endpoints);
-
-    ignore_what_is_in_use(&look).await?;
-    rolled(bed, &look, &old, &writers).await?;
-    // As above.
-    nothing_is_lost(&look, writers, &[]).await?;
-    let mut fewest = usize::MAX;
-    for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
-        ensure!(status.members.len() <= 3, "there were {} members", status.members.len());
-        fewest = fewest.min(status.members.iter().filter(|member| is_voter(member)).count());
-    }
-    ensure!(fewest == 2, "there were {fewest} voters at least");
-    look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await
+    all_is_gone(bed, &look).await?;
+    Ok(states)
 }
 
 /// A person says of the present spec that no API server needs endpoints that are not published any more.
