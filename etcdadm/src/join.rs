@@ -28,6 +28,9 @@ const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
 /// How long a member may be silent before the cluster's tolerance is given for it: a voter that cannot start costs it one
 /// member, a learner none.
 const SILENCE: Duration = Duration::from_secs(10);
+/// How long a learner that has caught up lets those before it be promoted first. Two promotions at once would disturb each
+/// other: raft drops the second.
+const TURN: Duration = Duration::from_secs(1);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -50,6 +53,8 @@ struct Join<'a> {
     retry: bool,
     /// Pause before the next look at a learner that catches up.
     catch_up: Duration,
+    /// Since when this machine's learner has let others be promoted first.
+    turn: Option<Instant>,
     /// Since when members have been silent whose versions would decide how this machine joins.
     silence: Option<Instant>,
     /// The versions that members told in this run, by ID: one that falls silent does not become older.
@@ -85,8 +90,8 @@ impl<'a> Join<'a> {
 
     fn new(node: &'a Node, cluster: Cluster, member: Cluster, retry: bool) -> Self {
         let own_url = node.settings.peer_endpoint().to_string();
-        let (silence, told, compared) = Default::default();
-        Self { node, cluster, member, own_url, retry, catch_up: POLL, silence, told, compared }
+        let (turn, silence, told, compared) = Default::default();
+        Self { node, cluster, member, own_url, retry, catch_up: POLL, turn, silence, told, compared }
     }
 
     async fn run(mut self) -> Result<()> {
@@ -250,7 +255,18 @@ impl<'a> Join<'a> {
         self.node.ensure_started(local, &start).await
     }
 
+    /// The learner that this machine's one lets be promoted first. All machines see the same order.
+    fn lets_first(&mut self, id: u64, members: &[Member]) -> Option<u64> {
+        let started = members.iter().filter(|member| member.learner && member.has_started());
+        let first = started.map(|member| member.id).min().filter(|first| *first != id)?;
+        (self.turn.get_or_insert_with(Instant::now).elapsed() < TURN).then_some(first)
+    }
+
     async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
+        if let Some(first) = self.lets_first(id, &membership.members) {
+            self.node.wait(POLL, format!("for learner {first:x} to be promoted first")).await;
+            return Ok(());
+        }
         // Its program is known, should it not tell.
         self.told.entry(id).or_insert_with(|| self.node.settings.version.clone());
         let versions = self.versions(&membership.members).await;

@@ -13,6 +13,9 @@ use crate::endpoint::Endpoint;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// A change of the members is not waited for that long: of two that come at once, raft drops the second ("ignoring conf
+/// change"), and etcd never answers that. One that takes longer is found in the next list.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reading needs a leader, and no more; the next endpoint may know one.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -113,7 +116,7 @@ impl Cluster {
     /// # Errors
     /// After [`Failure::Passing`] the member may have been added all the same.
     pub async fn add(&mut self, peer_url: &str, learner: bool) -> Result<(u64, Membership), Failure> {
-        self.at_voter(async |client| {
+        self.at_voter(CHANGE_TIMEOUT, async |client| {
             let options = learner.then(|| MemberAddOptions::new().with_is_learner());
             let response = client.member_add(vec![peer_url.to_owned()], options).await?;
             let cluster_id = response.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
@@ -126,9 +129,9 @@ impl Cluster {
     /// Makes a learner a voter.
     ///
     /// # Errors
-    /// [`Failure::NotInSync`] until it has caught up.
+    /// [`Failure::NotInSync`] until it has caught up. After [`Failure::Passing`] it may have been promoted all the same.
     pub async fn promote(&mut self, id: u64) -> Result<(), Failure> {
-        self.at_voter(async |client| client.member_promote(id).await.map(|_| ())).await
+        self.at_voter(CHANGE_TIMEOUT, async |client| client.member_promote(id).await.map(|_| ())).await
     }
 
     /// Removes a member.
@@ -136,7 +139,7 @@ impl Cluster {
     /// # Errors
     /// After [`Failure::Passing`] it may have been removed all the same.
     pub async fn remove(&mut self, id: u64) -> Result<(), Failure> {
-        self.at_voter(async |client| client.member_remove(id).await.map(|_| ())).await
+        self.at_voter(REQUEST_TIMEOUT, async |client| client.member_remove(id).await.map(|_| ())).await
     }
 
     fn first(&self) -> Result<Endpoint, Failure> {
@@ -145,10 +148,11 @@ impl Cluster {
 
     async fn at_voter<T>(
         &mut self,
+        limit: Duration,
         call: impl AsyncFnOnce(&mut Client) -> Result<T, etcd_client::Error>,
     ) -> Result<T, Failure> {
         let endpoint = self.first()?;
-        self.request(&endpoint, REQUEST_TIMEOUT, call).await
+        self.request(&endpoint, limit, call).await
     }
 
     async fn request<T>(

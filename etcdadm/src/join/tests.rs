@@ -159,3 +159,22 @@ async fn a_learner_that_catches_up_is_looked_at_less_and_less_often() {
     }
     assert_eq!(pauses, [50, 100, 200, 400, 800, 1000, 1000]);
 }
+
+/// Two promotions at the same moment would disturb each other.
+#[test]
+fn learners_are_promoted_in_the_order_of_their_ids() {
+    let machine = machine("127.0.77.11", UnitState::Up);
+    let mut observation = observation(&machine);
+    let own = observation.membership.members.pop().unwrap();
+    let learner = |id, name: &str| Member { id, name: name.to_owned(), learner: true, ..own.clone() };
+    let members = |others: &[Member]| [others, &[learner(NEW, "own")]].concat();
+    let mut run = run(&machine);
+    assert_eq!(run.lets_first(NEW, &members(&[])), None);
+    assert_eq!(run.lets_first(NEW, &members(&[learner(NEW + 1, "later")])), None);
+    assert_eq!(run.lets_first(NEW, &members(&[learner(NEW - 1, "")])), None, "it has not started");
+    assert_eq!(run.turn, None, "nobody has been waited for");
+    let two = members(&[learner(NEW - 1, "earlier"), learner(NEW + 1, "later")]);
+    assert_eq!(run.lets_first(NEW, &two), Some(NEW - 1));
+    run.turn = Instant::now().checked_sub(TURN);
+    assert_eq!(run.lets_first(NEW, &two), None, "it has been waited for long enough");
+}
