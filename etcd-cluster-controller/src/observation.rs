@@ -331,6 +331,13 @@ impl Observation {
         Duration::from_secs(u64::try_from(self.etcd.spec.health_check.interval_seconds).unwrap_or(10).max(1))
     }
 
+    /// How many learners the cluster takes at a time. 1 where that is not recorded, as by etcd's own default.
+    #[must_use]
+    pub fn max_learners(&self) -> usize {
+        let recorded = self.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION);
+        recorded.and_then(|limit| limit.parse().ok()).unwrap_or(1)
+    }
+
     /// Whether a Machine may become a member, or is one: it has bootstrap data, or may have by now.
     #[must_use]
     pub fn is_admitted(&self, machine: &MachineView) -> bool {

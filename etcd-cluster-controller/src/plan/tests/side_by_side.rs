@@ -1,0 +1,118 @@
+//! How many Machines are on their way at a time.
+
+use super::*;
+
+/// One voter of five members that are wanted, and four Machines that are held back.
+fn one_of_five() -> Story {
+    let mut story = Story::with_voters(5, 1);
+    (1..5).for_each(|index| story.held_back(index));
+    story.settle();
+    story
+}
+
+/// All that are admitted now, one reconcile after the other.
+fn admit_all(story: &mut Story) -> Vec<usize> {
+    let mut all = Vec::new();
+    while let Some(admitted) = (1..7).find(|index| admits(&story.plan()) == Some(name(*index).as_str())) {
+        story.admit(admitted);
+        story.settle();
+        all.push(admitted);
+    }
+    all
+}
+
+fn becomes_a_voter(story: &mut Story, index: usize) {
+    story.voter(index);
+    story.publish();
+    story.settle();
+}
+
+#[test]
+fn as_many_as_etcd_takes_learners() {
+    let mut story = one_of_five();
+    assert_eq!(admit_all(&mut story), [1, 2, 3], "nobody waits for another one's machine");
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+    (1..4).for_each(|index| story.bootstrap(index));
+    (1..4).for_each(|index| story.address(index));
+    (1..4).for_each(|index| story.member(index, true));
+    assert_eq!(admit_all(&mut story), [0; 0], "they are learners still");
+    becomes_a_voter(&mut story, 2);
+    assert_eq!(admit_all(&mut story), [4]);
+}
+
+#[test]
+fn one_where_the_limit_is_not_known() {
+    let mut story = one_of_five();
+    story.annotate(names::MAX_LEARNERS_ANNOTATION, "many");
+    assert_eq!(admit_all(&mut story), [1]);
+}
+
+/// Each of them costs the leader a snapshot.
+#[test]
+fn one_with_a_large_database() {
+    let sized = |bytes: i64| {
+        let mut story = one_of_five();
+        for probe in story.observation.probes.values_mut() {
+            if let Outcome::Answered(report) = &mut probe.outcome {
+                report.database_size = bytes;
+            }
+        }
+        admit_all(&mut story)
+    };
+    assert_eq!(sized(100 << 20), [1, 2, 3]);
+    assert_eq!(sized((100 << 20) + 1), [1]);
+}
+
+#[test]
+fn nobody_beside_a_voter_that_is_not_well() {
+    let mut story = one_of_five();
+    story.admit(1);
+    story.failing(0, "down");
+    assert_eq!(admit_all(&mut story), [0; 0]);
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
+}
+
+/// What keeps it from catching up may keep the others from it too.
+#[test]
+fn nobody_beside_a_learner_that_is_late() {
+    let mut story = one_of_five();
+    story.admit(1);
+    story.bootstrap(1);
+    story.address(1);
+    story.member(1, true);
+    story.pass(i64::from(story.observation.etcd.spec.health_check.startup_grace_seconds) + 1);
+    assert_eq!(admit_all(&mut story), [0; 0]);
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Wait(hold) if hold.message.contains("No other is added")), "{plan:?}");
+}
+
+#[test]
+fn nobody_beside_a_member_that_somebody_removed() {
+    let mut story = Story::with_voters(5, 2);
+    story.publish();
+    story.settle();
+    (2..5).for_each(|index| story.held_back(index));
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(1));
+    }
+    story.publish();
+    story.settle();
+    assert_eq!(admit_all(&mut story), [0; 0]);
+    assert_eq!(reason(&story.plan()), reasons::MEMBER_MISSING);
+}
+
+/// The cluster survives a failure less until it has joined.
+#[test]
+fn a_replacement_comes_alone() {
+    let mut story = Story::with_voters(3, 3);
+    story.settle();
+    story.failing(1, "down");
+    story.pass(61);
+    assert!(matches!(story.plan(), Plan::Do(Step::BeginRemediation(_))), "{:?}", story.plan());
+    let Plan::Do(Step::BeginRemediation(last)) = story.plan() else { unreachable!() };
+    story.settle();
+    story.etcd().status.as_mut().unwrap().last_remediation = Some(last);
+    story.etcd().spec.replicas = 5;
+    (3..6).for_each(|index| story.held_back(index));
+    assert_eq!(admit_all(&mut story), [3]);
+}
