@@ -16,8 +16,8 @@ pub type DataDirectory = dyn Fn(&str) -> Option<PathBuf> + Send + Sync;
 #[derive(Clone)]
 pub(super) struct Disks {
     directory: Arc<DataDirectory>,
-    /// What each log looked like from outside when it was read.
-    read: Arc<Mutex<BTreeMap<PathBuf, Vec<Outside>>>>,
+    /// What the log of each silent member looked like from outside when it was read, by EtcdCluster and URL.
+    read: Arc<Mutex<BTreeMap<(String, String), Vec<Outside>>>>,
 }
 
 /// A file as its directory shows it: name, number, size, last change.
@@ -36,13 +36,20 @@ impl Disks {
         let log = data.join("member").join("wal");
         let now = outside(&log);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if read.get(&log) == Some(&now) {
+        let member = (etcd.to_owned(), url.to_owned());
+        if read.get(&member) == Some(&now) {
             return;
         }
         if let Ok(last) = wal::last_index(&log) {
-            read.insert(log, now);
+            read.insert(member, now);
             recorder.note(Event::Disk(Disk { etcd: etcd.to_owned(), url: url.to_owned(), last }));
         }
+    }
+
+    /// A member answers. When it falls silent again, its disk is news, even if that looks as it did before the member started.
+    pub(super) fn forget(&self, etcd: &str, url: &str) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.remove(&(etcd.to_owned(), url.to_owned()));
     }
 }
 
@@ -52,4 +59,39 @@ fn outside(directory: &Path) -> Vec<Outside> {
     let mut found: Vec<Outside> = entries.filter_map(|entry| Some(of(entry.path(), &entry.metadata().ok()?))).collect();
     found.sort();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Answer, Etcd, Line, Machine, Member, Status};
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_disk_that_is_as_empty_as_before_the_member_started_is_told_again() {
+        let (directory, url) = (tempfile::tempdir().unwrap(), "https://10.0.0.1:2379");
+        let recorder = Recorder::create(&directory.path().join("record.jsonl")).unwrap();
+        recorder.note(Event::Etcd(Etcd { name: "a/etcd".to_owned(), ..Etcd::default() }));
+        recorder.note(Event::Machine(Machine {
+            name: "a/b".to_owned(),
+            etcd: "a/etcd".to_owned(),
+            addresses: vec!["10.0.0.1".to_owned()],
+            ..Machine::default()
+        }));
+        let data = directory.path().to_owned();
+        let disks = Disks::new(Arc::new(move |_: &str| Some(data.clone())));
+        let told = || {
+            let lines: Vec<Line> = recorder.lines().unwrap();
+            lines.iter().filter(|line| matches!(line.event, Event::Disk(_))).count()
+        };
+        disks.look(&recorder, "a/etcd", url);
+        disks.look(&recorder, "a/etcd", url);
+        assert_eq!(told(), 1);
+        disks.forget("a/etcd", url);
+        let answer = Answer::Status(Box::new(Status::default()));
+        let member = Member { etcd: "a/etcd".to_owned(), url: url.to_owned(), answer, gap: None };
+        recorder.note_answer(member, Duration::ZERO);
+        disks.look(&recorder, "a/etcd", url);
+        assert_eq!(told(), 2);
+    }
 }

@@ -90,8 +90,9 @@ impl Probe {
     }
 
     fn note(&self, answer: Answer, last: &mut Instant) {
-        if let Answer::Silent(_) = answer {
-            self.disks.look(&self.recorder, &self.etcd, &self.url);
+        match answer {
+            Answer::Silent(_) => self.disks.look(&self.recorder, &self.etcd, &self.url),
+            Answer::Status(_) => self.disks.forget(&self.etcd, &self.url),
         }
         let member = Member { etcd: self.etcd.clone(), url: self.url.clone(), answer, gap: None };
         self.recorder.note_answer(member, last.elapsed());

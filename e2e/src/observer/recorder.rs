@@ -1,7 +1,7 @@
 //! The record while it is being written: in a file, and in memory for those who go on from what is known.
 
 use super::probe::PERIOD;
-use super::record::{Event, Line, Member};
+use super::record::{Answer, Event, Line, Member};
 use super::state::{State, machine_at};
 use anyhow::{Context, Result, anyhow};
 use k8s_openapi::jiff::Timestamp;
@@ -60,12 +60,16 @@ impl Recorder {
         writing.add(Line { at: now(), event });
     }
 
-    /// The same for the answer of a member, which it has given so long after the one before.
+    /// The same for the answer of a member, which it has given so long after the one before. What its disk had before is no
+    /// longer what it has.
     pub(super) fn note_answer(&self, mut member: Member, between: Duration) {
         let gap = (between > ROUNDS).then(|| u64::try_from(between.as_millis()).unwrap_or(u64::MAX));
         let mut writing = self.lock();
         let event = Event::Member(member.clone());
         let Some(key) = event.key() else { return };
+        if matches!(member.answer, Answer::Status(_)) {
+            writing.latest.remove(&("disk".to_owned(), key.1.clone()));
+        }
         if writing.latest.get(&key) != Some(&event) {
             writing.latest.insert(key, event);
             member.gap = gap;
