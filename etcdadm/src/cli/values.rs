@@ -7,13 +7,6 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tracing::level_filters::LevelFilter;
 
-/// The init systems of `--init-system` that are implemented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InitSystemName {
-    /// systemd, through `systemctl`.
-    Systemd,
-}
-
 /// A boolean in any spelling that Go's `strconv.ParseBool` takes.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
@@ -47,9 +40,9 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, String> {
 }
 
 /// The init system; `kubelet` gets an answer of its own, because the replaced program had it.
-pub(super) fn init_system(text: &str) -> Result<InitSystemName, String> {
+pub(super) fn init_system(text: &str) -> Result<String, String> {
     match text {
-        "systemd" => Ok(InitSystemName::Systemd),
+        "systemd" => Ok(text.to_owned()),
         "kubelet" => Err("this etcdadm cannot run etcd under kubelet yet; use systemd".to_owned()),
         _ => Err("the only init system is systemd".to_owned()),
     }
