@@ -1,7 +1,7 @@
 //! Starting and ending a machine.
 
 use super::{
-    Error, Layout, MachineSpec, Result, exclusive, network, on,
+    Error, Layout, MachineSpec, Result, exclusive, files, if_there, network, on,
     processes::{self, Process},
 };
 use rustix::{
@@ -80,9 +80,7 @@ pub(super) fn shut_down(layout: &Layout) -> Result<()> {
 pub(super) fn destroy(layout: &Layout) -> Result<()> {
     let lock = exclusive(layout)?;
     end(layout)?;
-    if let Ok(spec) = fs::read(layout.spec())
-        && let Ok(spec) = serde_json::from_slice::<MachineSpec>(&spec)
-    {
+    if let Ok(Some(spec)) = files::read_json(&layout.spec()) {
         network::disconnect(&spec)?;
     }
     layout.remove()?;
@@ -100,10 +98,7 @@ fn end(layout: &Layout) -> Result<()> {
             return Err(failed(layout, format!("process {} survives SIGKILL", first.pid)));
         }
     }
-    match fs::remove_file(layout.process()) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(on(&layout.process())),
-    }
+    if_there(fs::remove_file(layout.process())).map(drop).map_err(on(&layout.process()))
 }
 
 /// A handle of the process, unless it has ended.
