@@ -311,12 +311,7 @@ impl Machine {
         if !self.is_running() {
             return disk::rob(&self.layout);
         }
-        let output = self.exec(&["rm", "-rf", &format!("/{}", disk::ETCD_DATA)])?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Error::Program { program: "rm".to_owned(), message })
+        check("rm", Ok(self.exec(&["rm", "-rf", &format!("/{}", disk::ETCD_DATA)])?))
     }
 
     /// Where etcd's data directory lies, to be read from outside. Nobody but the machine may write there while it runs.
@@ -398,4 +393,14 @@ fn exclusive(layout: &Layout) -> Result<File> {
     let file = File::create(&path).map_err(on(&path))?;
     file.lock().map_err(on(&path))?;
     Ok(file)
+}
+
+/// Whether a program has done what it was to do.
+fn check(program: &str, output: io::Result<Output>) -> Result<()> {
+    let output = output.map_err(|error| failed(program, &error.to_string()))?;
+    if output.status.success() { Ok(()) } else { Err(failed(program, &String::from_utf8_lossy(&output.stderr))) }
+}
+
+fn failed(program: &str, message: &str) -> Error {
+    Error::Program { program: program.to_owned(), message: message.trim().to_owned() }
 }

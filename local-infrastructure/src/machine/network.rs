@@ -1,6 +1,6 @@
 //! A machine's cable, its address, and cuts of its network.
 
-use super::{Error, Layout, MachineSpec, Result, files, on, processes, write_atomic};
+use super::{Error, Layout, MachineSpec, Result, check, failed, files, on, processes, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -123,12 +123,7 @@ fn feed(command: &mut Command, input: &str) -> Result<()> {
         }
         child.wait_with_output()
     };
-    let output = run().map_err(|error| failed(&name, &error.to_string()))?;
-    if output.status.success() { Ok(()) } else { Err(failed(&name, &String::from_utf8_lossy(&output.stderr))) }
-}
-
-fn failed(program: &str, message: &str) -> Error {
-    Error::Program { program: program.to_owned(), message: message.trim().to_owned() }
+    check(&name, run())
 }
 
 #[cfg(test)]

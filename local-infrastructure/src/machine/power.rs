@@ -1,7 +1,7 @@
 //! Starting and ending a machine.
 
 use super::{
-    Error, Layout, MachineSpec, Result, exclusive, files, if_there, network, on,
+    Error, Layout, MachineSpec, Result, check, exclusive, files, if_there, network, on,
     processes::{self, Process},
 };
 use rustix::{
@@ -48,14 +48,13 @@ pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
         .arg(format!("/proc/{}/ns/net", std::process::id()))
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Error::Program { program: "unshare".to_owned(), message: error.to_string() })?;
+        .map_err(|error| super::failed("unshare", &error.to_string()))?;
     if output.status.success() {
         return layout.count_boot();
     }
     // What it left would be in the way of the next attempt; that it cannot be removed is not what went wrong.
     let _ = network::disconnect(spec);
-    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Program { program: format!("starting machine {}", layout.label()), message })
+    check(&format!("starting machine {}", layout.label()), Ok(output))
 }
 
 pub(super) fn kill(layout: &Layout) -> Result<()> {
