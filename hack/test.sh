@@ -43,22 +43,13 @@ for path in */tests/*; do
     esac
 done
 if [ ${#tiers[@]} = 0 ]; then
-    tiers=(unit)
-    [ ${#api_tests[@]} = 0 ] || tiers+=(api)
-    tiers+=(local)
+    tiers=(unit api local)
     if [ "$(id -u)" = 0 ]; then
         tiers+=(docker)
     else
         echo "without root: the docker tests are left out" >&2
     fi
 fi
-for tier in "${tiers[@]}"; do
-    declare -n tests_of_the_tier="${tier}_tests"
-    if [ "$tier" != unit ] && [ ${#tests_of_the_tier[@]} = 0 ]; then
-        echo "there are no $tier tests yet" >&2
-        exit 1
-    fi
-done
 
 case " ${tiers[*]} " in
 *" docker "*) export SETUP_DOCKER=1 ;;

@@ -1,6 +1,7 @@
 //! etcd's settings that a user may give, by the names of etcd's flags without the leading dashes.
 
 use crate::Invalid;
+use crate::duration::go_duration;
 use crate::url::check_listen_url;
 use std::ops::RangeInclusive;
 
@@ -193,7 +194,7 @@ fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     }
     if let Some(retention) = value("auto-compaction-retention") {
         let by_revision = value("auto-compaction-mode") == Some("revision");
-        if !(number(retention).is_some() || !by_revision && is_duration(retention)) {
+        if !(number(retention).is_some() || !by_revision && go_duration(retention).is_some()) {
             let form = if by_revision { "a number of revisions" } else { "hours, or a duration like 30m or 1h30m" };
             let why = format!("{retention:?} is not right for this auto-compaction-mode; give {form}");
             return Err(Invalid::new("auto-compaction-retention", why));
@@ -205,22 +206,6 @@ fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
 /// A number without a sign, which `u64::from_str` would accept.
 fn number(text: &str) -> Option<u64> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
-}
-
-/// Whether Go's `time.ParseDuration` reads it, without sign.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let Some(end) = rest.find(|c: char| !c.is_ascii_digit() && c != '.') else { return false };
-        let (number, after) = rest.split_at(end);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_end);
-        if number.parse::<f64>().is_err() || !matches!(unit, "ns" | "us" | "ms" | "s" | "m" | "h") {
-            return false;
-        }
-        rest = after;
-    }
-    !text.is_empty()
 }
 
 #[cfg(test)]

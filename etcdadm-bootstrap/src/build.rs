@@ -98,9 +98,6 @@ impl InvalidField {
 
 /// A format of bootstrap data.
 trait Format {
-    /// Name by Cluster API's contract.
-    fn name(&self) -> &'static str;
-
     /// Renders the data.
     ///
     /// # Errors
@@ -113,8 +110,8 @@ trait Format {
 /// # Errors
 /// The first field that cannot be rendered.
 pub fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, InvalidField> {
-    let format = format_of(bootstrap.spec);
-    let rendered = Rendered { value: format.render(bootstrap)?, format: format.name() };
+    let (name, format) = format_of(bootstrap.spec);
+    let rendered = Rendered { value: format.render(bootstrap)?, format: name };
     if rendered.value.len() + rendered.format.len() > SECRET_LIMIT {
         let problem = format!(
             "the bootstrap data would have {} bytes; a Secret holds at most {SECRET_LIMIT}. Have large files \
@@ -126,12 +123,12 @@ pub fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, InvalidField> {
     Ok(rendered)
 }
 
-fn format_of(spec: &EtcdadmConfigSpec) -> &'static dyn Format {
-    match spec.format.unwrap_or_default() {
-        FormatName::CloudConfig => match spec.cloud_init_config.as_ref().map(|c| c.modules).unwrap_or_default() {
-            CloudInitModules::All => &cloud_config::CloudConfig,
-            CloudInitModules::WriteFilesAndRunCmd => &write_files_and_runcmd::WriteFilesAndRunCmd,
-        },
+/// The format, after its name by Cluster API's contract.
+fn format_of(spec: &EtcdadmConfigSpec) -> (&'static str, &'static dyn Format) {
+    let FormatName::CloudConfig = spec.format.unwrap_or_default();
+    match spec.cloud_init_config.as_ref().map(|c| c.modules).unwrap_or_default() {
+        CloudInitModules::All => ("cloud-config", &cloud_config::CloudConfig),
+        CloudInitModules::WriteFilesAndRunCmd => ("cloud-config", &write_files_and_runcmd::WriteFilesAndRunCmd),
     }
 }
 

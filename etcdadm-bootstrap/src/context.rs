@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt};
-use serde_json::Value;
 
 /// What every reconcile shares.
 pub(crate) struct Context {
@@ -84,19 +83,14 @@ pub(crate) struct LockRecord {
 
 impl LockRecord {
     pub(crate) fn read(lock: &DynamicObject) -> Self {
-        let information = lock.data.pointer(&format!("/data/{LOCK_INFORMATION}")).and_then(Value::as_str);
-        Self {
-            information: information.unwrap_or_default().to_owned(),
-            resource_version: lock.resource_version().unwrap_or_default(),
-        }
+        let information = lock.data["data"][LOCK_INFORMATION].as_str().unwrap_or_default().to_owned();
+        Self { information, resource_version: lock.resource_version().unwrap_or_default() }
     }
 }
 
 impl From<&ConfigMap> for LockRecord {
     fn from(lock: &ConfigMap) -> Self {
-        Self {
-            information: lock.data.as_ref().and_then(|data| data.get(LOCK_INFORMATION)).cloned().unwrap_or_default(),
-            resource_version: lock.resource_version().unwrap_or_default(),
-        }
+        let information = lock.data.as_ref().and_then(|data| data.get(LOCK_INFORMATION)).cloned().unwrap_or_default();
+        Self { information, resource_version: lock.resource_version().unwrap_or_default() }
     }
 }

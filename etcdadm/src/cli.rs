@@ -107,7 +107,7 @@ pub struct MemberArgs {
     pub data_dir: Option<PathBuf>,
     /// What runs etcd; only systemd.
     #[arg(long, default_value = "systemd", value_parser = values::init_system)]
-    pub init_system: values::InitSystemName,
+    pub init_system: String,
     /// TLS 1.2 cipher suites that etcd may use, separated by commas [default: Go's].
     #[arg(long, value_name = "SUITE,...", value_delimiter = ',')]
     pub cipher_suites: Vec<String>,

@@ -65,7 +65,8 @@ pub fn data(paths: &Paths) -> Result<Data> {
     let fits =
         lines.next().is_some_and(|known| known.split(' ').any(|epoch| !epoch.is_empty() && epoch == inside.trim()));
     let has_run = has_run(remembered, &settings);
-    Ok(match (has_log(paths)?, &outside) {
+    let has_log = crate::wal::newest(paths)?.is_some();
+    Ok(match (has_log, &outside) {
         (true, None) => Data::Present,
         (true, Some(_)) if fits => Data::Present,
         (true, Some(_)) => Data::Outdated,
@@ -78,11 +79,6 @@ pub fn data(paths: &Paths) -> Result<Data> {
 /// Whether the member has had a write-ahead log, by the epoch outside the data directory, or by its settings.
 pub(crate) fn has_run(outside: &str, settings: &str) -> bool {
     outside.lines().nth(1) == Some(BEGUN) || crate::config::env::is_settled(settings)
-}
-
-/// Whether there is a write-ahead log.
-fn has_log(paths: &Paths) -> Result<bool> {
-    Ok(crate::wal::newest(paths)?.is_some())
 }
 
 /// Forgets the data of an earlier member, for one that is new: the next start takes the directory as it is.

@@ -20,7 +20,7 @@ pub async fn init(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> 
 
 async fn steps(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
     // By the clock at the beginning: a run that was in time is not refused in the middle.
-    let deadline = not_after.map(|not_after| Deadline { not_after, now: node.now() });
+    let deadline = not_after.map(|not_after| Deadline { not_after, now: node.now });
     let local = node.local().await?;
     if let InitStep::Refuse(why) = plan::init(&local, deadline) {
         bail!(why);

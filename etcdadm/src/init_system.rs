@@ -61,10 +61,8 @@ impl InitSystem for Systemd {
     }
 
     fn start(&self) -> Boxed<Result<()>> {
-        Box::pin(async move {
-            // `enable` makes systemd read its units anew, so one call does it all.
-            systemctl(&["enable", "--now", UNIT]).await
-        })
+        // `enable` makes systemd read its units anew, so one call does it all.
+        Box::pin(systemctl(&["enable", "--now", UNIT]))
     }
 
     fn stop(&self) -> Boxed<Result<()>> {

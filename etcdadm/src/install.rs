@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{self, PendingFile};
 use crate::paths::Paths;
-use crate::release::checksum::{Hasher, Sha256};
+use crate::release::checksum::Sha256;
 use crate::release::{self, Archive};
 use crate::settings::Settings;
 
@@ -129,7 +128,7 @@ fn unpack(paths: &Paths, archive: &Archive, version: &EtcdVersion) -> Result<BTr
         let target = paths.program(name);
         let place = || format!("cannot write {}", target.display());
         let mut pending = PendingFile::create(&target, 0o755).with_context(place)?;
-        let sha256 = copy(&mut entry, &mut pending).with_context(place)?;
+        let sha256 = Sha256::of_copy(&mut entry, &mut pending).with_context(place)?;
         unpacked.push((name, pending, sha256));
     }
     for name in REQUIRED {
@@ -154,20 +153,6 @@ fn unpack(paths: &Paths, archive: &Archive, version: &EtcdVersion) -> Result<BTr
         }
     }
     Ok(programs)
-}
-
-fn copy(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<Sha256> {
-    let mut hasher = Hasher::default();
-    let mut buffer = vec![0; 256 * 1024];
-    loop {
-        match from.read(&mut buffer)? {
-            0 => return Ok(hasher.finish()),
-            count => {
-                hasher.update(&buffer[..count]);
-                to.write_all(&buffer[..count])?;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -306,11 +306,7 @@ impl<'a> Join<'a> {
 
     /// Waits before the next attempt, unless there shall be or can be none.
     async fn passing(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
-        let is_final = matches!(failure, Failure::Refused(_));
-        if let Failure::Untrusted { .. } = failure {
-            bail!("{what}: {failure}");
-        }
-        if is_final || !self.retry {
+        if !self.retry || matches!(failure, Failure::Refused(_) | Failure::Untrusted { .. }) {
             return Err(anyhow!(failure).context(what.to_owned()));
         }
         self.node.wait(pause, format!("{what}: {failure}")).await;

@@ -36,7 +36,8 @@ pub struct Node {
     /// Where everything is.
     pub paths: Paths,
     init_system: Box<dyn InitSystem>,
-    now: OffsetDateTime,
+    /// When this run began.
+    pub(crate) now: OffsetDateTime,
     /// What is being waited for; told once per change, and again when time is up.
     waiting_for: RefCell<String>,
     service: RefCell<Service>,
@@ -59,11 +60,6 @@ impl Node {
         let paths = Paths::new(root, &settings);
         let (waiting_for, service) = Default::default();
         Self { settings, paths, init_system, now, waiting_for, service }
-    }
-
-    /// When this run began.
-    pub(crate) fn now(&self) -> OffsetDateTime {
-        self.now
     }
 
     /// Does `work` alone on this machine, and gives up when the time is up.

@@ -1,14 +1,14 @@
 //! Who the data on this machine belongs to, as etcd's write-ahead log says.
 //!
 //! Every segment begins with a checksum record and a metadata record, in that order. A record is a length of eight bytes,
-//! little-endian, whose lowest 56 bits count; a `walpb.Record` with the fields type (1), crc (2) and data (3); and padding.
-//! The metadata is a `walpb.Metadata` with the fields node ID (1) and cluster ID (2). Read in etcd 3.4 to 3.7.
+//! little-endian, whose lowest 56 bits count; a `walpb.Record`; and padding. Read in etcd 3.4 to 3.7.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use prost::Message;
 
 use crate::paths::Paths;
 
@@ -21,8 +21,26 @@ pub struct Owner {
     pub member_id: u64,
 }
 
+/// `walpb.Record`, without its checksum.
+#[derive(Clone, PartialEq, Message)]
+struct Record {
+    #[prost(int64, tag = "1")]
+    type_: i64,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    data: Option<Vec<u8>>,
+}
+
+/// `walpb.Metadata`.
+#[derive(Clone, PartialEq, Message)]
+struct Metadata {
+    #[prost(uint64, tag = "1")]
+    node_id: u64,
+    #[prost(uint64, tag = "2")]
+    cluster_id: u64,
+}
+
 /// Type of the record that holds the metadata.
-const METADATA: u64 = 1;
+const METADATA: i64 = 1;
 /// More than the first two records take.
 const HEAD: u64 = 4096;
 
@@ -61,68 +79,10 @@ fn owner_in(mut segment: &[u8]) -> Option<Owner> {
         let bytes = usize::try_from(length & !(0xff << 56)).ok()?;
         let (record, rest) = rest.split_at_checked(bytes)?;
         segment = rest.get(usize::try_from(padding).ok()?..)?;
-        let fields = fields(record)?;
-        if fields.number(1) == METADATA {
-            let metadata = self::fields(fields.bytes(3)?)?;
-            return Some(Owner { cluster_id: metadata.number(2), member_id: metadata.number(1) });
-        }
-    }
-    None
-}
-
-/// Fields of a protobuf message, of the two kinds that occur here.
-struct Fields<'a>(Vec<(u64, Value<'a>)>);
-
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-}
-
-impl<'a> Fields<'a> {
-    /// Zero where the field is missing, as protobuf has it.
-    fn number(&self, field: u64) -> u64 {
-        let found = self.0.iter().find_map(|(key, value)| match value {
-            Value::Number(number) if *key == field => Some(*number),
-            _ => None,
-        });
-        found.unwrap_or_default()
-    }
-
-    fn bytes(&self, field: u64) -> Option<&'a [u8]> {
-        self.0.iter().find_map(|(key, value)| match value {
-            Value::Bytes(bytes) if *key == field => Some(*bytes),
-            _ => None,
-        })
-    }
-}
-
-fn fields(mut message: &[u8]) -> Option<Fields<'_>> {
-    let mut fields = Vec::new();
-    while !message.is_empty() {
-        let key = varint(&mut message)?;
-        let value = match key & 7 {
-            0 => Value::Number(varint(&mut message)?),
-            2 => {
-                let length = usize::try_from(varint(&mut message)?).ok()?;
-                let (bytes, rest) = message.split_at_checked(length)?;
-                message = rest;
-                Value::Bytes(bytes)
-            }
-            _ => return None,
-        };
-        fields.push((key >> 3, value));
-    }
-    Some(Fields(fields))
-}
-
-fn varint(message: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = message.split_first()?;
-        *message = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
+        let record = Record::decode(record).ok()?;
+        if record.type_ == METADATA {
+            let metadata = Metadata::decode(record.data?.as_slice()).ok()?;
+            return Some(Owner { cluster_id: metadata.cluster_id, member_id: metadata.node_id });
         }
     }
     None

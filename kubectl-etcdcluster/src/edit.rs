@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use api::names::ETCD_CLUSTER_GROUP;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// Where `kubectl apply` writes down what was applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -52,12 +53,9 @@ pub fn client_side_patch(live: &Value, manifest: &Value) -> Option<Value> {
 fn merge_patch(last: &Value, manifest: &Value) -> Value {
     let (Value::Object(last), Value::Object(wanted)) = (last, manifest) else { return manifest.clone() };
     let gone = last.keys().filter(|name| !wanted.contains_key(*name)).map(|name| (name.clone(), Value::Null));
-    let kept = wanted.iter().map(|(name, value)| (name.clone(), merge_patch(&last_of(last, name), value)));
+    let kept =
+        wanted.iter().map(|(name, value)| (name.clone(), merge_patch(last.get(name).unwrap_or(&Value::Null), value)));
     Value::Object(kept.chain(gone).collect())
-}
-
-fn last_of(last: &Map<String, Value>, name: &str) -> Value {
-    last.get(name).cloned().unwrap_or(Value::Null)
 }
 
 /// A field that differs.
@@ -92,10 +90,7 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, found: &mu
     if fields(before) && fields(after) {
         let (before, after) =
             (before.and_then(Value::as_object).unwrap_or(&empty), after.and_then(Value::as_object).unwrap_or(&empty));
-        let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
-        names.sort();
-        names.dedup();
-        for name in names {
+        for name in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
             compare(&format!("{path}.{name}"), before.get(name), after.get(name), found);
         }
         return;

@@ -7,7 +7,7 @@ mod deadlines;
 mod phase;
 mod seat;
 
-pub use conditions::{Trouble, hold, others};
+pub use conditions::{Trouble, others};
 pub use deadlines::Deadline;
 pub use phase::Phase;
 pub(crate) use seat::hooks;
@@ -96,7 +96,7 @@ impl Report {
     /// The condition that matters most at the moment; nothing if all is well.
     #[must_use]
     pub fn hold(&self) -> Option<&Trouble> {
-        hold(&self.conditions)
+        self.conditions.first()
     }
 }
 

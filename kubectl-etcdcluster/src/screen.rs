@@ -9,12 +9,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// A screen on the standard output.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { is_terminal: stdout().is_terminal(), shown: Vec::new() }
-    }
-
     /// Whether somebody watches, so that ages may count up.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
@@ -82,8 +76,9 @@ impl Screen {
 }
 
 impl Default for Screen {
+    /// A screen on the standard output.
     fn default() -> Self {
-        Self::new()
+        Self { is_terminal: stdout().is_terminal(), shown: Vec::new() }
     }
 }
 

@@ -10,7 +10,8 @@ use api::etcd_cluster::Health;
 pub fn lines(report: &Report, times: Times) -> Vec<String> {
     let mut lines = head(report, times);
     lines.extend(seats(&report.seats, times));
-    lines.extend(waits(report, times));
+    lines.extend(report.hold().map(|hold| format!("Waits: {}", says(hold, times))));
+    lines.extend(report.deadlines.iter().map(|deadline| format!("    {}", due(deadline, times))));
     lines.extend(report.notes.iter().map(|note| format!("Note: {note}")));
     lines
 }
@@ -158,13 +159,6 @@ fn notes(seat: &Seat, times: Times) -> Vec<String> {
         notes.push(format!("deleted {ago}, {kept}{waits}"));
     }
     notes
-}
-
-fn waits(report: &Report, times: Times) -> Vec<String> {
-    let mut lines = Vec::new();
-    lines.extend(report.hold().map(|hold| format!("Waits: {}", says(hold, times))));
-    lines.extend(report.deadlines.iter().map(|deadline| format!("    {}", due(deadline, times))));
-    lines
 }
 
 /// A deadline as a sentence.

@@ -3,11 +3,11 @@
 pub mod advice;
 
 use crate::observation::endpoints_in_use;
-use crate::report::{Report, others};
+use crate::report::{Phase, Report, others};
 use crate::snapshot::Snapshot;
 use crate::text::{Times, columns, count};
 use crate::tree::{due, says};
-use advice::advice;
+use advice::{Advice, advice};
 use api::endpoints::EndpointLists;
 use api::etcd_cluster::{OperationKind, RemovalState};
 use api::names;
@@ -39,16 +39,16 @@ pub fn lines(snapshot: &Snapshot, events: &[Event], times: Times) -> Vec<String>
     let mut lines = vec![format!("EtcdCluster {}/{}: {}", report.namespace, report.name, report.phase)];
     let hold = report.hold();
     match hold {
-        None if report.phase.is_well() => lines.push("Nothing holds it up: all is as wanted.".to_owned()),
+        None if report.phase == Phase::Ready => lines.push("Nothing holds it up: all is as wanted.".to_owned()),
         None => {}
         Some(hold) => {
             section(&mut lines, "Decision", vec![says(hold, times)]);
-            section(&mut lines, "Rule", rules(&report));
+            section(&mut lines, "Rule", told(&report, |advice| advice.rule));
         }
     }
     section(&mut lines, "Evidence", evidence(snapshot, &report, times));
     section(&mut lines, "Next deadline", report.deadlines.iter().map(|deadline| due(deadline, times)).collect());
-    section(&mut lines, "What you can do", remedies(&report));
+    section(&mut lines, "What you can do", told(&report, |advice| advice.what_to_do));
     section(&mut lines, "Recent events", recent(events, times));
     lines.extend(report.notes.iter().map(|note| format!("Note: {note}")));
     lines
@@ -61,30 +61,12 @@ fn section(lines: &mut Vec<String>, title: &str, content: Vec<String>) {
     }
 }
 
-/// The rules behind the conditions that are not well, that of the one that matters most first.
-fn rules(report: &Report) -> Vec<String> {
+/// What is known about the conditions that are not well, that of the one that matters most first, each text once.
+fn told(report: &Report, text: fn(Advice) -> &'static str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for reason in reasons(report) {
-        let rule = advice(&reason).rule.to_owned();
-        if !found.contains(&rule) {
-            found.push(rule);
-        }
-    }
-    found
-}
-
-/// The reasons of the conditions that are not well, without those that follow from others.
-fn reasons(report: &Report) -> Vec<String> {
-    let first = report.conditions.first().cloned();
-    first.into_iter().chain(others(&report.conditions)).map(|trouble| trouble.reason).collect()
-}
-
-/// What to do about each of the conditions that are not well, each advice once.
-fn remedies(report: &Report) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for reason in reasons(report) {
-        let name = &report.name;
-        let text = advice(&reason).what_to_do.replace("NAMESPACE", &report.namespace).replace("NAME", name);
+    // Without those that follow from others.
+    for trouble in report.hold().cloned().into_iter().chain(others(&report.conditions)) {
+        let text = text(advice(&trouble.reason)).replace("NAMESPACE", &report.namespace).replace("NAME", &report.name);
         if !text.is_empty() && !found.contains(&text) {
             found.push(text);
         }

@@ -5,6 +5,7 @@ use crate::{
     hardware::Hardware,
     machine::Error as MachineError,
     observe::now,
+    status::paused,
     write::{write, write_status},
 };
 use api::{
@@ -103,21 +104,15 @@ fn plan(object: &LocalCluster, cluster: Option<&ClusterView>) -> Plan {
 
 fn status(object: &LocalCluster, plan: Plan, now: &Time) -> LocalClusterStatus {
     let before = object.status.clone().unwrap_or_default();
-    let ready = match plan {
-        Plan::Ready => Draft::new(conditions::READY, true, conditions::IS_READY, ""),
-        Plan::Paused if before.ready => Draft::new(conditions::READY, true, conditions::IS_READY, ""),
-        Plan::Paused => Draft::new(conditions::READY, false, conditions::IS_PAUSED, ""),
-        Plan::Wait | Plan::GiveEndpoint => Draft::new(
-            conditions::READY,
-            false,
-            conditions::WAITING_FOR_CLUSTER,
-            "No Cluster refers to this LocalCluster",
-        ),
-        Plan::Release | Plan::Gone => Draft::new(conditions::READY, false, conditions::DELETING, ""),
+    let (ready, reason, message) = match plan {
+        Plan::Paused if !before.ready => (false, conditions::IS_PAUSED, ""),
+        Plan::Paused | Plan::Ready => (true, conditions::IS_READY, ""),
+        Plan::Wait | Plan::GiveEndpoint => {
+            (false, conditions::WAITING_FOR_CLUSTER, "No Cluster refers to this LocalCluster")
+        }
+        Plan::Release | Plan::Gone => (false, conditions::DELETING, ""),
     };
-    let (paused, reason) =
-        if plan == Plan::Paused { (true, conditions::IS_PAUSED) } else { (false, conditions::NOT_PAUSED) };
-    let drafts = vec![ready, Draft::new(conditions::PAUSED, paused, reason, "")];
+    let drafts = vec![Draft::new(conditions::READY, ready, reason, message), paused(plan == Plan::Paused)];
     let provisioned = before.initialization.provisioned || plan == Plan::Ready;
     let reported = |name: &String| FailureDomain { name: name.clone(), control_plane: true };
     LocalClusterStatus {

@@ -214,19 +214,15 @@ pub struct LocalMachineTemplateResourceSpec {}
 
 /// Conditions and reasons that this provider writes.
 pub mod conditions {
-    /// The machine runs and its bootstrap succeeded; of a LocalCluster: it has an endpoint.
-    pub const READY: &str = "Ready";
+    pub use api::conditions::reasons::{
+        DELETING, NOT_PAUSED, PAUSED as IS_PAUSED, READY as IS_READY, WAITING_FOR_CLUSTER,
+        WAITING_FOR_CLUSTER_INFRASTRUCTURE, WAITING_FOR_MACHINE,
+    };
+    pub use api::conditions::{PAUSED, READY};
+
     /// How the bootstrap ended. Unknown until it has finished.
     pub const BOOTSTRAP_SUCCEEDED: &str = "BootstrapSucceeded";
-    /// The Cluster or the object is paused: nothing is changed.
-    pub const PAUSED: &str = "Paused";
 
-    /// No Machine owns the LocalMachine yet.
-    pub const WAITING_FOR_MACHINE: &str = "WaitingForMachine";
-    /// The Cluster does not exist, or none refers to the LocalCluster yet.
-    pub const WAITING_FOR_CLUSTER: &str = "WaitingForCluster";
-    /// The Cluster's infrastructure is not provisioned yet.
-    pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
     /// The Machine names no bootstrap data yet, or it cannot be read.
     pub const WAITING_FOR_BOOTSTRAP_DATA: &str = "WaitingForBootstrapData";
     /// The machine cannot be made or started; the message says why. It is tried again.
@@ -239,16 +235,8 @@ pub mod conditions {
     pub const POWERED_OFF: &str = "PoweredOff";
     /// The machine should run, and its first process is gone.
     pub const NOT_RUNNING: &str = "NotRunning";
-    /// The object is being deleted.
-    pub const DELETING: &str = "Deleting";
-    /// All is well.
-    pub const IS_READY: &str = "Ready";
     /// The bootstrap succeeded.
     pub const SUCCEEDED: &str = "Succeeded";
-    /// The Cluster or the object is paused.
-    pub const IS_PAUSED: &str = "Paused";
-    /// Neither is paused.
-    pub const NOT_PAUSED: &str = "NotPaused";
 }
 
 /// A machine's id for Cluster API.

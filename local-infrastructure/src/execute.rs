@@ -35,56 +35,36 @@ pub(crate) async fn execute(
     step: Step,
 ) -> Result<Outcome> {
     let (client, known) = (&context.shared.client, object.spec.provider_id.as_deref());
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let hardware = context.hardware.clone();
     let done = |object: LocalMachine| Outcome::Done(Box::new(object));
-    match step {
-        Step::Adopt => write(client, object, true, (PROVIDER_ID, known)).await.map(done),
-        Step::Create => match create(context, object, observation).await {
-            Ok(()) => Ok(done(object.clone())),
-            Err(error) => Ok(Outcome::Failed(error.to_string())),
-        },
-        Step::Start => match start(context, object).await {
-            Ok(()) => Ok(done(object.clone())),
-            Err(error) => Ok(Outcome::Failed(error.to_string())),
-        },
+    let ended = match step {
+        Step::Adopt => return write(client, object, true, (PROVIDER_ID, known)).await.map(done),
         Step::Publish => {
-            let id = provider_id(&object.namespace().unwrap_or_default(), &object.name_any());
-            write(client, object, true, (PROVIDER_ID, Some(&id))).await.map(done)
+            let id = provider_id(&namespace, &name);
+            return write(client, object, true, (PROVIDER_ID, Some(&id))).await.map(done);
         }
-        Step::Destroy => match destroy(context, object).await {
-            Ok(()) => match write(client, object, false, (PROVIDER_ID, known)).await {
-                Err(error) if error.is_not_found() => Ok(Outcome::Gone),
-                other => other.map(|_| Outcome::Gone),
-            },
-            Err(error) => Ok(Outcome::Failed(error.to_string())),
+        Step::Create => {
+            let BootstrapData::Ready(user_data) = &observation.bootstrap_data else { return Ok(done(object.clone())) };
+            let host_name = observation.owner.as_ref().map_or_else(|| name.clone(), |owner| owner.name.clone());
+            let uid = object.uid().unwrap_or_default();
+            let new = NewMachine { namespace, name, uid, host_name, user_data: user_data.clone() };
+            blocking(move || hardware.create(new)).await
+        }
+        Step::Start => blocking(move || hardware.start(&namespace, &name)).await,
+        Step::Destroy => blocking(move || hardware.destroy(&namespace, &name)).await,
+    };
+    match ended {
+        Err(error) => Ok(Outcome::Failed(error.to_string())),
+        Ok(()) if step == Step::Destroy => match write(client, object, false, (PROVIDER_ID, known)).await {
+            Err(error) if error.is_not_found() => Ok(Outcome::Gone),
+            other => other.map(|_| Outcome::Gone),
         },
+        Ok(()) => Ok(done(object.clone())),
     }
 }
 
-async fn create(context: &Context, object: &LocalMachine, observation: &Observation) -> Result<(), MachineError> {
-    let BootstrapData::Ready(user_data) = &observation.bootstrap_data else { return Ok(()) };
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let host_name = observation.owner.as_ref().map_or_else(|| name.clone(), |owner| owner.name.clone());
-    let uid = object.uid().unwrap_or_default();
-    let new = NewMachine { namespace, name, uid, host_name, user_data: user_data.clone() };
-    let hardware = context.hardware.clone();
-    blocking(move || hardware.create(new)).await
-}
-
-async fn start(context: &Context, object: &LocalMachine) -> Result<(), MachineError> {
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let hardware = context.hardware.clone();
-    blocking(move || hardware.start(&namespace, &name)).await
-}
-
-async fn destroy(context: &Context, object: &LocalMachine) -> Result<(), MachineError> {
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let hardware = context.hardware.clone();
-    blocking(move || hardware.destroy(&namespace, &name)).await
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, MachineError> + Send + 'static,
-) -> Result<T, MachineError> {
+async fn blocking(work: impl FnOnce() -> Result<(), MachineError> + Send + 'static) -> Result<(), MachineError> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| MachineError::Process { machine: String::new(), what: error.to_string() })?

@@ -1,5 +1,6 @@
 //! The image that machines start from: a directory that lies between this computer's own files and a machine's disk.
 
+use crate::machine::if_there;
 use std::{
     env, fs, io,
     os::unix::fs::PermissionsExt,
@@ -62,10 +63,7 @@ pub fn assemble(destination: &Path, parts: &Parts) -> Result<()> {
     if !Path::new("/usr/bin/cloud-init").exists() {
         return Err(Error::NoCloudInit);
     }
-    match fs::remove_dir_all(destination) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        other => other.map_err(on(destination))?,
-    }
+    if_there(fs::remove_dir_all(destination)).map_err(on(destination))?;
     write(&destination.join("etc/cloud/cloud.cfg"), 0o644, include_str!("image/cloud.cfg"))?;
     let unit = "usr/lib/systemd/system/systemd-timesyncd.service";
     write(&destination.join(unit), 0o644, include_str!("image/systemd-timesyncd.service"))?;

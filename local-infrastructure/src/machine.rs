@@ -12,7 +12,7 @@ mod processes;
 mod spec;
 
 pub(crate) use disk::{in_user_namespace, overlaid};
-pub(crate) use files::{on, write_atomic};
+pub(crate) use files::{if_there, names, on, write_atomic};
 pub(crate) use network::{apply_partition, configure_inside, connect};
 pub(crate) use processes::Process;
 pub(crate) use spec::{BOOTSTRAP, Layout};
@@ -21,7 +21,7 @@ pub use spec::{Bootstrap, MachineSpec};
 use crate::reservations::Reservations;
 use std::{
     fs::{self, File},
-    io::{self, ErrorKind},
+    io,
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Output,
@@ -96,8 +96,8 @@ impl Machines {
     pub fn list(&self) -> Result<Vec<Machine>> {
         let root = self.state_dir.join("machines");
         let mut found = Vec::new();
-        for namespace in files::names(&root)? {
-            for name in files::names(&root.join(&namespace))? {
+        for namespace in names(&root)? {
+            for name in names(&root.join(&namespace))? {
                 match self.get(&namespace, &name) {
                     Ok(machine) => found.push(machine),
                     Err(Error::NotFound(_)) => {}
@@ -114,13 +114,7 @@ impl Machines {
     /// [`Error::NotFound`] if it does not exist (yet, or no longer).
     pub fn get(&self, namespace: &str, name: &str) -> Result<Machine> {
         let layout = self.layout(namespace, name);
-        let spec = match fs::read(layout.spec()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(Error::NotFound(format!("{namespace}/{name}")));
-            }
-            other => other.map_err(on(&layout.spec()))?,
-        };
-        let spec = serde_json::from_slice(&spec).map_err(io::Error::from).map_err(on(&layout.spec()))?;
+        let spec = files::read_json(&layout.spec())?.ok_or_else(|| Error::NotFound(layout.label().to_owned()))?;
         Ok(Machine { state_dir: self.state_dir.clone(), layout, spec })
     }
 
@@ -244,10 +238,8 @@ impl Machine {
 
     /// Everything it has printed since it was made.
     pub fn console(&self) -> Result<String> {
-        match fs::read(self.layout.console()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
-            other => Ok(String::from_utf8_lossy(&other.map_err(on(&self.layout.console()))?).into_owned()),
-        }
+        let printed = if_there(fs::read(self.layout.console())).map_err(on(&self.layout.console()))?;
+        Ok(String::from_utf8_lossy(&printed.unwrap_or_default()).into_owned())
     }
 
     /// Starts it; nothing happens if it is running.
@@ -319,12 +311,7 @@ impl Machine {
         if !self.is_running() {
             return disk::rob(&self.layout);
         }
-        let output = self.exec(&["rm", "-rf", &format!("/{}", disk::ETCD_DATA)])?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Error::Program { program: "rm".to_owned(), message })
+        check("rm", Ok(self.exec(&["rm", "-rf", &format!("/{}", disk::ETCD_DATA)])?))
     }
 
     /// Where etcd's data directory lies, to be read from outside. Nobody but the machine may write there while it runs.
@@ -406,4 +393,14 @@ fn exclusive(layout: &Layout) -> Result<File> {
     let file = File::create(&path).map_err(on(&path))?;
     file.lock().map_err(on(&path))?;
     Ok(file)
+}
+
+/// Whether a program has done what it was to do.
+fn check(program: &str, output: io::Result<Output>) -> Result<()> {
+    let output = output.map_err(|error| failed(program, &error.to_string()))?;
+    if output.status.success() { Ok(()) } else { Err(failed(program, &String::from_utf8_lossy(&output.stderr))) }
+}
+
+fn failed(program: &str, message: &str) -> Error {
+    Error::Program { program: program.to_owned(), message: message.trim().to_owned() }
 }

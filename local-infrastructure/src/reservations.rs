@@ -3,12 +3,11 @@
 
 use crate::{
     address::Subnet,
-    machine::{Error, Result, on, write_atomic},
+    machine::{Error, Result, names, on, write_atomic},
 };
 use std::{
     collections::BTreeSet,
     fs::{self, File},
-    io::ErrorKind,
     net::Ipv4Addr,
     path::{Path, PathBuf},
 };
@@ -71,15 +70,11 @@ impl Reservations {
     /// # Errors
     /// If the state directory cannot be read.
     pub fn all(&self) -> Result<Vec<(Ipv4Addr, String)>> {
-        let entries = match fs::read_dir(&self.directory) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(on(&self.directory))?,
-        };
         let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(on(&self.directory))?;
-            if let Some(address) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
-                found.push((address, fs::read_to_string(entry.path()).map_err(on(&entry.path()))?));
+        for name in names(&self.directory)? {
+            if let Ok(address) = name.parse() {
+                let file = self.directory.join(name);
+                found.push((address, fs::read_to_string(&file).map_err(on(&file))?));
             }
         }
         Ok(found)

@@ -27,7 +27,7 @@ pub fn status(
         }
         _ => before.addresses.clone(),
     };
-    let drafts = vec![ready(observation, plan, failure), bootstrap(observation, plan), paused(observation)];
+    let drafts = vec![ready(observation, plan, failure), bootstrap(observation, plan), paused(observation.paused)];
     LocalMachineStatus {
         ready: provisioned,
         initialization: Initialization { provisioned },
@@ -73,9 +73,9 @@ fn bootstrap(observation: &Observation, plan: &Plan<Step>) -> Draft {
     }
 }
 
-fn paused(observation: &Observation) -> Draft {
-    let reason = if observation.paused { conditions::IS_PAUSED } else { conditions::NOT_PAUSED };
-    Draft::new(conditions::PAUSED, observation.paused, reason, "")
+pub(crate) fn paused(paused: bool) -> Draft {
+    let reason = if paused { conditions::IS_PAUSED } else { conditions::NOT_PAUSED };
+    Draft::new(conditions::PAUSED, paused, reason, "")
 }
 
 /// Something that a person should be told.
@@ -121,9 +121,9 @@ pub fn news(before: &LocalMachineStatus, after: &LocalMachineStatus) -> Vec<News
 /// The last lines of a console, for a message that has to be short.
 #[must_use]
 pub fn console_end(console: &str) -> String {
-    let lines: Vec<&str> = console.lines().rev().filter(|line| !line.trim().is_empty()).take(10).collect();
-    let mut end: Vec<String> = lines.into_iter().rev().map(|line| line.chars().take(200).collect()).collect();
-    end.retain(|line| !line.is_empty());
+    let lines = console.lines().rev().filter(|line| !line.trim().is_empty()).take(10);
+    let mut end: Vec<String> = lines.map(|line| line.chars().take(200).collect()).collect();
+    end.reverse();
     end.join("\n")
 }
 

@@ -14,10 +14,6 @@ const EXPIRED: &str = "1970-01-02";
 pub(super) struct CloudConfig;
 
 impl Format for CloudConfig {
-    fn name(&self) -> &'static str {
-        "cloud-config"
-    }
-
     fn render(&self, bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
         let mut yaml = Yaml::new(HEADER, true);
         write_files(&mut yaml, &files::all(bootstrap, files::authority(bootstrap))?);

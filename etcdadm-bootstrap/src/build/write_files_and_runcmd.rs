@@ -11,10 +11,6 @@ const LONGEST_LINE: usize = 64 * 1024 - 1;
 pub(super) struct WriteFilesAndRunCmd;
 
 impl Format for WriteFilesAndRunCmd {
-    fn name(&self) -> &'static str {
-        "cloud-config"
-    }
-
     fn render(&self, bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
         let mut yaml = Yaml::new("#cloud-config\n\n", false);
         // The provider needs about 0.7 s for each file, and puts commands, but not what is in files, into its log.

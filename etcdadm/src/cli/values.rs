@@ -2,17 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion};
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, go_duration};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tracing::level_filters::LevelFilter;
-
-/// The init systems of `--init-system` that are implemented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InitSystemName {
-    /// systemd, through `systemctl`.
-    Systemd,
-}
 
 /// A boolean in any spelling that Go's `strconv.ParseBool` takes.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
@@ -23,31 +16,10 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A positive duration like Go's `time.ParseDuration` takes: numbers with units, `1m30s`, `500ms`, `1.5h`.
+/// A positive duration.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    const WRONG: &str = "write a positive duration with units, like 10s, 500ms or 1m30s";
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(WRONG)?;
-        let (number, after) = rest.split_at(number_end);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_end);
-        let seconds = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(WRONG.to_owned()),
-        };
-        let number: f64 = number.parse().map_err(|_| WRONG)?;
-        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| WRONG)?;
-        total = total.checked_add(part).ok_or(WRONG)?;
-        rest = after;
-    }
-    if total.is_zero() { Err(WRONG.to_owned()) } else { Ok(total) }
+    let duration = go_duration(text).filter(|duration| !duration.is_zero());
+    duration.ok_or_else(|| "write a positive duration with units, like 10s, 500ms or 1m30s".to_owned())
 }
 
 /// A time in the form of RFC 3339, such as `2026-01-31T12:00:00Z`.
@@ -68,9 +40,9 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, String> {
 }
 
 /// The init system; `kubelet` gets an answer of its own, because the replaced program had it.
-pub(super) fn init_system(text: &str) -> Result<InitSystemName, String> {
+pub(super) fn init_system(text: &str) -> Result<String, String> {
     match text {
-        "systemd" => Ok(InitSystemName::Systemd),
+        "systemd" => Ok(text.to_owned()),
         "kubelet" => Err("this etcdadm cannot run etcd under kubelet yet; use systemd".to_owned()),
         _ => Err("the only init system is systemd".to_owned()),
     }

@@ -2,9 +2,13 @@
 
 use std::net::IpAddr;
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
+use rcgen::{
+    CertificateParams, CertifiedKey, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
+    SanType,
+};
 use time::{Duration, OffsetDateTime};
 use x509_parser::certificate::X509Certificate;
+use x509_parser::error::X509Error;
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
@@ -37,22 +41,13 @@ pub struct Leaf {
     pub server: bool,
 }
 
-/// A leaf just issued.
-#[derive(Debug)]
-pub struct Issued {
-    /// The certificate.
-    pub certificate_pem: String,
-    /// Its key, PKCS#8.
-    pub key_pem: String,
-}
-
 impl Leaf {
     /// Issues the leaf with a new ECDSA P-256 key.
     ///
     /// # Errors
     /// When a name cannot stand in a certificate, or the authority's key fails.
-    pub fn issue(&self, authority: &Authority, now: OffsetDateTime) -> Result<Issued, rcgen::Error> {
-        let key = KeyPair::generate()?;
+    pub fn issue(&self, authority: &Authority, now: OffsetDateTime) -> Result<CertifiedKey<KeyPair>, rcgen::Error> {
+        let signing_key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         if let Some(organization) = self.organization {
@@ -70,8 +65,8 @@ impl Leaf {
         params.use_authority_key_identifier_extension = true;
         params.not_before = authority.not_before.max(now - CLOCK_SKEW);
         params.not_after = authority.not_after.min(now + LIFETIME);
-        let certificate = params.signed_by(&key, &authority.issuer)?;
-        Ok(Issued { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        let cert = params.signed_by(&signing_key, &authority.issuer)?;
+        Ok(CertifiedKey { cert, signing_key })
     }
 
     fn usages(&self) -> Vec<ExtendedKeyUsagePurpose> {
@@ -109,11 +104,9 @@ impl Leaf {
         let usage = leaf.extended_key_usage().ok().flatten();
         let usage_fits = usage.is_some_and(|u| u.value.client_auth && (u.value.server_auth || !self.server));
         yes_or(usage_fits, "it may not be used this way")?;
-        let names = leaf.subject_alternative_name().map_err(|_| "its names are damaged")?;
-        let names: &[GeneralName<'_>] = names.as_ref().map_or(&[], |extension| &extension.value.general_names);
+        let names = names_of(&leaf).map_err(|_| "its names are damaged")?;
         for san in &self.sans {
-            let there = names.iter().any(|name| same_name(san, name));
-            yes_or(there, &format!("it does not hold for {san:?}"))?;
+            yes_or(names.contains(san), &format!("it does not hold for {san:?}"))?;
         }
         Ok(())
     }
@@ -123,24 +116,19 @@ impl Leaf {
 pub(super) fn names(certificate_pem: &[u8]) -> Vec<San> {
     let Some(Ok(block)) = Pem::iter_from_buffer(certificate_pem).next() else { return Vec::new() };
     let Ok((_, leaf)) = X509Certificate::from_der(&block.contents) else { return Vec::new() };
-    let names = leaf.subject_alternative_name().ok().flatten();
+    names_of(&leaf).unwrap_or_default()
+}
+
+fn names_of(leaf: &X509Certificate<'_>) -> Result<Vec<San>, X509Error> {
+    let names = leaf.subject_alternative_name()?;
     let names = names.iter().flat_map(|extension| &extension.value.general_names);
     let san = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => Some(San::Dns((*name).to_owned())),
-        GeneralName::IPAddress(octets) => match octets.len() {
-            4 => <[u8; 4]>::try_from(*octets).ok().map(|octets| San::Ip(octets.into())),
-            _ => <[u8; 16]>::try_from(*octets).ok().map(|octets| San::Ip(octets.into())),
-        },
+        GeneralName::IPAddress(octets) => {
+            let v6 = || <[u8; 16]>::try_from(*octets).map(IpAddr::from);
+            <[u8; 4]>::try_from(*octets).map(IpAddr::from).or_else(|_| v6()).ok().map(San::Ip)
+        }
         _ => None,
     };
-    names.filter_map(san).collect()
-}
-
-fn same_name(san: &San, name: &GeneralName<'_>) -> bool {
-    match (san, name) {
-        (San::Dns(wanted), GeneralName::DNSName(there)) => wanted == there,
-        (San::Ip(IpAddr::V4(wanted)), GeneralName::IPAddress(there)) => wanted.octets() == *there,
-        (San::Ip(IpAddr::V6(wanted)), GeneralName::IPAddress(there)) => wanted.octets() == *there,
-        _ => false,
-    }
+    Ok(names.filter_map(san).collect())
 }

@@ -1,7 +1,7 @@
 //! SHA-256 sums, in the form of `sha256sum`.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -18,12 +18,23 @@ impl Sha256 {
     /// # Errors
     /// When reading fails.
     pub fn of(reader: &mut impl Read) -> io::Result<Self> {
-        let mut hasher = Hasher::default();
+        Self::of_copy(reader, &mut io::sink())
+    }
+
+    /// The sum of everything `reader` has left, which is written to `copy`.
+    ///
+    /// # Errors
+    /// When reading or writing fails.
+    pub fn of_copy(reader: &mut impl Read, copy: &mut impl Write) -> io::Result<Self> {
+        let mut hasher = sha2::Sha256::new();
         let mut buffer = vec![0; 256 * 1024];
         loop {
             match reader.read(&mut buffer)? {
-                0 => return Ok(hasher.finish()),
-                count => hasher.update(&buffer[..count]),
+                0 => return Ok(hasher.into()),
+                count => {
+                    hasher.update(&buffer[..count]);
+                    copy.write_all(&buffer[..count])?;
+                }
             }
         }
     }
@@ -43,19 +54,9 @@ impl Sha256 {
     }
 }
 
-/// Sums up what passes by.
-#[derive(Clone, Debug, Default)]
-pub struct Hasher(sha2::Sha256);
-
-impl Hasher {
-    /// Takes in more.
-    pub fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// The sum of all that was taken in.
-    pub fn finish(self) -> Sha256 {
-        Sha256(self.0.finalize().into())
+impl From<sha2::Sha256> for Sha256 {
+    fn from(hasher: sha2::Sha256) -> Self {
+        Self(hasher.finalize().into())
     }
 }
 

@@ -4,10 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use reqwest::{Client, Response};
+use sha2::Digest;
 
-use super::checksum::{Hasher, Sha256};
+use super::checksum::Sha256;
 use super::{Source, without_credentials};
 use crate::files::{self, PendingFile};
 use crate::settings::Settings;
@@ -113,22 +114,18 @@ async fn write(mut response: Response, target: &Path, expected: Sha256, url: &st
         Failure::Final(anyhow::Error::new(error).context(format!("cannot write {}", target.display())))
     };
     let mut file = PendingFile::create(target, 0o644).map_err(place)?;
-    let mut hasher = Hasher::default();
+    let mut hasher = sha2::Sha256::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| Failure::Passing(error.without_url().into()))? {
         hasher.update(&chunk);
         file.write_all(&chunk).map_err(place)?;
     }
-    let sha256 = hasher.finish();
-    check(sha256, expected, url).map_err(Failure::Final)?;
+    let sha256 = Sha256::from(hasher);
+    if sha256 != expected {
+        return Err(Failure::Final(anyhow!(
+            "{} has SHA-256 {sha256}, but {expected} is expected; nothing was installed",
+            without_credentials(url)
+        )));
+    }
     file.commit().map_err(place)?;
     Ok(sha256)
-}
-
-fn check(sha256: Sha256, expected: Sha256, url: &str) -> Result<()> {
-    ensure!(
-        sha256 == expected,
-        "{} has SHA-256 {sha256}, but {expected} is expected; nothing was installed",
-        without_credentials(url)
-    );
-    Ok(())
 }

@@ -147,25 +147,19 @@ impl Candidate<'_> {
     async fn template(&self, edited: &EtcdCluster) -> (Template, Option<String>) {
         let wanted = &edited.spec.infrastructure_template;
         let what = format!("{} {}", wanted.kind, wanted.name);
-        let Template::Found { clones, .. } = assumed_template(edited) else {
-            return (assumed_template(edited), None);
-        };
-        let found = self.find_template(wanted.group(), &wanted.kind, &wanted.name).await;
-        match found {
-            Ok(Some(template)) => (Template::Found { template: Arc::new(template), clones }, None),
+        let mut assumed = assumed_template(edited);
+        match self.find_template(wanted.group(), &wanted.kind, &wanted.name).await {
+            Ok(Some(found)) => {
+                if let Template::Found { template, .. } = &mut assumed {
+                    *template = Arc::new(found);
+                }
+                (assumed, None)
+            }
             Ok(None) => {
-                let where_ = self.namespace;
-                (
-                    Template::NotFound(format!(
-                        "spec.infrastructureTemplate: {what} does not exist in namespace {where_}"
-                    )),
-                    None,
-                )
+                let missing = format!("{what} does not exist in namespace {}", self.namespace);
+                (Template::NotFound(format!("spec.infrastructureTemplate: {missing}")), None)
             }
-            Err(error) => {
-                let note = format!("Not read: {what} ({error:#}). It is taken to be there.");
-                (assumed_template(edited), Some(note))
-            }
+            Err(error) => (assumed, Some(format!("Not read: {what} ({error:#}). It is taken to be there."))),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::text::Times;
 use crate::tree;
 use anyhow::Result;
 use clap::ValueEnum;
-use serde::Serialize;
+use serde_json::{Value, json, to_value};
 use std::process::ExitCode;
 
 /// Arguments of `status`.
@@ -35,12 +35,6 @@ pub enum Format {
     Yaml,
 }
 
-/// Several reports as one document.
-#[derive(Serialize)]
-struct Reports<'a> {
-    items: &'a [Report],
-}
-
 /// Shows it.
 ///
 /// # Errors
@@ -65,20 +59,17 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
             }]
         }
         Format::Table => reports.iter().flat_map(|report| tree::block(report, times)).collect(),
-        Format::Json => vec![document(&reports, is_one, |value| Ok(serde_json::to_string_pretty(value)?))?],
-        Format::Yaml => {
-            vec![document(&reports, is_one, |value| Ok(serde_yaml::to_string(value)?.trim_end().to_owned()))?]
-        }
+        Format::Json => vec![serde_json::to_string_pretty(&document(&reports, is_one)?)?],
+        Format::Yaml => vec![serde_yaml::to_string(&document(&reports, is_one)?)?.trim_end().to_owned()],
     };
     print(&lines)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// One report as itself, several as a list.
-fn document(reports: &[Report], is_one: bool, write: impl Fn(&serde_json::Value) -> Result<String>) -> Result<String> {
-    let value = match reports {
-        [report] if is_one => serde_json::to_value(report)?,
-        reports => serde_json::to_value(Reports { items: reports })?,
-    };
-    write(&value)
+fn document(reports: &[Report], is_one: bool) -> serde_json::Result<Value> {
+    match reports {
+        [report] if is_one => to_value(report),
+        reports => Ok(json!({"items": to_value(reports)?})),
+    }
 }

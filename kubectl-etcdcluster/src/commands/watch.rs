@@ -16,7 +16,7 @@ use kube::discovery::ApiResource;
 use kube::runtime::reflector::{Store, store::Writer};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     }
     let scope = Some(namespace.as_str()).filter(|_| !arguments.all_namespaces);
     let mut watched = Watched::begin(&reader, scope, arguments.name.as_deref());
-    let mut screen = Screen::new();
+    let mut screen = Screen::default();
     let shown = tokio::select! {
         shown = show(&mut watched, &mut screen, arguments.name.is_some()) => shown,
         _ = tokio::signal::ctrl_c() => Ok(()),
@@ -106,7 +106,6 @@ struct Watched {
     configs: Store<DynamicObject>,
     events: SelectAll<BoxStream<'static, Event>>,
     problems: BTreeMap<Kind, String>,
-    listed: BTreeSet<Kind>,
 }
 
 impl Watched {
@@ -132,8 +131,7 @@ impl Watched {
         let machines = watch(Kind::Machines, &reader.machines, of_etcd.clone());
         let configs = watch(Kind::EtcdadmConfigs, &configs, of_etcd);
         let clusters = watch(Kind::Clusters, &reader.clusters, watcher::Config::default());
-        let (problems, listed) = Default::default();
-        Self { etcds: etcds_store, machines, clusters, configs, events, problems, listed }
+        Self { etcds: etcds_store, machines, clusters, configs, events, problems: BTreeMap::new() }
     }
 
     fn note(&mut self, (kind, event): Event) {
@@ -144,9 +142,6 @@ impl Watched {
             Err(error) => {
                 self.problems.insert(kind, format!("the watch of {kind:?} is tried again: {}", root_cause(&error)));
             }
-        }
-        if self.has_listed(kind) {
-            self.listed.insert(kind);
         }
     }
 
@@ -161,14 +156,14 @@ impl Watched {
 
     /// Less is known without Clusters and configs, and most of it is still worth showing.
     fn is_complete(&self) -> bool {
-        let is_known = |kind: Kind| self.listed.contains(&kind) || self.problems.contains_key(&kind);
-        [Kind::EtcdClusters, Kind::Machines].iter().all(|kind| self.listed.contains(kind))
+        let is_known = |kind: Kind| self.has_listed(kind) || self.problems.contains_key(&kind);
+        [Kind::EtcdClusters, Kind::Machines].into_iter().all(|kind| self.has_listed(kind))
             && [Kind::Clusters, Kind::EtcdadmConfigs].into_iter().all(is_known)
     }
 
     /// What keeps the first list from coming.
     fn problem(&self) -> Option<&String> {
-        let needed = [Kind::EtcdClusters, Kind::Machines].into_iter().filter(|kind| !self.listed.contains(kind));
+        let needed = [Kind::EtcdClusters, Kind::Machines].into_iter().filter(|kind| !self.has_listed(*kind));
         needed.filter_map(|kind| self.problems.get(&kind)).next()
     }
 

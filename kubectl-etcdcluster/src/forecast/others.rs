@@ -6,7 +6,7 @@ use api::endpoints::{EndpointLists, parse_list};
 use api::names;
 use controller_support::external::MachineView;
 use etcd_cluster_controller::observation::probe::{Run, RunKind};
-use etcd_cluster_controller::observation::{Member, Membership, Observation, Outcome, Probe};
+use etcd_cluster_controller::observation::{Member, Membership, Outcome, Probe};
 use etcd_cluster_controller::plan::{Decision, due};
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
@@ -14,19 +14,16 @@ use kube::ResourceExt;
 impl World {
     /// What happens by itself, one thing at a time. Whether anything did.
     pub(super) fn others_move(&mut self) -> bool {
-        let of = |observation: &Observation, is: &dyn Fn(&&MachineView) -> bool| {
-            observation.machines.values().find(is).map(|machine| machine.name.clone())
-        };
         let observation = &self.observation;
         let is_member = |machine: &MachineView| {
-            let members = observation.members().into_iter().flatten();
+            let mut members = observation.members().into_iter().flatten();
             members
-                .into_iter()
                 .any(|(id, member)| observation.machine_of(*id, member).is_some_and(|other| other.name == machine.name))
         };
         let joins =
             |machine: &&MachineView| observation.is_admitted(machine) && !machine.deleting && !is_member(machine);
-        if let Some(new) = of(observation, &joins) {
+        let new = observation.machines.values().find(joins).map(|machine| machine.name.clone());
+        if let Some(new) = new {
             return self.join(&new);
         }
         self.promote() || self.control_plane_moves() || self.infrastructure_deletes()

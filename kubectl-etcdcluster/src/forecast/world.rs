@@ -105,7 +105,7 @@ impl World {
             Step::ReleaseHook { machine, .. } => self.with_machine(machine, |machine| {
                 machine.annotations.remove(names::PRE_TERMINATE_HOOK_ANNOTATION);
             }),
-            Step::MoveLeader { to, .. } => self.lead(*to),
+            Step::MoveLeader { to, .. } => self.with_reports(|report| report.leader = *to),
             Step::RemoveMember(permission) => self.remove(permission.member_id()),
             // The status carries them.
             Step::Begin(_) | Step::Finish(_) | Step::BeginRemediation(_) => {}
@@ -161,10 +161,6 @@ impl World {
         self.observation.probes.remove(name);
     }
 
-    fn lead(&mut self, to: u64) {
-        self.with_reports(|report| report.leader = to);
-    }
-
     pub(super) fn with_reports(&mut self, mut change: impl FnMut(&mut Report)) {
         for probe in self.observation.probes.values_mut() {
             if let Outcome::Answered(report) = &mut probe.outcome {
@@ -187,7 +183,7 @@ impl World {
         let first = voters.map(|(id, _)| *id).next();
         let leads = |probe: &Probe| probe.report().is_some_and(|report| report.leader == report.member_id);
         if let Some(first) = first.filter(|_| !self.observation.probes.values().any(leads)) {
-            self.lead(first);
+            self.with_reports(|report| report.leader = first);
         }
     }
 }

@@ -56,12 +56,6 @@ pub(super) fn troubles(conditions: &[Condition]) -> Vec<Trouble> {
     TYPES.iter().filter_map(of_type).collect()
 }
 
-/// The one that matters most.
-#[must_use]
-pub fn hold(troubles: &[Trouble]) -> Option<&Trouble> {
-    troubles.first()
-}
-
 impl Trouble {
     /// Whether it says nothing that another one does not say.
     #[must_use]

@@ -45,14 +45,6 @@ impl Display for Phase {
     }
 }
 
-impl Phase {
-    /// Whether nothing is to be done.
-    #[must_use]
-    pub fn is_well(self) -> bool {
-        self == Self::Ready
-    }
-}
-
 pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
     let status = snapshot.etcd.status.clone().unwrap_or_default();
     // Also where no controller runs that would say so.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// A Machine, a member, or both.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Seat {
     /// Name of the Machine; not set for a member whose Machine is gone.
@@ -139,16 +139,9 @@ pub(super) fn seats(snapshot: &Snapshot, troubles: &[Trouble]) -> Vec<Seat> {
     let without_machine =
         |member: &&&MemberStatus| !snapshot.machines.iter().any(|machine| machine.view.name == member.machine);
     let gone = members.iter().filter(without_machine).map(|member| Seat {
-        machine: None,
-        machine_phase: String::new(),
-        address: None,
         failure_domain: Some(member.failure_domain.clone()).filter(|domain| !domain.is_empty()),
         member: Some(of_member(member)),
-        up_to_date: None,
-        differs_in: Vec::new(),
-        paused: false,
-        marked: None,
-        deleting: None,
+        ..Seat::default()
     });
     snapshot.machines.iter().map(of_machine).chain(gone).collect()
 }

@@ -2,12 +2,12 @@
 
 use api::conditions::reasons as r;
 
-/// About one reason.
+/// About one reason. `NAME` and `NAMESPACE` are those of the EtcdCluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The rule that leads to it.
     pub rule: &'static str,
-    /// What a person can do; empty where it needs nobody. `NAME` and `NAMESPACE` are those of the EtcdCluster.
+    /// What a person can do; empty where it needs nobody.
     pub what_to_do: &'static str,
 }
 

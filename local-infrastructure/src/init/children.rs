@@ -13,17 +13,12 @@ use tokio::sync::{oneshot, watch};
 const REMEMBERED: usize = 256;
 
 /// Every child is reaped in one place; whoever started one is told how it ended.
+#[derive(Default)]
 pub(super) struct Children {
     own: RefCell<HashMap<i32, oneshot::Sender<WaitStatus>>>,
     /// The last processes that were inherited and have ended.
     inherited: RefCell<VecDeque<(i32, WaitStatus)>>,
     deaths: watch::Sender<u64>,
-}
-
-impl Default for Children {
-    fn default() -> Self {
-        Self { own: RefCell::default(), inherited: RefCell::default(), deaths: watch::channel(0).0 }
-    }
 }
 
 impl Children {

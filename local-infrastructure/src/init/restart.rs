@@ -7,6 +7,7 @@ use super::{
     children::Children,
     units::{Policy, Restart},
 };
+use crate::machine::Process;
 use rustix::process::WaitStatus;
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -128,7 +129,7 @@ fn ended(run: &Path) -> Vec<Ended> {
             let status = fs::read_to_string(run.join(name)).ok()?;
             drop(lock);
             let pid = main_process(&status)?;
-            (!is_alive(pid)).then_some(Ended { unit, pid })
+            Process::with_id(pid).is_none().then_some(Ended { unit, pid })
         })
         .collect()
 }
@@ -151,10 +152,6 @@ fn main_process(status: &str) -> Option<i32> {
 
 fn value<'a>(status: &'a str, wanted: &str) -> Option<&'a str> {
     status.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == wanted).map(|(_, value)| value)
-}
-
-fn is_alive(pid: i32) -> bool {
-    crate::machine::Process::with_id(pid).is_some()
 }
 
 #[cfg(test)]

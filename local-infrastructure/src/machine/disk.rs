@@ -6,7 +6,7 @@
 //! covered by an opaque directory, and the files that it changes are there from the start, because a file whose owner is
 //! not mapped in a user namespace cannot be copied up.
 
-use super::{Error, Layout, MachineSpec, Result, files, on};
+use super::{Layout, MachineSpec, Result, check, files, on};
 use rustix::fs::{XattrFlags, setxattr};
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -170,12 +170,7 @@ pub(super) fn put_back_data(layout: &Layout) -> Result<()> {
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let mut cp = Command::new("cp");
     cp.args(["--archive", "--sparse=always", "--no-target-directory"]).arg(from).arg(to);
-    let failed = |message: String| Error::Program { program: "cp".to_owned(), message };
-    let output = cp.output().map_err(|error| failed(error.to_string()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    check("cp", cp.output())
 }
 
 fn directory(path: &Path, mode: u32) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Files of the state directory.
 
 use super::{Error, Result};
+use serde::de::DeserializeOwned;
 use std::{
     fs,
     io::{self, ErrorKind},
@@ -11,6 +12,20 @@ use std::{
 pub(crate) fn on(path: &Path) -> impl Fn(io::Error) -> Error {
     let path: PathBuf = path.to_owned();
     move |source| Error::File { path: path.clone(), source }
+}
+
+/// What was asked of a file or directory; nothing if there is none.
+pub(crate) fn if_there<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
+    match answer {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Reads a file of JSON; nothing if there is none.
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let Some(json) = if_there(fs::read(path)).map_err(on(path))? else { return Ok(None) };
+    serde_json::from_slice(&json).map(Some).map_err(io::Error::from).map_err(on(path))
 }
 
 /// Writes a whole file, or nothing: readers, and a process that dies here, never leave or see half of it.
@@ -24,13 +39,9 @@ pub(crate) fn write_atomic(path: &Path, content: &[u8]) -> Result<()> {
 }
 
 /// The names in a directory, sorted; none if it does not exist.
-pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(on(directory))?,
-    };
+pub(crate) fn names(directory: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in entries {
+    for entry in if_there(fs::read_dir(directory)).map_err(on(directory))?.into_iter().flatten() {
         names.push(entry.map_err(on(directory))?.file_name().to_string_lossy().into_owned());
     }
     names.sort();
@@ -39,8 +50,5 @@ pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
 
 /// Removes a file or a directory with all that is in it; nothing happens if there is none.
 pub(super) fn remove_tree(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => other.map_err(on(path)),
-    }
+    if_there(fs::remove_dir_all(path)).map(drop).map_err(on(path))
 }

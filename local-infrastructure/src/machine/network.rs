@@ -1,11 +1,10 @@
 //! A machine's cable, its address, and cuts of its network.
 
-use super::{Error, Layout, MachineSpec, Result, on, processes, write_atomic};
+use super::{Error, Layout, MachineSpec, Result, check, failed, files, on, processes, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
-    fs,
-    io::{self, ErrorKind, Write},
+    io::{self, Write},
     net::Ipv4Addr,
     process::{Command, Stdio},
 };
@@ -79,11 +78,7 @@ impl Partition {
     }
 
     pub(super) fn read(layout: &Layout) -> Result<Self> {
-        let path = layout.partition();
-        match fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::none()),
-            other => serde_json::from_slice(&other.map_err(on(&path))?).map_err(io::Error::from).map_err(on(&path)),
-        }
+        Ok(files::read_json(&layout.partition())?.unwrap_or_default())
     }
 
     /// The whole `raw` table: it is before connection tracking, and nothing that runs in a machine uses it.
@@ -128,12 +123,7 @@ fn feed(command: &mut Command, input: &str) -> Result<()> {
         }
         child.wait_with_output()
     };
-    let output = run().map_err(|error| failed(&name, &error.to_string()))?;
-    if output.status.success() { Ok(()) } else { Err(failed(&name, &String::from_utf8_lossy(&output.stderr))) }
-}
-
-fn failed(program: &str, message: &str) -> Error {
-    Error::Program { program: program.to_owned(), message: message.trim().to_owned() }
+    check(&name, run())
 }
 
 #[cfg(test)]

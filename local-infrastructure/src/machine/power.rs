@@ -1,7 +1,7 @@
 //! Starting and ending a machine.
 
 use super::{
-    Error, Layout, MachineSpec, Result, exclusive, network, on,
+    Error, Layout, MachineSpec, Result, check, exclusive, files, if_there, network, on,
     processes::{self, Process},
 };
 use rustix::{
@@ -48,14 +48,13 @@ pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
         .arg(format!("/proc/{}/ns/net", std::process::id()))
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Error::Program { program: "unshare".to_owned(), message: error.to_string() })?;
+        .map_err(|error| super::failed("unshare", &error.to_string()))?;
     if output.status.success() {
         return layout.count_boot();
     }
     // What it left would be in the way of the next attempt; that it cannot be removed is not what went wrong.
     let _ = network::disconnect(spec);
-    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Program { program: format!("starting machine {}", layout.label()), message })
+    check(&format!("starting machine {}", layout.label()), Ok(output))
 }
 
 pub(super) fn kill(layout: &Layout) -> Result<()> {
@@ -80,9 +79,7 @@ pub(super) fn shut_down(layout: &Layout) -> Result<()> {
 pub(super) fn destroy(layout: &Layout) -> Result<()> {
     let lock = exclusive(layout)?;
     end(layout)?;
-    if let Ok(spec) = fs::read(layout.spec())
-        && let Ok(spec) = serde_json::from_slice::<MachineSpec>(&spec)
-    {
+    if let Ok(Some(spec)) = files::read_json(&layout.spec()) {
         network::disconnect(&spec)?;
     }
     layout.remove()?;
@@ -100,10 +97,7 @@ fn end(layout: &Layout) -> Result<()> {
             return Err(failed(layout, format!("process {} survives SIGKILL", first.pid)));
         }
     }
-    match fs::remove_file(layout.process()) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(on(&layout.process())),
-    }
+    if_there(fs::remove_file(layout.process())).map(drop).map_err(on(&layout.process()))
 }
 
 /// A handle of the process, unless it has ended.

@@ -1,9 +1,9 @@
 //! What a machine is made from, and where its files are.
 
-use super::{Result, files, on, write_atomic};
+use super::{Result, files, if_there, on, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    fs,
     net::Ipv4Addr,
     path::{Path, PathBuf},
 };
@@ -157,22 +157,12 @@ impl Layout {
     }
 
     pub(super) fn read_bootstrap(&self) -> Result<Option<Bootstrap>> {
-        let path = self.directory.join(BOOTSTRAP);
-        match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            other => {
-                let bytes = other.map_err(on(&path))?;
-                serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from).map_err(on(&path))
-            }
-        }
+        files::read_json(&self.directory.join(BOOTSTRAP))
     }
 
     pub(super) fn remove(&self) -> Result<()> {
         // First what makes it a machine, so that one whose removal was interrupted is not taken for a whole one.
-        match fs::remove_file(self.spec()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            other => other.map_err(on(&self.spec()))?,
-        }
+        if_there(fs::remove_file(self.spec())).map_err(on(&self.spec()))?;
         files::remove_tree(&self.directory)
     }
 }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener};
 use std::sync::Arc;
 
+use rcgen::{CertifiedKey, KeyPair};
 use rstest::rstest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -15,8 +16,10 @@ use crate::endpoint::Endpoint;
 use crate::etcd::Cluster;
 use crate::paths::Paths;
 use crate::pki::authority::Authority;
-use crate::pki::leaf::{Issued, Leaf, San};
+use crate::pki::leaf::{Leaf, San};
 use crate::settings::tests::example;
+
+type Issued = CertifiedKey<KeyPair>;
 
 #[rstest]
 #[case(9, "etcdserver: too many learner members in cluster", Failure::TooManyLearners)]
@@ -48,8 +51,8 @@ fn issued(authority: &Authority, days: i64) -> Issued {
 fn serve(shown: &Issued, trusted: &Authority) -> Endpoint {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(trusted.bundle_pem.as_bytes()).unwrap()).unwrap();
-    let certificate = CertificateDer::from_pem_slice(shown.certificate_pem.as_bytes()).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(shown.key_pem.as_bytes()).unwrap();
+    let certificate = CertificateDer::from_pem_slice(shown.cert.pem().as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(shown.signing_key.serialize_pem().as_bytes()).unwrap();
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
     let mut config =
         ServerConfig::builder().with_client_cert_verifier(verifier).with_single_cert(vec![certificate], key).unwrap();
@@ -70,7 +73,7 @@ fn serve(shown: &Issued, trusted: &Authority) -> Endpoint {
 /// What a request fails with where the server shows one leaf and the client another.
 async fn failure(of: &Authority, server: &Issued, client: &Issued, trusted: &Authority) -> Failure {
     let endpoint = serve(server, of);
-    let client = (client.certificate_pem.clone(), client.key_pem.clone());
+    let client = (client.cert.pem(), client.signing_key.serialize_pem());
     let mut cluster = Cluster::new(vec![endpoint], trusted.bundle_pem.clone(), client.0, client.1);
     cluster.list().await.unwrap_err()
 }
