@@ -61,7 +61,7 @@ setup_missing_packages() {
     fi
     # Old or new: an old one can fetch a new one.
     setup_has go || missing+=(golang-go)
-    setup_rust_is_there || setup_has rustup || setup_has curl || missing+=(curl)
+    setup_has curl || missing+=(curl)
     echo "${missing[*]}"
 }
 
