@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate release manifests lint test demo model bench bench-clusters bench-docker
+.PHONY: help setup build generate release manifests deny lint test demo model bench bench-clusters bench-docker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -28,6 +28,9 @@ lint: ## Check formatting, lints and rustdoc
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --test docker -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+deny: ## Check dependencies: licences, duplicates, vulnerabilities (installs cargo-deny)
+	hack/deny.sh
 
 test: ## Run every test that CI runs (hack/test.sh --help: one tier, one test)
 	hack/test.sh
