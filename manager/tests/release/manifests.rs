@@ -114,6 +114,28 @@ fn the_image_has_the_name_that_the_components_look_for() {
 }
 
 #[test]
+fn the_operators_sample_is_for_this_version() {
+    let provider = parse("config/operator/bootstrapprovider.yaml");
+    let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(provider["kind"], "BootstrapProvider");
+    assert_eq!(provider["spec"]["version"], version.as_str());
+    let container = &provider["spec"]["deployment"]["containers"][0];
+    assert_eq!(
+        container["name"],
+        parse("config/manager/manager.yaml")["spec"]["template"]["spec"]["containers"][0]["name"]
+    );
+    let image = container["imageUrl"].as_str().unwrap();
+    assert!(image.ends_with(&format!("/cluster-api-provider-etcdadm:{}", env!("CARGO_PKG_VERSION"))), "{image}");
+    // What docs/install.md has people do, as far as the sample depends on it.
+    let documentation = read("docs/install.md");
+    let (namespace, label) =
+        (&provider["metadata"]["namespace"], &provider["spec"]["fetchConfig"]["selector"]["matchLabels"]);
+    let namespace = namespace.as_str().unwrap();
+    let label = format!("provider-components={}", label["provider-components"].as_str().unwrap());
+    assert!(documentation.contains(&format!("kubectl -n {namespace} label configmap {version} {label}")));
+}
+
+#[test]
 fn every_flag_is_explained() {
     let documentation = read("docs/install.md");
     let command = Flags::command();
