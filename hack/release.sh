@@ -9,8 +9,8 @@
 # ARCHITECTURES says what for; without it "amd64 arm64". The manifests are rendered by the kubectl that the test bed has built,
 # or by the one in KUBECTL or in the PATH.
 #
-# Two runs write the same bytes, with the same commit, kubectl, Rust and C compiler. The date in them is that of the commit, or
-# SOURCE_DATE_EPOCH.
+# Two runs write the same bytes, with the same commit, kubectl, Rust, C compiler and C library. The date in them is that of the
+# commit, or SOURCE_DATE_EPOCH.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -6,18 +6,21 @@
 #   PROGRAM       manager, etcdadm or kubectl-etcdcluster
 #   ARCHITECTURE  amd64 or arm64
 #
-# cargo says what is linked in, Cargo.lock has the checksums, and rust-std stands for Rust's own library with musl in it. Build
-# scripts, macros and what only tests need are no part of it. SOURCE_DATE_EPOCH is its date (0 without it), so that it is always the same.
+# cargo says what is linked in, Cargo.lock has the checksums, and rust-std stands for Rust's own library. Not in it are the C
+# library, and what only build scripts, macros and tests need. SOURCE_DATE_EPOCH is its date (0 without it), so that it is
+# always the same.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 [ $# = 2 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/sbom.sh >&2 && exit 2; }
 program=$1
 case "$2" in
-amd64) target=x86_64-unknown-linux-musl ;;
-arm64) target=aarch64-unknown-linux-musl ;;
+amd64) target=x86_64-unknown-linux ;;
+arm64) target=aarch64-unknown-linux ;;
 *) echo "unknown architecture $2: amd64 or arm64" >&2 && exit 1 ;;
 esac
+# As in hack/programs.sh.
+if [ "$program" = manager ]; then target+=-gnu; else target+=-musl; fi
 
 # One crate a line, with its depth before its name. What stood before in the tree is not repeated below it.
 tree() {
