@@ -67,8 +67,10 @@ build() {
     env CARGO_INCREMENTAL=0 CARGO_ENCODED_RUSTFLAGS="${encoded%$'\x1f'}" "CC_${target//-/_}=$compiler" \
         "CFLAGS_${target//-/_}=-U_FORTIFY_SOURCE -ffile-prefix-map=$directory=/target -ffile-prefix-map=$cargo_home=/cargo" \
         cargo build --release --locked --target "$target" "${packages[@]}"
+    local headers
     for program in "$@"; do
-        ! LC_ALL=C readelf --program-headers "$directory/$target/release/$program" | grep -q INTERP || fail "$program is not static"
+        headers=$(LC_ALL=C readelf --program-headers "$directory/$target/release/$program")
+        [[ $headers != *INTERP* ]] || fail "$program is not static"
         install -D -m 0755 "$directory/$target/release/$program" "$to/$program"
     done
 }
