@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate release lint test demo model bench bench-clusters bench-docker
+.PHONY: help setup build generate release manifests deny lint test demo model bench bench-clusters bench-docker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,14 +16,21 @@ generate: ## Write config/crd again from the types in api/ and local-infrastruct
 	cargo run --quiet -p manager --bin generate-crds
 	cargo run --quiet -p local-infrastructure -- crds --out config/crd/local
 
-release: ## Write what a release page holds (out/release)
+release: ## Write what a release page holds (out/release): manifests, programs, images
+	SETUP_RELEASE=1 hack/setup.sh
 	hack/release.sh
+
+manifests: ## Write only what clusterctl installs from (out/release)
+	hack/release.sh --manifests
 
 lint: ## Check formatting, lints and rustdoc
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --test docker -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+deny: ## Check dependencies: licences, duplicates, vulnerabilities (installs cargo-deny)
+	hack/deny.sh
 
 test: ## Run every test that CI runs (hack/test.sh --help: one tier, one test)
 	hack/test.sh

@@ -1,14 +1,34 @@
 #!/usr/bin/env bash
-# Writes what a release page holds, for clusterctl and cluster-api-operator.
+# Writes what a release page holds.
 #
-#   hack/release.sh [DIRECTORY]     without one: out/release
+#   hack/release.sh [--manifests] [DIRECTORY]
 #
-# The manifests are rendered by the kubectl that the test bed has built, or by the one in KUBECTL or in the PATH. Two runs write
-# the same bytes, with the same kubectl.
+#   --manifests  only what clusterctl and cluster-api-operator install from: nothing is compiled
+#   DIRECTORY    without one: out/release
+#
+# ARCHITECTURES says what for; without it "amd64 arm64". The manifests are rendered by the kubectl that the test bed has built,
+# or by the one in KUBECTL or in the PATH.
+#
+# Two runs write the same bytes, with the same commit, kubectl, Rust, C compiler and C library. The date in them is that of the
+# commit, or SOURCE_DATE_EPOCH.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-to=${1:-out/release}
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/release.sh; }
+
+everything=yes
+to=out/release
+for argument in "$@"; do
+    case "$argument" in
+    --manifests) everything= ;;
+    -h | --help) usage && exit ;;
+    -*) echo "unknown option $argument" >&2 && usage >&2 && exit 2 ;;
+    *) to=$argument ;;
+    esac
+done
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
 
 # The version that the test bed pins, so that everybody renders with the same kustomize.
 find_kubectl() {
@@ -24,15 +44,53 @@ find_kubectl() {
     }
 }
 
+manifests() {
+    cp metadata.yaml "$to/metadata.yaml"
+    "$kubectl" kustomize config/release >"$to/bootstrap-components.yaml"
+    cp config/release/cluster-template.yaml "$to/cluster-template.yaml"
+    cp examples/docker/cluster-template.yaml "$to/cluster-template-docker.yaml"
+    cp examples/local/cluster-template.yaml "$to/cluster-template-local.yaml"
+    chmod 0644 "$to"/*.yaml
+}
+
+# What is in the manager's image must not become larger, in bytes.
+most=20000000
+
+# Programs, images and what they are made of, for one architecture.
+programs() {
+    local architecture=$1 image=localhost/cluster-api-provider-etcdadm program
+    hack/programs.sh "$architecture" "$work/$architecture"
+    local size
+    size=$(stat --format=%s "$work/$architecture/manager")
+    [ "$size" -le "$most" ] || { echo "the manager has $size bytes: more than $most" >&2 && exit 1; }
+    install -m 0755 "$work/$architecture/etcdadm" "$to/etcdadm-linux-$architecture"
+    # The name is that in bootstrap-components.yaml. What runs on a machine runs as root there.
+    hack/image.sh "$work/$architecture/manager" "$architecture" "$image:$version" "$to/manager-image-linux-$architecture.tar" 65532:65532
+    hack/image.sh "$work/$architecture/etcdadm" "$architecture" "$image/etcdadm:$version" "$to/etcdadm-image-linux-$architecture.tar"
+    plugin "$architecture"
+    for program in manager etcdadm kubectl-etcdcluster; do
+        hack/sbom.sh "$program" "$architecture" >"$to/$program-linux-$architecture.cdx.json"
+    done
+}
+
+# The kubectl plugin, as krew takes it.
+plugin() {
+    cp LICENSE "$work/$1/LICENSE"
+    chmod 0644 "$work/$1/LICENSE"
+    tar --create --directory "$work/$1" --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+        kubectl-etcdcluster LICENSE | gzip --no-name --best >"$to/kubectl-etcdcluster-linux-$1.tar.gz"
+}
+
 kubectl=$(find_kubectl)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 mkdir -p "$to"
-rm -f "$to"/*.yaml "$to/SHA256SUMS"
-cp metadata.yaml "$to/metadata.yaml"
-"$kubectl" kustomize config/release >"$to/bootstrap-components.yaml"
-cp config/release/cluster-template.yaml "$to/cluster-template.yaml"
-cp examples/docker/cluster-template.yaml "$to/cluster-template-docker.yaml"
-cp examples/local/cluster-template.yaml "$to/cluster-template-local.yaml"
-chmod 0644 "$to"/*.yaml
-(cd "$to" && LC_ALL=C sha256sum -- *.yaml >SHA256SUMS)
+rm -f "$to"/*.yaml "$to"/*.tar "$to"/*.tar.gz "$to"/*.cdx.json "$to"/etcdadm-linux-* "$to/machine-image.sh" "$to/SHA256SUMS"
+manifests
+if [ -n "$everything" ]; then
+    for architecture in ${ARCHITECTURES:-amd64 arm64}; do programs "$architecture"; done
+    install -m 0755 hack/machine-image.sh "$to/machine-image.sh"
+fi
+(cd "$to" && LC_ALL=C sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS && chmod 0644 SHA256SUMS)
 echo "written to $to:"
 (cd "$to" && ls -1)

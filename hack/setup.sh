@@ -4,7 +4,7 @@
 # Run it, or source it to have the right PATH as well. Packages and compilers are installed as root only; without root it
 # says what is missing. Debian 12 and 13, Ubuntu 24.04.
 #
-# With SETUP_DOCKER set, what the docker tests need as well.
+# With SETUP_DOCKER set, what the docker tests need as well; with SETUP_RELEASE, what programs for the other architecture need.
 set -euo pipefail
 
 RUST_MINIMUM=1.90
@@ -59,9 +59,15 @@ setup_missing_packages() {
         setup_has dockerd && setup_has docker && setup_has runc || missing+=(docker.io)
         setup_has debootstrap || missing+=(debootstrap)
     fi
+    if [ -n "${SETUP_RELEASE:-}" ]; then
+        case "$(uname -m)" in
+        x86_64) setup_has aarch64-linux-gnu-gcc || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross) ;;
+        aarch64) setup_has x86_64-linux-gnu-gcc || missing+=(gcc-x86-64-linux-gnu libc6-dev-amd64-cross) ;;
+        esac
+    fi
     # Old or new: an old one can fetch a new one.
     setup_has go || missing+=(golang-go)
-    setup_rust_is_there || setup_has rustup || setup_has curl || missing+=(curl)
+    setup_has curl || missing+=(curl)
     echo "${missing[*]}"
 }
 

@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 /// Members that a cluster has when `replicas` is not given.
 pub const DEFAULT_REPLICAS: i32 = 3;
 
+/// Stricter than OpenAPI's `date-time`: an object with a time that we cannot read could not be read at all. The second part
+/// refuses days that no month has.
+const TIME_RULE: &str = "self.matches(r'^2[0-9]{3}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$') && timestamp(self) > timestamp('1990-01-01T00:00:00Z')";
+
 /// What the etcd cluster should be.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -131,6 +135,8 @@ pub struct EtcdClusterSpec {
     /// From this time on, Machines that were made before it are replaced as if they did not match the spec. With
     /// `rolloutStrategy.type: OnDelete` they are only counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", length(max = 64))]
+    #[x_kube(validation = Rule::new(TIME_RULE).message("must be a time such as 2026-11-23T04:00:00Z"))]
     pub rollout_after: Option<Time>,
 
     /// What the members' Machines carry.

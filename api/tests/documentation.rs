@@ -78,6 +78,46 @@ fn every_field_is_explained() {
     }
 }
 
+/// The lines `NAME = ...` and `NAME.workspace = true` of the sections of a Cargo.toml whose names end in `section`.
+fn dependencies(manifest: &str, section: &str) -> Vec<(String, String)> {
+    let mut within = false;
+    let entries = manifest.lines().filter(|line| {
+        if let Some(title) = line.strip_prefix('[') {
+            within = title.ends_with(&format!("{section}]"));
+        }
+        within && line.starts_with(|first: char| first.is_ascii_alphabetic())
+    });
+    let name = |line: &str| line.split([' ', '.']).next().unwrap_or_default().to_owned();
+    entries.map(|line| (name(line), line.to_owned())).collect()
+}
+
+#[test]
+fn every_dependency_is_justified_and_used() {
+    let all = dependencies(&read("Cargo.toml"), "workspace.dependencies");
+    let (ours, others): (Vec<_>, Vec<_>) = all.iter().partition(|(_, line)| line.contains("{ path = "));
+    let names = |list: Vec<&(String, String)>| list.iter().map(|(name, _)| name.clone()).collect::<BTreeSet<String>>();
+    let (ours, others) = (names(ours), names(others));
+    assert!(ours.len() > 5 && others.len() > 30, "{ours:?} {others:?}");
+
+    let page = read("docs/dependencies.md");
+    let rows: Vec<Vec<&str>> =
+        page.lines().filter(|line| line.starts_with("| `")).map(|row| row.split('|').collect()).collect();
+    for row in &rows {
+        assert!(row.len() == 5 && row.iter().skip(1).take(3).all(|cell| cell.trim().len() > 2), "{row:?}");
+    }
+    let justified: Vec<String> = rows.iter().map(|row| row[1].trim().trim_matches('`').to_owned()).collect();
+    assert_eq!(justified.iter().cloned().collect::<BTreeSet<_>>(), others, "docs/dependencies.md on the left");
+    assert_eq!(justified.len(), others.len(), "a crate has two rows");
+
+    let mut used = BTreeSet::new();
+    for member in std::fs::read_dir(repository("")).unwrap() {
+        let Ok(manifest) = std::fs::read_to_string(member.unwrap().path().join("Cargo.toml")) else { continue };
+        used.extend(dependencies(&manifest, "dependencies").into_iter().map(|(name, _)| name));
+    }
+    let unused: Vec<_> = others.iter().chain(&ours).filter(|name| !used.contains(name.as_str())).collect();
+    assert!(unused.is_empty(), "no crate of ours uses {unused:?}");
+}
+
 #[test]
 fn links_lead_somewhere() {
     let mut documents: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(repository).to_vec();

@@ -200,9 +200,22 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         Case::new(
             "spec.rolloutAfter",
-            "must be of type date-time",
+            "must be a time such as 2026-11-23T04:00:00Z",
             json!({"spec": {"rolloutAfter": "tomorrow"}}),
             json!({"spec": {"rolloutAfter": "2026-11-23T04:00:00Z"}}),
+        ),
+        // More digits than our types read.
+        Case::new(
+            "spec.rolloutAfter",
+            "must be a time",
+            json!({"spec": {"rolloutAfter": "2026-11-23T04:00:00.1234567890Z"}}),
+            json!({"spec": {"rolloutAfter": "2026-11-23T04:00:00.123456789+02:00"}}),
+        ),
+        Case::new(
+            "spec.rolloutAfter",
+            "",
+            json!({"spec": {"rolloutAfter": "2026-02-30T04:00:00Z"}}),
+            json!({"spec": {"rolloutAfter": "2026-02-28T04:00:00Z"}}),
         ),
         Case::new("spec.rolloutStrategy", "must be of type object", rollout(json!("OnDelete")), rollout(json!({}))),
         Case::new("spec.remediation", "must be of type object", remediation(json!("Report")), remediation(json!({}))),

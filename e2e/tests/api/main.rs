@@ -7,6 +7,7 @@ mod config_cases;
 mod etcd_cases;
 mod examples;
 mod installed;
+mod malformed;
 mod plugin;
 mod refusals;
 mod served;
@@ -112,6 +113,8 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(refusals::of_unknown_fields),
         test!(refusals::of_infrastructure_without_a_spec),
         test!(refusals::of_local_clusters),
+        test!(malformed::the_originals_are_good),
+        test!(malformed::it_is_refused_with_a_path_or_handled),
         test!(updates::of_replicas),
         test!(updates::of_configs_with_bootstrap_data),
         test!(updates::that_are_refused_change_nothing),

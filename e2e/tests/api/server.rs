@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Client;
+use kube::core::Status;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,9 @@ pub(crate) const STRICT: &str = "fieldValidation=Strict";
 
 /// What the API server answered.
 pub(crate) type Answer = Result<Value, String>;
+
+/// The same, with all that it says about a refusal.
+pub(crate) type Verdict = Result<Value, Box<Status>>;
 
 /// The API server.
 pub(crate) struct Server {
@@ -42,7 +46,12 @@ impl Server {
 
     /// What would come of creating it.
     pub(crate) async fn try_create(&self, object: &Value) -> Result<Answer> {
-        self.send("POST", &format!("{}?dryRun=All&{STRICT}", collection(object)?), "application/json", object).await
+        Ok(self.judge(object).await?.map_err(|status| status.message))
+    }
+
+    /// What would come of creating it, with all that the server says about it.
+    pub(crate) async fn judge(&self, object: &Value) -> Result<Verdict> {
+        self.ask("POST", &format!("{}?dryRun=All&{STRICT}", collection(object)?), "application/json", object).await
     }
 
     /// Server-side apply, as `kubectl apply --server-side`.
@@ -77,6 +86,10 @@ impl Server {
     }
 
     async fn send(&self, method: &str, uri: &str, content_type: &str, body: &Value) -> Result<Answer> {
+        Ok(self.ask(method, uri, content_type, body).await?.map_err(|status| status.message))
+    }
+
+    async fn ask(&self, method: &str, uri: &str, content_type: &str, body: &Value) -> Result<Verdict> {
         let request = Request::builder()
             .method(method)
             .uri(uri)
@@ -84,7 +97,7 @@ impl Server {
             .body(serde_json::to_vec(body)?)?;
         match self.client.request(request).await {
             Ok(answer) => Ok(Ok(answer)),
-            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Err(status.message)),
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Err(status)),
             Err(error) => Err(error).with_context(|| format!("{method} {uri}")),
         }
     }

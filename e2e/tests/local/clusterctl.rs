@@ -62,7 +62,7 @@ impl Setup {
         let again = self.repository.join("again");
         for directory in [&self.released(), &again] {
             let mut script = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack/release.sh"));
-            script.arg(directory).env("KUBECTL", &bed.world().tools().kubectl);
+            script.arg("--manifests").arg(directory).env("KUBECTL", &bed.world().tools().kubectl);
             run(script).await?;
         }
         let mut names = Vec::new();

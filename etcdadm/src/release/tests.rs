@@ -15,7 +15,7 @@ fn sum() -> Sha256 {
 }
 
 struct Fixture {
-    _root: TempDir,
+    root: TempDir,
     paths: Paths,
     settings: Settings,
     archive: PathBuf,
@@ -30,7 +30,7 @@ fn fixture() -> Fixture {
     let paths = Paths::new(root.path(), &settings);
     let name = format!("{}.tar.gz", folder(&settings.version).unwrap());
     let archive = paths.release_cache(&settings.version.to_string()).join(&name);
-    Fixture { _root: root, paths, settings, archive, name }
+    Fixture { root, paths, settings, archive, name }
 }
 
 /// A release server on loopback that answers each path with a status and a body.
@@ -76,6 +76,44 @@ async fn the_cache_is_enough_without_a_network() {
         files::write(&f.archive.with_file_name(format!("{}.sha256", f.name)), sums.as_bytes(), 0o644).unwrap();
         assert_eq!(obtain(&f).await.unwrap().path, f.archive);
     }
+}
+
+/// Runs the script that fills machine images on the fixture's root, with a release and a mirror of etcd's releases. `sum` is
+/// what the mirror says of the archive.
+fn fill_image(f: &Fixture, sum: Sha256) -> std::process::Output {
+    let folder = f.root.path().join("given");
+    let version = f.settings.version.to_string();
+    let mirror = folder.join(format!("v{version}"));
+    std::fs::create_dir_all(&mirror).unwrap();
+    std::fs::write(mirror.join(&f.name), CONTENT).unwrap();
+    std::fs::write(mirror.join(SUMS), format!("{}  another\n{sum}  {}\n", "0".repeat(64), f.name)).unwrap();
+    let (arch, program) = (go_arch().unwrap(), format!("etcdadm-linux-{}", go_arch().unwrap()));
+    std::fs::write(folder.join(&program), CONTENT).unwrap();
+    std::fs::write(folder.join(SUMS), format!("{}  {program}\n", self::sum())).unwrap();
+    let mut script = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../hack/machine-image.sh"));
+    script.arg(&folder).args([arch, &version]).env("ROOT", f.root.path());
+    script.env("ETCD_RELEASES", format!("file://{}", folder.display())).output().unwrap()
+}
+
+#[tokio::test]
+async fn what_a_machine_image_is_given_is_found_and_checked() {
+    let f = fixture();
+    let out = fill_image(&f, sum());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(obtain(&f).await.unwrap().path, f.archive);
+    assert_eq!(std::fs::read(f.root.path().join("usr/local/bin/etcdadm")).unwrap(), CONTENT);
+    // The checksum has come along.
+    std::fs::write(&f.archive, b"changed").unwrap();
+    assert!(obtain(&f).await.is_err());
+}
+
+#[test]
+fn a_machine_image_is_given_nothing_that_is_not_what_it_should_be() {
+    let f = fixture();
+    let out = fill_image(&f, Sha256::of(&mut &b"another"[..]).unwrap());
+    assert!(!out.status.success());
+    assert!(String::from_utf8_lossy(&out.stderr).contains("is not what SHA256SUMS says"));
+    assert!(!f.archive.exists());
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
-//! What a release consists of: what clusterctl needs of it is there, and what a person can set is explained. The files
-//! themselves are rendered, and used with the real clusterctl, in the scenario `clusterctl::whole_life`.
+//! What clusterctl needs of a release is there, and what a person can set is explained. The files themselves are rendered,
+//! and used with the real clusterctl, in the scenario `clusterctl::whole_life`.
 
+use crate::read;
 use clap::CommandFactory;
 use manager::flags::Flags;
 use serde_yaml::Value;
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// The templates of a release. Their documents have variables, which a YAML parser would not take.
 const TEMPLATES: [&str; 3] = [
@@ -14,11 +14,6 @@ const TEMPLATES: [&str; 3] = [
     "examples/local/cluster-template.yaml",
 ];
 const COMPONENTS: &str = "config/release/kustomization.yaml";
-
-fn read(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
 
 fn parse(name: &str) -> Value {
     serde_yaml::from_str(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -104,6 +99,40 @@ fn the_templates_agree() {
         assert!(text.contains(api::names::PLACEHOLDER_ENDPOINT), "{file} has another placeholder");
         assert_eq!(text.matches("ignorePreflightErrors: [ExternalEtcdVersion]").count(), 2, "{file}");
     }
+}
+
+/// So that an image of a release runs as soon as it is loaded, without a registry.
+#[test]
+fn the_image_has_the_name_that_the_components_look_for() {
+    let (released, installed) = (parse(COMPONENTS), parse("config/default/kustomization.yaml"));
+    let (released, installed) = (&released["images"][0], &installed["images"][0]);
+    assert_eq!(released["name"], installed["newName"]);
+    assert_eq!(installed["newTag"], env!("CARGO_PKG_VERSION"));
+    let script = read("hack/release.sh");
+    let named = format!(" image={} ", released["newName"].as_str().unwrap());
+    assert!(script.contains(&named), "hack/release.sh names it otherwise");
+}
+
+#[test]
+fn the_operators_sample_is_for_this_version() {
+    let provider = parse("config/operator/bootstrapprovider.yaml");
+    let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(provider["kind"], "BootstrapProvider");
+    assert_eq!(provider["spec"]["version"], version.as_str());
+    let container = &provider["spec"]["deployment"]["containers"][0];
+    assert_eq!(
+        container["name"],
+        parse("config/manager/manager.yaml")["spec"]["template"]["spec"]["containers"][0]["name"]
+    );
+    let image = container["imageUrl"].as_str().unwrap();
+    assert!(image.ends_with(&format!("/cluster-api-provider-etcdadm:{}", env!("CARGO_PKG_VERSION"))), "{image}");
+    // What docs/install.md has people do, as far as the sample depends on it.
+    let documentation = read("docs/install.md");
+    let (namespace, label) =
+        (&provider["metadata"]["namespace"], &provider["spec"]["fetchConfig"]["selector"]["matchLabels"]);
+    let namespace = namespace.as_str().unwrap();
+    let label = format!("provider-components={}", label["provider-components"].as_str().unwrap());
+    assert!(documentation.contains(&format!("kubectl -n {namespace} label configmap {version} {label}")));
 }
 
 #[test]

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Checks dependencies with cargo-deny, by deny.toml: licences, duplicates, sources, and known vulnerabilities.
+#
+#   hack/deny.sh
+#
+# cargo-deny is installed if it is missing. Where the database of vulnerabilities cannot be reached, the rest is checked, and the
+# last line says so.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+VERSION=0.20.2
+
+[ "$(cargo deny --version 2>/dev/null)" = "cargo-deny $VERSION" ] || cargo install --quiet --locked --version "$VERSION" cargo-deny
+cargo deny --locked check bans licenses sources
+if cargo deny fetch db; then
+    cargo deny --locked check --disable-fetch advisories
+else
+    echo "advisories: NOT CHECKED, their database cannot be reached from here"
+fi

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Prints what a program of a release is made of, as CycloneDX JSON: every crate that is linked into it, and who needs it.
+#
+#   hack/sbom.sh PROGRAM ARCHITECTURE
+#
+#   PROGRAM       manager, etcdadm or kubectl-etcdcluster
+#   ARCHITECTURE  amd64 or arm64
+#
+# cargo says what is linked in, Cargo.lock has the checksums, and rust-std stands for Rust's own library. Not in it are the C
+# library, and what only build scripts, macros and tests need. SOURCE_DATE_EPOCH is its date (0 without it), so that it is
+# always the same.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+[ $# = 2 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/sbom.sh >&2 && exit 2; }
+program=$1
+case "$2" in
+amd64) target=x86_64-unknown-linux ;;
+arm64) target=aarch64-unknown-linux ;;
+*) echo "unknown architecture $2: amd64 or arm64" >&2 && exit 1 ;;
+esac
+# As in hack/programs.sh.
+if [ "$program" = manager ]; then target+=-gnu; else target+=-musl; fi
+
+# One crate a line, with its depth before its name. What stood before in the tree is not repeated below it.
+tree() {
+    cargo tree --locked --package "$program" --target "$target" --edges normal,no-proc-macro --prefix depth \
+        --format "$(printf '{p}\t{l}')"
+}
+
+crates=$(tree)
+
+# `name version<tab>checksum`, for every crate of a registry.
+checksums() {
+    awk -F '"' '$1 == "name = " { name = $2 } $1 == "version = " { version = $2 }
+        $1 == "checksum = " { print name " " version "\t" $2 }' Cargo.lock
+}
+
+# Texts are names, versions, checksums and licences: nothing in them has to be quoted.
+LC_ALL=C awk -F '\t' -v date="$(date --utc --date="@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)" -v target="$target" \
+    -v rust="$(rustc --version | cut -d ' ' -f 2)" '
+    function fields(id,    licence, text) {
+        licence = licences[id]
+        gsub(/ *\/ */, " OR ", licence)
+        text = "\"bom-ref\":\"" id "\",\"name\":\"" names[id] "\",\"version\":\"" versions[id] "\""
+        if (licence != "") text = text ",\"licenses\":[{\"expression\":\"" licence "\"}]"
+        # Ours have no checksum, and are in no registry.
+        if (id in sums) {
+            text = text ",\"hashes\":[{\"alg\":\"SHA-256\",\"content\":\"" sums[id] "\"}]"
+            text = text ",\"purl\":\"pkg:cargo/" names[id] "@" versions[id] "\""
+        }
+        return text
+    }
+    FNR == NR { split($1, part, " "); sums[part[1] "@" part[2]] = $2; next }
+    {
+        match($1, /^[0-9]+/)
+        depth = substr($1, 1, RLENGTH) + 0
+        split(substr($1, RLENGTH + 1), part, " ")
+        sub(/^v/, "", part[2])
+        id = part[1] "@" part[2]
+        names[id] = part[1]; versions[id] = part[2]
+        licences[id] = $2; sub(/ \(\*\)$/, "", licences[id])
+        if (depth == 0) root = id
+        above[depth] = id
+        needed[id] = needed[id]
+        if (depth > 0 && !((above[depth - 1], id) in edges)) {
+            edges[above[depth - 1], id]
+            needed[above[depth - 1]] = needed[above[depth - 1]] " " id
+        }
+    }
+    END {
+        # Sorted by hand: not every awk can.
+        std = "rust-std@" rust
+        names[std] = "rust-std"; versions[std] = rust; licences[std] = "MIT OR Apache-2.0"
+        needed[root] = needed[root] " " std
+        for (id in names) order[++count] = id
+        for (i = 2; i <= count; i++)
+            for (j = i; j > 1 && order[j - 1] > order[j]; j--) { t = order[j]; order[j] = order[j - 1]; order[j - 1] = t }
+        print "{"
+        print "\"bomFormat\":\"CycloneDX\",\"specVersion\":\"1.5\",\"version\":1,"
+        print "\"metadata\":{\"timestamp\":\"" date "\",\"component\":{\"type\":\"application\"," fields(root) "},"
+        print "\"properties\":[{\"name\":\"cargo:target\",\"value\":\"" target "\"}]},"
+        print "\"components\":["
+        left = count - 1
+        for (i = 1; i <= count; i++)
+            if (order[i] != root) print "{\"type\":\"library\"," fields(order[i]) "}" (--left ? "," : "")
+        print "],"
+        print "\"dependencies\":["
+        for (i = 1; i <= count; i++) {
+            some = split(substr(needed[order[i]], 2), part, " ")
+            list = ""
+            for (j = 1; j <= some; j++) list = list (j > 1 ? "," : "") "\"" part[j] "\""
+            print "{\"ref\":\"" order[i] "\",\"dependsOn\":[" list "]}" (i < count ? "," : "")
+        }
+        print "]"
+        print "}"
+    }' <(checksums) - <<<"$crates"
