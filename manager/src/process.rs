@@ -42,10 +42,10 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
 async fn manage(flags: &Flags, times: Times) -> anyhow::Result<()> {
     // For libraries that use the default; ours name their provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = client(flags).await?;
     let (stop, shutdown) = Shutdown::new();
+    let shared = Shared::connect(flags.scope(), config(flags).await?, shutdown.clone())?;
+    let client = shared.client.clone();
     stop_on_signal(stop.clone())?;
-    let shared = Shared::within(flags.scope(), client.clone(), shutdown.clone());
     let admin = Admin::new(shared.metrics.clone());
     let mut servers = Vec::new();
     for (flag, address) in flags.addresses() {
@@ -146,8 +146,8 @@ async fn tell_when_ready(client: Client, admin: Admin) {
     admin.set_ready();
 }
 
-async fn client(flags: &Flags) -> anyhow::Result<Client> {
-    let config = match &flags.kubeconfig {
+async fn config(flags: &Flags) -> anyhow::Result<Config> {
+    Ok(match &flags.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file)
                 .with_context(|| format!("--kubeconfig {} cannot be read", file.display()))?;
@@ -156,8 +156,7 @@ async fn client(flags: &Flags) -> anyhow::Result<Client> {
                 .with_context(|| format!("--kubeconfig {} cannot be used", file.display()))?
         }
         None => Config::infer().await.context("no kubeconfig: give --kubeconfig, or run in a cluster")?,
-    };
-    Ok(controller_support::client::client(config)?)
+    })
 }
 
 fn stop_on_signal(stop: watch::Sender<bool>) -> anyhow::Result<()> {
