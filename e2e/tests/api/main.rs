@@ -7,6 +7,7 @@ mod config_cases;
 mod etcd_cases;
 mod examples;
 mod installed;
+mod metrics;
 mod plugin;
 mod refusals;
 mod served;
@@ -117,6 +118,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(updates::that_are_refused_change_nothing),
         test!(admission::real_endpoints_are_kept_against_the_placeholder),
         test!(admission::a_begun_etcd_is_not_deleted_without_a_word),
+        test!(metrics::are_for_those_who_may_read_them),
         test!(plugin::plan_tells_what_the_api_server_refuses),
         test!(plugin::rollout_does_what_it_says),
     ]
