@@ -2,6 +2,8 @@
 
 mod decisions;
 #[cfg(test)]
+mod named;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use decisions::Decisions;

@@ -36,7 +36,7 @@ use controller_support::Metrics;
 pub(crate) use figures::Figures;
 use futures::future::join_all;
 use kube::runtime::reflector::ObjectRef;
-use metrics::ProbeMetrics;
+pub(crate) use metrics::ProbeMetrics;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -2,6 +2,7 @@
 //! against a real one. And that cloud-init accepts what is made of what the API server accepts.
 
 mod admission;
+mod alerts;
 mod cloud_init;
 mod config_cases;
 mod etcd_cases;
@@ -17,7 +18,7 @@ mod updates;
 use anyhow::Context;
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
-use e2e::tools::{DockerProvider, Tools};
+use e2e::tools::{DockerProvider, Promtool, Tools};
 use e2e::world::{World, block_on, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -26,7 +27,10 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 fn main() -> ExitCode {
-    let prepare = |tools: &Tools| DockerProvider::ensure(tools).map(drop);
+    let prepare = |tools: &Tools| {
+        Promtool::ensure()?;
+        DockerProvider::ensure(tools).map(drop)
+    };
     prepare_and_run(prepare, |world| {
         let mut arguments = Arguments::from_args();
         // They share the API server.
@@ -47,6 +51,9 @@ fn main() -> ExitCode {
             .collect();
         tests.push(Trial::test("cloud_init::accepts_the_bootstrap_data", || {
             cloud_init::accepts_the_bootstrap_data().map_err(|error| format!("{error:#}").into())
+        }));
+        tests.push(Trial::test("alerts::fire_when_they_should", || {
+            alerts::fire_when_they_should().map_err(|error| format!("{error:#}").into())
         }));
         tests.push(Trial::test("examples::the_documents_of_a_file_belong_together", || {
             examples::the_documents_of_a_file_belong_together().map_err(|error| format!("{error:#}").into())

@@ -4,7 +4,7 @@ use controller_support::Metrics;
 use kube::runtime::{reflector, watcher};
 use std::time::Duration;
 
-fn shown(etcds: Store<EtcdCluster>, scope: Scope, figures: &Figures) -> Metrics {
+pub(super) fn shown(etcds: Store<EtcdCluster>, scope: Scope, figures: &Figures) -> Metrics {
     let metrics = Metrics::default();
     let figures = figures.clone();
     let look: Look = Box::new(move |_| (figures.clone(), vec![("ca", Timestamp::from_second(77).unwrap())]));
@@ -14,7 +14,7 @@ fn shown(etcds: Store<EtcdCluster>, scope: Scope, figures: &Figures) -> Metrics 
     metrics
 }
 
-fn figures() -> Figures {
+pub(super) fn figures() -> Figures {
     Figures {
         leader_changes: 4,
         slowest_probe: Some(Duration::from_millis(250)),
