@@ -1,9 +1,13 @@
 //! The client of the API server that all controllers of a process share.
 
+mod verb;
+
+use crate::metrics::{Metrics, RequestLabels};
 use futures::future::BoxFuture;
-use http::Request;
+use http::{Request, Response};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use thiserror::Error;
@@ -27,29 +31,30 @@ struct Limits {
 #[error("the API server has not begun to answer within {} s", .0.as_secs())]
 struct NotAnswered(Duration);
 
-/// A client whose requests end: with the beginning of an answer, or with an error.
+/// A client whose requests end: with the beginning of an answer, or with an error. They are counted.
 ///
 /// # Errors
 /// When the configuration cannot be used.
-pub fn client(config: Config) -> kube::Result<Client> {
-    client_with(config, LIMITS)
+pub fn client(config: Config, metrics: &Arc<Metrics>) -> kube::Result<Client> {
+    client_with(config, metrics, LIMITS)
 }
 
-fn client_with(config: Config, limits: Limits) -> kube::Result<Client> {
-    let limited = layer_fn(|inner| Limited { inner, limits });
-    Ok(ClientBuilder::try_from(config)?.with_layer(&limited).build())
+fn client_with(config: Config, metrics: &Arc<Metrics>, limits: Limits) -> kube::Result<Client> {
+    let watched = layer_fn(|inner| Watched { inner, limits, metrics: metrics.clone() });
+    Ok(ClientBuilder::try_from(config)?.with_layer(&watched).build())
 }
 
-/// Gives requests up that are not answered in time.
+/// Gives requests up that are not answered in time, and counts all of them.
 #[derive(Clone)]
-struct Limited<S> {
+struct Watched<S> {
     inner: S,
     limits: Limits,
+    metrics: Arc<Metrics>,
 }
 
-impl<S> Service<Request<Body>> for Limited<S>
+impl<S, B> Service<Request<Body>> for Watched<S>
 where
-    S: Service<Request<Body>, Error: Into<BoxError>, Future: Send + 'static>,
+    S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send + 'static>,
 {
     type Response = S::Response;
     type Error = BoxError;
@@ -60,14 +65,18 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let is_watch = request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
-        let limit = if is_watch { self.limits.watch } else { self.limits.other };
-        let answer = self.inner.call(request);
+        let verb = verb::verb(request.method(), request.uri());
+        let limit = if verb == verb::WATCH { self.limits.watch } else { self.limits.other };
+        let (answer, metrics) = (self.inner.call(request), self.metrics.clone());
         Box::pin(async move {
-            match timeout(limit, answer).await {
+            let answer = match timeout(limit, answer).await {
                 Ok(answer) => answer.map_err(Into::into),
                 Err(_) => Err(NotAnswered(limit).into()),
-            }
+            };
+            // 0: there is no answer.
+            let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+            metrics.requests.get_or_create(&RequestLabels { verb, code }).inc();
+            answer
         })
     }
 }
@@ -117,11 +126,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_without_an_answer_ends_with_an_error() {
-        let config = server(|_| None).await;
-        let secrets: Api<Secret> = Api::namespaced(client_with(config, QUICK).unwrap(), "default");
+        let (config, metrics) = (server(|_| None).await, Arc::<Metrics>::default());
+        let secrets: Api<Secret> = Api::namespaced(client_with(config, &metrics, QUICK).unwrap(), "default");
         let error = tokio::time::timeout(Duration::from_secs(20), secrets.get("demo")).await.expect("it hangs");
         let said = format!("{:?}", error.unwrap_err());
         assert!(said.contains("NotAnswered"), "{said}");
+        assert_eq!(metrics.requests.get_or_create(&RequestLabels { verb: "get", code: 0 }).get(), 1);
     }
 
     /// As when the API server dies while a watch is started: without a limit it would show nothing more.
@@ -140,7 +150,8 @@ mod tests {
             (begun.fetch_add(1, Ordering::Relaxed) > 0).then_some(event)
         })
         .await;
-        let client = client_with(config, QUICK).unwrap();
+        let metrics = Arc::default();
+        let client = client_with(config, &metrics, QUICK).unwrap();
         let caches = Caches::new(client.clone(), Kinds::new(client), Scope::default());
         let cached = caches.watch(&ApiResource::erase::<Secret>(&()), None);
         let seen = async {
@@ -150,5 +161,7 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(20), seen).await.expect("the watch shows nothing more");
         assert!(watches.load(Ordering::Relaxed) > 1);
+        let count = |verb, code| metrics.requests.get_or_create(&RequestLabels { verb, code }).get();
+        assert!(count("list", 200) > 0 && count("watch", 0) > 0 && count("watch", 200) > 0);
     }
 }

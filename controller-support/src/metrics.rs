@@ -29,6 +29,15 @@ pub struct ControllerLabels {
     pub controller: &'static str,
 }
 
+/// What a request to the API server was, and how it was answered.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct RequestLabels {
+    /// Kubernetes' verb, such as `patch`.
+    pub verb: &'static str,
+    /// HTTP status; 0 if no answer came.
+    pub code: u16,
+}
+
 /// The metrics of the process.
 #[derive(Debug)]
 pub struct Metrics {
@@ -38,6 +47,8 @@ pub struct Metrics {
     pub reconciles: Family<ReconcileLabels, Counter>,
     /// Seconds that a reconcile took.
     pub seconds: Family<ControllerLabels, Histogram>,
+    /// Requests to the API server.
+    pub requests: Family<RequestLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -49,7 +60,9 @@ impl Default for Metrics {
         });
         registry.register("reconciles", "Finished reconciles by result", reconciles.clone());
         registry.register("reconcile_seconds", "Duration of reconciles in seconds", seconds.clone());
-        Self { parts: Mutex::new(BTreeMap::from([("reconciles", registry)])), reconciles, seconds }
+        let requests = Family::default();
+        registry.register("api_requests", "Requests to the API server by verb and code", requests.clone());
+        Self { parts: Mutex::new(BTreeMap::from([("reconciles", registry)])), reconciles, seconds, requests }
     }
 }
 

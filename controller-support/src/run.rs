@@ -85,6 +85,16 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Everything around a client of its own, whose requests [end](crate::client) and are counted.
+    ///
+    /// # Errors
+    /// When the configuration cannot be used.
+    pub fn connect(scope: Scope, config: kube::Config, shutdown: Shutdown) -> kube::Result<Self> {
+        let metrics = Arc::default();
+        let client = crate::client::client(config, &metrics)?;
+        Ok(Self { metrics, ..Self::within(scope, client, shutdown) })
+    }
+
     /// Everything around one client, for a process that works on everything.
     #[must_use]
     pub fn new(client: Client, shutdown: Shutdown) -> Self {

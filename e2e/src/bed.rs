@@ -7,6 +7,7 @@ mod images;
 mod inventory;
 mod look;
 mod members;
+mod metrics;
 mod observed;
 
 use crate::plane::{Plane, PlaneOptions, users};
@@ -26,6 +27,7 @@ pub use clusters::{EXAMPLE, Manifests};
 pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
+pub use metrics::{metrics, reader};
 use observed::Observed;
 
 /// Ports of the managers' admin servers: the first manager's, the second's.

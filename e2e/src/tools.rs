@@ -14,6 +14,7 @@ mod manifests;
 mod module;
 mod node;
 mod progress;
+mod promtool;
 mod release;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub use etcd::Etcd;
 pub use judge::Judge;
 use module::{ETCD_3_6, KUBERNETES, Module};
 pub use node::{Kubernetes, NodePrograms};
+pub use promtool::Promtool;
 pub use release::architecture;
 
 /// Paths of the real parts on this computer.

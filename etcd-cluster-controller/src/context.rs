@@ -2,6 +2,7 @@
 
 use crate::CONTROLLER;
 use crate::mappers::{reference, template_to_etcd_clusters};
+use crate::metrics::Decisions;
 use crate::observe::JudgedCas;
 use crate::prober::Prober;
 use crate::untold::Untold;
@@ -15,7 +16,7 @@ use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -29,14 +30,15 @@ pub(crate) struct Context {
     pub(crate) machines: Cached,
     pub(crate) secrets: Cached,
     pub(crate) configs: Cached,
-    pub(crate) prober: Prober,
+    pub(crate) prober: Arc<Prober>,
     /// What has been refused, and does not matter now.
     pub(crate) refused: TtlCache<String, ()>,
     pub(crate) written: WriteCache<EtcdCluster>,
     pub(crate) untold: Untold,
     pub(crate) events: Events,
     pub(crate) etcds: Cached,
-    pub(crate) judged_cas: JudgedCas,
+    pub(crate) judged_cas: Arc<JudgedCas>,
+    pub(crate) decisions: Decisions,
     watched: Mutex<HashSet<ApiResource>>,
     changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>,
 }
@@ -57,14 +59,15 @@ impl Context {
             machines: shared.caches.watch(&machines, None),
             secrets: shared.caches.watch(&secrets, ours),
             configs: shared.caches.watch(&configs, ours),
-            prober: Prober::new(changes.clone(), &shared.metrics),
+            prober: Arc::new(Prober::new(changes.clone(), &shared.metrics)),
             refused: TtlCache::new(REFUSED_TTL),
             written: WriteCache::default(),
             untold: Untold::default(),
             events: shared.events(CONTROLLER),
             watched: Mutex::default(),
             etcds: shared.caches.watch(&etcds, None),
-            judged_cas: JudgedCas::default(),
+            judged_cas: Arc::default(),
+            decisions: Decisions::new(&shared.metrics),
             shared,
             changes,
         })

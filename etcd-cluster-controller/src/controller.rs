@@ -5,9 +5,9 @@ use crate::context::Context;
 use crate::etcds::typed;
 use crate::execute::{Outcome, execute, own_template, show_up_to_date, write_status};
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
-use crate::metrics::EtcdMetrics;
+use crate::metrics::{EtcdMetrics, Look};
 use crate::observation::Observation;
-use crate::observe::{observe, observe_live};
+use crate::observe::{expiries, observe, observe_live};
 use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, owns_template, plan};
 use crate::status::{can_wait, status};
 use api::conditions::reasons;
@@ -37,7 +37,7 @@ pub async fn run(shared: Shared) -> Result<()> {
     let context = Arc::new(Context::new(shared.clone(), changes).await?);
     let etcds = &context.etcds;
     let (triggers, store) = typed(etcds);
-    let metrics = EtcdMetrics { etcds: store.clone(), scope: shared.scope.clone() };
+    let metrics = EtcdMetrics::new(store.clone(), shared.scope.clone(), looks(&context));
     shared.metrics.register("etcd clusters", |registry| registry.register_collector(Box::new(metrics)));
     let controller = Controller::for_shared_stream(triggers, store)
         .reconcile_on(mapped(&context.machines, |machine| machine_to_etcd_cluster(&machine).into_iter().collect()))
@@ -59,6 +59,17 @@ pub async fn run(shared: Shared) -> Result<()> {
         () = forget_those_gone(&context) => {}
     }
     Ok(())
+}
+
+/// What metrics show beyond the objects themselves. The metrics outlive this controller, and keep nothing of it.
+fn looks(context: &Context) -> Look {
+    let (prober, judged) = (Arc::downgrade(&context.prober), Arc::downgrade(&context.judged_cas));
+    let secrets = context.secrets.clone();
+    Box::new(move |etcd| {
+        let figures = prober.upgrade().and_then(|prober| prober.figures(&etcd.uid()?)).unwrap_or_default();
+        let expiries = judged.upgrade().map(|judged| expiries(&secrets, &judged, etcd).collect()).unwrap_or_default();
+        (figures, expiries)
+    })
 }
 
 /// Has the prober forget EtcdClusters that went without a last reconcile, or that are another manager's now.
@@ -113,6 +124,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         let message = format!("{doing}: {}", answer(&source));
         decision.next = Plan::Block(Hold::new(reasons::REFUSED, message));
     }
+    context.decisions.count(&decision.next);
     if decision.next == Plan::Do(Step::RemoveFinalizer) && failure.is_none() {
         // There is nothing left to write a status to.
         return Ok(Action::await_change());

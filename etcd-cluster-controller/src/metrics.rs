@@ -1,124 +1,195 @@
-//! Metrics of etcd clusters: read off the watch when they are asked for, so that none outlives its EtcdCluster.
+//! Metrics of etcd clusters: read off the watches and the prober when they are asked for, so that none outlives its EtcdCluster.
 
+mod decisions;
+#[cfg(test)]
+mod named;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use decisions::Decisions;
+
+use crate::prober::Figures;
 use api::EtcdCluster;
 use api::conditions::NO_ALARMS;
-use api::etcd_cluster::MemberRole;
+use api::etcd_cluster::{EtcdClusterStatus, MemberRole, MemberStatus};
 use controller_support::Scope;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 use std::sync::Arc;
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Labels {
-    namespace: String,
-    name: String,
+/// Bytes that etcd's database may have if nothing says otherwise.
+const DEFAULT_QUOTA: i64 = 2 * 1024 * 1024 * 1024;
+
+/// What is known of an EtcdCluster beyond the object: numbers of its members, and when its certificates expire, by their names.
+pub(crate) type Look = Box<dyn Fn(&EtcdCluster) -> (Figures, Vec<(&'static str, Timestamp)>) + Send + Sync>;
+
+/// Metrics of every EtcdCluster in scope: another manager tells of the others.
+pub(crate) struct EtcdMetrics {
+    etcds: Store<EtcdCluster>,
+    scope: Scope,
+    look: Look,
 }
 
-/// Gauges of every EtcdCluster in scope: another manager tells of the others.
-#[derive(Debug)]
-pub(crate) struct EtcdMetrics {
-    /// What is there.
-    pub(crate) etcds: Store<EtcdCluster>,
-    /// What this process works on.
-    pub(crate) scope: Scope,
+impl EtcdMetrics {
+    /// Of what is there, as far as this process works on it.
+    pub(crate) fn new(etcds: Store<EtcdCluster>, scope: Scope, look: Look) -> Self {
+        Self { etcds, scope, look }
+    }
+}
+
+impl fmt::Debug for EtcdMetrics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("EtcdMetrics").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+/// One EtcdCluster with all that is known of it.
+struct Seen {
+    etcd: Arc<EtcdCluster>,
+    figures: Figures,
+    expiries: Vec<(&'static str, Timestamp)>,
+}
+
+impl Seen {
+    fn status(&self) -> Option<&EtcdClusterStatus> {
+        self.etcd.status.as_ref()
+    }
+
+    fn members(&self, wanted: impl Fn(&MemberStatus) -> bool) -> i64 {
+        let members = self.status().into_iter().flat_map(|status| &status.members);
+        whole(members.filter(|member| wanted(member)).count())
+    }
+
+    /// `None` while no member tells how large the database is.
+    fn quota(&self) -> Option<i64> {
+        self.figures.database_size?;
+        let settings = self.etcd.spec.etcdadm_config_spec.etcd.as_ref();
+        let set = settings.and_then(|settings| settings.quota_backend_bytes);
+        Some(self.figures.database_quota.or(set).unwrap_or(DEFAULT_QUOTA))
+    }
 }
 
 /// Name, help and value.
-type Shown = (&'static str, &'static str, fn(&EtcdCluster) -> i64);
+type Gauge = (&'static str, &'static str, fn(&Seen) -> Option<i64>);
 
-const GAUGES: [Shown; 7] = [
-    ("etcd_cluster_ready", "1 if all wanted members are healthy voters", |etcd| {
-        etcd.status.as_ref().map_or(0, |status| i64::from(status.ready))
+const GAUGES: [Gauge; 12] = [
+    ("ready", "1 if all wanted members are healthy voters", |seen| {
+        Some(seen.status().map_or(0, |status| i64::from(status.ready)))
     }),
-    ("etcd_cluster_wanted_members", "Wanted members", |etcd| i64::from(etcd.spec.replicas)),
-    ("etcd_cluster_members", "Members in etcd's member list", |etcd| members(etcd, |_| true)),
-    ("etcd_cluster_voters", "Members that vote", |etcd| members(etcd, |role| role == MemberRole::Voter)),
-    ("etcd_cluster_learners", "Members that do not vote yet", |etcd| members(etcd, |role| role == MemberRole::Learner)),
-    ("etcd_cluster_healthy_voters", "Healthy voters", |etcd| {
-        etcd.status.as_ref().map_or(0, |status| i64::from(status.ready_replicas))
+    ("wanted_members", "Wanted members", |seen| Some(i64::from(seen.etcd.spec.replicas))),
+    ("members", "Members in etcd's member list", |seen| Some(seen.members(|_| true))),
+    ("voters", "Members that vote", |seen| Some(seen.members(|member| member.role == MemberRole::Voter))),
+    ("learners", "Members that do not vote yet", |seen| {
+        Some(seen.members(|member| member.role == MemberRole::Learner))
     }),
-    ("etcd_cluster_alarm_raised", "1 if etcd has raised an alarm", |etcd| {
-        let mut conditions = etcd.status.iter().flat_map(|status| &status.conditions);
-        i64::from(conditions.any(|condition| condition.type_ == NO_ALARMS && condition.status == "False"))
+    ("healthy_voters", "Healthy voters", |seen| {
+        Some(seen.status().map_or(0, |status| i64::from(status.ready_replicas)))
+    }),
+    ("leaders", "Members that are known to lead", |seen| Some(seen.members(|member| member.leader))),
+    ("machines", "Machines that are not being deleted", |seen| {
+        Some(seen.status().map_or(0, |status| i64::from(status.replicas)))
+    }),
+    ("up_to_date_machines", "Machines that match the spec", |seen| {
+        Some(seen.status().map_or(0, |status| i64::from(status.updated_replicas)))
+    }),
+    ("alarm_raised", "1 if etcd has raised an alarm", |seen| {
+        let mut conditions = seen.status().into_iter().flat_map(|status| &status.conditions);
+        Some(i64::from(conditions.any(|condition| condition.type_ == NO_ALARMS && condition.status == "False")))
+    }),
+    ("database_size_bytes", "Size of the largest member's database", |seen| seen.figures.database_size),
+    ("database_quota_bytes", "Size at which etcd refuses writes", Seen::quota),
+];
+
+/// Further labels, and the value that belongs to them.
+type Points = Vec<(Vec<(&'static str, String)>, i64)>;
+
+/// Name, help, and a value for each set of labels.
+type Labelled = (&'static str, &'static str, fn(&Seen) -> Points);
+
+const LABELLED: [Labelled; 3] = [
+    ("alarms", "Members that an alarm is about, by kind of alarm", |seen| {
+        let alarms = seen.figures.alarms.iter();
+        alarms.map(|(kind, count)| (vec![("alarm", (*kind).to_owned())], whole(*count))).collect()
+    }),
+    ("certificate_expiry_timestamp_seconds", "When the first certificate of a kind expires", |seen| {
+        let members = seen.figures.members_expire.map(|expires| ("members", expires));
+        let all = seen.expiries.iter().copied().chain(members);
+        all.map(|(name, expires)| (vec![("certificate", name.to_owned())], expires.as_second())).collect()
+    }),
+    ("condition_transition_timestamp_seconds", "Since when a condition has had its status", |seen| {
+        let conditions = seen.status().into_iter().flat_map(|status| &status.conditions);
+        let labels = |type_: &str, status: &str, reason: &str| {
+            vec![("condition", type_.to_owned()), ("status", status.to_owned()), ("reason", reason.to_owned())]
+        };
+        let points = conditions.map(|condition| {
+            let since = condition.last_transition_time.0.as_second();
+            (labels(&condition.type_, &condition.status, &condition.reason), since)
+        });
+        points.collect()
     }),
 ];
 
-fn members(etcd: &EtcdCluster, wanted: fn(MemberRole) -> bool) -> i64 {
-    let members = etcd.status.iter().flat_map(|status| &status.members);
-    i64::try_from(members.filter(|member| wanted(member.role)).count()).unwrap_or(i64::MAX)
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 impl Collector for EtcdMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut etcds: Vec<Arc<EtcdCluster>> = self.etcds.state();
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut etcds = self.etcds.state();
         etcds.retain(|etcd| self.scope.reconciles(etcd.as_ref()));
-        for (name, help, value) in GAUGES.iter().filter(|_| !etcds.is_empty()) {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for etcd in &etcds {
-                let labels = Labels { namespace: etcd.namespace().unwrap_or_default(), name: etcd.name_any() };
-                ConstGauge::new(value(etcd)).encode(family.encode_family(&labels)?)?;
-            }
+        let all: Vec<Seen> = etcds
+            .into_iter()
+            .map(|etcd| {
+                let (figures, expiries) = (self.look)(&etcd);
+                Seen { etcd, figures, expiries }
+            })
+            .collect();
+        let encoder = &mut encoder;
+        for (name, help, value) in GAUGES {
+            let one = |seen: &Seen| value(seen).map(|value| (Vec::new(), ConstGauge::new(value)));
+            show(encoder, &all, name, help, one)?;
         }
-        Ok(())
+        for (name, help, points) in LABELLED {
+            let each = |seen: &Seen| points(seen).into_iter().map(|(labels, value)| (labels, ConstGauge::new(value)));
+            show(encoder, &all, name, help, each)?;
+        }
+        show(
+            encoder,
+            &all,
+            "slowest_probe_seconds",
+            "Duration of the slowest of the members' latest probes",
+            |seen| seen.figures.slowest_probe.map(|took| (Vec::new(), ConstGauge::new(took.as_secs_f64()))),
+        )?;
+        show(encoder, &all, "leader_changes", "Changes of the leader that this manager has seen", |seen| {
+            Some((Vec::new(), ConstCounter::new(seen.figures.leader_changes)))
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::Story;
-    use controller_support::Metrics;
-    use kube::runtime::{reflector, watcher};
-
-    fn shown(etcds: Store<EtcdCluster>, scope: Scope) -> Metrics {
-        let metrics = Metrics::default();
-        metrics.register("etcd clusters", |registry| {
-            registry.register_collector(Box::new(EtcdMetrics { etcds, scope }));
-        });
-        metrics
+/// Shows one metric of all EtcdClusters. Nothing is said of one that has no value.
+fn show<M: EncodeMetric, P: IntoIterator<Item = (Vec<(&'static str, String)>, M)>>(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[Seen],
+    name: &str,
+    help: &str,
+    points: impl Fn(&Seen) -> P,
+) -> fmt::Result {
+    let of = |seen: &Seen| {
+        let own = [("namespace", seen.etcd.namespace().unwrap_or_default()), ("name", seen.etcd.name_any())];
+        points(seen).into_iter().map(move |(labels, metric)| (own.iter().cloned().chain(labels).collect(), metric))
+    };
+    let points: Vec<(Vec<(&'static str, String)>, M)> = all.iter().flat_map(of).collect();
+    let Some((_, first)) = points.first() else { return Ok(()) };
+    let name = format!("etcd_cluster_{name}");
+    let mut family = encoder.encode_descriptor(&name, help, None, first.metric_type())?;
+    for (labels, metric) in &points {
+        metric.encode(family.encode_family(labels)?)?;
     }
-
-    #[test]
-    fn an_etcd_cluster_of_another_manager_is_not_shown() {
-        let (store, mut writer) = reflector::store::<EtcdCluster>();
-        writer.apply_watcher_event(&watcher::Event::Apply(Story::new(3).etcd().clone()));
-        let filtered = Scope { watch_filter: Some("blue".to_owned()), ..Scope::default() };
-        assert!(shown(store.clone(), Scope::default()).text().unwrap().contains("demo-etcd"));
-        assert!(!shown(store, filtered).text().unwrap().contains("demo-etcd"));
-    }
-
-    #[test]
-    fn an_etcd_cluster_that_is_gone_is_not_shown() {
-        let (store, mut writer) = reflector::store::<EtcdCluster>();
-        let metrics = shown(store, Scope::default());
-        let mut story = Story::with_voters(3, 2);
-        story.machine(2);
-        story.member(2, true);
-        story.alarms(&[(0, "NOSPACE")]);
-        story.settle();
-        let etcd = story.etcd().clone();
-        writer.apply_watcher_event(&watcher::Event::Apply(etcd.clone()));
-        let text = metrics.text().unwrap();
-        let expected = [
-            ("ready", 0),
-            ("wanted_members", 3),
-            ("members", 3),
-            ("voters", 2),
-            ("learners", 1),
-            ("healthy_voters", 2),
-            ("alarm_raised", 1),
-        ];
-        for (name, value) in expected {
-            let line =
-                format!("etcdadm_provider_etcd_cluster_{name}{{namespace=\"default\",name=\"demo-etcd\"}} {value}\n");
-            assert!(text.contains(&line), "{line} is not in {text}");
-        }
-        writer.apply_watcher_event(&watcher::Event::Delete(etcd));
-        assert!(!metrics.text().unwrap().contains("demo-etcd"));
-    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ mod docker;
 mod link;
 mod members;
 
-pub(crate) use certificates::{JudgedCas, ca_of, read_ca};
+pub(crate) use certificates::{JudgedCas, ca_of, expiries, read_ca};
 
 use crate::context::Context;
 use crate::observation::{ClusterLink, Observation, Template};

@@ -106,8 +106,12 @@ pub(crate) fn is_signed_by(cert: &str, authorities: &str) -> bool {
 
 /// When a certificate expires.
 pub(crate) fn expiry(cert: &str) -> Option<Timestamp> {
-    let der = CertificateDer::from_pem_slice(cert.as_bytes()).ok()?;
-    let (_, certificate) = X509Certificate::from_der(&der).ok()?;
+    expiry_of(&CertificateDer::from_pem_slice(cert.as_bytes()).ok()?)
+}
+
+/// The same of a certificate in DER.
+pub(crate) fn expiry_of(der: &[u8]) -> Option<Timestamp> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 

@@ -21,6 +21,7 @@
 mod cadence;
 mod clients;
 mod cluster;
+mod figures;
 mod heard;
 mod list;
 mod metrics;
@@ -32,9 +33,10 @@ use crate::pki::CertAndKey;
 use api::EtcdCluster;
 use cluster::Cluster;
 use controller_support::Metrics;
+pub(crate) use figures::Figures;
 use futures::future::join_all;
 use kube::runtime::reflector::ObjectRef;
-use metrics::ProbeMetrics;
+pub(crate) use metrics::ProbeMetrics;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -132,6 +134,11 @@ impl Prober {
     #[must_use]
     pub fn snapshot(&self, uid: &str) -> Snapshot {
         self.get(uid).map(|cluster| cluster.snapshot()).unwrap_or_default()
+    }
+
+    /// What metrics show of a cluster. `None`, if it has not been [set](Self::set).
+    pub(crate) fn figures(&self, uid: &str) -> Option<Figures> {
+        self.get(uid).map(|cluster| cluster.figures())
     }
 
     /// Stops probing a cluster that is gone, and closes its connections.

@@ -5,6 +5,7 @@ use controller_support::client::client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Which API server and which namespace: kubectl's own flags.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -39,7 +40,7 @@ impl Options {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = self.config().await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        Ok(Connection { client: client(config).context("use the kubeconfig")?, namespace })
+        Ok(Connection { client: client(config, &Arc::default()).context("use the kubeconfig")?, namespace })
     }
 
     async fn config(&self) -> Result<Config> {

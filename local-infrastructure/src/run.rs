@@ -10,10 +10,10 @@ use crate::{
 use anyhow::{Context, Result};
 use api::names;
 use clap::ValueEnum;
-use controller_support::{Kinds, Shared, Shutdown, kinds::CLUSTER_API_CONTRACTS};
+use controller_support::{Kinds, Scope, Shared, Shutdown, kinds::CLUSTER_API_CONTRACTS};
 use futures::Stream;
 use kube::{
-    Client, Config,
+    Config,
     config::{KubeConfigOptions, Kubeconfig},
     discovery::ApiResource,
 };
@@ -89,9 +89,8 @@ where
     H: Hardware,
     S: Stream<Item = Key> + Send + 'static,
 {
-    let client = client(kubeconfig).await?;
     let (stop, shutdown) = Shutdown::new();
-    let shared = Shared::new(client, shutdown);
+    let shared = Shared::connect(Scope::default(), config(kubeconfig).await?, shutdown)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
@@ -136,12 +135,11 @@ async fn served(kinds: &Kinds, kind: &str) -> ApiResource {
     }
 }
 
-async fn client(kubeconfig: &std::path::Path) -> Result<Client> {
+async fn config(kubeconfig: &Path) -> Result<Config> {
     // Fails only if it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(kubeconfig).context("the kubeconfig")?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(controller_support::client::client(config)?)
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
 /// Begins to write a log to standard error.

@@ -6,8 +6,10 @@ mod tests;
 mod values;
 
 pub use ignored::Ignored;
-pub use values::Address;
+pub use values::{Address, CipherSuites};
 
+use crate::admin::Paths;
+use crate::diagnostics::{TlsSettings, TlsVersion};
 use crate::lease::Times;
 use clap::{ArgAction, Parser, ValueEnum};
 use controller_support::Scope;
@@ -80,13 +82,19 @@ pub struct Flags {
     #[arg(long, env = "ADMIN_ADDRESS", default_value = "127.0.0.1:9440", value_parser = values::address)]
     pub admin_address: Address,
 
-    /// The same as --admin-address, as Cluster API's managers call it. It wins over that.
+    /// Where /healthz and /readyz alone are served, as by Cluster API's managers: in place of --admin-address.
     #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
     pub health_addr: Option<Address>,
 
-    /// A further address for /metrics. Only with --insecure-diagnostics: TLS and authentication are not there yet.
+    /// Where /metrics is served over TLS, to callers whose token the API server knows, and whom it lets `get` the path /metrics.
+    /// Such as :8443.
     #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
     pub diagnostics_address: Option<Address>,
+
+    /// Folder with the certificate for --diagnostics-address: tls.crt and tls.key, which are read again every minute. Default: one
+    /// that nobody has signed.
+    #[arg(long, value_name = "FOLDER")]
+    pub diagnostics_cert_dir: Option<PathBuf>,
 
     /// Serve --diagnostics-address over plain HTTP, without authentication.
     #[arg(
@@ -99,6 +107,14 @@ pub struct Flags {
         value_parser = values::boolean
     )]
     pub insecure_diagnostics: bool,
+
+    /// The least version of TLS at --diagnostics-address: VersionTLS12 or VersionTLS13.
+    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", value_parser = values::tls_version)]
+    pub tls_min_version: TlsVersion,
+
+    /// Cipher suites of TLS 1.2 at --diagnostics-address, separated by commas. Default: all that this program has.
+    #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = values::cipher_suites)]
+    pub tls_cipher_suites: CipherSuites,
 
     /// A further address for /metrics over plain HTTP, as cluster-api-operator and older managers call it.
     #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
@@ -179,35 +195,45 @@ impl Flags {
         Ok(times)
     }
 
-    /// Where the admin server listens, each address with its flag.
+    /// Where something is served over plain HTTP, each address with its flag.
     #[must_use]
-    pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+    pub fn plain(&self) -> Vec<(&'static str, SocketAddr, Paths)> {
         let admin = match self.health_addr {
-            Some(address) => ("--health-addr", address),
-            None => ("--admin-address", self.admin_address),
+            Some(address) => ("--health-addr", address, Paths { health: true, metrics: false }),
+            None => ("--admin-address", self.admin_address, Paths { health: true, metrics: true }),
         };
         let diagnostics = self.diagnostics_address.filter(|_| self.insecure_diagnostics);
         let further = [("--diagnostics-address", diagnostics), ("--metrics-bind-addr", self.metrics_bind_addr)];
         let further = further.into_iter().filter_map(|(flag, address)| Some((flag, address?)));
-        let mut addresses: Vec<(&'static str, SocketAddr)> = Vec::new();
-        for (flag, Address(address)) in [admin].into_iter().chain(further) {
-            let address = address.filter(|address| addresses.iter().all(|(_, known)| known != address));
-            addresses.extend(address.map(|address| (flag, address)));
+        let further = further.map(|(flag, address)| (flag, address, Paths { health: false, metrics: true }));
+        let mut all: Vec<(&'static str, SocketAddr, Paths)> = Vec::new();
+        for (flag, Address(address), paths) in [admin].into_iter().chain(further) {
+            let Some(address) = address else { continue };
+            // It cannot be bound twice.
+            match all.iter_mut().find(|(_, known, _)| *known == address) {
+                Some((.., known)) => known.metrics = true,
+                None => all.push((flag, address, paths)),
+            }
         }
-        addresses
+        all
+    }
+
+    /// Where metrics are served over TLS.
+    #[must_use]
+    pub fn secure(&self) -> Option<SocketAddr> {
+        self.diagnostics_address.filter(|_| !self.insecure_diagnostics)?.0
+    }
+
+    /// What callers have to speak there.
+    #[must_use]
+    pub fn tls(&self) -> TlsSettings {
+        TlsSettings { least: self.tls_min_version, suites: self.tls_cipher_suites.0.clone() }
     }
 
     /// The flags that were given and do nothing, each with the reason.
     #[must_use]
     pub fn without_effect(&self) -> Vec<(&'static str, &'static str)> {
-        let mut flags = self.ignored.0.clone();
-        let is_on = matches!(self.diagnostics_address, Some(Address(Some(_))));
-        if is_on && !self.insecure_diagnostics {
-            let why = "metrics over TLS with authentication are not there yet; they are served over plain HTTP at \
-                       --admin-address, and with --insecure-diagnostics at this address too";
-            flags.push(("diagnostics-address", why));
-        }
-        flags
+        self.ignored.0.clone()
     }
 
     /// Reconciles of a controller that run at the same time, if a flag says.

@@ -1,6 +1,7 @@
 //! Starts everything that the flags ask for, and stops it gracefully.
 
 use crate::admin::Admin;
+use crate::diagnostics::{Diagnostics, unknown_suites};
 use crate::flags::{ControllerName, Flags, LogFormat};
 use crate::lease::{Candidate, Times};
 use crate::limits::raise_open_files;
@@ -30,6 +31,9 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     for (flag, why) in flags.without_effect() {
         tracing::warn!(flag = format!("--{flag}"), why, "this flag has no effect");
     }
+    for suite in unknown_suites(&flags.tls().suites) {
+        tracing::warn!(suite, "this program does not have this cipher suite of --tls-cipher-suites: it is left out");
+    }
     raise_open_files();
     // Two threads: controllers wait more than they work, and every thread costs memory.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -42,15 +46,19 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
 async fn manage(flags: &Flags, times: Times) -> anyhow::Result<()> {
     // For libraries that use the default; ours name their provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = client(flags).await?;
     let (stop, shutdown) = Shutdown::new();
+    let shared = Shared::connect(flags.scope(), config(flags).await?, shutdown.clone())?;
+    let client = shared.client.clone();
     stop_on_signal(stop.clone())?;
-    let shared = Shared::within(flags.scope(), client.clone(), shutdown.clone());
     let admin = Admin::new(shared.metrics.clone());
     let mut servers = Vec::new();
-    for (flag, address) in flags.addresses() {
-        let listener = listen(address).await.with_context(|| format!("{flag} {address} cannot be bound"))?;
-        servers.push(tokio::spawn(admin.clone().serve(listener, shutdown.clone())));
+    for (flag, address, paths) in flags.plain() {
+        servers.push(tokio::spawn(admin.clone().serve(bind(flag, address).await?, paths, shutdown.clone())));
+    }
+    if let Some(address) = flags.secure() {
+        let certificates = flags.diagnostics_cert_dir.as_deref();
+        let server = Diagnostics::new(client.clone(), shared.metrics.clone(), &flags.tls(), certificates)?;
+        servers.push(tokio::spawn(server.serve(bind("--diagnostics-address", address).await?, shutdown.clone())));
     }
     let ready = tokio::spawn(tell_when_ready(client.clone(), admin));
 
@@ -65,6 +73,10 @@ async fn manage(flags: &Flags, times: Times) -> anyhow::Result<()> {
         server.await??;
     }
     Ok(())
+}
+
+async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    listen(address).await.with_context(|| format!("{flag} {address} cannot be bound"))
 }
 
 /// Listens on an address. `[::]` means IPv4 and IPv6, and IPv4 alone where the kernel has no IPv6.
@@ -146,8 +158,8 @@ async fn tell_when_ready(client: Client, admin: Admin) {
     admin.set_ready();
 }
 
-async fn client(flags: &Flags) -> anyhow::Result<Client> {
-    let config = match &flags.kubeconfig {
+async fn config(flags: &Flags) -> anyhow::Result<Config> {
+    Ok(match &flags.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file)
                 .with_context(|| format!("--kubeconfig {} cannot be read", file.display()))?;
@@ -156,8 +168,7 @@ async fn client(flags: &Flags) -> anyhow::Result<Client> {
                 .with_context(|| format!("--kubeconfig {} cannot be used", file.display()))?
         }
         None => Config::infer().await.context("no kubeconfig: give --kubeconfig, or run in a cluster")?,
-    };
-    Ok(controller_support::client::client(config)?)
+    })
 }
 
 fn stop_on_signal(stop: watch::Sender<bool>) -> anyhow::Result<()> {

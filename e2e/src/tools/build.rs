@@ -104,7 +104,8 @@ fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
 fn build(module: &Module, version: &str, program: &Program, arguments: &[String], into: &Path) -> Result<()> {
     let mut progress = Progress::start(&format!("{} {version}: {}", module.name, program.name));
     // Fetches the sources too, which would otherwise look like a build that stands still.
-    let packages = go_output(module, &["list", "-deps", program.package])?.lines().count();
+    let list = ["list", "-deps"].into_iter().chain(arguments.iter().map(String::as_str)).chain([program.package]);
+    let packages = go_output(module, &Vec::from_iter(list))?.lines().count();
     progress.total(packages);
     let mut child = go(module)
         .args(["build", "-v"])

@@ -12,6 +12,8 @@ pub(super) struct Module {
     pub programs: &'static [Program],
     /// Where the version is linked in: for each part, the Go variable that takes it.
     pub version_variables: &'static [(&'static str, VersionPart)],
+    /// Go's build tags, separated by commas.
+    pub tags: &'static str,
 }
 
 /// A program of a module.
@@ -34,8 +36,13 @@ pub(super) enum VersionPart {
 }
 
 /// etcd 3.6: the management plane's store, and what machines install.
-pub(super) const ETCD_3_6: Module =
-    Module { name: "etcd-3.6", source: "go.etcd.io/etcd/server/v3", programs: ETCD_PROGRAMS, version_variables: &[] };
+pub(super) const ETCD_3_6: Module = Module {
+    name: "etcd-3.6",
+    source: "go.etcd.io/etcd/server/v3",
+    programs: ETCD_PROGRAMS,
+    version_variables: &[],
+    tags: "",
+};
 
 /// etcd 3.5, for machines.
 pub(super) const ETCD_3_5: Module = Module { name: "etcd-3.5", ..ETCD_3_6 };
@@ -59,6 +66,7 @@ pub(super) const KUBERNETES: Module = Module {
         Program { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
     ],
     version_variables: KUBERNETES_VERSION,
+    tags: "",
 };
 
 /// Without these the programs call themselves v0.0.0, which kubeadm and version checks refuse.
@@ -74,6 +82,7 @@ pub(super) const KUBERNETES_NODE: Module = Module {
     source: "k8s.io/kubernetes",
     programs: NODE_PROGRAMS,
     version_variables: KUBERNETES_VERSION,
+    tags: "",
 };
 
 /// The same of the release before: what an upgrade starts from.
@@ -82,6 +91,7 @@ pub(super) const KUBERNETES_NODE_PREVIOUS: Module = Module {
     source: "k8s.io/kubernetes",
     programs: NODE_PROGRAMS,
     version_variables: KUBERNETES_VERSION,
+    tags: "",
 };
 
 const NODE_PROGRAMS: &[Program] = &[
@@ -105,6 +115,7 @@ pub(super) const CONTAINERD: Module = Module {
         Program { name: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr" },
     ],
     version_variables: &[("github.com/containerd/containerd/v2/version.Version", VersionPart::Whole)],
+    tags: "",
 };
 
 /// The judge of histories, which is ours, on etcd's robustness suite.
@@ -113,6 +124,7 @@ pub(super) const ROBUSTNESS: Module = Module {
     source: "go.etcd.io/etcd/tests/v3",
     programs: &[Program { name: "judge", package: "." }],
     version_variables: &[],
+    tags: "",
 };
 
 const CLUSTER_API_VERSION: &[(&str, VersionPart)] =
@@ -133,6 +145,7 @@ pub(super) const CLUSTER_API: Module = Module {
         CAPI_CONTROL_PLANE,
     ],
     version_variables: CLUSTER_API_VERSION,
+    tags: "",
 };
 
 /// Cluster API's program for people.
@@ -141,6 +154,7 @@ pub(super) const CLUSTERCTL: Module = Module {
     source: "sigs.k8s.io/cluster-api",
     programs: &[Program { name: "clusterctl", package: "sigs.k8s.io/cluster-api/cmd/clusterctl" }],
     version_variables: CLUSTER_API_VERSION,
+    tags: "",
 };
 
 /// Cluster API's docker infrastructure. Its module is not the one of the other managers.
@@ -149,6 +163,7 @@ pub(super) const CLUSTER_API_DOCKER: Module = Module {
     source: "sigs.k8s.io/cluster-api/test",
     programs: &[CAPD],
     version_variables: CLUSTER_API_VERSION,
+    tags: "",
 };
 
 /// Cluster API's managers, in the oldest version that is supported.
@@ -157,6 +172,7 @@ pub(super) const CLUSTER_API_1_12: Module = Module {
     source: "sigs.k8s.io/cluster-api",
     programs: &[Program { name: "capi-core", package: "sigs.k8s.io/cluster-api" }, CAPI_BOOTSTRAP, CAPI_CONTROL_PLANE],
     version_variables: CLUSTER_API_VERSION,
+    tags: "",
 };
 
 /// Its docker infrastructure.
@@ -165,6 +181,16 @@ pub(super) const CLUSTER_API_DOCKER_1_12: Module = Module {
     source: "sigs.k8s.io/cluster-api/test",
     programs: &[CAPD],
     version_variables: CLUSTER_API_VERSION,
+    tags: "",
+};
+
+/// Prometheus' program for people, without the service discoveries that it would speak to clouds with: it only tests rules here.
+pub(super) const PROMTOOL: Module = Module {
+    name: "promtool",
+    source: "github.com/prometheus/prometheus",
+    programs: &[Program { name: "promtool", package: "github.com/prometheus/prometheus/cmd/promtool" }],
+    version_variables: &[],
+    tags: "remove_all_sd",
 };
 
 impl Module {
@@ -174,7 +200,11 @@ impl Module {
         for (variable, part) in self.version_variables {
             link.push_str(&format!(" -X {variable}={}", part.of(version)));
         }
-        vec!["-trimpath".to_owned(), "-ldflags".to_owned(), link]
+        let mut arguments = vec!["-trimpath".to_owned(), "-ldflags".to_owned(), link];
+        if !self.tags.is_empty() {
+            arguments.extend(["-tags".to_owned(), self.tags.to_owned()]);
+        }
+        arguments
     }
 }
 

@@ -2,12 +2,14 @@
 //! against a real one. And that cloud-init accepts what is made of what the API server accepts.
 
 mod admission;
+mod alerts;
 mod cloud_init;
 mod config_cases;
 mod etcd_cases;
 mod examples;
 mod installed;
 mod malformed;
+mod metrics;
 mod plugin;
 mod refusals;
 mod served;
@@ -17,7 +19,7 @@ mod updates;
 use anyhow::Context;
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
-use e2e::tools::{DockerProvider, Tools};
+use e2e::tools::{DockerProvider, Promtool, Tools};
 use e2e::world::{World, block_on, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -26,7 +28,10 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 fn main() -> ExitCode {
-    let prepare = |tools: &Tools| DockerProvider::ensure(tools).map(drop);
+    let prepare = |tools: &Tools| {
+        Promtool::ensure()?;
+        DockerProvider::ensure(tools).map(drop)
+    };
     prepare_and_run(prepare, |world| {
         let mut arguments = Arguments::from_args();
         // They share the API server.
@@ -47,6 +52,9 @@ fn main() -> ExitCode {
             .collect();
         tests.push(Trial::test("cloud_init::accepts_the_bootstrap_data", || {
             cloud_init::accepts_the_bootstrap_data().map_err(|error| format!("{error:#}").into())
+        }));
+        tests.push(Trial::test("alerts::fire_when_they_should", || {
+            alerts::fire_when_they_should().map_err(|error| format!("{error:#}").into())
         }));
         tests.push(Trial::test("examples::the_documents_of_a_file_belong_together", || {
             examples::the_documents_of_a_file_belong_together().map_err(|error| format!("{error:#}").into())
@@ -120,6 +128,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(updates::that_are_refused_change_nothing),
         test!(admission::real_endpoints_are_kept_against_the_placeholder),
         test!(admission::a_begun_etcd_is_not_deleted_without_a_word),
+        test!(metrics::are_for_those_who_may_read_them),
         test!(plugin::plan_tells_what_the_api_server_refuses),
         test!(plugin::rollout_does_what_it_says),
     ]

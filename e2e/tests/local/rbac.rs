@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::apply::documents;
-use e2e::bed::{Bed, Look, Manifests, get, get_from, programs};
+use e2e::bed::{Bed, Look, Manifests, get, get_from, metrics, programs, reader};
 use e2e::plane::Requests;
 use e2e::process::{Command, Process, output};
 use e2e::until::until;
@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const MOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
 
 /// A Pod has its ports to itself; here a manager of Cluster API has the same.
-const ADMIN_PORT: u16 = 9710;
+const HEALTH_PORT: u16 = 9710;
+const METRICS_PORT: u16 = 9711;
 
 /// Permissions that this scenario does not use, and why they are needed all the same.
 const UNUSED: &[(&str, &[&str])] = &[
@@ -61,7 +62,10 @@ pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
 pub(crate) async fn one_namespace(bed: &mut Bed) -> Result<()> {
     let documents = documents(&kustomize(bed, "namespaced").await?)?;
     let cluster_wide = documents.iter().filter(|document| document["kind"] == "ClusterRoleBinding").count();
-    ensure!(cluster_wide == 1, "{cluster_wide} ClusterRoleBindings: reading CRDs is all that belongs to no namespace");
+    ensure!(
+        cluster_wide == 2,
+        "{cluster_wide} ClusterRoleBindings: CRDs and users are all that belongs to no namespace"
+    );
     Look::make_namespace(&bed.client(), "team-a").await?;
     install(bed, "namespaced", &["--force-conflicts"]).await?;
     // The plane has the admission plugin that needs them.
@@ -82,7 +86,9 @@ async fn live(bed: &Bed, documents: &[Value], clusters_in: &str) -> Result<()> {
     mount_account(bed, namespace, name).await?;
     let mut manager = start(bed, documents, namespace).await?;
     let result = bring_up_and_delete(bed, clusters_in).await;
-    let metrics = get(ADMIN_PORT, "/metrics").await?;
+    let token = reader(&bed.client(), namespace, "prometheus", Some("capi-etcdadm-metrics-reader")).await?;
+    let read = metrics(METRICS_PORT, Some(&token)).await?;
+    ensure!(get(HEALTH_PORT, "/metrics").await.is_err(), "everybody may read the metrics");
     manager.terminate(Duration::from_secs(20)).await?;
     let requests = bed.plane.requests_since(mark)?.user(&user);
     let refused = requests.filter(|request| request.code == 403);
@@ -90,6 +96,7 @@ async fn live(bed: &Bed, documents: &[Value], clusters_in: &str) -> Result<()> {
     ensure!(refused.is_empty(), "the manager lacks permissions:\n{refused}");
     result?;
     ensure!(!requests.resource("leases").is_empty(), "the manager did not take its lease:\n{requests}");
+    let metrics = read.map_err(|status| anyhow::anyhow!("/metrics answers {status} to Prometheus"))?;
     metrics_are_documented(&metrics)?;
     nothing_left_over(documents, &requests)
 }
@@ -161,10 +168,16 @@ async fn start(bed: &Bed, documents: &[Value], namespace: &str) -> Result<Proces
     let server = text(&kubeconfig, "/clusters/0/cluster/server")?.trim_start_matches("https://");
     let (host, server_port) = server.split_once(':').context("a port")?;
     let probe = &container["readinessProbe"]["httpGet"];
-    let port = list_of(&container["ports"]).find(|port| port["name"] == probe["port"]).context("the probe's port")?;
+    let ports = [("health", HEALTH_PORT), ("metrics", METRICS_PORT)];
+    ensure!(probe["port"] == "health", "the probe has another port: {probe}");
+    let ports = ports.map(|(name, here)| {
+        let port = list_of(&container["ports"]).find(|port| port["name"] == name);
+        (port.map(|port| port["containerPort"].to_string()).unwrap_or_default(), here.to_string())
+    });
+    ensure!(ports.iter().all(|(port, _)| !port.is_empty()), "a port is missing: {}", container["ports"]);
     let arguments = list(&container["args"]).map(|argument| {
         let argument = argument.replace("$(POD_NAMESPACE)", namespace);
-        argument.replace(&port["containerPort"].to_string(), &ADMIN_PORT.to_string())
+        ports.iter().fold(argument, |argument, (port, here)| argument.replace(port, here))
     });
     let mut process = Command::new("manager-as-in-a-pod", programs()?.join("manager"), bed.world().logs())
         .args(arguments)
@@ -176,13 +189,13 @@ async fn start(bed: &Bed, documents: &[Value], namespace: &str) -> Result<Proces
     let path = text(probe, "/path")?;
     until(format!("the manager is ready (log: {})", process.log().display()), Duration::from_secs(30), async || {
         ensure!(process.is_running()?, "it has ended");
-        Ok(get(ADMIN_PORT, path).await.is_ok().then_some(()))
+        Ok(get(HEALTH_PORT, path).await.is_ok().then_some(()))
     })
     .await?;
-    get(ADMIN_PORT, text(container, "/livenessProbe/httpGet/path")?).await?;
+    get(HEALTH_PORT, text(container, "/livenessProbe/httpGet/path")?).await?;
     if Path::new("/proc/net/if_inet6").exists() {
         // Pods may have IPv6 alone.
-        let address = SocketAddr::from((Ipv6Addr::LOCALHOST, ADMIN_PORT));
+        let address = SocketAddr::from((Ipv6Addr::LOCALHOST, HEALTH_PORT));
         get_from(address, path).await.context("the probe over IPv6")?;
     } else {
         println!("the kernel has no IPv6: the probe is asked over IPv4 alone");

@@ -44,6 +44,8 @@ impl Client {
         tls.resumption = Resumption::in_memory_sessions(SESSIONS);
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
+            // Members show their certificates: when one expires, it is told in time.
+            .tls_info(true)
             .https_only(true)
             // etcd never redirects, and whoever answers in its place must not send us elsewhere.
             .redirect(reqwest::redirect::Policy::none())

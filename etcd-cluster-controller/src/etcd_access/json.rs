@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 pub(super) struct Header {
     cluster_id: String,
     member_id: String,
+    raft_term: String,
 }
 
 /// Answer of `/v3/maintenance/status`.
@@ -19,6 +20,7 @@ pub(super) struct Status {
     header: Header,
     pub(super) version: String,
     db_size: String,
+    db_size_quota: String,
     leader: String,
     pub(super) is_learner: bool,
     errors: Vec<String>,
@@ -39,6 +41,16 @@ impl Status {
 
     pub(super) fn database_size(&self) -> Result<i64, String> {
         number(&self.db_size).map(|size| i64::try_from(size).unwrap_or(i64::MAX))
+    }
+
+    /// The quota, from etcd 3.6 on.
+    pub(super) fn database_quota(&self) -> Result<Option<i64>, String> {
+        let quota = number(&self.db_size_quota)?;
+        Ok((quota > 0).then(|| i64::try_from(quota).unwrap_or(i64::MAX)))
+    }
+
+    pub(super) fn raft_term(&self) -> Result<u64, String> {
+        number(&self.header.raft_term)
     }
 
     /// The alarms. etcd lists them among the errors of its status, as protobuf's text form: `memberID:1 alarm:NOSPACE`.
@@ -148,6 +160,13 @@ mod tests {
         assert!(list(json!({"header": {"cluster_id": "1"}})).is_err());
         assert!(list(json!({"header": {"cluster_id": "1"}, "members": [{"name": "a"}]})).is_err());
         assert!(list(json!({"header": {"cluster_id": "x"}, "members": [{"ID": "1"}]})).is_err());
+    }
+
+    #[test]
+    fn an_etcd_that_tells_no_quota_has_one_all_the_same() {
+        let quota = |value: Value| serde_json::from_value::<Status>(value).unwrap().database_quota();
+        assert_eq!(quota(json!({"dbSizeQuota": "2147483648"})), Ok(Some(2_147_483_648)));
+        assert_eq!(quota(json!({})), Ok(None), "as before etcd 3.6");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use super::fault::{Fault, classify, late};
 use super::json::{Failure, MemberList, Status};
 use crate::observation::Member;
 use crate::observation::probe::{MemberFault, Report};
+use crate::pki::expiry_of;
+use reqwest::tls::TlsInfo;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -79,7 +81,8 @@ impl Client {
 
     async fn look(&self, client_url: &str, expected: Expected, deadline: Instant) -> Result<Report, Fault> {
         let request = Request { client_url, path: STATUS_PATH, body: Some(json!({})), most: SMALL };
-        let status: Status = self.call(&request, deadline).await?;
+        let answer = self.send(&request, deadline).await?;
+        let status: Status = answer.read(STATUS_PATH)?;
         let garbled = |what| MemberFault::Garbled(format!("{STATUS_PATH}: {what}"));
         let (member_id, cluster_id) = (status.member_id().map_err(garbled)?, status.cluster_id().map_err(garbled)?);
         let leader = status.leader().map_err(garbled)?;
@@ -99,6 +102,9 @@ impl Client {
             leader,
             learner: status.is_learner,
             database_size: status.database_size().map_err(garbled)?,
+            database_quota: status.database_quota().map_err(garbled)?,
+            raft_term: status.raft_term().map_err(garbled)?,
+            certificate_expires: answer.certificate.and_then(|certificate| expiry_of(&certificate)),
             alarms: status.alarms(),
             version: status.version,
             identity: expected.compare(cluster_id, member_id),
@@ -110,14 +116,15 @@ impl Client {
     async fn read(&self, client_url: &str, deadline: Instant) -> Result<(), Fault> {
         // The key is "health" in base64, as in etcd's own check.
         let body = Some(json!({"key": "aGVhbHRo", "limit": "1", "count_only": true}));
-        match self.send(&Request { client_url, path: RANGE_PATH, body, most: SMALL }, deadline).await? {
-            (200..300, _) => Ok(()),
-            (status, body) => match failure(RANGE_PATH, status, &body) {
-                // Permission is checked after the quorum has answered.
-                (PERMISSION_DENIED | UNAUTHENTICATED, _) => Ok(()),
-                (_, MemberFault::Http { body, .. }) if body.contains("user name is empty") => Ok(()),
-                (_, fault) => Err(fault.into()),
-            },
+        let answer = self.send(&Request { client_url, path: RANGE_PATH, body, most: SMALL }, deadline).await?;
+        if answer.is_success() {
+            return Ok(());
+        }
+        match failure(RANGE_PATH, answer.status, &answer.body) {
+            // Permission is checked after the quorum has answered.
+            (PERMISSION_DENIED | UNAUTHENTICATED, _) => Ok(()),
+            (_, MemberFault::Http { body, .. }) if body.contains("user name is empty") => Ok(()),
+            (_, fault) => Err(fault.into()),
         }
     }
 
@@ -125,31 +132,21 @@ impl Client {
     pub(crate) async fn members(&self, client_url: &str) -> Result<(u64, BTreeMap<u64, Member>), Fault> {
         let deadline = Instant::now() + TIMEOUT;
         let request = Request { client_url, path: LIST_PATH, body: Some(json!({"linearizable": true})), most: LARGE };
-        let list: MemberList = self.call(&request, deadline).await?;
+        let list: MemberList = self.send(&request, deadline).await?.read(LIST_PATH)?;
         Ok(list.read().map_err(|what| MemberFault::Garbled(format!("{LIST_PATH}: {what}")))?)
     }
 
     /// The bytes that a member has received from each other, by that one's ID. The leader receives something of all of them.
     pub(crate) async fn received(&self, client_url: &str) -> Result<BTreeMap<u64, f64>, Fault> {
         let request = Request { client_url, path: METRICS_PATH, body: None, most: LARGE };
-        let (status, body) = self.send(&request, Instant::now() + TIMEOUT).await?;
-        if !(200..300).contains(&status) {
-            return Err(failure(METRICS_PATH, status, &body).1.into());
+        let answer = self.send(&request, Instant::now() + TIMEOUT).await?;
+        if !answer.is_success() {
+            return Err(failure(METRICS_PATH, answer.status, &answer.body).1.into());
         }
-        Ok(received(&String::from_utf8_lossy(&body)))
+        Ok(received(&String::from_utf8_lossy(&answer.body)))
     }
 
-    async fn call<T: DeserializeOwned>(&self, request: &Request<'_>, deadline: Instant) -> Result<T, Fault> {
-        let path = request.path;
-        let (status, body) = self.send(request, deadline).await?;
-        if !(200..300).contains(&status) {
-            return Err(failure(path, status, &body).1.into());
-        }
-        Ok(serde_json::from_slice(&body).map_err(|error| MemberFault::Garbled(format!("{path}: {error}")))?)
-    }
-
-    /// Status and body of an answer.
-    async fn send(&self, request: &Request<'_>, deadline: Instant) -> Result<(u16, Vec<u8>), Fault> {
+    async fn send(&self, request: &Request<'_>, deadline: Instant) -> Result<Answer, Fault> {
         let twice = async {
             match self.exchange(request).await {
                 // A connection kept from the last probe may have been closed meanwhile.
@@ -161,7 +158,7 @@ impl Client {
         in_time.unwrap_or_else(|_| Err(late(TIMEOUT, deadline.elapsed())))
     }
 
-    async fn exchange(&self, request: &Request<'_>) -> Result<(u16, Vec<u8>), Fault> {
+    async fn exchange(&self, request: &Request<'_>) -> Result<Answer, Fault> {
         let Request { client_url, path, body, most } = request;
         let begun = Instant::now();
         let classified = |error: reqwest::Error| {
@@ -177,7 +174,30 @@ impl Client {
             }
             answered.extend_from_slice(&chunk);
         }
-        Ok((answer.status().as_u16(), answered))
+        let tls: Option<&TlsInfo> = answer.extensions().get();
+        let certificate = tls.and_then(TlsInfo::peer_certificate).map(<[u8]>::to_vec);
+        Ok(Answer { status: answer.status().as_u16(), body: answered, certificate })
+    }
+}
+
+/// What a member answers.
+struct Answer {
+    status: u16,
+    body: Vec<u8>,
+    /// The member's certificate, as DER.
+    certificate: Option<Vec<u8>>,
+}
+
+impl Answer {
+    fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    fn read<T: DeserializeOwned>(&self, path: &'static str) -> Result<T, Fault> {
+        if !self.is_success() {
+            return Err(failure(path, self.status, &self.body).1.into());
+        }
+        Ok(serde_json::from_slice(&self.body).map_err(|error| MemberFault::Garbled(format!("{path}: {error}")))?)
     }
 }
 

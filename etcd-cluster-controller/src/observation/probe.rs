@@ -103,6 +103,12 @@ pub struct Report {
     pub version: String,
     /// Size of its database in bytes.
     pub database_size: i64,
+    /// Bytes that its database may have. `None`: it does not say, as before etcd 3.6.
+    pub database_quota: Option<i64>,
+    /// raft's term: every election begins a higher one. 0 if it does not say.
+    pub raft_term: u64,
+    /// When the certificate expires that it showed. `None`: that cannot be read.
+    pub certificate_expires: Option<Timestamp>,
     /// Alarms that are raised in its cluster. The status reports them; they make no member unhealthy.
     pub alarms: Vec<Alarm>,
     /// Whether this is the expected member of the expected cluster: [`MemberFault::OtherCluster`] or
@@ -280,6 +286,9 @@ mod tests {
             learner: false,
             version: "3.6.0".to_owned(),
             database_size: 1,
+            database_quota: None,
+            raft_term: 2,
+            certificate_expires: None,
             alarms: Vec::new(),
             identity: Ok(()),
             linearizable: Ok(()),

@@ -6,7 +6,7 @@ use crate::observation::{Certificates, Observation};
 use crate::pki::{CertAndKey, check_ca, expiry, is_signed_by};
 use api::{EtcdCluster, names};
 use controller_support::external::secret_text;
-use controller_support::{Result, ResultExt, TtlCache, apply};
+use controller_support::{Cached, Result, ResultExt, TtlCache, apply};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -70,6 +70,7 @@ impl Default for JudgedCas {
 struct Judged {
     /// The CA, or what is wrong with it.
     ca: Result<CertAndKey, String>,
+    ca_expires: Option<Timestamp>,
     staged: Staged,
 }
 
@@ -112,7 +113,29 @@ fn judge(ca: &DynamicObject, staged: Option<&DynamicObject>) -> Judged {
         (_, Some(cert)) => Staged::Until(expiry(&cert)),
         (_, None) => Staged::None,
     };
-    Judged { ca, staged }
+    let ca_expires = ca.as_ref().ok().and_then(|ca| expiry(&ca.cert));
+    Judged { ca, ca_expires, staged }
+}
+
+/// When the certificates in the Secrets of an EtcdCluster expire, each with the name that metrics have for it. Nothing of what
+/// cannot be used.
+pub(crate) fn expiries(
+    secrets: &Cached,
+    judged: &JudgedCas,
+    etcd: &EtcdCluster,
+) -> impl Iterator<Item = (&'static str, Timestamp)> {
+    let (namespace, uid) = (etcd.namespace().unwrap_or_default(), etcd.uid().unwrap_or_default());
+    let ours = |name: &str| secrets.get(&namespace, name).filter(|secret| other_owner(secret, &uid).is_none());
+    let cluster = etcd.labels().get(names::CLUSTER_NAME_LABEL);
+    let ca = cluster.and_then(|cluster| ours(&names::ca_secret(cluster)));
+    let staged = cluster.and_then(|cluster| ours(&names::staged_apiserver_client_secret(cluster)));
+    let judged = ca.map(|ca| judged.judge(&ca, staged.as_deref()));
+    let client = judged.as_ref().and_then(|judged| match judged.staged {
+        Staged::Until(expires) => expires,
+        Staged::None | Staged::OfAnotherCa => None,
+    });
+    let ca = judged.and_then(|judged| judged.ca_expires);
+    [("ca", ca), ("apiserver-client", client)].into_iter().filter_map(|(name, expires)| Some((name, expires?)))
 }
 
 fn lasts(expires: Timestamp, now: Timestamp) -> bool {
@@ -186,6 +209,7 @@ mod tests {
         let first = known.judge(&secret("1", &ca), Some(&staged));
         assert!(first.ca.is_ok());
         assert_eq!(first.staged, Staged::Until(Timestamp::from_second(365 * 86_400).ok()));
+        assert_eq!(first.ca_expires, Timestamp::from_second(3650 * 86_400).ok());
         assert!(Arc::ptr_eq(&first, &known.judge(&secret("1", &ca), Some(&staged))), "nothing is looked at again");
         assert_eq!(known.judge(&secret("2", &other), Some(&staged)).staged, Staged::OfAnotherCa);
         assert_eq!(known.judge(&secret("1", &ca), None).staged, Staged::None);

@@ -1,6 +1,7 @@
 //! One cluster: what is planned for it, what is known about it, and its probes.
 
 use super::clients::ClientCell;
+use super::figures::{Figures, Leaders};
 use super::heard::{Heard, Received};
 use super::list::{leader_to_ask, whom};
 use super::verdict::Told;
@@ -12,6 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -28,8 +30,9 @@ pub(super) struct Cluster {
 struct State {
     snapshot: Snapshot,
     told: Told,
-    /// When the probe that is known was begun, by name of the Machine.
-    begun: HashMap<String, Instant>,
+    /// When the probe that is known was begun, and how long it took, by name of the Machine.
+    timed: HashMap<String, (Instant, Duration)>,
+    leaders: Leaders,
     list_begun: Option<Instant>,
     /// `None` while no member fails, or no leader answers.
     heard: Option<Heard>,
@@ -46,9 +49,9 @@ impl Cluster {
                 return false;
             }
             let mut state = self.state();
-            let State { snapshot, begun, .. } = &mut *state;
+            let State { snapshot, timed, .. } = &mut *state;
             snapshot.probes.retain(|machine, _| plan.targets.iter().any(|target| target.machine == *machine));
-            begun.retain(|machine, _| snapshot.probes.contains_key(machine));
+            timed.retain(|machine, _| snapshot.probes.contains_key(machine));
             if let (Membership::Known { cluster_id, .. }, Some(recorded)) = (&snapshot.membership, plan.cluster_id)
                 && *cluster_id != recorded
             {
@@ -69,6 +72,14 @@ impl Cluster {
 
     pub(super) fn snapshot(&self) -> Snapshot {
         self.state().snapshot.clone()
+    }
+
+    /// What metrics show of it.
+    pub(super) fn figures(&self) -> Figures {
+        let state = self.state();
+        let answered = state.snapshot.probes.iter().filter(|(_, probe)| probe.report().is_some());
+        let took = answered.filter_map(|(machine, _)| state.timed.get(machine)).map(|(_, took)| *took);
+        Figures { leader_changes: state.leaders.changes(), slowest_probe: took.max(), ..Figures::of(&state.snapshot) }
     }
 
     /// Probes one target. Answers whether that is news, and the run.
@@ -105,7 +116,7 @@ impl Cluster {
         let wanted = self.plan().targets.iter().any(|wanted| wanted.machine == target.machine);
         let mut state = self.state();
         // Begun before the one that is known, or the Machine is gone: outdated.
-        if !wanted || state.begun.get(&target.machine).is_some_and(|known| begun < *known) {
+        if !wanted || state.timed.get(&target.machine).is_some_and(|(known, _)| begun < *known) {
             return (false, None);
         }
         let (at, kind) = (now().0, outcome.kind());
@@ -116,7 +127,10 @@ impl Cluster {
             Some(probe) if probe.expected == expected => probe.run.next(kind, at, plan.interval),
             _ => Run::new(kind, at),
         };
-        state.begun.insert(target.machine.clone(), begun);
+        state.timed.insert(target.machine.clone(), (begun, begun.elapsed()));
+        if let Outcome::Answered(report) = &outcome {
+            state.leaders.update(report);
+        }
         state.snapshot.probes.insert(target.machine.clone(), Probe { url, at, outcome, run, expected });
         (self.tell(&mut state, shared, plan), Some(run))
     }

@@ -14,13 +14,13 @@ struct Labels {
 }
 
 /// Counts and times probes.
-pub(super) struct ProbeMetrics {
+pub(crate) struct ProbeMetrics {
     probes: Family<Labels, Counter>,
     seconds: Histogram,
 }
 
 impl ProbeMetrics {
-    pub(super) fn new(metrics: &Metrics) -> Self {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
         let this = Self { probes: Family::default(), seconds: Histogram::new(exponential_buckets(0.001, 3.0, 9)) };
         metrics.register("probes", |registry| {
             registry.register("etcd_probes", "Probes of etcd members by outcome", this.probes.clone());
@@ -30,7 +30,7 @@ impl ProbeMetrics {
     }
 
     /// Counts a probe that has been made. One that had no address to ask is not one.
-    pub(super) fn observe(&self, outcome: &Outcome, took: Duration) {
+    pub(crate) fn observe(&self, outcome: &Outcome, took: Duration) {
         let outcome = match outcome {
             Outcome::Answered(report) if report.fault().is_none() => "ok",
             Outcome::Answered(_) | Outcome::MemberFault(_) => "theirs",

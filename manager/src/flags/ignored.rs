@@ -11,24 +11,21 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 enum Form {
     Address,
     Boolean,
-    CipherSuites,
     Duration,
     FeatureGates,
     Number,
     Port,
     Text,
-    TlsVersion,
 }
 
 const NO_WEBHOOKS: &str = "this manager serves no webhooks";
-const NO_TLS: &str = "this manager serves nothing over TLS yet";
 const NO_LIMIT: &str = "requests are not limited: the API server's priority and fairness does that";
 const NO_WORKLOAD: &str = "this manager has no clients of workload clusters";
 const NO_PROFILER: &str = "there is no profiler";
 const OTHER_LOGS: &str = "logs are written at once, to standard error";
 
 /// Name, form of the value, and why it has no effect.
-const IGNORED: [(&str, Form, &str); 26] = [
+const IGNORED: [(&str, Form, &str); 24] = [
     ("bootstrap-token-ttl", Form::Duration, "etcd's machines have no bootstrap tokens"),
     ("clustercache-client-burst", Form::Number, NO_WORKLOAD),
     ("clustercache-client-qps", Form::Number, NO_WORKLOAD),
@@ -47,8 +44,6 @@ const IGNORED: [(&str, Form, &str); 26] = [
     ("profiler-address", Form::Address, NO_PROFILER),
     ("skip-crd-migration-phases", Form::Text, "there is no migration of CRDs"),
     ("sync-period", Form::Duration, "changes are watched, and every wait has a time of its own"),
-    ("tls-cipher-suites", Form::CipherSuites, NO_TLS),
-    ("tls-min-version", Form::TlsVersion, NO_TLS),
     ("vmodule", Form::Text, "give --log-level a level for each module"),
     ("webhook-cert-dir", Form::Text, NO_WEBHOOKS),
     ("webhook-cert-name", Form::Text, NO_WEBHOOKS),
@@ -92,12 +87,10 @@ fn parser(form: Form) -> ValueParser {
     match form {
         Form::Address => ValueParser::from(values::address),
         Form::Boolean => ValueParser::from(values::boolean),
-        Form::CipherSuites => ValueParser::from(values::cipher_suites),
         Form::Duration => ValueParser::from(values::duration),
         Form::FeatureGates => ValueParser::from(values::feature_gates),
         Form::Number => ValueParser::from(|text: &str| text.parse::<f32>().map_err(|_| "expected a number")),
         Form::Port => ValueParser::from(|text: &str| text.parse::<u16>().map_err(|_| "expected a port")),
         Form::Text => ValueParser::string(),
-        Form::TlsVersion => ValueParser::from(values::tls_version),
     }
 }

@@ -68,10 +68,10 @@ fn every_flag_of_cluster_apis_managers_is_accepted_and_those_without_effect_are_
     let flags = parse(CLUSTER_API);
     assert_eq!(flags.scope(), Scope::default(), "empty values restrict nothing");
     let told: Vec<&str> = flags.without_effect().into_iter().map(|(flag, _)| flag).collect();
-    for flag in ["sync-period", "feature-gates", "webhook-port", "tls-min-version", "diagnostics-address"] {
+    for flag in ["sync-period", "feature-gates", "webhook-port"] {
         assert!(told.contains(&flag), "{flag} is not told: {told:?}");
     }
-    for flag in ["leader-elect", "v", "health-addr", "metrics-bind-addr", "max-concurrent-reconciles"] {
+    for flag in ["leader-elect", "v", "health-addr", "metrics-bind-addr", "tls-min-version", "diagnostics-address"] {
         assert!(!told.contains(&flag), "{flag} has an effect");
     }
     assert!(parse(&[]).without_effect().is_empty());
@@ -145,19 +145,42 @@ fn the_lease_leaves_its_holder_time_to_end() {
 
 #[test]
 fn health_and_metrics_are_where_they_are_asked_for() {
-    let addresses = |arguments: &[&str]| -> Vec<String> {
-        parse(arguments).addresses().into_iter().map(|(flag, address)| format!("{flag} {address}")).collect()
+    let plain = |arguments: &[&str]| -> Vec<String> {
+        let words = |paths: Paths| [("health", paths.health), ("metrics", paths.metrics)];
+        let words = |paths| words(paths).into_iter().filter(|(_, served)| *served).map(|(word, _)| word);
+        let one = |(flag, address, paths)| format!("{flag} {address} {}", Vec::from_iter(words(paths)).join(" "));
+        parse(arguments).plain().into_iter().map(one).collect()
     };
-    assert_eq!(addresses(&[]), ["--admin-address 127.0.0.1:9440"]);
-    assert_eq!(addresses(&["--health-addr=:9441", "--admin-address=[::]:9440"]), ["--health-addr [::]:9441"]);
-    assert_eq!(addresses(&["--health-addr=0"]), [""; 0]);
-    assert_eq!(addresses(&["--diagnostics-address=:8443"]), ["--admin-address 127.0.0.1:9440"]);
+    assert_eq!(plain(&[]), ["--admin-address 127.0.0.1:9440 health metrics"]);
+    assert_eq!(plain(&["--health-addr=:9441", "--admin-address=[::]:9440"]), ["--health-addr [::]:9441 health"]);
+    assert_eq!(plain(&["--health-addr=0"]), [""; 0]);
+    let metrics = ["--diagnostics-address=:8443", "--metrics-bind-addr=localhost:8080"];
     assert_eq!(
-        addresses(&["--diagnostics-address=:8443", "--insecure-diagnostics", "--metrics-bind-addr=localhost:8080"]),
-        ["--admin-address 127.0.0.1:9440", "--diagnostics-address [::]:8443", "--metrics-bind-addr 127.0.0.1:8080"]
+        plain(&[&metrics[..], &["--insecure-diagnostics"]].concat()),
+        [
+            "--admin-address 127.0.0.1:9440 health metrics",
+            "--diagnostics-address [::]:8443 metrics",
+            "--metrics-bind-addr 127.0.0.1:8080 metrics"
+        ]
     );
-    let twice = ["--admin-address=:8443", "--diagnostics-address=:8443", "--insecure-diagnostics"];
-    assert_eq!(addresses(&twice), ["--admin-address [::]:8443"], "it cannot be bound twice");
+    assert_eq!(plain(&metrics), [plain(&[]), vec!["--metrics-bind-addr 127.0.0.1:8080 metrics".to_owned()]].concat());
+    let twice = ["--health-addr=:8443", "--diagnostics-address=:8443", "--insecure-diagnostics"];
+    assert_eq!(plain(&twice), ["--health-addr [::]:8443 health metrics"], "it cannot be bound twice");
+}
+
+#[test]
+fn metrics_are_secure_unless_somebody_says_otherwise() {
+    assert_eq!(parse(&[]).secure(), None);
+    let address = "--diagnostics-address=:8443";
+    assert_eq!(parse(&[address]).secure(), Some("[::]:8443".parse().unwrap()));
+    assert_eq!(parse(&[address, "--insecure-diagnostics"]).secure(), None);
+    assert_eq!(parse(&["--diagnostics-address=0"]).secure(), None);
+    let tls = |arguments: &[&str]| parse(arguments).tls();
+    assert_eq!(tls(&[]), TlsSettings { least: TlsVersion::V1_2, suites: Vec::new() });
+    assert_eq!(tls(&["--tls-min-version=VersionTLS10"]).least, TlsVersion::V1_2, "there is no less");
+    assert_eq!(tls(&["--tls-min-version=VersionTLS13"]).least, TlsVersion::V1_3);
+    let suites = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"];
+    assert_eq!(tls(&[&format!("--tls-cipher-suites={}", suites.join(","))]).suites, suites);
 }
 
 #[test]

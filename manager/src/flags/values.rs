@@ -1,5 +1,6 @@
 //! Values of flags in the forms that Go's flags and Cluster API's managers take.
 
+use crate::diagnostics::TlsVersion;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -68,15 +69,23 @@ pub(super) fn feature_gates(text: &str) -> Result<String, String> {
     if valid { Ok(text.to_owned()) } else { Err("expected pairs such as Name=true,Other=false".to_owned()) }
 }
 
-/// Reads the name that Go has for a version of TLS.
-pub(super) fn tls_version(text: &str) -> Result<String, String> {
-    let names = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"];
-    if names.contains(&text) { Ok(text.to_owned()) } else { Err(format!("expected one of {}", names.join(", "))) }
+/// Reads the name that Go has for a version of TLS. There is none before 1.2: those who ask for less get that.
+pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
+    match text {
+        "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Ok(TlsVersion::V1_2),
+        "VersionTLS13" => Ok(TlsVersion::V1_3),
+        _ => Err("expected VersionTLS12 or VersionTLS13".to_owned()),
+    }
 }
 
+/// Names of cipher suites. None: all that there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CipherSuites(pub Vec<String>);
+
 /// Reads the names of cipher suites.
-pub(super) fn cipher_suites(text: &str) -> Result<String, String> {
-    let valid = text.split(',').filter(|name| !name.is_empty()).all(|name| name.starts_with("TLS_"));
+pub(super) fn cipher_suites(text: &str) -> Result<CipherSuites, String> {
+    let names: Vec<String> = text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let valid = names.iter().all(|name| name.starts_with("TLS_"));
     let expected = "expected names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, separated by commas";
-    if valid { Ok(text.to_owned()) } else { Err(expected.to_owned()) }
+    if valid { Ok(CipherSuites(names)) } else { Err(expected.to_owned()) }
 }

@@ -37,8 +37,11 @@ async fn a_voter_is_asked_for_its_status_and_a_linearizable_read() {
     let report = client.probe(&member.url, Expected::default()).await.unwrap();
     assert_eq!((report.cluster_id, report.member_id, report.leader, report.learner), (0xc, 1, 1, false));
     assert_eq!((report.version.as_str(), report.database_size), ("3.6.16", 20_480));
+    assert_eq!((report.database_quota, report.raft_term), (None, 2));
+    let expires = report.certificate_expires.expect("the member shows a certificate");
+    assert_eq!(Some(expires), client.probe(&member.url, Expected::default()).await.unwrap().certificate_expires);
     assert_eq!(Outcome::Answered(report).kind(), crate::observation::probe::RunKind::Healthy);
-    assert_eq!(member.asked(), [STATUS, RANGE]);
+    assert_eq!(member.asked(), [STATUS, RANGE, STATUS, RANGE]);
     let (cluster, members) = client.members(&member.url).await.unwrap();
     assert_eq!((cluster, members.len(), members[&2].name.as_str()), (0xc, 2, "m2"));
     assert_eq!(member.accepted.load(Ordering::SeqCst), 1, "one connection serves them all");

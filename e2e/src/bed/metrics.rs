@@ -1,0 +1,71 @@
+//! Metrics as Prometheus reads them: over TLS, with the token of a service account.
+
+use crate::until::until;
+use anyhow::{Context, Result, bail, ensure};
+use http::Request;
+use http::header::AUTHORIZATION;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::{Api, PostParams};
+use kube::{Client, Config};
+use serde_json::json;
+use std::time::Duration;
+
+/// The API server knows of a new binding a moment later.
+const SOON: Duration = Duration::from_secs(20);
+
+/// The token of a new service account, to which a ClusterRole is bound that lets it read metrics. Without one, it may not.
+///
+/// # Errors
+/// When the API server refuses something, or the permission does not come into force.
+pub async fn reader(client: &Client, namespace: &str, name: &str, role: Option<&str>) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let account = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    accounts.create(&PostParams::default(), &account).await?;
+    if let Some(role) = role {
+        let binding: ClusterRoleBinding = serde_json::from_value(json!({
+            "metadata": {"name": format!("{namespace}-{name}")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        }))?;
+        Api::all(client.clone()).create(&PostParams::default(), &binding).await?;
+        // The manager remembers for a minute what the API server has said.
+        let review: SubjectAccessReview = serde_json::from_value(json!({"metadata": {}, "spec": {
+            "user": format!("system:serviceaccount:{namespace}:{name}"),
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        }}))?;
+        until("the service account may read metrics", SOON, async || {
+            let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+            Ok(answer.status.is_some_and(|status| status.allowed).then_some(()))
+        })
+        .await?;
+    }
+    let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
+    let token = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+    token.status.and_then(|status| status.token).context("no token")
+}
+
+/// The metrics that a manager in this world serves over TLS on a port, or the status with which it refuses.
+///
+/// # Errors
+/// When it does not answer.
+pub async fn metrics(port: u16, token: Option<&str>) -> Result<Result<String, u16>> {
+    let mut config = Config::new(format!("https://127.0.0.1:{port}").parse()?);
+    // Nobody has signed its certificate.
+    config.accept_invalid_certs = true;
+    let request = Request::get("/metrics");
+    let request = match token {
+        Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+        None => request,
+    };
+    match Client::try_from(config)?.request_text(request.body(Vec::new())?).await {
+        Ok(text) => {
+            ensure!(text.ends_with("# EOF\n"), "the end of the metrics is missing");
+            Ok(Ok(text))
+        }
+        Err(kube::Error::Api(status)) => Ok(Err(status.code)),
+        Err(error) => bail!("https://127.0.0.1:{port}/metrics: {error:#}"),
+    }
+}

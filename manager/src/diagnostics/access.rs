@@ -1,0 +1,104 @@
+//! Who may read the metrics. The API server says it: a TokenReview tells whose token it is, and a SubjectAccessReview whether that
+//! user may `get` the path.
+
+use controller_support::TtlCache;
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+const PATH: &str = "/metrics";
+
+/// How long an answer about a token that the API server knows is kept.
+const KNOWN_TTL: Duration = Duration::from_secs(60);
+
+/// How long the API server is waited for. Prometheus itself waits for 10 s by default.
+const TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Callers that the API server is asked about at the same time: others can send any number of tokens that are none.
+const AT_ONCE: usize = 4;
+
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The caller may read the metrics.
+    Allowed,
+    /// The token is nobody's.
+    Unknown,
+    /// It is this user's, who may not.
+    Denied(String),
+    /// The API server could not be asked.
+    Failed,
+}
+
+/// Asks the API server.
+pub(super) struct Access {
+    client: Client,
+    /// By the hash of a token: tokens are not kept. Not those that are nobody's, of which there may be any number.
+    known: TtlCache<[u8; 32], Answer>,
+    asking: Semaphore,
+}
+
+impl Access {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, known: TtlCache::new(KNOWN_TTL), asking: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Whether the owner of a token may read the metrics.
+    pub(super) async fn ask(&self, token: &str) -> Answer {
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        if let Some(known) = self.known.get(&hash) {
+            return known;
+        }
+        let asked = async {
+            // Never closed.
+            let _permit = self.asking.acquire().await;
+            self.review(token).await
+        };
+        match timeout(TIMEOUT, asked).await {
+            Ok(Ok(answer)) => {
+                if answer != Answer::Unknown {
+                    self.known.insert(hash, answer.clone());
+                }
+                answer
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the API server does not say who may read the metrics");
+                Answer::Failed
+            }
+            Err(_) => {
+                tracing::warn!("the API server does not say in time who may read the metrics");
+                Answer::Failed
+            }
+        }
+    }
+
+    async fn review(&self, token: &str) -> kube::Result<Answer> {
+        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let reviews: Api<TokenReview> = Api::all(self.client.clone());
+        let status = reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
+        let (Some(true), Some(user)) = (status.authenticated, status.user) else { return Ok(Answer::Unknown) };
+        let name = user.username.clone().unwrap_or_default();
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let status = reviews.create(&PostParams::default(), &access_review(user)).await?.status.unwrap_or_default();
+        Ok(if status.allowed { Answer::Allowed } else { Answer::Denied(name) })
+    }
+}
+
+fn access_review(user: UserInfo) -> SubjectAccessReview {
+    let wanted = NonResourceAttributes { path: Some(PATH.to_owned()), verb: Some("get".to_owned()) };
+    let spec = SubjectAccessReviewSpec {
+        user: user.username,
+        uid: user.uid,
+        groups: user.groups,
+        extra: user.extra,
+        non_resource_attributes: Some(wanted),
+        ..SubjectAccessReviewSpec::default()
+    };
+    SubjectAccessReview { spec, ..SubjectAccessReview::default() }
+}
