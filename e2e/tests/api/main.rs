@@ -4,6 +4,7 @@
 mod admission;
 mod cloud_init;
 mod config_cases;
+mod diagnosis;
 mod etcd_cases;
 mod examples;
 mod installed;
@@ -119,5 +120,8 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(admission::a_begun_etcd_is_not_deleted_without_a_word),
         test!(plugin::plan_tells_what_the_api_server_refuses),
         test!(plugin::rollout_does_what_it_says),
+        test!(diagnosis::doctor_says_what_is_wrong_before_and_after_an_apply),
+        test!(diagnosis::a_report_has_no_secret_in_it),
+        test!(diagnosis::logs_say_where_to_look_without_a_manager),
     ]
 }
