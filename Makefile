@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate release lint test demo model bench bench-clusters bench-docker
+.PHONY: help setup build generate release book lint test demo model bench bench-clusters bench-docker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -18,6 +18,9 @@ generate: ## Write config/crd again from the types in api/ and local-infrastruct
 
 release: ## Write what a release page holds (out/release)
 	hack/release.sh
+
+book: ## Build the site of the documentation (out/book); needs mdbook
+	hack/book.sh
 
 lint: ## Check formatting, lints and rustdoc
 	cargo fmt --all --check
