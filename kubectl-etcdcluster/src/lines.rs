@@ -17,10 +17,13 @@ pub fn of_cluster(log: &str, snapshot: &Snapshot) -> Vec<String> {
     log.lines().filter(is_about).map(str::to_owned).collect()
 }
 
-/// Whether a text has a name that does not go on.
+/// Whether a text has a name that does not go on. A full stop may end a sentence.
 fn has_word(text: &str, name: &str) -> bool {
-    let goes_on = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
-    text.match_indices(name).any(|(at, _)| !text[at + name.len()..].starts_with(goes_on))
+    let goes_on = |rest: &str| {
+        let rest = rest.strip_prefix('.').unwrap_or(rest);
+        rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-')
+    };
+    text.match_indices(name).any(|(at, _)| !goes_on(&text[at + name.len()..]))
 }
 
 /// How to get at the consoles of the machines.
@@ -65,6 +68,7 @@ mod tests {
             of("Cluster", "demo.default"),
             "2026-11-23 INFO reconcile{object=EtcdCluster.v1beta1.g.io/demo-etcd.default reconcile_id=3}: x".to_owned(),
             "probing default/demo-etcd: x".to_owned(),
+            "there is default/demo-etcd. It is left alone".to_owned(),
         ];
         let others = [
             of("EtcdCluster", "demo-etcd.default-2"),
@@ -72,6 +76,7 @@ mod tests {
             of("EtcdadmConfig", "demo-etcd-11.default"),
             of("Cluster", "demo.other"),
             "probing default/demo-etcd-old: x".to_owned(),
+            "probing default/demo-etcd.v2: x".to_owned(),
         ];
         let log = its.iter().chain(&others).cloned().collect::<Vec<_>>().join("\n");
         assert_eq!(of_cluster(&log, &snapshot), its);
