@@ -78,7 +78,7 @@ fn subject() -> Subject {
     Subject {
         namespace: "default".to_owned(),
         live: Some(etcd.clone()),
-        cluster: Ok(Some(scene.cluster.clone())),
+        cluster: Ok(Some(scene.cluster)),
         control_plane: Ok(Some(control_plane)),
         template_crd: Ok(Some(TEMPLATE.to_owned())),
         template: Ok(Some(json!({"spec": {"template": {"spec": {}}}}))),
