@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate release manifests deny lint test demo model bench bench-clusters bench-docker
+.PHONY: help setup build generate release manifests book deny lint test demo model bench bench-clusters bench-docker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -22,6 +22,9 @@ release: ## Write what a release page holds (out/release): manifests, programs, 
 
 manifests: ## Write only what clusterctl installs from (out/release)
 	hack/release.sh --manifests
+
+book: ## Build the site of the documentation (out/book); needs mdbook
+	hack/book.sh
 
 lint: ## Check formatting, lints and rustdoc
 	cargo fmt --all --check

@@ -118,21 +118,60 @@ fn every_dependency_is_justified_and_used() {
     assert!(unused.is_empty(), "no crate of ours uses {unused:?}");
 }
 
+/// Every page: those of the folders of `docs/`, and the ones beside it.
+fn pages() -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(repository).to_vec();
+    let folders = ["docs", "docs/decisions", "docs/tasks"].map(|folder| std::fs::read_dir(repository(folder)).unwrap());
+    let files = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    pages.extend(files.filter(|path| path.is_file()));
+    pages
+}
+
+/// The headings of a page as links name them: in lower case, without punctuation, with dashes for spaces.
+fn headings(text: &str) -> BTreeSet<String> {
+    // What is between fences is no heading.
+    let parts = text.split("```").step_by(2);
+    let headings = parts.flat_map(str::lines).filter(|line| line.starts_with('#')).map(|line| line.trim_matches('#'));
+    headings
+        .map(|heading| {
+            let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
 #[test]
 fn links_lead_somewhere() {
-    let mut documents: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(repository).to_vec();
-    let folders =
-        ["docs", "docs/decisions"].into_iter().flat_map(|folder| std::fs::read_dir(repository(folder)).unwrap());
-    documents.extend(folders.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()));
     let mut count = 0;
-    for document in &documents {
-        let text = std::fs::read_to_string(document).unwrap();
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        for target in targets.filter(|target| !target.is_empty() && !target.contains("://")) {
+    for page in &pages() {
+        let text = std::fs::read_to_string(page).unwrap();
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
             count += 1;
-            let path = document.parent().unwrap().join(target);
-            assert!(path.exists(), "{}: {target} does not exist", document.display());
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            assert!(path.exists(), "{}: {target} does not exist", page.display());
+            if !heading.is_empty() {
+                let there = headings(&std::fs::read_to_string(&path).unwrap());
+                assert!(there.contains(heading), "{}: {target} is no heading there", page.display());
+            }
         }
     }
     assert!(count > 20, "{count}");
+}
+
+#[test]
+fn every_page_is_in_the_contents_and_in_the_index() {
+    let docs = repository("docs");
+    let pages = pages();
+    let names = pages.iter().filter_map(|page| page.strip_prefix(&docs).ok()).map(|page| page.to_string_lossy());
+    let names: Vec<_> = names.filter(|name| name != "SUMMARY.md").collect();
+    assert!(names.len() > 30, "{names:?}");
+    let (contents, index) = (read("docs/SUMMARY.md"), read("docs/README.md"));
+    for name in &names {
+        let link = format!("]({name})");
+        assert_eq!(contents.matches(&link).count(), 1, "docs/SUMMARY.md has {name} not once");
+        let is_decision = name.starts_with("decisions/0");
+        assert!(is_decision || name == "README.md" || index.contains(&link), "docs/README.md lacks {name}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::commands::{complete, completion, plan, rollout, status, watch, why};
+use crate::commands::{complete, completion, doctor, logs, plan, report, rollout, status, watch, why};
 use crate::connection::Options;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -34,6 +34,12 @@ pub enum Command {
     Plan(plan::Arguments),
     /// Pause or resume an EtcdCluster, or have all its Machines replaced
     Rollout(rollout::Arguments),
+    /// Check an EtcdCluster, a manifest before it is applied, or the installation alone
+    Doctor(doctor::Arguments),
+    /// Print the manager's log lines about an EtcdCluster, and how to get at the consoles of its machines
+    Logs(logs::Arguments),
+    /// Collect what a bug report needs, without secrets, in one file
+    Report(report::Arguments),
     /// Print the completion script of a shell
     Completion(completion::Arguments),
     /// Complete the words of a command line, for kubectl
@@ -53,6 +59,9 @@ impl Cli {
             Command::Why(arguments) => why::run(arguments, &self.options).await,
             Command::Plan(arguments) => plan::run(arguments, &self.options).await,
             Command::Rollout(arguments) => rollout::run(arguments, &self.options).await,
+            Command::Doctor(arguments) => doctor::run(arguments, &self.options).await,
+            Command::Logs(arguments) => logs::run(arguments, &self.options).await,
+            Command::Report(arguments) => report::run(arguments, &self.options).await,
             Command::Completion(arguments) => Ok(completion::run(&arguments)),
             Command::Complete(arguments) => Ok(complete::run(arguments).await),
         }
@@ -78,7 +87,7 @@ mod tests {
 
     #[test]
     fn help_of_every_command() {
-        let paths: [&[&str]; 10] = [
+        let paths: [&[&str]; 13] = [
             &[],
             &["status"],
             &["watch"],
@@ -88,6 +97,9 @@ mod tests {
             &["rollout", "pause"],
             &["rollout", "resume"],
             &["rollout", "restart"],
+            &["doctor"],
+            &["logs"],
+            &["report"],
             &["completion"],
         ];
         let all = paths.map(|path| format!("==== {}\n{}", path.join(" "), help(path)));
@@ -100,7 +112,14 @@ mod tests {
         assert_eq!(parsed.options.namespace.as_deref(), Some("a"));
         let parsed = Cli::try_parse_from(["kubectl-etcdcluster", "rollout", "pause", "demo", "-n", "b"]).unwrap();
         assert_eq!(parsed.options.namespace.as_deref(), Some("b"));
-        for wrong in [&["status", "demo", "-A"][..], &["why"], &["plan"], &["rollout", "pause"]] {
+        for wrong in [
+            &["status", "demo", "-A"][..],
+            &["why"],
+            &["plan"],
+            &["rollout", "pause"],
+            &["report"],
+            &["doctor", "demo", "-f", "x"],
+        ] {
             let line = ["kubectl-etcdcluster"].iter().chain(wrong);
             assert!(Cli::try_parse_from(line).is_err(), "{wrong:?}");
         }

@@ -2,13 +2,18 @@
 
 pub mod complete;
 pub mod completion;
+pub mod doctor;
+pub mod logs;
 pub mod plan;
+pub mod report;
 pub mod rollout;
 pub mod status;
 pub mod watch;
 pub mod why;
 
-use std::io::{ErrorKind, Write, stdout};
+use anyhow::Context;
+use std::io::{ErrorKind, Read, Write, stdin, stdout};
+use std::path::Path;
 
 /// Prints lines. A reader that goes away, as `head` does, is not an error.
 ///
@@ -21,4 +26,17 @@ pub(crate) fn print(lines: &[String]) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }
+}
+
+/// The text of a file, or of the standard input for `-`.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        stdin().read_to_string(&mut text).context("read the standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
 }

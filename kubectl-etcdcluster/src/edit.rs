@@ -13,22 +13,29 @@ const LONGEST: usize = 60;
 /// Fields whose values may be secret.
 const SECRET: [&str; 5] = ["content", "passwd", "caCert", "sshAuthorizedKeys", "secret"];
 
+/// The documents of a file.
+///
+/// # Errors
+/// When it is not YAML.
+pub fn documents(text: &str) -> Result<Vec<Value>> {
+    let documents = serde_yaml::Deserializer::from_str(text);
+    documents.map(|document| Value::deserialize(document).context("it is not YAML")).collect()
+}
+
+/// Whether an object is an EtcdCluster of this provider.
+#[must_use]
+pub fn is_etcd_cluster(object: &Value) -> bool {
+    let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
+    object["kind"] == "EtcdCluster" && group == Some(ETCD_CLUSTER_GROUP)
+}
+
 /// The EtcdClusters among the documents of a file.
 ///
 /// # Errors
 /// When it cannot be read, or has none: the error says what it has.
 pub fn etcd_clusters(text: &str) -> Result<Vec<Value>> {
-    let mut found = Vec::new();
-    let mut others = Vec::new();
-    for document in serde_yaml::Deserializer::from_str(text) {
-        let document = Value::deserialize(document).context("it is not YAML")?;
-        let group = document["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
-        match document["kind"].as_str() {
-            Some("EtcdCluster") if group == Some(ETCD_CLUSTER_GROUP) => found.push(document),
-            Some(kind) => others.push(kind.to_owned()),
-            None => {}
-        }
-    }
+    let (found, others): (Vec<Value>, Vec<Value>) = documents(text)?.into_iter().partition(is_etcd_cluster);
+    let others: Vec<&str> = others.iter().filter_map(|other| other["kind"].as_str()).collect();
     match (found.is_empty(), others.is_empty()) {
         (false, _) => Ok(found),
         (true, true) => bail!("it has no objects"),

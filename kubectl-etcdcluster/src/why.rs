@@ -176,6 +176,15 @@ fn annotations(snapshot: &Snapshot) -> Vec<String> {
 
 /// The latest events, the last one first.
 fn recent(events: &[Event], times: Times) -> Vec<String> {
+    let mut lines = listed(events, times);
+    // The first line has the titles.
+    lines.truncate(EVENTS + 1);
+    lines
+}
+
+/// All events, the last one first, below a line of titles; nothing if there are none.
+#[must_use]
+pub fn listed(events: &[Event], times: Times) -> Vec<String> {
     let mut events: Vec<&Event> = events.iter().collect();
     events.sort_by(|a, b| (b.at.0, &a.reason).cmp(&(a.at.0, &b.reason)));
     let row = |event: &&Event| {
@@ -183,7 +192,7 @@ fn recent(events: &[Event], times: Times) -> Vec<String> {
         let cells = [times.ago(event.at.0), kind.to_owned(), event.reason.clone(), event.about.clone()];
         cells.into_iter().chain([event.note.lines().collect::<Vec<_>>().join(" ")]).collect::<Vec<String>>()
     };
-    let rows: Vec<Vec<String>> = events.iter().take(EVENTS).map(row).collect();
+    let rows: Vec<Vec<String>> = events.iter().map(row).collect();
     if rows.is_empty() {
         return Vec::new();
     }

@@ -5,6 +5,7 @@ mod admission;
 mod alerts;
 mod cloud_init;
 mod config_cases;
+mod diagnosis;
 mod etcd_cases;
 mod examples;
 mod installed;
@@ -131,5 +132,8 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(metrics::are_for_those_who_may_read_them),
         test!(plugin::plan_tells_what_the_api_server_refuses),
         test!(plugin::rollout_does_what_it_says),
+        test!(diagnosis::doctor_says_what_is_wrong_before_and_after_an_apply),
+        test!(diagnosis::a_report_has_no_secret_in_it),
+        test!(diagnosis::logs_say_where_to_look_without_a_manager),
     ]
 }

@@ -16,14 +16,14 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_secs(20);
 
 /// What the program has printed, and whether it succeeded.
-struct Run {
-    out: String,
-    error: String,
-    success: bool,
+pub(crate) struct Run {
+    pub(crate) out: String,
+    pub(crate) error: String,
+    pub(crate) success: bool,
 }
 
 /// Runs it with these arguments, and this document on its standard input.
-fn run(server: &Server, arguments: &[&str], input: &Value) -> Result<Run> {
+pub(crate) fn run(server: &Server, arguments: &[&str], input: &Value) -> Result<Run> {
     let mut child = Command::new(programs()?.join("kubectl-etcdcluster"))
         .args(arguments)
         .arg("--kubeconfig")
@@ -40,7 +40,7 @@ fn run(server: &Server, arguments: &[&str], input: &Value) -> Result<Run> {
 }
 
 /// The program looks for Machines and Clusters, whose own schemas have no say in this.
-async fn cluster_api(server: &Server) -> Result<()> {
+pub(crate) async fn cluster_api(server: &Server) -> Result<()> {
     for (kind, plural) in [("Cluster", "clusters"), ("Machine", "machines")] {
         let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}});

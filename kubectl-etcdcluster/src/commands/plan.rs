@@ -14,7 +14,6 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::{GroupVersionKind, Status};
 use kube::discovery::{self, ApiResource};
 use serde_json::{Value, to_value};
-use std::io::{Read, stdin};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,14 +37,7 @@ pub struct Arguments {
 /// When there is no such file or EtcdCluster in it, or the API server does not answer.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let path = arguments.filename.display().to_string();
-    let text = match path.as_str() {
-        "-" => {
-            let mut text = String::new();
-            stdin().read_to_string(&mut text).context("read the standard input")?;
-            text
-        }
-        _ => std::fs::read_to_string(&arguments.filename).with_context(|| format!("read {path}"))?,
-    };
+    let text = super::read(&arguments.filename)?;
     let manifests = etcd_clusters(&text).with_context(|| format!("read {path}"))?;
     let connection = options.connect().await?;
     let reader = Reader::new(connection.client).await?;

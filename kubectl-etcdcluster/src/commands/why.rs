@@ -54,7 +54,8 @@ async fn events(client: &Client, namespace: &str, snapshot: &Snapshot) -> kube::
     Ok(etcds.items.into_iter().chain(machines.items).filter(is_ours).filter_map(event).collect())
 }
 
-fn event(event: CoreEvent) -> Option<Event> {
+/// An event as it is shown; nothing if it has no time.
+pub(crate) fn event(event: CoreEvent) -> Option<Event> {
     let time = |micro: MicroTime| Time(micro.0);
     let series = event.series.and_then(|series| series.last_observed_time).map(time);
     let at = series.or(event.last_timestamp).or(event.event_time.map(time)).or(event.metadata.creation_timestamp)?;

@@ -1,0 +1,114 @@
+//! `kubectl etcdcluster doctor`, `report` and `logs`, the program itself: what they read of a real API server.
+
+use crate::etcd_cases::cluster;
+use crate::plugin::{cluster_api, run};
+use crate::served::accepted;
+use crate::server::{Server, object};
+use anyhow::{Context, Result, ensure};
+use e2e::apply::apply_object;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What must not be in a report. It looks like what it is: a key.
+const SECRET: &str = "Zq7Kx0pV3mT9wYb2RsLe5NuHdJ8cAf1G";
+
+pub(crate) async fn doctor_says_what_is_wrong_before_and_after_an_apply(server: &Server) -> Result<()> {
+    cluster_api(server).await?;
+    let installation = run(server, &["doctor"], &Value::Null)?;
+    ensure!(installation.success, "{}{}", installation.out, installation.error);
+    for says in ["ok       CRDs", "ok       clocks", "no Deployment of the manager is found"] {
+        ensure!(installation.out.contains(says), "{says}: {}", installation.out);
+    }
+
+    let template = json!({"infrastructureTemplate": {"apiGroup": "infrastructure.cluster.x-k8s.io",
+        "kind": "LocalMachineTemplate", "name": "examined"}});
+    let etcd = cluster("examined", &template);
+    let before = run(server, &["doctor", "-f", "-"], &etcd)?;
+    ensure!(!before.success, "{}{}", before.out, before.error);
+    for says in [
+        "LocalMachineTemplate examined does not exist in namespace default",
+        "no Cluster in namespace default names EtcdCluster examined",
+        "3 members survive 1 failing",
+    ] {
+        ensure!(before.out.contains(says), "{says}: {}", before.out);
+    }
+
+    let spec = json!({"template": {"spec": {}}});
+    accepted(server.create(&object("LocalMachineTemplate", "examined", &spec)).await?)?;
+    apply_object(&server.client, &named_cluster("examined")).await?;
+    accepted(server.create(&etcd).await?)?;
+    let after = run(server, &["doctor", "examined"], &Value::Null)?;
+    ensure!(after.success, "{}{}", after.out, after.error);
+    for says in ["LocalMachineTemplate examined is there", "Cluster examined names it", "no member has answered yet"] {
+        ensure!(after.out.contains(says), "{says}: {}", after.out);
+    }
+    let missing = run(server, &["doctor", "missing"], &Value::Null)?;
+    ensure!(
+        !missing.success && missing.error.contains("EtcdCluster default/missing does not exist"),
+        "{}",
+        missing.error
+    );
+    Ok(())
+}
+
+pub(crate) async fn a_report_has_no_secret_in_it(server: &Server) -> Result<()> {
+    cluster_api(server).await?;
+    let files = json!([{"path": "/etc/a", "content": SECRET}]);
+    let commands = json!([format!("login --password {SECRET}")]);
+    let etcd = cluster("reported", &json!({"etcdadmConfigSpec": {"files": files, "preEtcdadmCommands": commands}}));
+    accepted(server.create(&etcd).await?)?;
+    apply_object(&server.client, &named_cluster("reported")).await?;
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "reported"});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"tls.key": SECRET},
+        "metadata": {"name": "reported-managed-etcd", "labels": labels}});
+    apply_object(&server.client, &secret).await?;
+
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().join("report");
+    let path = out.to_str().context("a path that is no text")?;
+    let made = run(server, &["report", "reported", "--out", path], &Value::Null)?;
+    ensure!(made.success, "{}{}", made.out, made.error);
+    let text = |file: &str| std::fs::read_to_string(out.join(file)).with_context(|| format!("read {file}"));
+    let encoded = serde_json::to_value(k8s_openapi::ByteString(SECRET.into()))?;
+    let all = everything(&out)?;
+    ensure!(all.len() > 1000 && !all.contains(SECRET), "the secret is in the report");
+    ensure!(!all.contains(encoded.as_str().context("no encoding")?), "the encoded secret is in the report");
+    ensure!(text("secrets.yaml")?.contains("reported-managed-etcd") && text("secrets.yaml")?.contains("bytes: 32"));
+    ensure!(text("objects/EtcdCluster/default.reported.yaml")?.contains("(redacted: 32 bytes)"));
+    ensure!(text("objects/Cluster/default.reported.yaml")?.contains("managed-external-etcd: reported"));
+    ensure!(text("versions.yaml")?.contains("etcdclusters.etcdcluster.cluster.x-k8s.io"));
+    ensure!(text("README.md")?.contains("What was left out"));
+
+    let again = run(server, &["report", "reported", "--out", path], &Value::Null)?;
+    ensure!(!again.success && again.error.contains("exists already"), "{}{}", again.out, again.error);
+    let archive = folder.path().join("report.tar.gz");
+    let packed = run(server, &["report", "reported", "--out", archive.to_str().context("no text")?], &Value::Null)?;
+    ensure!(packed.success && archive.metadata()?.len() > 100, "{}{}", packed.out, packed.error);
+    Ok(())
+}
+
+pub(crate) async fn logs_say_where_to_look_without_a_manager(server: &Server) -> Result<()> {
+    cluster_api(server).await?;
+    accepted(server.create(&cluster("logged", &json!({}))).await?)?;
+    let logs = run(server, &["logs", "logged"], &Value::Null)?;
+    ensure!(logs.success && logs.out.is_empty(), "{}{}", logs.out, logs.error);
+    ensure!(logs.error.contains("No Pod of the manager is found"), "{}", logs.error);
+    Ok(())
+}
+
+/// A Cluster that names the EtcdCluster of its own name.
+fn named_cluster(name: &str) -> Value {
+    let annotations = json!({"etcdcluster.cluster.x-k8s.io/managed-external-etcd": name});
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "spec": {},
+        "metadata": {"name": name, "annotations": annotations}})
+}
+
+/// The text of every file below a folder.
+fn everything(folder: &Path) -> Result<String> {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        all += &if path.is_dir() { everything(&path)? } else { std::fs::read_to_string(&path)? };
+    }
+    Ok(all)
+}

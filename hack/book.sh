@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Builds the site of the documentation with mdBook.
+#
+#   hack/book.sh [DIRECTORY]
+#
+#   DIRECTORY  where the pages go; default: out/book
+#
+# It fails if mdBook does, and if a page of the site links to a file that is not there. mdBook comes with
+# `cargo install --locked mdbook`.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+case "${1:-}" in
+-*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/book.sh && exit ;;
+esac
+command -v mdbook >/dev/null || {
+    echo "mdbook is not installed: cargo install --locked mdbook" >&2
+    exit 1
+}
+mkdir -p "${1:-out/book}"
+to=$(cd "${1:-out/book}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# As in the repository, so that every link between pages holds. Examples and sources are not pages, and are linked to as files.
+mkdir "$work/source"
+cp book.toml "$work"
+cp -r README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs examples "$work/source"
+mkdir -p "$work/source/e2e/src"
+cp e2e/src/scenarios.rs "$work/source/e2e/src"
+# Of its links, those without a folder are to pages of docs/.
+sed -e 's|](|](docs/|' -e 's|](docs/\.\./|](|' docs/SUMMARY.md >"$work/source/SUMMARY.md"
+rm "$work/source/docs/SUMMARY.md"
+
+mdbook build "$work"
+rm -rf "${to:?}"/*
+cp -r "$work/book/." "$to"
+
+missing=0
+while IFS= read -r page; do
+    folder=$(dirname "$page")
+    while IFS= read -r link; do
+        [ -e "$folder/$link" ] || {
+            echo "${page#"$to/"}: $link does not exist" >&2
+            missing=1
+        }
+    done < <(grep -o 'href="[^"#:]*[#"]' "$page" | sed -e 's/^href="//' -e 's/[#"]$//' -e '/^$/d' | sort -u)
+done < <(find "$to" -name '*.html' ! -name 404.html)
+[ $missing = 0 ]
+echo "$to/index.html"

@@ -1,0 +1,89 @@
+//! `doctor`: what may be wrong, before and after a manifest is applied.
+
+mod installation;
+mod subject;
+
+use super::print;
+use crate::connection::{Connection, Options};
+use crate::doctor::{is_faulty, lines, of_installation, of_subject};
+use crate::edit::{documents, is_etcd_cluster};
+use crate::gather::Gatherer;
+use crate::reader::Reader;
+use anyhow::{Context, Result, bail};
+use kube::Client;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use subject::Sought;
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without a name and a file it looks at the installation alone. Nothing is changed. The exit status is 1 if there is a fault."
+)]
+pub struct Arguments {
+    /// Name of the EtcdCluster
+    #[arg(conflicts_with = "filename")]
+    pub name: Option<String>,
+    /// A manifest to look at before it is applied; - for the standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub filename: Option<PathBuf>,
+}
+
+/// Looks, and says what was seen.
+///
+/// # Errors
+/// When there is no such file or EtcdCluster, or the API server does not answer at all.
+pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
+    let file = arguments.filename.as_deref().map(super::read).transpose()?;
+    let file = file.as_deref().map(documents).transpose()?;
+    let Connection { client, namespace } = options.connect().await?;
+    let sought = match (&arguments.name, file) {
+        (Some(name), _) => vec![existing(&client, &namespace, name).await?],
+        (None, Some(file)) => of_file(&client, &namespace, file).await?,
+        (None, None) => Vec::new(),
+    };
+    let first = sought.first();
+    let gatherer = Gatherer::new(client.clone(), first.map_or(&namespace, |sought| &sought.namespace));
+    let (mut is_ill, mut printed) = (false, Vec::new());
+    let mut subjects = Vec::new();
+    for sought in sought {
+        subjects.push(sought.read(&client).await);
+    }
+    let templates = subjects.iter().filter_map(|subject| subject.template_crd.clone().ok().flatten()).collect();
+    let installation = installation::read(&client, &gatherer, templates).await;
+    let found = of_installation(&installation);
+    is_ill |= is_faulty(&found);
+    printed.extend(lines("Installation", &found));
+    for subject in &subjects {
+        let found = of_subject(subject, &installation);
+        is_ill |= is_faulty(&found);
+        printed.extend(lines(&format!("EtcdCluster {}/{}", subject.namespace, subject.name()), &found));
+    }
+    print(&printed)?;
+    Ok(if is_ill { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// One that is there.
+async fn existing(client: &Client, namespace: &str, name: &str) -> Result<Sought> {
+    let etcd = Reader::new(client.clone()).await?.etcd(namespace, name).await?;
+    let etcd = crate::gather::typed(&etcd);
+    Ok(Sought { namespace: namespace.to_owned(), live: Some(etcd.clone()), etcd, file: Vec::new() })
+}
+
+/// Those of a file, with what is there already.
+async fn of_file(client: &Client, namespace: &str, file: Vec<Value>) -> Result<Vec<Sought>> {
+    let mut found = Vec::new();
+    for etcd in file.iter().filter(|object| is_etcd_cluster(object)) {
+        let name = etcd["metadata"]["name"].as_str().context("an EtcdCluster has no metadata.name")?;
+        let namespace = etcd["metadata"]["namespace"].as_str().unwrap_or(namespace).to_owned();
+        // Before anything is installed there is none.
+        let mut gatherer = Gatherer::new(client.clone(), &namespace);
+        let live = gatherer.object(api::names::ETCD_CLUSTER_GROUP, "EtcdCluster", name).await.ok().flatten();
+        found.push(Sought { namespace, etcd: etcd.clone(), live, file: file.clone() });
+    }
+    if found.is_empty() {
+        bail!("the file has no EtcdCluster of {}", api::names::ETCD_CLUSTER_GROUP);
+    }
+    Ok(found)
+}

@@ -1,0 +1,52 @@
+//! `logs`: the manager's lines about an EtcdCluster, and how to get at the consoles of its machines.
+
+use super::print;
+use crate::connection::{Connection, Options};
+use crate::gather::{Gatherer, why};
+use crate::lines::{consoles, of_cluster};
+use crate::reader::Reader;
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, LogParams};
+use std::process::ExitCode;
+
+/// Arguments of `logs`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Name of the EtcdCluster
+    pub name: String,
+    /// Lines of each manager's log that are looked through, the last ones
+    #[arg(long, value_name = "LINES", default_value_t = 20_000, value_parser = clap::value_parser!(i64).range(1..))]
+    pub tail: i64,
+}
+
+/// Prints them.
+///
+/// # Errors
+/// When the EtcdCluster cannot be read. A log that cannot be read is named.
+pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
+    let Connection { client, namespace } = options.connect().await?;
+    let snapshot = Reader::new(client.clone()).await?.one(&namespace, &arguments.name).await?;
+    let mut notes = Vec::new();
+    let pods = Gatherer::new(client.clone(), &namespace).manager_pods().await.unwrap_or_else(|why| {
+        notes.push(format!("Not read: the manager's Pods: {why}"));
+        Vec::new()
+    });
+    if pods.is_empty() && notes.is_empty() {
+        notes
+            .push("No Pod of the manager is found: if it runs elsewhere, look at its standard error there.".to_owned());
+    }
+    for pod in &pods {
+        let (of, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let parameters = LogParams { tail_lines: Some(arguments.tail), ..LogParams::default() };
+        match Api::<Pod>::namespaced(client.clone(), &of).logs(&name, &parameters).await {
+            Ok(text) => print(&of_cluster(&text, &snapshot))?,
+            Err(error) => notes.push(format!("Not read: the log of Pod {of}/{name}: {}", why(error))),
+        }
+    }
+    notes.extend(consoles(&snapshot));
+    // Lines of logs alone are on the standard output.
+    notes.iter().for_each(|note| eprintln!("{note}"));
+    Ok(ExitCode::SUCCESS)
+}

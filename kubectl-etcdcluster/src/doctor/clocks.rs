@@ -1,0 +1,25 @@
+//! The clock of this computer and that of the API server. Those of machines cannot be seen from here.
+
+use super::{Finding, Installation};
+
+/// Answers take a while, and have whole seconds.
+const CLOSE: u64 = 10;
+/// Certificates are valid from five minutes before they are made.
+const FAR: u64 = 300;
+
+pub(super) fn check(installation: &Installation) -> Vec<Finding> {
+    let server = match &installation.server_time {
+        Err(why) => return super::unread("the API server's clock", why),
+        Ok(server) => server,
+    };
+    let apart = installation.now.as_second().abs_diff(server.as_second());
+    let seen = format!("this computer and the API server are {apart} s apart");
+    let remedy = "set both by NTP; look at the clocks of etcd's machines too, which cannot be seen from here";
+    vec![if apart <= CLOSE {
+        Finding::ok(seen)
+    } else if apart < FAR {
+        Finding::warning(seen, remedy)
+    } else {
+        Finding::fault(format!("{seen}: new certificates may not be valid yet"), remedy)
+    }]
+}

@@ -1,0 +1,216 @@
+//! One installation and one EtcdCluster that are well, and what each check says when something is not.
+
+use super::*;
+use crate::certificates::Certificate;
+use crate::fixture::{NOW, Scene};
+use crate::gather::crd_names;
+use crate::secrets::ValueSummary;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// CRD of the template in the fixture.
+const TEMPLATE: &str = "devmachinetemplates.infrastructure.cluster.x-k8s.io";
+
+fn installation() -> Installation {
+    let labels = ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2", api::names::ETCD_PROVIDER_CONTRACT_LABEL];
+    let crd = |name: String| Crd {
+        name,
+        labels: labels.map(|label| (label.to_owned(), "v1alpha4_v1beta1".to_owned())).into(),
+        served: vec!["v1alpha4".to_owned(), "v1beta1".to_owned()],
+        storage: "v1beta1".to_owned(),
+        stored: vec!["v1beta1".to_owned()],
+    };
+    let manager = |namespace: &str, image: &str| Manager {
+        namespace: namespace.to_owned(),
+        name: "manager".to_owned(),
+        image: image.to_owned(),
+        arguments: Vec::new(),
+        service_account: "manager".to_owned(),
+        replicas: 1,
+        available: 1,
+    };
+    let all = permissions(Some(("infrastructure.cluster.x-k8s.io", "devmachinetemplates")));
+    Installation {
+        now: NOW,
+        server_time: Ok(NOW),
+        kubernetes: Ok("v1.36.3".to_owned()),
+        crds: Ok(crd_names().into_iter().chain([TEMPLATE.to_owned()]).map(crd).collect()),
+        policies: Ok(["capi-etcdadm-etcdcluster-deletion", "capi-etcdadm-etcd-endpoints"].map(str::to_owned).into()),
+        managers: Ok(vec![manager("capi-etcdadm-system", "r/cluster-api-provider-etcdadm:0.1.0")]),
+        core: Ok(vec![manager("capi-system", "r/cluster-api-controller:v1.14.0")]),
+        permissions: Ok(all.into_iter().map(|permission| Permission { allowed: true, ..permission }).collect()),
+    }
+}
+
+fn secret(name: &str, keys: &[&str]) -> SecretSummary {
+    let certificate = Certificate {
+        subject: "CN=a".to_owned(),
+        issuer: "CN=a".to_owned(),
+        not_before: NOW,
+        not_after: "2027-11-23T08:00:00Z".parse().unwrap(),
+        ca: false,
+    };
+    let value = |key: &&str| {
+        let certificates = if *key == "tls.crt" { vec![certificate.clone()] } else { Vec::new() };
+        ((*key).to_owned(), ValueSummary { bytes: 100, certificates })
+    };
+    SecretSummary {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        type_: String::new(),
+        created: None,
+        deleting: false,
+        labels: BTreeMap::new(),
+        owners: Vec::new(),
+        keys: keys.iter().map(value).collect(),
+    }
+}
+
+fn subject() -> Subject {
+    let scene = Scene::new(3);
+    let etcd = scene.etcd.clone();
+    let endpoints: Vec<&str> = etcd["status"]["endpoints"].as_str().unwrap().split(',').collect();
+    let registration = json!({"nodeRegistration": {"ignorePreflightErrors": ["ExternalEtcdVersion"]}});
+    let external = json!({"endpoints": endpoints, "caFile": "/a", "certFile": "/b", "keyFile": "/c"});
+    let control_plane = json!({"kind": "KubeadmControlPlane", "metadata": {"name": "demo-control-plane"},
+        "spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": external}},
+            "initConfiguration": registration, "joinConfiguration": registration}}});
+    Subject {
+        namespace: "default".to_owned(),
+        live: Some(etcd.clone()),
+        cluster: Ok(Some(scene.cluster)),
+        control_plane: Ok(Some(control_plane)),
+        template_crd: Ok(Some(TEMPLATE.to_owned())),
+        template: Ok(Some(json!({"spec": {"template": {"spec": {}}}}))),
+        secrets: Ok(vec![
+            secret("demo-managed-etcd", &["tls.crt", "tls.key"]),
+            secret("demo-etcd", &["tls.crt"]),
+            secret("demo-etcd-init", &["address"]),
+            secret("demo-managed-etcd-apiserver-client", &["tls.crt", "tls.key"]),
+            secret("demo-apiserver-etcd-client", &["tls.crt", "tls.key"]),
+        ]),
+        etcd,
+    }
+}
+
+#[test]
+fn all_is_well() {
+    let (subject, installation) = (subject(), installation());
+    let found = [of_installation(&installation), of_subject(&subject, &installation)];
+    assert!(!found.iter().any(|found| is_faulty(found)));
+    let worse = found.iter().flatten().filter(|(_, finding)| finding.verdict > Verdict::Unseen);
+    assert_eq!(worse.count(), 0, "{found:#?}");
+    insta::assert_snapshot!(
+        [lines("Installation", &found[0]), lines("EtcdCluster default/demo-etcd", &found[1])].concat().join("\n")
+    );
+}
+
+/// Breaks one thing, and has what the checks then say beyond what they say when all is well.
+fn broken(change: impl FnOnce(&mut Subject, &mut Installation)) -> String {
+    let (mut subject, mut installation) = (subject(), installation());
+    let all = |subject: &Subject, installation: &Installation| {
+        [of_installation(installation), of_subject(subject, installation)].concat()
+    };
+    let before = all(&subject, &installation);
+    change(&mut subject, &mut installation);
+    let mut after = all(&subject, &installation);
+    after.retain(|finding| !before.contains(finding));
+    lines(if is_faulty(&after) { "exit status 1" } else { "exit status 0" }, &after).join("\n")
+}
+
+/// Something is set in an object at a place of it.
+fn set(object: &mut Value, pointer: &str, value: Value) {
+    *object.pointer_mut(pointer).unwrap() = value;
+}
+
+#[test]
+fn whatever_is_wrong_is_said_with_what_to_do() {
+    type Change = fn(&mut Subject, &mut Installation);
+    let external = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external";
+    assert!(subject().control_plane.unwrap().unwrap().pointer(external).is_some());
+    let cases: [(&str, Change); 30] = [
+        ("a CRD is missing", |_, i| i.crds.as_mut().unwrap().retain(|crd| !crd.name.starts_with("etcdclusters"))),
+        ("a CRD without its contract", |_, i| {
+            i.crds.as_mut().unwrap().iter_mut().for_each(|crd| drop(crd.labels.remove("cluster.x-k8s.io/v1beta2")));
+        }),
+        ("Cluster API is missing", |_, i| i.crds.as_mut().unwrap().retain(|crd| !crd.name.starts_with("machines."))),
+        ("CRDs may not be read", |_, i| i.crds = Err("forbidden".to_owned())),
+        ("another Cluster API", |_, i| i.core.as_mut().unwrap()[0].image = "r/c:v1.9.4".to_owned()),
+        ("no manager", |_, i| i.managers = Ok(Vec::new())),
+        ("a manager that does not run", |_, i| i.managers.as_mut().unwrap()[0].available = 0),
+        ("a manager of one namespace", |_, i| {
+            i.managers.as_mut().unwrap()[0].arguments = vec!["--namespace=shop".to_owned()];
+        }),
+        ("a permission is missing", |_, i| i.permissions.as_mut().unwrap()[3].allowed = false),
+        ("permissions may not be asked for", |_, i| i.permissions = Err("forbidden".to_owned())),
+        ("no policy", |_, i| i.policies.as_mut().unwrap().clear()),
+        ("a clock is off", |_, i| i.server_time = Ok("2026-11-23T08:01:00Z".parse().unwrap())),
+        ("a clock is far off", |_, i| i.server_time = Ok("2026-11-23T07:00:00Z".parse().unwrap())),
+        ("a long name", |s, _| set(&mut s.etcd, "/metadata/name", json!("e".repeat(51)))),
+        ("one replica", |s, _| set(&mut s.etcd, "/spec/replicas", json!(1))),
+        ("two replicas", |s, _| set(&mut s.etcd, "/spec/replicas", json!(2))),
+        ("another version", |s, _| set(&mut s.etcd, "/spec/etcdadmConfigSpec/version", json!("3.6.17"))),
+        ("no version", |s, _| set(&mut s.etcd, "/spec/etcdadmConfigSpec/version", json!("3.6"))),
+        ("an old version", |s, _| {
+            s.live = None;
+            set(&mut s.etcd, "/spec/etcdadmConfigSpec/version", json!("3.4.30"));
+        }),
+        ("install commands that never run", |s, _| {
+            set(
+                &mut s.etcd,
+                "/spec/etcdadmConfigSpec",
+                json!({"etcdadmBuiltin": true, "etcdadmInstallCommands": ["a"]}),
+            );
+        }),
+        ("a kind that is not served", |s, _| s.template_crd = Ok(None)),
+        ("no template", |s, _| s.template = Ok(None)),
+        ("no Cluster", |s, _| s.cluster = Ok(None)),
+        ("a paused Cluster", |s, _| {
+            set(s.cluster.as_mut().unwrap().as_mut().unwrap(), "/spec", json!({"paused": true}))
+        }),
+        ("a control plane for local etcd", |s, _| {
+            let spec = json!({"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"local": {}}}}});
+            set(s.control_plane.as_mut().unwrap().as_mut().unwrap(), "/spec", spec);
+        }),
+        ("other endpoints, and a path that is none", |s, _| {
+            let external = json!({"endpoints": ["https://a:2379"], "caFile": "a", "certFile": "/b", "keyFile": "/c"});
+            let at = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external";
+            set(s.control_plane.as_mut().unwrap().as_mut().unwrap(), at, external);
+        }),
+        ("preflight is not ignored", |s, _| {
+            let at = "/spec/kubeadmConfigSpec/joinConfiguration";
+            set(s.control_plane.as_mut().unwrap().as_mut().unwrap(), at, json!({}));
+        }),
+        ("the CA is gone, and another Secret has a key too many", |s, _| {
+            let secrets = s.secrets.as_mut().unwrap();
+            secrets.remove(0);
+            secrets[0] = secret("demo-etcd", &["tls.crt", "tls.key"]);
+        }),
+        ("a certificate has expired, and another soon will", |s, i| {
+            i.now = "2027-11-01T08:00:00Z".parse().unwrap();
+            i.server_time = Ok(i.now);
+            let key = s.secrets.as_mut().unwrap()[4].keys.get_mut("tls.crt").unwrap();
+            key.certificates[0].not_after = NOW;
+        }),
+        ("a member that does not answer", |s, _| {
+            set(s.live.as_mut().unwrap(), "/status/members/1/health", json!("Unhealthy"));
+        }),
+    ];
+    let all = cases.map(|(what, change)| format!("==== {what}\n{}", broken(change)));
+    assert!(all.iter().all(|said| said.lines().count() > 2), "{all:#?}");
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn every_request_of_the_role_is_asked_for() {
+    let all = permissions(None);
+    assert!(all.len() > 35, "{all:?}");
+    let has = |group: &str, resource: &str, verb: &str| {
+        all.iter().any(|found| {
+            (found.group.as_str(), found.resource.as_str(), found.verb.as_str()) == (group, resource, verb)
+        })
+    };
+    assert!(has("", "secrets", "watch") && has("cluster.x-k8s.io", "machines", "create"));
+    assert!(!all.iter().any(|found| found.resource == "*"));
+    assert_eq!(permissions(Some(("g.io", "xmachinetemplates"))).len(), all.len() + 6);
+}

@@ -1,0 +1,140 @@
+//! What is asked of the API server beside an EtcdCluster's own objects: CRDs, managers, versions. As plain data. Pure.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Something that was read, or why it could not be read.
+pub type Read<T> = Result<T, String>;
+
+/// Label that every object of the provider's manifests has, and its value.
+pub const PROVIDER_LABEL: &str = "app.kubernetes.io/name=cluster-api-provider-etcdadm";
+/// Namespace of the manager, unless it was installed elsewhere.
+pub const PROVIDER_NAMESPACE: &str = "capi-etcdadm-system";
+/// Label of Cluster API's own manager, and its value.
+pub const CORE_LABEL: &str = "cluster.x-k8s.io/provider=cluster-api";
+
+/// A CRD without its schemas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Crd {
+    /// Name, such as `machines.cluster.x-k8s.io`.
+    pub name: String,
+    /// Labels, among them those of contracts.
+    pub labels: BTreeMap<String, String>,
+    /// Versions that are served.
+    pub served: Vec<String>,
+    /// The version that is stored.
+    pub storage: String,
+    /// Versions that objects may still be stored in.
+    pub stored: Vec<String>,
+}
+
+impl Crd {
+    /// Reads it.
+    #[must_use]
+    pub fn new(crd: &CustomResourceDefinition) -> Self {
+        let versions = &crd.spec.versions;
+        let served = versions.iter().filter(|version| version.served).map(|version| version.name.clone());
+        let storage = versions.iter().find(|version| version.storage).map(|version| version.name.clone());
+        let stored = crd.status.as_ref().and_then(|status| status.stored_versions.clone());
+        Self {
+            name: crd.name_any(),
+            labels: crd.labels().clone(),
+            served: served.collect(),
+            storage: storage.unwrap_or_default(),
+            stored: stored.unwrap_or_default(),
+        }
+    }
+
+    /// Versions that satisfy a contract, by its label.
+    #[must_use]
+    pub fn versions_for(&self, contract: &str) -> Vec<&str> {
+        let versions = self.labels.get(contract).map(String::as_str).unwrap_or_default();
+        versions.split('_').filter(|version| !version.is_empty()).collect()
+    }
+}
+
+/// A Deployment of a manager.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manager {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Image of its container `manager`, or of its first one.
+    pub image: String,
+    /// Arguments of that container.
+    pub arguments: Vec<String>,
+    /// Service account that it runs as.
+    pub service_account: String,
+    /// Pods that are wanted.
+    pub replicas: i32,
+    /// Pods that are available.
+    pub available: i32,
+}
+
+impl Manager {
+    /// Reads it.
+    #[must_use]
+    pub fn new(deployment: &Deployment) -> Self {
+        let spec = deployment.spec.as_ref();
+        let pod = spec.and_then(|spec| spec.template.spec.as_ref());
+        let containers = pod.map(|pod| pod.containers.as_slice()).unwrap_or_default();
+        let container = containers.iter().find(|container| container.name == "manager").or_else(|| containers.first());
+        let status = deployment.status.as_ref();
+        Self {
+            namespace: deployment.namespace().unwrap_or_default(),
+            name: deployment.name_any(),
+            image: container.and_then(|container| container.image.clone()).unwrap_or_default(),
+            arguments: container.and_then(|container| container.args.clone()).unwrap_or_default(),
+            service_account: pod
+                .and_then(|pod| pod.service_account_name.clone())
+                .unwrap_or_else(|| "default".to_owned()),
+            replicas: spec.and_then(|spec| spec.replicas).unwrap_or(1),
+            available: status.and_then(|status| status.available_replicas).unwrap_or_default(),
+        }
+    }
+
+    /// The tag of its image; nothing if that has only a digest, or none.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        let name = self.image.split('@').next().unwrap_or_default();
+        let (_, tag) = name.rsplit_once(':')?;
+        (!tag.contains('/')).then_some(tag)
+    }
+
+    /// The value of one of its arguments, as `--name=value`.
+    #[must_use]
+    pub fn argument(&self, name: &str) -> Option<&str> {
+        self.arguments.iter().rev().find_map(|argument| argument.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_version_of_a_manager_is_the_tag_of_its_image() {
+        let manager = |image: &str| {
+            let container = json!({"name": "manager", "image": image, "args": ["--namespace=a", "--namespace=b"]});
+            let pod = json!({"metadata": {}, "spec": {"containers": [container]}});
+            let deployment = json!({"metadata": {"name": "m"}, "spec": {"selector": {}, "template": pod}});
+            Manager::new(&serde_json::from_value(deployment).unwrap())
+        };
+        for (image, version) in [
+            ("registry:5000/a/b:v1.14.0", Some("v1.14.0")),
+            ("registry:5000/a/b", None),
+            ("a:v1@sha256:00", Some("v1")),
+            ("a", None),
+        ] {
+            assert_eq!(manager(image).version(), version, "{image}");
+        }
+        assert_eq!(manager("a").argument("--namespace"), Some("b"));
+    }
+}

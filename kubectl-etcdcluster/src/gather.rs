@@ -1,0 +1,207 @@
+//! Reads what belongs to an EtcdCluster in a wider sense. What cannot be read is noted down and never an error: whoever asks
+//! for a report or for a diagnosis has trouble already.
+
+use crate::facts::{Crd, Manager, PROVIDER_LABEL, PROVIDER_NAMESPACE, Read};
+use crate::reader::dynamic;
+use crate::secrets::SecretSummary;
+use api::names;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::discovery::{self, ApiGroup, ApiResource};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+/// Reads from an API server, with the namespace of the EtcdCluster.
+pub struct Gatherer {
+    client: Client,
+    namespace: String,
+    groups: BTreeMap<String, ApiGroup>,
+}
+
+impl Gatherer {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str) -> Self {
+        Self { client, namespace: namespace.to_owned(), groups: BTreeMap::new() }
+    }
+
+    /// The namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A kind in the version that the API server prefers; nothing if it does not serve it.
+    ///
+    /// # Errors
+    /// With why it cannot be said.
+    pub async fn kind(&mut self, group: &str, kind: &str) -> Read<Option<ApiResource>> {
+        if !self.groups.contains_key(group) {
+            match discovery::group(&self.client, group).await {
+                Ok(found) => drop(self.groups.insert(group.to_owned(), found)),
+                Err(kube::Error::Discovery(_)) => return Ok(None),
+                Err(error) => return Err(why(error)),
+            }
+        }
+        let found = self.groups.get(group).and_then(|found| found.recommended_kind(kind));
+        Ok(found.map(|(resource, _)| resource))
+    }
+
+    /// An object of the namespace; nothing if it does not exist, or its kind does not.
+    ///
+    /// # Errors
+    /// With why it cannot be read.
+    pub async fn object(&mut self, group: &str, kind: &str, name: &str) -> Read<Option<Value>> {
+        let Some(resource) = self.kind(group, kind).await? else { return Ok(None) };
+        let found = dynamic(&self.client, Some(&self.namespace), &resource).get_opt(name).await.map_err(why)?;
+        Ok(found.map(|object| value(object, &resource)))
+    }
+
+    /// Objects of the namespace with these labels; none if their kind does not exist.
+    ///
+    /// # Errors
+    /// With why they cannot be read.
+    pub async fn objects(&mut self, group: &str, kind: &str, labels: &str) -> Read<Vec<Value>> {
+        let Some(resource) = self.kind(group, kind).await? else { return Ok(Vec::new()) };
+        let list = dynamic(&self.client, Some(&self.namespace), &resource).list(&with(labels)).await.map_err(why)?;
+        Ok(list.items.into_iter().map(|object| value(object, &resource)).collect())
+    }
+
+    /// Objects of a kind of Kubernetes itself, in the namespace.
+    ///
+    /// # Errors
+    /// With why they cannot be read.
+    pub async fn own<K>(&self, parameters: &ListParams) -> Read<Vec<K>>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.namespace);
+        Ok(api.list(parameters).await.map_err(why)?.items)
+    }
+
+    /// What may be told of the Secrets of a Cluster: those with its label, and those with a name of ours. Their data is
+    /// dropped here.
+    ///
+    /// # Errors
+    /// With why they cannot be read.
+    pub async fn secrets(&self, cluster: &str) -> Read<Vec<SecretSummary>> {
+        let secrets: Vec<Secret> = self.own(&with(&format!("{}={cluster}", names::CLUSTER_NAME_LABEL))).await?;
+        let mut found: Vec<SecretSummary> = secrets.iter().map(SecretSummary::new).collect();
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        for name in secret_names(cluster) {
+            if !found.iter().any(|secret| secret.name == name) {
+                let secret = api.get_opt(&name).await.map_err(why)?;
+                found.extend(secret.as_ref().map(SecretSummary::new));
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    /// The CRDs with these names that exist.
+    ///
+    /// # Errors
+    /// With why they cannot be read.
+    pub async fn crds(&self, names: &BTreeSet<String>) -> Read<Vec<Crd>> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let mut found = Vec::new();
+        for name in names {
+            found.extend(api.get_opt(name).await.map_err(why)?.as_ref().map(Crd::new));
+        }
+        Ok(found)
+    }
+
+    /// Deployments with this label, in all namespaces.
+    ///
+    /// # Errors
+    /// With why they cannot be read.
+    pub async fn deployments(&self, label: &str) -> Read<Vec<Deployment>> {
+        self.everywhere(label).await
+    }
+
+    /// This provider's managers.
+    ///
+    /// # Errors
+    /// With why they cannot be read.
+    pub async fn managers(&self) -> Read<Vec<Manager>> {
+        Ok(self.deployments(PROVIDER_LABEL).await?.iter().map(Manager::new).collect())
+    }
+
+    /// Pods of this provider's managers.
+    ///
+    /// # Errors
+    /// With why they cannot be read.
+    pub async fn manager_pods(&self) -> Read<Vec<Pod>> {
+        self.everywhere(PROVIDER_LABEL).await
+    }
+
+    /// In all namespaces; where that is not allowed, in the one that the manager is usually in.
+    async fn everywhere<K>(&self, label: &str) -> Read<Vec<K>>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let everywhere: Api<K> = Api::all(self.client.clone());
+        match everywhere.list(&with(label)).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                let usual: Api<K> = Api::namespaced(self.client.clone(), PROVIDER_NAMESPACE);
+                Ok(usual.list(&with(label)).await.map_err(why)?.items)
+            }
+            other => Ok(other.map_err(why)?.items),
+        }
+    }
+}
+
+/// CRDs that everything here depends on.
+#[must_use]
+pub fn crd_names() -> BTreeSet<String> {
+    let (etcd, bootstrap, core) = (names::ETCD_CLUSTER_GROUP, names::BOOTSTRAP_GROUP, names::CLUSTER_GROUP);
+    let ours = [("etcdclusters", etcd), ("etcdadmconfigs", bootstrap), ("etcdadmconfigtemplates", bootstrap)];
+    let all = ours.into_iter().chain([("clusters", core), ("machines", core)]);
+    all.map(|(plural, group)| format!("{plural}.{group}")).collect()
+}
+
+/// Names of the Secrets that a managed etcd has, in the order in which they are made.
+#[must_use]
+pub fn secret_names(cluster: &str) -> [String; 5] {
+    [
+        names::ca_secret(cluster),
+        names::control_plane_ca_secret(cluster),
+        names::init_secret(cluster),
+        names::staged_apiserver_client_secret(cluster),
+        names::apiserver_client_secret(cluster),
+    ]
+}
+
+/// An answer of the API server, in a few words.
+#[must_use]
+pub fn why(error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// An object as JSON with its kind, which lists leave out.
+pub fn typed<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
+    let mut found = serde_json::to_value(object).unwrap_or_default();
+    found["apiVersion"] = Value::from(K::api_version(&()).into_owned());
+    found["kind"] = Value::from(K::kind(&()).into_owned());
+    found
+}
+
+fn value(object: DynamicObject, resource: &ApiResource) -> Value {
+    let mut found = serde_json::to_value(object).unwrap_or_default();
+    found["apiVersion"] = Value::from(resource.api_version.clone());
+    found["kind"] = Value::from(resource.kind.clone());
+    found
+}
+
+fn with(labels: &str) -> ListParams {
+    ListParams::default().labels(labels)
+}
