@@ -16,9 +16,12 @@ pub type DataDirectory = dyn Fn(&str) -> Option<PathBuf> + Send + Sync;
 #[derive(Clone)]
 pub(super) struct Disks {
     directory: Arc<DataDirectory>,
-    /// What the log of each silent member looked like from outside when it was read, by EtcdCluster and URL.
-    read: Arc<Mutex<BTreeMap<(String, String), Vec<Outside>>>>,
+    /// What the log of each silent member looked like from outside when it was read.
+    read: Arc<Mutex<BTreeMap<Place, Vec<Outside>>>>,
 }
+
+/// The client URL of a member, after its EtcdCluster.
+type Place = (String, String);
 
 /// A file as its directory shows it: name, number, size, last change.
 type Outside = (PathBuf, u64, u64, (i64, i64));
@@ -63,7 +66,7 @@ fn outside(directory: &Path) -> Vec<Outside> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Answer, Etcd, Line, Machine, Member, Status};
+    use super::super::record::{Answer, Etcd, Line, Machine, Member};
     use super::*;
     use std::time::Duration;
 
@@ -88,7 +91,7 @@ mod tests {
         disks.look(&recorder, "a/etcd", url);
         assert_eq!(told(), 1);
         disks.forget("a/etcd", url);
-        let answer = Answer::Status(Box::new(Status::default()));
+        let answer = Answer::Status(Box::default());
         let member = Member { etcd: "a/etcd".to_owned(), url: url.to_owned(), answer, gap: None };
         recorder.note_answer(member, Duration::ZERO);
         disks.look(&recorder, "a/etcd", url);

@@ -176,7 +176,7 @@ async fn learners_go_in_the_order_of_their_ids(#[case] started: bool) {
     };
     let members = |others: &[Member]| [others, &[learner(NEW, started)]].concat();
     let mut run = run(&machine);
-    let mut lets = |run: &mut Join<'_>, others: &[Member]| run.lets_first(NEW, &members(others), started);
+    let lets = |run: &mut Join<'_>, others: &[Member]| run.lets_first(NEW, &members(others), started);
     assert_eq!(lets(&mut run, &[]), None);
     assert_eq!(lets(&mut run, &[learner(NEW + 1, started)]), None);
     assert_eq!(lets(&mut run, &[learner(NEW - 1, !started)]), None, "it is not as far, or further");
