@@ -16,17 +16,20 @@ use kube::runtime::Controller;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// How long to wait before Cluster API's kinds are looked up again: at first, and at most.
+const LOOK_UP_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// Steps of one reconcile. The longest way takes eight: four reads, the lock, a lost race for it, the Secret, and a
 /// race for that.
 const STEPS: usize = 10;
 
-/// Runs the controller until shutdown.
+/// Runs the controller until shutdown. While the API server is down or Cluster API is not installed, it waits.
 ///
 /// # Errors
-/// If Cluster API's kinds cannot be looked up.
+/// None so far: what fails is tried again.
 pub async fn run(shared: Shared) -> Result<()> {
-    let context = Context::new(&shared).await?;
+    let Some(context) = context(&shared).await else { return Ok(()) };
     let configs = context.configs.clone();
     let (store, kind) = (configs.store().clone(), configs.resource().clone());
     // What is mapped has to be found among the configs that the controller has been told of: there is one watch of them.
@@ -45,6 +48,21 @@ pub async fn run(shared: Shared) -> Result<()> {
     });
     run_controller_with(CONTROLLER, controller, &shared, Arc::new(context), reconcile, kind).await;
     Ok(())
+}
+
+/// The watches, once they can be started. `None`: shutdown came first.
+async fn context(shared: &Shared) -> Option<Context> {
+    let mut delay = LOOK_UP_AGAIN.0;
+    loop {
+        match Context::new(shared).await {
+            Ok(context) => return Some(context),
+            Err(error) => tracing::warn!(controller = CONTROLLER, %error, "cannot start yet, trying again"),
+        }
+        tokio::select! {
+            () = shared.shutdown.clone().requested() => return None,
+            () = tokio::time::sleep(delay) => delay = (delay * 2).min(LOOK_UP_AGAIN.1),
+        }
+    }
 }
 
 fn mapped(
