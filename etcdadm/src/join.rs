@@ -107,6 +107,13 @@ impl<'a> Join<'a> {
                     continue;
                 }
             };
+            // Those that this machine was told of may go while it joins.
+            for url in membership.members.iter().filter(|member| !member.learner).flat_map(|member| &member.client_urls)
+            {
+                if let Ok(endpoint) = url.parse::<Endpoint>() {
+                    self.cluster.also_through(endpoint);
+                }
+            }
             let observation = self.observation(membership).await?;
             match plan::join(&observation) {
                 JoinStep::Add => self.add(&observation.membership).await?,

@@ -3,7 +3,9 @@
 //! time with an even number of voters.
 
 use super::{Machines, Progress, is_late};
+use crate::observation::Probe;
 use crate::plan::{View, repair};
+use crate::roster::Seat;
 
 /// With a larger database, learners come one at a time: the leader sends each of them all of it. A link of 1 Gbit/s carries
 /// this much in a second, which is etcd's default election timeout.
@@ -18,12 +20,20 @@ pub(super) fn takes_another(view: &View<'_>, machines: &Machines<'_, '_>) -> boo
         Progress::Learner => is_late(view.observation, machine),
         _ => false,
     });
-    coming.is_empty() || (!is_stuck && coming.len() < most(view))
+    coming.is_empty() || (!is_stuck && coming.len() < most(view) && keeps_quorum(view, coming.len() + 1))
 }
 
-/// How many may be on their way. One that joins in the place of a failed voter comes alone.
+/// How many may be on their way. One that joins in the place of a failed voter comes alone. A database of unknown size is large.
 fn most(view: &View<'_>) -> usize {
-    let mut reports = view.roster.voters().filter_map(|seat| seat.probe?.report());
-    let is_large = reports.any(|report| report.database_size > LARGE_DATABASE_BYTES);
-    if is_large || repair::under_way(view).is_some() { 1 } else { view.observation.max_learners() }
+    let size = |seat: &Seat<'_>| seat.probe.and_then(Probe::report).map(|report| report.database_size);
+    let is_small = view.roster.voters().all(|seat| size(seat).is_some_and(|size| size <= LARGE_DATABASE_BYTES));
+    if is_small && repair::under_way(view).is_none() { view.observation.max_learners() } else { 1 }
+}
+
+/// Whether the voters of now are a quorum also when so many new ones vote, and all of these fail at once: what is wrong with
+/// one may be wrong with all. A single voter that becomes three has no such choice.
+fn keeps_quorum(view: &View<'_>, coming: usize) -> bool {
+    let voters = view.roster.voters().count();
+    let well = view.roster.voters().filter(|seat| seat.is_well()).count();
+    well > (voters + coming) / 2 || (voters == 1 && view.wanted() <= 3)
 }

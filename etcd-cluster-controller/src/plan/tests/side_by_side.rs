@@ -27,31 +27,51 @@ fn becomes_a_voter(story: &mut Story, index: usize) {
     story.settle();
 }
 
+/// Voters, and Machines that are held back.
+fn grows(voters: usize, wanted: i32) -> Story {
+    let mut story = Story::with_voters(wanted, voters);
+    (voters..usize::try_from(wanted).unwrap()).for_each(|index| story.held_back(index));
+    story.settle();
+    story
+}
+
 #[test]
-fn as_many_as_etcd_takes_learners() {
-    let mut story = one_of_five();
-    assert_eq!(admit_all(&mut story), [1, 2, 3], "nobody waits for another one's machine");
+fn one_grows_to_three_side_by_side() {
+    let mut story = grows(1, 3);
+    assert_eq!(admit_all(&mut story), [1, 2], "nobody waits for another one's machine");
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
-    (1..4).for_each(|index| story.bootstrap(index));
-    (1..4).for_each(|index| story.address(index));
-    (1..4).for_each(|index| story.member(index, true));
-    assert_eq!(admit_all(&mut story), [0; 0], "they are learners still");
-    becomes_a_voter(&mut story, 2);
-    assert_eq!(admit_all(&mut story), [4]);
+}
+
+/// What is wrong with one of them may be wrong with all.
+#[test]
+fn no_more_than_the_voters_of_now_can_do_without() {
+    assert_eq!(admit_all(&mut grows(3, 7)), [3, 4]);
+    assert_eq!(admit_all(&mut one_of_five()), [1], "one voter is no quorum of three, and five are wanted");
+    let mut story = grows(5, 7);
+    assert_eq!(admit_all(&mut story), [5, 6]);
+    becomes_a_voter(&mut story, 5);
+    assert_eq!(admit_all(&mut story), [0; 0], "all are on their way");
+}
+
+#[test]
+fn one_where_somebody_has_changed_the_record() {
+    let mut story = grows(3, 5);
+    story.observation.learner_limits.insert(name(0), "1".to_owned());
+    assert_eq!(admit_all(&mut story), [3]);
 }
 
 #[test]
 fn one_where_the_limit_is_not_known() {
-    let mut story = one_of_five();
+    let mut story = grows(3, 5);
     story.annotate(names::MAX_LEARNERS_ANNOTATION, "many");
-    assert_eq!(admit_all(&mut story), [1]);
+    assert_eq!(admit_all(&mut story), [3]);
 }
 
 /// Each of them costs the leader a snapshot.
 #[test]
 fn one_with_a_large_database() {
     let sized = |bytes: i64| {
-        let mut story = one_of_five();
+        let mut story = grows(3, 5);
         for probe in story.observation.probes.values_mut() {
             if let Outcome::Answered(report) = &mut probe.outcome {
                 report.database_size = bytes;
@@ -59,8 +79,8 @@ fn one_with_a_large_database() {
         }
         admit_all(&mut story)
     };
-    assert_eq!(sized(100 << 20), [1, 2, 3]);
-    assert_eq!(sized((100 << 20) + 1), [1]);
+    assert_eq!(sized(100 << 20), [3, 4]);
+    assert_eq!(sized((100 << 20) + 1), [3]);
 }
 
 #[test]
