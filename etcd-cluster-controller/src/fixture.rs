@@ -159,11 +159,6 @@ impl Story {
     }
 
     /// Rollouts take so many Machines more than wanted.
-    /// As etcd up to 3.5 does.
-    pub(crate) fn takes_one_learner(&mut self) {
-        self.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
-    }
-
     pub(crate) fn surges(&mut self, most: i32) {
         self.etcd().spec.rollout_strategy.rolling_update = Some(RollingUpdate { max_surge: Some(most) });
     }

@@ -12,7 +12,6 @@ use crate::compatibility::Role;
 use crate::config::env::{Start, initial_cluster};
 use crate::endpoint::Endpoint;
 use crate::etcd::{Cluster, Failure, Member, Membership};
-use crate::init_system::UnitState;
 use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
 use crate::pki::authority::AUTHORITY;
@@ -29,9 +28,6 @@ const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
 /// How long a member may be silent before the cluster's tolerance is given for it: a voter that cannot start costs it one
 /// member, a learner none.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a learner lets those before it start, and be promoted, first. Two that start at once ask each other for the members
-/// before they serve, and wait ten seconds for the answer. Of two promotions at once, raft drops the second.
-const TURN: Duration = Duration::from_secs(1);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -54,8 +50,6 @@ struct Join<'a> {
     retry: bool,
     /// Pause before the next look at a learner that catches up.
     catch_up: Duration,
-    /// Since when this machine's learner has let others start first, and be promoted first.
-    turns: [Option<Instant>; 2],
     /// Since when members have been silent whose versions would decide how this machine joins.
     silence: Option<Instant>,
     /// The versions that members told in this run, by ID: one that falls silent does not become older.
@@ -79,9 +73,6 @@ impl<'a> Join<'a> {
         node.install(&local).await?;
         node.certificates(&authority, &local)?;
         let mut cluster = node.cluster(&authority, others)?;
-        if !retry {
-            cluster.ask_once();
-        }
         let member = node.cluster(&authority, vec![own.clone()])?;
         node.tell_differences(&local)?;
         // On a machine that is a member already, the member itself can tell when nobody else does. Before, its address
@@ -94,8 +85,8 @@ impl<'a> Join<'a> {
 
     fn new(node: &'a Node, cluster: Cluster, member: Cluster, retry: bool) -> Self {
         let own_url = node.settings.peer_endpoint().to_string();
-        let (turns, silence, told, compared) = Default::default();
-        Self { node, cluster, member, own_url, retry, catch_up: POLL, turns, silence, told, compared }
+        let (silence, told, compared) = Default::default();
+        Self { node, cluster, member, own_url, retry, catch_up: POLL, silence, told, compared }
     }
 
     async fn run(mut self) -> Result<()> {
@@ -107,13 +98,6 @@ impl<'a> Join<'a> {
                     continue;
                 }
             };
-            // Those that this machine was told of may go while it joins.
-            for url in membership.members.iter().filter(|member| !member.learner).flat_map(|member| &member.client_urls)
-            {
-                if let Ok(endpoint) = url.parse::<Endpoint>() {
-                    self.cluster.also_through(endpoint);
-                }
-            }
             let observation = self.observation(membership).await?;
             match plan::join(&observation) {
                 JoinStep::Add => self.add(&observation.membership).await?,
@@ -227,14 +211,14 @@ impl<'a> Join<'a> {
             }
             // Machines that wait for the same thing should not all ask at the same moments.
             Err(failure @ Failure::TooManyLearners) => {
-                self.passing("the cluster takes no member now", failure, between(100, 300)).await
+                let pause = Duration::from_millis(rand::rng().random_range(100..300));
+                self.passing("the cluster takes no member now", failure, pause).await
             }
             Err(failure @ Failure::Unhealthy(_)) => {
                 self.passing("the cluster takes no member now", failure, ADD_PAUSE).await
             }
-            // Whether the member was added or not is seen in the next list. Soon: when another one has been added and promoted,
-            // etcd takes nobody for five seconds.
-            Err(failure) => self.passing("this machine is not added", failure, between(20, 100)).await,
+            // Whether the member was added or not is seen in the next list.
+            Err(failure) => self.passing("this machine is not added", failure, FAILURE_PAUSE).await,
         }
     }
 
@@ -255,12 +239,6 @@ impl<'a> Join<'a> {
             self.remember(id, &observation.membership)?;
             return self.node.start(&Start::Again);
         }
-        if let Some(first) =
-            self.lets_first(id, &observation.membership.members, false).filter(|_| local.unit == UnitState::Down)
-        {
-            self.node.wait(POLL, format!("for learner {first:x} to start first")).await;
-            return Ok(());
-        }
         let initial_cluster = initial_cluster(&observation.membership.members, id, &self.node.settings.name);
         let start = Start::Existing { initial_cluster: initial_cluster.map_err(|why| anyhow!(why))? };
         let is_recorded = local.record.as_ref().is_some_and(|record| record.member_id == id);
@@ -272,20 +250,7 @@ impl<'a> Join<'a> {
         self.node.ensure_started(local, &start).await
     }
 
-    /// The learner that this machine's one lets go first, of those that have started, or have not. All machines see the same
-    /// order.
-    fn lets_first(&mut self, id: u64, members: &[Member], started: bool) -> Option<u64> {
-        let alike = members.iter().filter(|member| member.learner && member.has_started() == started);
-        let first = alike.map(|member| member.id).min().filter(|first| *first < id)?;
-        let since = self.turns[usize::from(started)].get_or_insert_with(Instant::now);
-        (since.elapsed() < TURN).then_some(first)
-    }
-
     async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
-        if let Some(first) = self.lets_first(id, &membership.members, true) {
-            self.node.wait(POLL, format!("for learner {first:x} to be promoted first")).await;
-            return Ok(());
-        }
         // Its program is known, should it not tell.
         self.told.entry(id).or_insert_with(|| self.node.settings.version.clone());
         let versions = self.versions(&membership.members).await;
@@ -339,11 +304,6 @@ impl<'a> Join<'a> {
         };
         record.store(&self.node.paths)
     }
-}
-
-/// So many milliseconds at least and at most.
-fn between(least: u64, most: u64) -> Duration {
-    Duration::from_millis(rand::rng().random_range(least..most))
 }
 
 #[cfg(test)]

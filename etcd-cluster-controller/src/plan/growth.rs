@@ -1,9 +1,8 @@
-//! Adding members. Machines are made as soon as they are wanted, and held back: what Cluster API and the infrastructure do
-//! before a machine can boot takes longer than an etcd member does to join. One is admitted when every voter is healthy, and
-//! no more Machines are on their way than may catch up side by side. Members whose Machines are on their way out, or are being
-//! replaced, count as voters, and not as Machines: their replacements join first, or boot.
+//! Adding members, one at a time. Machines are made as soon as they are wanted, and held back: what Cluster API and the
+//! infrastructure do before a machine can boot takes longer than an etcd member does to join. One is admitted when every
+//! voter is healthy and no other Machine is on its way. Members whose Machines are on their way out, or are being replaced,
+//! count as voters, and not as Machines: their replacements join first, or boot.
 
-mod side_by_side;
 mod waits;
 
 use super::{Hold, Plan, Step, View, block, deletion, domains, init, repair, retire, rollout, wait};
@@ -37,11 +36,6 @@ enum Progress {
     Leaving,
     /// It is being deleted, and its member has left etcd. It never adds itself again, and holds nobody up.
     Left,
-}
-
-impl Progress {
-    /// On its way to be a voter.
-    const COMING: &[Self] = &[Self::NoAddress, Self::NoMember, Self::Learner, Self::Missing];
 }
 
 /// All Machines with their progress.
@@ -98,7 +92,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     if let Some(step) = make_again(view, &machines) {
         return Some(Plan::Do(step));
     }
-    let coming = machines.find(Progress::COMING);
+    let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner, Progress::Missing]);
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
     let held_back = machines.find(&[Progress::HeldBack]);
     let lacking = rollout::is_lacking(view);
@@ -113,7 +107,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     }
     let begun = view.has_begun();
     Some(match held_back {
-        Some((_, next, _)) if begun && side_by_side::takes_another(view, &machines) => {
+        Some((_, next, _)) if coming.is_none() && begun => {
             Plan::Do(Step::Admit { name: next.name.clone(), admitted: init::with(observation, next) })
         }
         // The others come when it is settled which Machine initializes.

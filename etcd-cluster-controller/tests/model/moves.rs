@@ -8,7 +8,7 @@ use crate::state::{Lag, Machine, Member, Probe, Process, State};
 use crate::view::Book;
 
 /// The cluster's `max-learners`.
-pub const MAX_LEARNERS: usize = 3;
+const MAX_LEARNERS: usize = 3;
 
 /// What happens. The numbers are seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 
 use crate::in_use::InUse;
 use crate::manager::is_recorded;
-use crate::moves::MAX_LEARNERS;
 use crate::set::{SEATS, Set};
 use crate::state::{Etcd, Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View};
 use crate::view::{Decided, id, reason, seat_of_id};
@@ -185,11 +184,7 @@ pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result
             && now.world.members[*seat] != Member::Voter
     };
     let coming = admitted.iter().filter(coming).count();
-    let most = if now.replaced().is_some() { 1 } else { MAX_LEARNERS };
-    rule(
-        coming <= most,
-        "rule 2: no more Machines are on their way than learners may catch up, and a replacement comes alone",
-    )
+    rule(coming <= 1, "rule 2: one Machine is admitted at a time")
 }
 
 /// Of every change of who is admitted.

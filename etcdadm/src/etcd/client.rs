@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, MemberAddOptions, TlsOptions};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{Failure, Member, Membership};
 use crate::endpoint::Endpoint;
@@ -13,10 +13,6 @@ use crate::endpoint::Endpoint;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long a change of the members is waited for at first; each time that was too short, twice as long. Of two changes that
-/// come at once, raft drops the second ("ignoring conf change"), and etcd never answers that. One that was only slow is found
-/// in the next list.
-const CHANGE_PATIENCE: Duration = Duration::from_millis(50);
 /// Reading needs a leader, and no more; the next endpoint may know one.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -32,14 +28,12 @@ pub struct Cluster {
     endpoints: Vec<Endpoint>,
     /// Connections are kept: the handshake costs more than the request.
     clients: HashMap<String, Client>,
-    /// How long a change is waited for at first, and how long the next one.
-    patience: (Duration, Duration),
 }
 
 impl Cluster {
     /// Nothing is connected yet. The certificates are PEM; the client's one must be good for etcd's clients.
     pub fn new(endpoints: Vec<Endpoint>, ca: String, certificate: String, key: String) -> Self {
-        Self { ca, certificate, key, endpoints, clients: HashMap::new(), patience: (CHANGE_PATIENCE, CHANGE_PATIENCE) }
+        Self { ca, certificate, key, endpoints, clients: HashMap::new() }
     }
 
     /// Whether a linearizable read through the first endpoint succeeds. Unlike `/health` it does not ask for alarms: a
@@ -63,11 +57,6 @@ impl Cluster {
             Ok((status.version().to_owned(), status.storage_version().to_owned()))
         })
         .await
-    }
-
-    /// Waits for the answer to a change as long as for any other, as nobody asks again.
-    pub fn ask_once(&mut self) {
-        self.patience = (REQUEST_TIMEOUT, REQUEST_TIMEOUT);
     }
 
     /// Adds an endpoint to try after the others.
@@ -124,7 +113,7 @@ impl Cluster {
     /// # Errors
     /// After [`Failure::Passing`] the member may have been added all the same.
     pub async fn add(&mut self, peer_url: &str, learner: bool) -> Result<(u64, Membership), Failure> {
-        self.change(async |client| {
+        self.at_voter(async |client| {
             let options = learner.then(|| MemberAddOptions::new().with_is_learner());
             let response = client.member_add(vec![peer_url.to_owned()], options).await?;
             let cluster_id = response.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
@@ -137,9 +126,9 @@ impl Cluster {
     /// Makes a learner a voter.
     ///
     /// # Errors
-    /// [`Failure::NotInSync`] until it has caught up. After [`Failure::Passing`] it may have been promoted all the same.
+    /// [`Failure::NotInSync`] until it has caught up.
     pub async fn promote(&mut self, id: u64) -> Result<(), Failure> {
-        self.change(async |client| client.member_promote(id).await.map(|_| ())).await
+        self.at_voter(async |client| client.member_promote(id).await.map(|_| ())).await
     }
 
     /// Removes a member.
@@ -147,25 +136,19 @@ impl Cluster {
     /// # Errors
     /// After [`Failure::Passing`] it may have been removed all the same.
     pub async fn remove(&mut self, id: u64) -> Result<(), Failure> {
-        self.change(async |client| client.member_remove(id).await.map(|_| ())).await
+        self.at_voter(async |client| client.member_remove(id).await.map(|_| ())).await
     }
 
     fn first(&self) -> Result<Endpoint, Failure> {
         self.endpoints.first().cloned().ok_or_else(|| Failure::Refused("there is no endpoint".to_owned()))
     }
 
-    /// A change of the members, at the voter that was asked for them.
-    async fn change<T>(
+    async fn at_voter<T>(
         &mut self,
         call: impl AsyncFnOnce(&mut Client) -> Result<T, etcd_client::Error>,
     ) -> Result<T, Failure> {
         let endpoint = self.first()?;
-        let begun = Instant::now();
-        let (first, patience) = self.patience;
-        let answer = self.request(&endpoint, patience, call).await;
-        let was_too_short = answer.is_err() && begun.elapsed() >= patience;
-        self.patience.1 = if was_too_short { (patience * 2).min(REQUEST_TIMEOUT) } else { first };
-        answer
+        self.request(&endpoint, REQUEST_TIMEOUT, call).await
     }
 
     async fn request<T>(
