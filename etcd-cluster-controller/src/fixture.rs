@@ -205,20 +205,7 @@ impl Story {
 
     pub(crate) fn healthy(&mut self, index: usize) {
         let learner = self.observation.members().is_some_and(|all| all.get(&id(index)).is_some_and(|m| m.learner));
-        let report = Report {
-            member_id: id(index),
-            cluster_id: CLUSTER_ID,
-            leader: id(0),
-            learner,
-            version: "3.6.16".to_owned(),
-            database_size: 20_480,
-            database_quota: None,
-            raft_term: 2,
-            certificate_expires: None,
-            alarms: Vec::new(),
-            identity: Ok(()),
-            linearizable: Ok(()),
-        };
+        let report = Report { leader: id(0), learner, ..Report::of_one_that_is_well(CLUSTER_ID, id(index)) };
         self.probe(index, Outcome::Answered(report));
     }
 

@@ -115,20 +115,8 @@ fn outcome(id: u64, member: &MemberStatus, leader: u64, cluster_id: u64) -> Outc
 /// What a member that is well says of itself.
 #[must_use]
 pub fn report(member_id: u64, cluster_id: u64, leader: u64, learner: bool, version: &str) -> Report {
-    Report {
-        member_id,
-        cluster_id,
-        leader,
-        learner,
-        version: version.to_owned(),
-        database_size: 0,
-        database_quota: None,
-        raft_term: 2,
-        certificate_expires: None,
-        alarms: Vec::new(),
-        identity: Ok(()),
-        linearizable: Ok(()),
-    }
+    let version = version.to_owned();
+    Report { leader, learner, version, database_size: 0, ..Report::of_one_that_is_well(cluster_id, member_id) }
 }
 
 fn probe(now: Timestamp, id: u64, member: &MemberStatus, outcome: Outcome) -> Probe {

@@ -140,10 +140,7 @@ impl Client {
     pub(crate) async fn received(&self, client_url: &str) -> Result<BTreeMap<u64, f64>, Fault> {
         let request = Request { client_url, path: METRICS_PATH, body: None, most: LARGE };
         let answer = self.send(&request, Instant::now() + TIMEOUT).await?;
-        if !answer.is_success() {
-            return Err(failure(METRICS_PATH, answer.status, &answer.body).1.into());
-        }
-        Ok(received(&String::from_utf8_lossy(&answer.body)))
+        Ok(received(&String::from_utf8_lossy(answer.content(METRICS_PATH)?)))
     }
 
     async fn send(&self, request: &Request<'_>, deadline: Instant) -> Result<Answer, Fault> {
@@ -193,11 +190,14 @@ impl Answer {
         (200..300).contains(&self.status)
     }
 
+    /// Its body, unless it says that something is wrong.
+    fn content(&self, path: &'static str) -> Result<&[u8], Fault> {
+        if self.is_success() { Ok(&self.body) } else { Err(failure(path, self.status, &self.body).1.into()) }
+    }
+
     fn read<T: DeserializeOwned>(&self, path: &'static str) -> Result<T, Fault> {
-        if !self.is_success() {
-            return Err(failure(path, self.status, &self.body).1.into());
-        }
-        Ok(serde_json::from_slice(&self.body).map_err(|error| MemberFault::Garbled(format!("{path}: {error}")))?)
+        let content = self.content(path)?;
+        Ok(serde_json::from_slice(content).map_err(|error| MemberFault::Garbled(format!("{path}: {error}")))?)
     }
 }
 

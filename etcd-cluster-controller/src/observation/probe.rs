@@ -120,11 +120,37 @@ pub struct Report {
 }
 
 impl Report {
+    /// What a member says that is well, votes, and leads: for whoever makes a probe up, as a forecast and tests do.
+    #[must_use]
+    pub fn of_one_that_is_well(cluster_id: u64, member_id: u64) -> Self {
+        Self {
+            member_id,
+            cluster_id,
+            leader: member_id,
+            learner: false,
+            version: "3.6.16".to_owned(),
+            database_size: 20_480,
+            database_quota: None,
+            raft_term: 2,
+            certificate_expires: None,
+            alarms: Vec::new(),
+            identity: Ok(()),
+            linearizable: Ok(()),
+        }
+    }
+
     /// Why the member does not count as healthy, although it answers.
     #[must_use]
     pub fn fault(&self) -> Option<&MemberFault> {
         self.identity.as_ref().err().or(self.linearizable.as_ref().err())
     }
+}
+
+/// All alarms that these report. To be asked of voters that answer a linearizable read: one that is cut off may know an alarm
+/// that is long gone. `None`: there is no report.
+pub(crate) fn alarms<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<BTreeSet<&'a Alarm>> {
+    let alarms = reports.map(|report| report.alarms.iter().collect());
+    alarms.reduce(|all: BTreeSet<&Alarm>, more| &all | &more)
 }
 
 /// An alarm of etcd.
@@ -279,20 +305,7 @@ mod tests {
     use super::*;
 
     fn probe(cluster_id: u64, member_id: u64) -> Probe {
-        let report = Report {
-            member_id,
-            cluster_id,
-            leader: 1,
-            learner: false,
-            version: "3.6.0".to_owned(),
-            database_size: 1,
-            database_quota: None,
-            raft_term: 2,
-            certificate_expires: None,
-            alarms: Vec::new(),
-            identity: Ok(()),
-            linearizable: Ok(()),
-        };
+        let report = Report { leader: 1, ..Report::of_one_that_is_well(cluster_id, member_id) };
         Probe {
             url: "https://10.0.0.1:2379".to_owned(),
             at: Timestamp::UNIX_EPOCH,

@@ -1,8 +1,8 @@
 //! What metrics show of one cluster, beyond its status: it changes too often to be written there.
 
-use crate::observation::probe::{Alarm, Report, Snapshot};
+use crate::observation::probe::{Report, Snapshot, alarms};
 use k8s_openapi::jiff::Timestamp;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Kinds of alarms that etcd has. Whatever else a member says is [`OTHER`]: what answers must not choose the names of series.
@@ -34,18 +34,17 @@ impl Figures {
         Self {
             database_size: ours().map(|report| report.database_size).max(),
             database_quota: ours().filter_map(|report| report.database_quota).min(),
-            alarms: alarms(ours()),
+            alarms: counts(ours()),
             members_expire: ours().filter_map(|report| report.certificate_expires).min(),
             ..Self::default()
         }
     }
 }
 
-/// What the voters report that answer a linearizable read: one that is cut off may know an alarm that is long gone.
-fn alarms<'a>(reports: impl Iterator<Item = &'a Report>) -> BTreeMap<&'static str, usize> {
+/// How many members each kind of alarm is about, by what the voters report that answer a linearizable read.
+fn counts<'a>(reports: impl Iterator<Item = &'a Report>) -> BTreeMap<&'static str, usize> {
     let well = reports.filter(|report| !report.learner && report.fault().is_none());
-    let all = well.map(|report| report.alarms.iter().collect());
-    let Some(all) = all.reduce(|all: BTreeSet<&Alarm>, more| &all | &more) else { return BTreeMap::new() };
+    let Some(all) = alarms(well) else { return BTreeMap::new() };
     let mut counts: BTreeMap<&'static str, usize> = ALARMS.into_iter().chain([OTHER]).map(|kind| (kind, 0)).collect();
     for alarm in all {
         let kind = ALARMS.into_iter().find(|kind| *kind == alarm.kind).unwrap_or(OTHER);
@@ -84,22 +83,14 @@ impl Leaders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::probe::{MemberFault, Outcome, Probe, Run, RunKind};
+    use crate::observation::probe::{Alarm, MemberFault, Outcome, Probe, Run, RunKind};
 
     fn report() -> Report {
         Report {
-            member_id: 1,
-            cluster_id: 0xc,
-            leader: 1,
-            learner: false,
-            version: "3.6.16".to_owned(),
             database_size: 1_000,
             database_quota: Some(8_000),
-            raft_term: 2,
             certificate_expires: Timestamp::from_second(50).ok(),
-            alarms: Vec::new(),
-            identity: Ok(()),
-            linearizable: Ok(()),
+            ..Report::of_one_that_is_well(0xc, 1)
         }
     }
 

@@ -61,20 +61,7 @@ mod tests {
     }
 
     fn member(cluster_id: u64, member_id: u64, leader: u64) -> Report {
-        Report {
-            member_id,
-            cluster_id,
-            leader,
-            learner: false,
-            version: String::new(),
-            database_size: 0,
-            database_quota: None,
-            raft_term: 2,
-            certificate_expires: None,
-            alarms: Vec::new(),
-            identity: Ok(()),
-            linearizable: Ok(()),
-        }
+        Report { leader, ..Report::of_one_that_is_well(cluster_id, member_id) }
     }
 
     fn asked(recorded: Option<u64>, members: &[(u64, u64)]) -> Result<(u64, Vec<String>), Membership> {

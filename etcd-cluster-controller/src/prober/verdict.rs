@@ -107,20 +107,7 @@ mod tests {
     }
 
     fn report() -> Report {
-        Report {
-            member_id: 1,
-            cluster_id: 0xc,
-            leader: 1,
-            learner: false,
-            version: "3.6.0".to_owned(),
-            database_size: 1_000,
-            database_quota: None,
-            raft_term: 2,
-            certificate_expires: None,
-            alarms: Vec::new(),
-            identity: Ok(()),
-            linearizable: Ok(()),
-        }
+        Report { database_size: 1_000, ..Report::of_one_that_is_well(0xc, 1) }
     }
 
     fn snapshot(outcome: Outcome) -> Snapshot {

@@ -2,7 +2,7 @@
 //! nothing is removed or held up for it.
 
 use crate::observation::hex;
-use crate::observation::probe::Alarm;
+use crate::observation::probe::{Alarm, alarms};
 use crate::plan::View;
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, reasons};
@@ -24,12 +24,10 @@ pub(super) fn read_only(view: &View<'_>) -> Option<(&'static str, String)> {
     (!alarms.is_empty() && reason != reasons::ALARM_RAISED).then(|| (reason, describe(view, &alarms)))
 }
 
-/// What the voters report that answer a linearizable read: one that is cut off may know an alarm that is long gone. `None`: no
-/// voter answers.
+/// What the voters report that answer a linearizable read. `None`: no voter answers.
 fn raised<'a>(view: &'a View<'_>) -> Option<BTreeSet<&'a Alarm>> {
     let well = view.roster.voters().filter(|seat| seat.is_well());
-    let reports = well.filter_map(|seat| Some(seat.probe?.report()?.alarms.iter().collect()));
-    reports.reduce(|all: BTreeSet<&Alarm>, more| all.union(&more).copied().collect())
+    alarms(well.filter_map(|seat| seat.probe?.report()))
 }
 
 /// Corruption first: it cannot be undone.

@@ -248,18 +248,10 @@ fn machine(view: &View, seat: usize) -> MachineView {
 fn probe(view: &View, seat: usize) -> Option<Probed> {
     let report = |linearizable| {
         Outcome::Answered(Report {
-            member_id: id(seat),
-            cluster_id: CLUSTER_ID,
             leader: view.probes.leader.map_or(0, id),
             learner: view.probes.members[seat] == Member::Learner,
-            version: "3.6.16".to_owned(),
-            database_size: 20_480,
-            database_quota: None,
-            raft_term: 2,
-            certificate_expires: None,
-            alarms: Vec::new(),
-            identity: Ok(()),
             linearizable,
+            ..Report::of_one_that_is_well(CLUSTER_ID, id(seat))
         })
     };
     let (outcome, lasted) = match view.probes.seats[seat] {
