@@ -167,15 +167,17 @@ const SUBJECT: [(&str, OfSubject); 11] = [
 /// All findings about the installation, by name of the check.
 #[must_use]
 pub fn of_installation(installation: &Installation) -> Vec<(&'static str, Finding)> {
-    let all = INSTALLATION.iter().map(|(name, check)| (*name, check(installation)));
-    all.flat_map(|(name, found)| found.into_iter().map(move |finding| (name, finding))).collect()
+    findings(INSTALLATION.map(|(name, check)| (name, check(installation))))
 }
 
 /// All findings about an EtcdCluster, by name of the check.
 #[must_use]
 pub fn of_subject(subject: &Subject, installation: &Installation) -> Vec<(&'static str, Finding)> {
-    let all = SUBJECT.iter().map(|(name, check)| (*name, check(subject, installation)));
-    all.flat_map(|(name, found)| found.into_iter().map(move |finding| (name, finding))).collect()
+    findings(SUBJECT.map(|(name, check)| (name, check(subject, installation))))
+}
+
+fn findings(all: impl IntoIterator<Item = (&'static str, Vec<Finding>)>) -> Vec<(&'static str, Finding)> {
+    all.into_iter().flat_map(|(name, found)| found.into_iter().map(move |finding| (name, finding))).collect()
 }
 
 /// Findings for people.

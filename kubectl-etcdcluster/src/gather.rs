@@ -8,14 +8,17 @@ use api::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams, LogParams};
 use kube::discovery::{self, ApiGroup, ApiResource};
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+
+/// Lines of each log that are read, the last ones.
+pub const LOG_LINES: i64 = 20_000;
 
 /// Reads from an API server, with the namespace of the EtcdCluster.
 pub struct Gatherer {
@@ -42,25 +45,43 @@ impl Gatherer {
     /// # Errors
     /// With why it cannot be said.
     pub async fn kind(&mut self, group: &str, kind: &str) -> Read<Option<ApiResource>> {
+        self.served(group, kind).await.map_err(why)
+    }
+
+    async fn served(&mut self, group: &str, kind: &str) -> kube::Result<Option<ApiResource>> {
         if !self.groups.contains_key(group) {
             match discovery::group(&self.client, group).await {
                 Ok(found) => drop(self.groups.insert(group.to_owned(), found)),
                 Err(kube::Error::Discovery(_)) => return Ok(None),
-                Err(error) => return Err(why(error)),
+                Err(error) => return Err(error),
             }
         }
         let found = self.groups.get(group).and_then(|found| found.recommended_kind(kind));
         Ok(found.map(|(resource, _)| resource))
     }
 
-    /// An object of the namespace; nothing if it does not exist, or its kind does not.
+    /// An object of the namespace, as [`Gatherer::kind`] serves it; nothing if it does not exist, or its kind does not.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn find(
+        &mut self,
+        group: &str,
+        kind: &str,
+        name: &str,
+    ) -> kube::Result<Option<(DynamicObject, ApiResource)>> {
+        let Some(resource) = self.served(group, kind).await? else { return Ok(None) };
+        let found = dynamic(&self.client, Some(&self.namespace), &resource).get_opt(name).await?;
+        Ok(found.map(|object| (object, resource)))
+    }
+
+    /// The same as JSON.
     ///
     /// # Errors
     /// With why it cannot be read.
     pub async fn object(&mut self, group: &str, kind: &str, name: &str) -> Read<Option<Value>> {
-        let Some(resource) = self.kind(group, kind).await? else { return Ok(None) };
-        let found = dynamic(&self.client, Some(&self.namespace), &resource).get_opt(name).await.map_err(why)?;
-        Ok(found.map(|object| value(object, &resource)))
+        let found = self.find(group, kind, name).await.map_err(why)?;
+        Ok(found.map(|(object, resource)| value(&object, &resource)))
     }
 
     /// Objects of the namespace with these labels; none if their kind does not exist.
@@ -70,7 +91,7 @@ impl Gatherer {
     pub async fn objects(&mut self, group: &str, kind: &str, labels: &str) -> Read<Vec<Value>> {
         let Some(resource) = self.kind(group, kind).await? else { return Ok(Vec::new()) };
         let list = dynamic(&self.client, Some(&self.namespace), &resource).list(&with(labels)).await.map_err(why)?;
-        Ok(list.items.into_iter().map(|object| value(object, &resource)).collect())
+        Ok(list.items.iter().map(|object| value(object, &resource)).collect())
     }
 
     /// Objects of a kind of Kubernetes itself, in the namespace.
@@ -125,12 +146,12 @@ impl Gatherer {
         self.everywhere(label).await
     }
 
-    /// This provider's managers.
+    /// Managers whose Deployment has this label.
     ///
     /// # Errors
     /// With why they cannot be read.
-    pub async fn managers(&self) -> Read<Vec<Manager>> {
-        Ok(self.deployments(PROVIDER_LABEL).await?.iter().map(Manager::new).collect())
+    pub async fn managers(&self, label: &str) -> Read<Vec<Manager>> {
+        Ok(self.deployments(label).await?.iter().map(Manager::new).collect())
     }
 
     /// Pods of this provider's managers.
@@ -139,6 +160,18 @@ impl Gatherer {
     /// With why they cannot be read.
     pub async fn manager_pods(&self) -> Read<Vec<Pod>> {
         self.everywhere(PROVIDER_LABEL).await
+    }
+
+    /// The last lines of a Pod's log: of the container that runs, or of the one before its last restart.
+    ///
+    /// # Errors
+    /// With whose it is and why it cannot be read.
+    pub async fn log(&self, pod: &Pod, lines: i64, previous: bool) -> Read<String> {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+        let parameters = LogParams { previous, tail_lines: Some(lines), ..LogParams::default() };
+        let read = pods.logs(&name, &parameters).await;
+        read.map_err(|error| format!("the log of Pod {namespace}/{name}: {}", why(error)))
     }
 
     /// In all namespaces; where that is not allowed, in the one that the manager is usually in.
@@ -189,13 +222,10 @@ pub fn why(error: kube::Error) -> String {
 
 /// An object as JSON with its kind, which lists leave out.
 pub fn typed<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
-    let mut found = serde_json::to_value(object).unwrap_or_default();
-    found["apiVersion"] = Value::from(K::api_version(&()).into_owned());
-    found["kind"] = Value::from(K::kind(&()).into_owned());
-    found
+    value(object, &ApiResource::erase::<K>(&()))
 }
 
-fn value(object: DynamicObject, resource: &ApiResource) -> Value {
+fn value(object: &impl Serialize, resource: &ApiResource) -> Value {
     let mut found = serde_json::to_value(object).unwrap_or_default();
     found["apiVersion"] = Value::from(resource.api_version.clone());
     found["kind"] = Value::from(resource.kind.clone());

@@ -2,13 +2,10 @@
 
 use super::print;
 use crate::connection::{Connection, Options};
-use crate::gather::{Gatherer, why};
+use crate::gather::{Gatherer, LOG_LINES};
 use crate::lines::{consoles, of_cluster};
 use crate::reader::Reader;
 use anyhow::Result;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{Api, LogParams};
 use std::process::ExitCode;
 
 /// Arguments of `logs`.
@@ -17,7 +14,7 @@ pub struct Arguments {
     /// Name of the EtcdCluster
     pub name: String,
     /// Lines of each manager's log that are looked through, the last ones
-    #[arg(long, value_name = "LINES", default_value_t = 20_000, value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "LINES", default_value_t = LOG_LINES, value_parser = clap::value_parser!(i64).range(1..))]
     pub tail: i64,
 }
 
@@ -29,7 +26,8 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let Connection { client, namespace } = options.connect().await?;
     let snapshot = Reader::new(client.clone()).await?.one(&namespace, &arguments.name).await?;
     let mut notes = Vec::new();
-    let pods = Gatherer::new(client.clone(), &namespace).manager_pods().await.unwrap_or_else(|why| {
+    let gatherer = Gatherer::new(client, &namespace);
+    let pods = gatherer.manager_pods().await.unwrap_or_else(|why| {
         notes.push(format!("Not read: the manager's Pods: {why}"));
         Vec::new()
     });
@@ -38,11 +36,9 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
             .push("No Pod of the manager is found: if it runs elsewhere, look at its standard error there.".to_owned());
     }
     for pod in &pods {
-        let (of, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-        let parameters = LogParams { tail_lines: Some(arguments.tail), ..LogParams::default() };
-        match Api::<Pod>::namespaced(client.clone(), &of).logs(&name, &parameters).await {
+        match gatherer.log(pod, arguments.tail, false).await {
             Ok(text) => print(&of_cluster(&text, &snapshot))?,
-            Err(error) => notes.push(format!("Not read: the log of Pod {of}/{name}: {}", why(error))),
+            Err(why) => notes.push(format!("Not read: {why}")),
         }
     }
     notes.extend(consoles(&snapshot));

@@ -4,6 +4,7 @@ use super::print;
 use crate::connection::Options;
 use crate::edit::{changes, client_side_patch, etcd_clusters};
 use crate::forecast::{assumed_template, forecast};
+use crate::gather::Gatherer;
 use crate::plan::Edit;
 use crate::reader::{CONFIGS, Reader, explain};
 use crate::text::count;
@@ -12,7 +13,7 @@ use api::EtcdCluster;
 use etcd_cluster_controller::observation::Template;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::{GroupVersionKind, Status};
-use kube::discovery::{self, ApiResource};
+use kube::discovery::ApiResource;
 use serde_json::{Value, to_value};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -156,15 +157,10 @@ impl Candidate<'_> {
     }
 
     async fn find_template(&self, group: &str, kind: &str, name: &str) -> Result<Option<DynamicObject>> {
-        let served = match discovery::group(&self.reader.client, group).await {
-            Err(kube::Error::Discovery(_)) => return Ok(None),
-            other => other?,
-        };
-        let Some((kind, _)) = served.recommended_kind(kind) else { return Ok(None) };
-        let templates: Api<DynamicObject> = Api::namespaced_with(self.reader.client.clone(), self.namespace, &kind);
-        match templates.get_opt(name).await {
+        let mut gatherer = Gatherer::new(self.reader.client.clone(), self.namespace);
+        match gatherer.find(group, kind, name).await {
             Err(kube::Error::Api(status)) => bail!("{}", status.message),
-            other => Ok(other?),
+            found => Ok(found?.map(|(template, _)| template)),
         }
     }
 }

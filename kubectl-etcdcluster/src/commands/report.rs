@@ -5,13 +5,13 @@ use super::why::event;
 use crate::bundle::{File, Log, Material, Versions, archive, files, name};
 use crate::connection::{Connection, Options};
 use crate::facts::{CORE_LABEL, Manager, PROVIDER_LABEL, Read};
-use crate::gather::{Gatherer, crd_names, typed, why};
+use crate::gather::{Gatherer, LOG_LINES, crd_names, typed, why};
 use crate::reader::Reader;
 use anyhow::{Context, Result, bail};
 use api::names;
 use controller_support::external::Reference;
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod};
-use kube::api::{Api, ListParams, LogParams};
+use kube::api::ListParams;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -20,9 +20,6 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Lines of each log, the last ones.
-const LOG_LINES: i64 = 20_000;
 
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
@@ -112,8 +109,8 @@ impl Collection {
             None => Vec::new(),
         };
         let events = all.events().await;
-        let logs = all.managers().await;
-        let versions = all.versions().await;
+        let (managers, logs) = all.managers().await;
+        let versions = all.versions(managers).await;
         all.unread.sort();
         all.unread.dedup();
         Ok(Material { snapshot, objects: all.objects, secrets, events, logs, versions, unread: all.unread })
@@ -184,8 +181,8 @@ impl Collection {
         found.into_iter().filter(is_of_them).filter_map(event).collect()
     }
 
-    /// Deployments and Pods of this provider, and the Pods' logs.
-    async fn managers(&mut self) -> Vec<Log> {
+    /// Deployments and Pods of this provider: the managers, and the Pods' logs.
+    async fn managers(&mut self) -> (Vec<Manager>, Vec<Log>) {
         let deployments = self.gatherer.deployments(PROVIDER_LABEL).await;
         let deployments = self.or_note("the manager's Deployment", deployments);
         self.objects.extend(deployments.iter().map(typed));
@@ -198,40 +195,37 @@ impl Collection {
                 logs.extend(self.log(pod, previous).await);
             }
         }
-        logs
+        (deployments.iter().map(Manager::new).collect(), logs)
     }
 
     async fn log(&mut self, pod: &Pod, previous: bool) -> Option<Log> {
-        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
         let restarts = containers.into_iter().flatten().map(|container| container.restart_count).sum::<i32>();
         if previous && restarts == 0 {
             return None;
         }
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
-        let parameters = LogParams { previous, tail_lines: Some(LOG_LINES), ..LogParams::default() };
-        match pods.logs(&name, &parameters).await {
-            Ok(text) => Some(Log { namespace, pod: name, previous, text }),
-            Err(error) => {
-                self.unread.push(format!("the log of Pod {namespace}/{name}: {}", why(error)));
+        match self.gatherer.log(pod, LOG_LINES, previous).await {
+            Ok(text) => {
+                Some(Log { namespace: pod.namespace().unwrap_or_default(), pod: pod.name_any(), previous, text })
+            }
+            Err(why) => {
+                self.unread.push(why);
                 None
             }
         }
     }
 
-    async fn versions(&mut self) -> Versions {
+    async fn versions(&mut self, managers: Vec<Manager>) -> Versions {
         let kubernetes = self.client.apiserver_version().await.map(|version| version.git_version).map_err(why);
         let kubernetes = self.or_note("the API server's version", kubernetes);
-        let managers = self.gatherer.managers().await;
-        let managers = self.or_note("the manager's Deployment", managers);
-        let core = self.gatherer.deployments(CORE_LABEL).await;
-        let core = self.or_note("Cluster API's Deployment", core);
+        let core = self.gatherer.managers(CORE_LABEL).await;
+        let cluster_api = self.or_note("Cluster API's Deployment", core);
         let crds = self.gatherer.crds(&crd_names()).await;
         Versions {
             plugin: env!("CARGO_PKG_VERSION").to_owned(),
             kubernetes,
             managers,
-            cluster_api: core.iter().map(Manager::new).collect(),
+            cluster_api,
             crds: self.or_note("CRDs", crds),
         }
     }

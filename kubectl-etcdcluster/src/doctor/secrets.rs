@@ -1,9 +1,9 @@
 //! The Secrets of a managed etcd.
 
-use super::{Finding, Installation, Subject, text};
+use super::{Finding, Installation, Subject};
 use crate::gather::secret_names;
 use crate::secrets::SecretSummary;
-use api::names::{ca_secret, control_plane_ca_secret};
+use api::names::{ENDPOINTS_IN_USE_ANNOTATION, ca_secret, control_plane_ca_secret};
 
 pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
     let Some(cluster) = subject.cluster_name() else { return Vec::new() };
@@ -60,6 +60,6 @@ fn brought<'a>(cluster: &str, secret: &impl Fn(&str) -> Option<&'a SecretSummary
 
 fn is_handed_over(subject: &Subject) -> bool {
     let annotation = subject.live.as_ref().and_then(|live| live.pointer("/metadata/annotations"));
-    let in_use = annotation.map(|all| text(all, "/etcdcluster.cluster.x-k8s.io~1endpoints-in-use"));
+    let in_use = annotation.and_then(|all| all.get(ENDPOINTS_IN_USE_ANNOTATION)?.as_str());
     in_use.is_some_and(|lists| !lists.is_empty())
 }

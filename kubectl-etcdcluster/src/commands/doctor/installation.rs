@@ -1,7 +1,7 @@
 //! Reads what is installed.
 
 use crate::doctor::{Installation, Permission, permissions};
-use crate::facts::{CORE_LABEL, Manager, Read};
+use crate::facts::{CORE_LABEL, Manager, PROVIDER_LABEL, Read};
 use crate::gather::{Gatherer, crd_names, why};
 use crate::reader::now;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -26,13 +26,12 @@ const AT_A_TIME: usize = 8;
 
 /// What is installed; `templates` are the CRDs of the infrastructure templates in use.
 pub(super) async fn read(client: &Client, gatherer: &Gatherer, templates: BTreeSet<String>) -> Installation {
-    let managers = gatherer.managers().await;
+    let managers = gatherer.managers(PROVIDER_LABEL).await;
     let permissions = match managers.as_ref().map(|managers| managers.first()) {
         Ok(Some(manager)) => of_manager(client, gatherer.namespace(), manager, &templates).await,
         Ok(None) => Err("no Deployment of the manager is found".to_owned()),
         Err(why) => Err(why.clone()),
     };
-    let core = gatherer.deployments(CORE_LABEL).await;
     let crds = crd_names().into_iter().chain(templates).collect();
     let server_time = server_time(client).await;
     Installation {
@@ -42,7 +41,7 @@ pub(super) async fn read(client: &Client, gatherer: &Gatherer, templates: BTreeS
         crds: gatherer.crds(&crds).await,
         policies: policies(client).await,
         managers,
-        core: core.map(|found| found.iter().map(Manager::new).collect()),
+        core: gatherer.managers(CORE_LABEL).await,
         permissions,
     }
 }
