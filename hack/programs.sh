@@ -18,11 +18,8 @@ fail() { echo "$*" >&2 && exit 1; }
 architecture=$1 to=$2
 shift 2
 [ $# != 0 ] || set -- manager etcdadm kubectl-etcdcluster
-case "$architecture" in
-amd64) machine=x86_64 ;;
-arm64) machine=aarch64 ;;
-*) fail "unknown architecture $architecture: amd64 or arm64" ;;
-esac
+targets=$(for program in "$@"; do hack/target.sh "$program" "$architecture"; done | sort -u)
+machine=${targets%%-*}
 if [ "$(uname -m)" = "$machine" ]; then
     compiler=cc
 else
@@ -30,23 +27,13 @@ else
 fi
 command -v "$compiler" >/dev/null || fail "$compiler is missing: install gcc-${machine/_/-}-linux-gnu"
 
-# The manager has glibc, whose memory allocation takes a third of the time that musl's takes with several threads. What runs on
-# other people's computers has musl: a static glibc may load libraries of the machine to look up a name, and break on those of
-# another version.
-library_of() {
-    case "$1" in
-    manager) echo gnu ;;
-    *) echo musl ;;
-    esac
-}
-
 sysroot=$(rustc --print sysroot)
 commit=$(rustc --version --verbose | sed -n 's/^commit-hash: //p')
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 directory=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 build() {
-    local library=$1 program packages=() target=$machine-unknown-linux-$1
+    local target=$1 program packages=()
     shift
     for program in "$@"; do packages+=(-p "$program" --bin "$program"); done
     [ -d "$sysroot/lib/rustlib/$target/lib" ] || rustup target add "$target" >&2 || fail "Rust has no target $target here"
@@ -60,7 +47,7 @@ build() {
         --remap-path-prefix="$sysroot/lib/rustlib/src/rust=/rustc/$commit"
     )
     # With musl, linker and library come with Rust.
-    if [ "$library" = musl ]; then flags+=(-Clinker=rust-lld); else flags+=(-Clinker="$compiler"); fi
+    if [[ $target == *-musl ]]; then flags+=(-Clinker=rust-lld); else flags+=(-Clinker="$compiler"); fi
     local encoded
     encoded=$(printf '%s\x1f' "${flags[@]}")
     # Some distributions' compilers call checked functions that only glibc has.
@@ -75,8 +62,8 @@ build() {
     done
 }
 
-for library in gnu musl; do
+for target in $targets; do
     programs=()
-    for program in "$@"; do [ "$(library_of "$program")" != "$library" ] || programs+=("$program"); done
-    [ ${#programs[@]} = 0 ] || build "$library" "${programs[@]}"
+    for program in "$@"; do [ "$(hack/target.sh "$program" "$architecture")" != "$target" ] || programs+=("$program"); done
+    build "$target" "${programs[@]}"
 done

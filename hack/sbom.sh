@@ -14,13 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 [ $# = 2 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/sbom.sh >&2 && exit 2; }
 program=$1
-case "$2" in
-amd64) target=x86_64-unknown-linux ;;
-arm64) target=aarch64-unknown-linux ;;
-*) echo "unknown architecture $2: amd64 or arm64" >&2 && exit 1 ;;
-esac
-# As in hack/programs.sh.
-if [ "$program" = manager ]; then target+=-gnu; else target+=-musl; fi
+target=$(hack/target.sh "$@")
 
 # One crate a line, with its depth before its name. What stood before in the tree is not repeated below it.
 tree() {

@@ -129,7 +129,7 @@ fn pages() -> Vec<PathBuf> {
 
 /// The headings of a page as links name them: in lower case, without punctuation, with dashes for spaces.
 fn headings(text: &str) -> BTreeSet<String> {
-    // What is between fences is no heading.
+    // What is between fences is not a heading.
     let parts = text.split("```").step_by(2);
     let headings = parts.flat_map(str::lines).filter(|line| line.starts_with('#')).map(|line| line.trim_matches('#'));
     headings
@@ -153,7 +153,7 @@ fn links_lead_somewhere() {
             assert!(path.exists(), "{}: {target} does not exist", page.display());
             if !heading.is_empty() {
                 let there = headings(&std::fs::read_to_string(&path).unwrap());
-                assert!(there.contains(heading), "{}: {target} is no heading there", page.display());
+                assert!(there.contains(heading), "{}: {target} is not a heading there", page.display());
             }
         }
     }

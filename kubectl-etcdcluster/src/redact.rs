@@ -60,7 +60,7 @@ static LONG_WORD: LazyLock<Regex> = LazyLock::new(|| pattern(&format!(r"(sha256:
 
 fn pattern(text: &str) -> Regex {
     // They are constants, and tests use every one.
-    Regex::new(text).expect("a pattern that is none")
+    Regex::new(text).expect("it is a pattern")
 }
 
 /// Takes out of an object what a report leaves out.

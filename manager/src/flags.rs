@@ -232,8 +232,8 @@ impl Flags {
 
     /// The flags that were given and do nothing, each with the reason.
     #[must_use]
-    pub fn without_effect(&self) -> Vec<(&'static str, &'static str)> {
-        self.ignored.0.clone()
+    pub fn without_effect(&self) -> &[(&'static str, &'static str)] {
+        &self.ignored.0
     }
 
     /// Reconciles of a controller that run at the same time, if a flag says.

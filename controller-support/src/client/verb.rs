@@ -4,7 +4,7 @@ use http::{Method, Uri};
 
 pub(super) const WATCH: &str = "watch";
 
-/// The verb of a request. What is no request for a resource, such as discovery, is a `get`.
+/// The verb of a request. What is not a request for a resource, such as discovery, is a `get`.
 pub(super) fn verb(method: &Method, uri: &Uri) -> &'static str {
     match method.as_str() {
         "POST" => "create",

@@ -65,7 +65,7 @@ pub(crate) async fn a_report_has_no_secret_in_it(server: &Server) -> Result<()> 
 
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("report");
-    let path = out.to_str().context("a path that is no text")?;
+    let path = out.to_str().context("a path that is not text")?;
     let made = run(server, &["report", "reported", "--out", path], &Value::Null)?;
     ensure!(made.success, "{}{}", made.out, made.error);
     let text = |file: &str| std::fs::read_to_string(out.join(file)).with_context(|| format!("read {file}"));
@@ -82,7 +82,11 @@ pub(crate) async fn a_report_has_no_secret_in_it(server: &Server) -> Result<()> 
     let again = run(server, &["report", "reported", "--out", path], &Value::Null)?;
     ensure!(!again.success && again.error.contains("exists already"), "{}{}", again.out, again.error);
     let archive = folder.path().join("report.tar.gz");
-    let packed = run(server, &["report", "reported", "--out", archive.to_str().context("no text")?], &Value::Null)?;
+    let packed = run(
+        server,
+        &["report", "reported", "--out", archive.to_str().context("a path that is not text")?],
+        &Value::Null,
+    )?;
     ensure!(packed.success && archive.metadata()?.len() > 100, "{}{}", packed.out, packed.error);
     Ok(())
 }

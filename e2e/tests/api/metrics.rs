@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HEALTH_PORT: u16 = 9720;
 const METRICS_PORT: u16 = 9721;
 
-/// A token with the role gets them, one without is forbidden, and no token is no caller.
+/// A caller whose token has the role gets them, one without the role is forbidden, and one without a token is not known.
 pub(crate) async fn are_for_those_who_may_read_them(server: &Server) -> Result<()> {
     apply(&server.client, ROLE).await?;
     let role = documents(ROLE)?.first().and_then(|role| role.pointer("/metadata/name")?.as_str().map(str::to_owned));

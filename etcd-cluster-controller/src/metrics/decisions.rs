@@ -54,7 +54,7 @@ mod tests {
         let delete = |name: &str| Plan::Do(Step::DeleteMachine { name: name.to_owned(), why: WhyDeleted::Surplus });
         let plans = [Plan::Steady, delete("a"), delete("b"), Plan::Do(Step::RemoveFinalizer)];
         plans.iter().for_each(|plan| decisions.count(plan));
-        decisions.count(&wait(reasons::WAITING_FOR_MEMBER, "Machine demo-etcd-0 is no member yet"));
+        decisions.count(&wait(reasons::WAITING_FOR_MEMBER, "Machine demo-etcd-0 is not a member yet"));
         let text = metrics.text().unwrap();
         let expected = [
             ("steady", "", 1),

@@ -143,7 +143,7 @@ mod tests {
             }
             leaders.changes()
         };
-        assert_eq!(after(&[(2, 1), (2, 1)]), 0, "the first is no change");
+        assert_eq!(after(&[(2, 1), (2, 1)]), 0, "the first is not a change");
         assert_eq!(after(&[(3, 2), (2, 1), (3, 2), (2, 1)]), 1, "some members answer late");
         assert_eq!(after(&[(4, 0)]), 1, "there is none");
         assert_eq!(after(&[(5, 2)]), 1, "it was elected again");

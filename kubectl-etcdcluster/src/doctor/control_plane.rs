@@ -33,7 +33,7 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
     for field in ["caFile", "certFile", "keyFile"] {
         if !external[field].as_str().is_some_and(|path| path.starts_with('/')) {
             found.push(Finding::fault(
-                format!("etcd.external.{field} is no absolute path"),
+                format!("etcd.external.{field} is not an absolute path"),
                 "usual are /etc/kubernetes/pki/etcd/ca.crt, /etc/kubernetes/pki/apiserver-etcd-client.crt and /etc/kubernetes/pki/apiserver-etcd-client.key",
             ));
         }

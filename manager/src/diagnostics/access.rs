@@ -19,7 +19,7 @@ const KNOWN_TTL: Duration = Duration::from_secs(60);
 /// How long the API server is waited for. Prometheus itself waits for 10 s by default.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Callers that the API server is asked about at the same time: others can send any number of tokens that are none.
+/// Callers that the API server is asked about at the same time: others can send any number of tokens that nobody has.
 const AT_ONCE: usize = 4;
 
 /// What came of a question.

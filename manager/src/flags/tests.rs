@@ -67,7 +67,7 @@ const CLUSTER_API: &[&str] = &[
 fn every_flag_of_cluster_apis_managers_is_accepted_and_those_without_effect_are_told() {
     let flags = parse(CLUSTER_API);
     assert_eq!(flags.scope(), Scope::default(), "empty values restrict nothing");
-    let told: Vec<&str> = flags.without_effect().into_iter().map(|(flag, _)| flag).collect();
+    let told: Vec<&str> = flags.without_effect().iter().map(|(flag, _)| *flag).collect();
     for flag in ["sync-period", "feature-gates", "webhook-port"] {
         assert!(told.contains(&flag), "{flag} is not told: {told:?}");
     }
