@@ -11,8 +11,7 @@ use api::conditions::reasons;
 use api::names;
 use controller_support::error::{answer, is_invalid};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::run::run_controller_with;
-use controller_support::{Error, Hold, KindError, Result, Shared};
+use controller_support::{Error, Hold, KindError, Result, Shared, run_controller};
 use futures::stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
@@ -57,7 +56,7 @@ where
     let clusters = &context.clusters;
     let controller = Controller::for_shared_stream_with(clusters.changes(), clusters.store().clone(), resource.clone())
         .reconcile_on(mapped);
-    run_controller_with(name, controller, &shared, context, reconcile, resource).await;
+    run_controller(name, controller, &shared, context, reconcile, resource).await;
     Ok(())
 }
 

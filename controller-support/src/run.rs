@@ -125,25 +125,8 @@ impl Shared {
 
 /// Runs a controller until shutdown, or until a version of a kind that is watched is no longer served: then the
 /// caller must start it again, with the version that is served now. A reconcile that has begun is finished. Objects out of
-/// [`Shared::scope`] are passed over, whatever asks for their reconcile.
+/// [`Shared::scope`] are passed over, whatever asks for their reconcile. `kind` is for kinds that are only known at run time.
 pub async fn run_controller<K, C, F, Fut>(
-    name: &'static str,
-    controller: Controller<K>,
-    shared: &Shared,
-    context: Arc<C>,
-    reconcile: F,
-) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Debug + Clone + Eq + Hash + Default + Unpin + Send + Sync,
-    C: Send + Sync + 'static,
-    F: Fn(Arc<K>, Arc<C>) -> Fut + Send + Sync + Clone + 'static,
-    Fut: Future<Output = Result<Action, Error>> + Send + 'static,
-{
-    run_controller_with(name, controller, shared, context, reconcile, K::DynamicType::default()).await;
-}
-
-/// [`run_controller`] for a kind that is only known at run time.
-pub async fn run_controller_with<K, C, F, Fut>(
     name: &'static str,
     controller: Controller<K>,
     shared: &Shared,

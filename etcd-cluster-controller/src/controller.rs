@@ -55,7 +55,7 @@ pub async fn run(shared: Shared) -> Result<()> {
         }))
         .reconcile_on(stream::unfold(events, |mut events| async { Some((events.recv().await?, events)) }));
     tokio::select! {
-        () = run_controller(CONTROLLER, controller, &shared, context.clone(), reconcile) => {}
+        () = run_controller(CONTROLLER, controller, &shared, context.clone(), reconcile, ()) => {}
         () = forget_those_gone(&context) => {}
     }
     Ok(())

@@ -7,8 +7,7 @@ use crate::plan::{Plan, plan};
 use crate::status::status;
 use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
-use controller_support::run::run_controller_with;
-use controller_support::{Cached, Error, Result, Shared};
+use controller_support::{Cached, Error, Result, Shared, run_controller};
 use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -46,7 +45,7 @@ pub async fn run(shared: Shared) -> Result<()> {
             map(&|namespace, cluster| configs.by_index(&mappers::BY_CLUSTER, namespace, cluster), object)
         }))
     });
-    run_controller_with(CONTROLLER, controller, &shared, Arc::new(context), reconcile, kind).await;
+    run_controller(CONTROLLER, controller, &shared, Arc::new(context), reconcile, kind).await;
     Ok(())
 }
 

@@ -42,7 +42,7 @@ pub(crate) async fn run(shared: &Shared, hardware: Arc<dyn Hardware>, clusters: 
     let controller = Controller::new(Api::<LocalCluster>::all(shared.client.clone()), watcher::Config::default())
         .reconcile_on(by_cluster);
     let context = Context { shared: shared.clone(), hardware, clusters, written: WriteCache::default() };
-    run_controller("local-cluster", controller, shared, Arc::new(context), reconcile).await;
+    run_controller("local-cluster", controller, shared, Arc::new(context), reconcile, ()).await;
 }
 
 /// The LocalCluster of a Cluster.

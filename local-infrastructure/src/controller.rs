@@ -42,7 +42,7 @@ pub(crate) async fn run(
     let events = shared.events("local-infrastructure");
     let written = WriteCache::default();
     let context = Context { shared: shared.clone(), hardware, machines, clusters, events, written };
-    run_controller("local-machine", controller, shared, Arc::new(context), reconcile).await;
+    run_controller("local-machine", controller, shared, Arc::new(context), reconcile, ()).await;
 }
 
 /// The LocalMachine of a Machine.

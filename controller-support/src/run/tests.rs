@@ -39,7 +39,7 @@ async fn a_request_that_hangs_does_not_keep_its_object_for_ever() {
 async fn waiting(shared: &Shared) {
     let secrets = kube::Api::<Secret>::all(shared.client.clone());
     let controller = Controller::new(secrets, kube::runtime::watcher::Config::default());
-    run_controller("test", controller, shared, Arc::new(()), |_, _| async { Ok(Action::await_change()) }).await;
+    run_controller("test", controller, shared, Arc::new(()), |_, _| async { Ok(Action::await_change()) }, ()).await;
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn objects_of_another_manager_are_passed_over() {
         (first, reconciled.try_recv().ok())
     };
     tokio::select! {
-        () = run_controller("test", Controller::for_shared_stream(changes, store), &shared, Arc::new(()), reconcile) => {
+        () = run_controller("test", Controller::for_shared_stream(changes, store), &shared, Arc::new(()), reconcile, ()) => {
             panic!("it ends")
         }
         told = told => assert_eq!(told, (Some("ours".to_owned()), None)),
