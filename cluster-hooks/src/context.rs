@@ -1,11 +1,11 @@
 //! What a reconcile works with.
 
 use crate::adapter::Adapters;
-use crate::mappers::Mappers;
+use crate::mappers::concerned;
 use crate::observation::WrittenEndpoints;
 use controller_support::external::Reference;
 use controller_support::kinds::Contracts;
-use controller_support::{Cached, Events, Result, Shared, TtlCache, WriteCache, apply};
+use controller_support::{Cached, Events, Followed, Result, Shared, TtlCache, WriteCache, apply};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
@@ -32,7 +32,7 @@ pub struct Context {
     /// All Clusters.
     pub clusters: Cached,
     /// What reconciles Clusters besides themselves.
-    pub mappers: Mappers,
+    followed: Followed<DynamicObject>,
     /// Answers to our writes that the watches may not have yet.
     pub written: WriteCache<DynamicObject>,
     /// How control planes are told about etcd.
@@ -60,7 +60,7 @@ impl Context {
         let (sender, receiver) = mpsc::unbounded_channel();
         let context = Self {
             name,
-            mappers: Mappers::new(clusters.clone(), sender, shared.shutdown.clone()),
+            followed: Followed::new(sender),
             clusters,
             written: WriteCache::default(),
             adapters: Adapters::default(),
@@ -111,8 +111,9 @@ impl Context {
     /// # Errors
     /// There is no first list: the API server does not answer, or refuses it.
     pub async fn watch(&self, resource: &ApiResource, selector: Option<&str>) -> Result<Cached> {
-        let watch = self.shared.caches.watch(resource, selector);
-        self.mappers.follow(&watch, selector);
+        let (clusters, kind) = (self.clusters.clone(), resource.clone());
+        let map = move |changed: &DynamicObject| concerned(&clusters, &kind, changed);
+        let watch = self.followed.watch(&self.shared.caches, resource, selector, map);
         watch.ensure_ready().await?;
         Ok(watch)
     }

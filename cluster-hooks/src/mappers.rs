@@ -4,57 +4,17 @@
 use crate::observation::names_of;
 use api::names::CLUSTER_NAME_LABEL;
 use controller_support::external::{ClusterView, Reference};
-use controller_support::{Cached, Index, Shutdown};
-use futures::StreamExt;
+use controller_support::{Cached, Index};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::reflector::ObjectRef;
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::mpsc::UnboundedSender;
 
 /// Clusters by what they refer to.
 const BY_REFERENCE: Index = Index::new("reference", |cluster| references(&ClusterView::read(cluster)));
 
-/// Turns changes of other objects into reconciles of Clusters.
-pub struct Mappers {
-    clusters: Cached,
-    followed: Mutex<HashSet<(ApiResource, Option<String>)>>,
-    sender: UnboundedSender<ObjectRef<DynamicObject>>,
-    shutdown: Shutdown,
-}
-
-impl Mappers {
-    /// Reconciles go to `sender`.
-    pub fn new(clusters: Cached, sender: UnboundedSender<ObjectRef<DynamicObject>>, shutdown: Shutdown) -> Self {
-        Self { clusters, followed: Mutex::default(), sender, shutdown }
-    }
-
-    /// Follows a watch until shutdown. Once is enough: it is known by its kind and selector.
-    pub fn follow(&self, watch: &Cached, selector: Option<&str>) {
-        let key = (watch.resource().clone(), selector.map(str::to_owned));
-        if !self.followed.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
-            return;
-        }
-        let changes = watch.changes().take_until(self.shutdown.clone().requested());
-        let (clusters, sender, resource) = (self.clusters.clone(), self.sender.clone(), watch.resource().clone());
-        tokio::spawn(async move {
-            futures::pin_mut!(changes);
-            while let Some(object) = changes.next().await {
-                for cluster in concerned(&clusters, &resource, &object) {
-                    let cluster = ObjectRef::from_obj_with(cluster.as_ref(), clusters.resource().clone());
-                    if sender.send(cluster).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-    }
-}
-
 /// The Clusters for which a change of an object may change what is planned. The cost depends on them alone.
-fn concerned(clusters: &Cached, resource: &ApiResource, changed: &DynamicObject) -> Vec<Arc<DynamicObject>> {
+pub fn concerned(clusters: &Cached, resource: &ApiResource, changed: &DynamicObject) -> Vec<ObjectRef<DynamicObject>> {
     let namespace = changed.namespace().unwrap_or_default();
     let referring = key(&resource.group, &resource.kind, &changed.name_any());
     let mut concerned = clusters.by_index(&BY_REFERENCE, &namespace, &referring);
@@ -63,7 +23,7 @@ fn concerned(clusters: &Cached, resource: &ApiResource, changed: &DynamicObject)
     {
         concerned.push(labelled);
     }
-    concerned
+    concerned.iter().map(|cluster| ObjectRef::from_obj_with(cluster.as_ref(), clusters.resource().clone())).collect()
 }
 
 /// What a Cluster refers to: its control plane, its etcd, and the Secrets between the two.

@@ -8,15 +8,13 @@ use crate::prober::Prober;
 use crate::untold::Untold;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Cached, Events, Result, Shared, TtlCache, WriteCache};
-use futures::StreamExt;
+use controller_support::{Cached, Events, Followed, Result, Shared, TtlCache, WriteCache};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::reflector::ObjectRef;
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -39,8 +37,7 @@ pub(crate) struct Context {
     pub(crate) etcds: Cached,
     pub(crate) judged_cas: Arc<JudgedCas>,
     pub(crate) decisions: Decisions,
-    watched: Mutex<HashSet<ApiResource>>,
-    changes: mpsc::UnboundedSender<ObjectRef<EtcdCluster>>,
+    followed: Followed<EtcdCluster>,
 }
 
 impl Context {
@@ -64,48 +61,26 @@ impl Context {
             written: WriteCache::default(),
             untold: Untold::default(),
             events: shared.events(CONTROLLER),
-            watched: Mutex::default(),
             etcds: shared.caches.watch(&etcds, None),
             judged_cas: Arc::default(),
             decisions: Decisions::new(&shared.metrics),
             shared,
-            changes,
+            followed: Followed::new(changes),
         })
     }
 
     /// The watch of a kind of template. From the first use on, its changes reach the EtcdClusters that refer to it.
     pub(crate) fn watch_template(&self, kind: &ApiResource) -> Cached {
         let (etcds, template) = (self.etcds.clone(), kind.kind.clone());
-        self.watch(kind, None, move |object| template_to_etcd_clusters(&etcds, object, &template))
+        let map = move |object: &DynamicObject| template_to_etcd_clusters(&etcds, object, &template);
+        self.followed.watch(&self.shared.caches, kind, None, map)
     }
 
     /// The watch of DockerMachines that carry members. From the first use on, changes reach the EtcdClusters they are of.
     pub(crate) fn watch_docker_machines(&self, kind: &ApiResource) -> Cached {
-        let labelled =
-            |object: &DynamicObject| object.labels().get(names::ETCD_CLUSTER_LABEL).map(|name| reference(name, object));
-        self.watch(kind, Some(names::ETCD_CLUSTER_LABEL), move |object| labelled(object).into_iter().collect())
-    }
-
-    /// A watch that is started on first use, and whose changes then reach the EtcdClusters that `map` gives.
-    fn watch(
-        &self,
-        kind: &ApiResource,
-        selector: Option<&str>,
-        map: impl Fn(&DynamicObject) -> Vec<ObjectRef<EtcdCluster>> + Send + 'static,
-    ) -> Cached {
-        let cached = self.shared.caches.watch(kind, selector);
-        let mut known = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.insert(kind.clone()) {
-            let (mut changes, sender) = (Box::pin(cached.changes()), self.changes.clone());
-            tokio::spawn(async move {
-                while let Some(object) = changes.next().await {
-                    for etcd in map(&object) {
-                        // The receiver ends with the controller, and then nobody needs to know.
-                        let _ = sender.send(etcd);
-                    }
-                }
-            });
-        }
-        cached
+        let label = names::ETCD_CLUSTER_LABEL;
+        let labelled = |object: &DynamicObject| object.labels().get(label).map(|name| reference(name, object));
+        let map = move |object: &DynamicObject| labelled(object).into_iter().collect();
+        self.followed.watch(&self.shared.caches, kind, Some(label), map)
     }
 }
