@@ -47,15 +47,10 @@ where
     Fut: Future<Output = Result<Action>> + Send + 'static,
 {
     let Some(resource) = cluster_kind(&shared, name).await else { return Ok(()) };
-    let (context, receiver) = Context::new(&shared, name, &resource);
-    let mapped =
-        stream::unfold(
-            receiver,
-            |mut receiver| async move { receiver.recv().await.map(|cluster| (cluster, receiver)) },
-        );
+    let (context, mut receiver) = Context::new(&shared, name, &resource);
     let clusters = &context.clusters;
     let controller = Controller::for_shared_stream_with(clusters.changes(), clusters.store().clone(), resource.clone())
-        .reconcile_on(mapped);
+        .reconcile_on(stream::poll_fn(move |task| receiver.poll_recv(task)));
     run_controller(name, controller, &shared, context, reconcile, resource).await;
     Ok(())
 }
