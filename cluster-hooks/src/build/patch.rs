@@ -33,33 +33,27 @@ pub fn claim(etcd: &EtcdView, cluster: &ClusterView) -> Value {
 
 /// What a KubeadmControlPlane notes of a remediation that goes on.
 pub fn remediation_in_progress(control_plane: &ControlPlaneView, note: &str) -> Value {
-    annotations(control_plane, &json!({REMEDIATION_IN_PROGRESS: note}))
+    annotation(&control_plane.resource_version, REMEDIATION_IN_PROGRESS, &json!(note))
 }
 
 /// Which lists of endpoints may be in use.
 pub fn endpoints_in_use(etcd: &EtcdView, lists: &EndpointLists) -> Value {
-    json!({"metadata": {
-        "resourceVersion": etcd.resource_version,
-        "annotations": {names::ENDPOINTS_IN_USE_ANNOTATION: lists.to_string()},
-    }})
+    annotation(&etcd.resource_version, names::ENDPOINTS_IN_USE_ANNOTATION, &json!(lists.to_string()))
 }
 
 /// The word that a begun etcd may be deleted: its own name.
 pub fn confirm_deletion(etcd: &EtcdView) -> Value {
-    json!({"metadata": {
-        "resourceVersion": etcd.resource_version,
-        "annotations": {names::CONFIRM_DELETION_ANNOTATION: etcd.reference.name},
-    }})
+    annotation(&etcd.resource_version, names::CONFIRM_DELETION_ANNOTATION, &json!(etcd.reference.name))
 }
 
 /// Our pause, known by its value.
 pub fn pause(control_plane: &ControlPlaneView) -> Value {
-    annotations(control_plane, &json!({names::PAUSED_ANNOTATION: names::PAUSED_BY_HOOK_VALUE}))
+    annotation(&control_plane.resource_version, names::PAUSED_ANNOTATION, &json!(names::PAUSED_BY_HOOK_VALUE))
 }
 
 /// No pause.
 pub fn unpause(held: &Held) -> Value {
-    json!({"metadata": {"resourceVersion": held.resource_version, "annotations": {names::PAUSED_ANNOTATION: null}}})
+    annotation(&held.resource_version, names::PAUSED_ANNOTATION, &Value::Null)
 }
 
 /// A Machine without the pre-terminate hook of etcd's members. With the UID, and not the version: its controllers write
@@ -70,7 +64,7 @@ pub fn release(machine: &HookedMachine) -> Value {
 
 /// A reason for the control plane's controller to look again.
 pub fn wake(control_plane: &ControlPlaneView) -> Value {
-    annotations(control_plane, &json!({ETCD_GONE_ANNOTATION: "true"}))
+    annotation(&control_plane.resource_version, ETCD_GONE_ANNOTATION, &json!("true"))
 }
 
 /// The endpoints, and nothing else.
@@ -80,6 +74,6 @@ pub fn endpoints(control_plane: &ControlPlaneView, endpoints: &[String]) -> Valu
     patch
 }
 
-fn annotations(control_plane: &ControlPlaneView, annotations: &Value) -> Value {
-    json!({"metadata": {"resourceVersion": control_plane.resource_version, "annotations": annotations}})
+fn annotation(resource_version: &str, name: &str, value: &Value) -> Value {
+    json!({"metadata": {"resourceVersion": resource_version, "annotations": {name: value}}})
 }
