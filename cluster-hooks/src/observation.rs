@@ -12,7 +12,7 @@ mod written;
 pub use control_plane::{
     ControlPlane, ControlPlaneView, ETCD_GONE_ANNOTATION, Held, Pause, REMEDIATION_IN_PROGRESS, is_paused_by_us,
 };
-pub use etcd::{Claim, Etcd, EtcdView, is_namesake};
+pub use etcd::{Claim, Etcd, EtcdView};
 pub use hooked::{HookedMachine, hooked};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
 pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};

@@ -8,7 +8,7 @@ mod machine;
 mod mark;
 mod secret;
 
-pub use cluster::ClusterView;
+pub use cluster::{ClusterView, is_cluster};
 pub use docker_machine::DockerMachineView;
 pub use machine::{MachineView, OwnerView};
 pub use secret::{bytes as secret_bytes, text as secret_text};

@@ -2,32 +2,20 @@
 //! the object has changed since: a manager that is behind cannot undo what another one, or a user, has done.
 
 use crate::observation::{
-    ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, Held, HookedMachine, REMEDIATION_IN_PROGRESS, is_namesake,
+    ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, Held, HookedMachine, REMEDIATION_IN_PROGRESS,
 };
 use api::endpoints::EndpointLists;
 use api::names;
 use controller_support::external::ClusterView;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-/// The Cluster's label and owner reference. A merge patch replaces lists, so the other owners are in it as well. An
-/// earlier Cluster of the same name is gone, and must not take etcd with it.
+/// The Cluster's label and owner reference. A merge patch replaces lists, so the other owners are in it as well. Not as the
+/// controller: the Cluster does not manage etcd, and a provider may want that place for something of its own.
 pub fn claim(etcd: &EtcdView, cluster: &ClusterView) -> Value {
-    let mut owners: Vec<OwnerReference> =
-        etcd.owners.iter().filter(|owner| owner.uid != cluster.uid && !is_namesake(owner, cluster)).cloned().collect();
-    owners.push(OwnerReference {
-        api_version: cluster.api_version.clone(),
-        kind: "Cluster".to_owned(),
-        name: cluster.name.clone(),
-        uid: cluster.uid.clone(),
-        // Not the controller: the Cluster does not manage it. A provider may want that place for something of its own.
-        controller: None,
-        block_owner_deletion: Some(true),
-    });
     json!({"metadata": {
         "resourceVersion": etcd.resource_version,
         "labels": {names::CLUSTER_NAME_LABEL: cluster.name},
-        "ownerReferences": owners,
+        "ownerReferences": cluster.among(&etcd.owners, Some(true)),
     }})
 }
 

@@ -2,7 +2,7 @@
 
 use api::endpoints::{EndpointLists, parse_list};
 use api::names;
-use controller_support::external::{ClusterView, Reference};
+use controller_support::external::{ClusterView, Reference, is_cluster};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -137,15 +137,6 @@ fn condition(status: &Value) -> Option<(String, String)> {
     Some((text("reason"), text("message")))
 }
 
-/// Whether an object is owned by a Cluster of this name that is not this one. Only one of the two exists.
-pub fn is_namesake(owner: &OwnerReference, cluster: &ClusterView) -> bool {
-    is_cluster(owner) && owner.name == cluster.name && owner.uid != cluster.uid
-}
-
-fn is_cluster(owner: &OwnerReference) -> bool {
-    owner.kind == "Cluster" && owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::CLUSTER_GROUP)
-}
-
 /// Another Cluster as owner is proof. A label alone may be left over from a Cluster that is gone.
 fn claim(object: &DynamicObject, cluster: &ClusterView, exists: impl Fn(&str) -> bool) -> Claim {
     let owners: Vec<&OwnerReference> = object.owner_references().iter().filter(|owner| is_cluster(owner)).collect();
@@ -154,7 +145,7 @@ fn claim(object: &DynamicObject, cluster: &ClusterView, exists: impl Fn(&str) ->
     }
     match object.labels().get(names::CLUSTER_NAME_LABEL) {
         Some(label) if *label != cluster.name && exists(label) => Claim::Theirs(label.clone()),
-        _ if owners.iter().any(|owner| is_namesake(owner, cluster)) => Claim::OfNamesake,
+        _ if owners.iter().any(|owner| cluster.is_namesake(owner)) => Claim::OfNamesake,
         Some(label) if *label == cluster.name && !owners.is_empty() => Claim::Ours,
         _ => Claim::Free,
     }

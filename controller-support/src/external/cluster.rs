@@ -2,6 +2,7 @@
 
 use super::{Reference, failure_domains, flag};
 use api::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use std::collections::BTreeSet;
@@ -63,6 +64,34 @@ impl ClusterView {
     pub fn names_etcd_cluster(&self, name: &str) -> bool {
         matches!(&self.etcd, Some(Ok(etcd)) if etcd.kind == "EtcdCluster" && etcd.group == names::ETCD_CLUSTER_GROUP && etcd.name == name)
     }
+
+    /// Whether an object is owned by a Cluster of this name that is not this one. Only one of the two exists.
+    #[must_use]
+    pub fn is_namesake(&self, owner: &OwnerReference) -> bool {
+        is_cluster(owner) && owner.name == self.name && owner.uid != self.uid
+    }
+
+    /// The owners of an object with the Cluster among them, which is not its controller. An earlier Cluster of the same name
+    /// is gone, and must not take the object with it.
+    #[must_use]
+    pub fn among(&self, owners: &[OwnerReference], block_owner_deletion: Option<bool>) -> Vec<OwnerReference> {
+        let others = owners.iter().filter(|owner| owner.uid != self.uid && !self.is_namesake(owner));
+        let ours = OwnerReference {
+            api_version: self.api_version.clone(),
+            kind: "Cluster".to_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: None,
+            block_owner_deletion,
+        };
+        others.cloned().chain([ours]).collect()
+    }
+}
+
+/// Whether an owner is a Cluster.
+#[must_use]
+pub fn is_cluster(owner: &OwnerReference) -> bool {
+    owner.kind == "Cluster" && owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::CLUSTER_GROUP)
 }
 
 /// Reads `<name>` (an EtcdCluster) or `<kind>.<group>/<name>`.

@@ -1,6 +1,5 @@
 //! The owner of the infrastructure template.
 
-use api::names;
 use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -11,24 +10,8 @@ use kube::api::DynamicObject;
 #[must_use]
 pub fn template_owners(template: &DynamicObject, cluster: &ClusterView) -> Option<Vec<OwnerReference>> {
     let owners = template.owner_references();
-    if owners.iter().any(|owner| owner.uid == cluster.uid) {
-        return None;
-    }
-    // An earlier Cluster of the same name is gone, and must not take the template with it.
-    let is_cluster = |owner: &OwnerReference| {
-        let group = owner.api_version.split_once('/').map(|(group, _)| group);
-        owner.kind == "Cluster" && group == Some(names::CLUSTER_GROUP)
-    };
-    let others = owners.iter().filter(|owner| !(is_cluster(owner) && owner.name == cluster.name));
-    let ours = OwnerReference {
-        api_version: cluster.api_version.clone(),
-        kind: "Cluster".to_owned(),
-        name: cluster.name.clone(),
-        uid: cluster.uid.clone(),
-        controller: None,
-        block_owner_deletion: None,
-    };
-    Some(others.cloned().chain([ours]).collect())
+    let known = owners.iter().any(|owner| owner.uid == cluster.uid);
+    (!known).then(|| cluster.among(owners, None))
 }
 
 #[cfg(test)]
