@@ -122,13 +122,13 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
 /// The API server has taken a write, and what it has now is what it had before.
 fn not_kept(observation: &Observation, step: &Step) -> String {
     let cluster = format!("Cluster {}", observation.cluster.view.name);
-    let etcd = || observation.found_etcd().map(|etcd| format!("{} {}", etcd.reference.kind, etcd.reference.name));
-    let control_plane = || observation.held().map(|held| execute::named(&held.reference));
+    let etcd = || observation.found_etcd().map(|etcd| etcd.reference.to_string());
+    let control_plane = || observation.held().map(|held| held.reference.to_string());
     let object = match step {
         Step::Read(_) | Step::Announce(_) | Step::RemoveConditions | Step::ReleaseMachines(_) => None,
         Step::ClaimEtcd | Step::RecordEndpointsInUse { .. } | Step::ConfirmDeletion | Step::DeleteEtcd => etcd(),
         Step::Pause | Step::Unpause | Step::WriteEndpoints { .. } | Step::WakeControlPlane => control_plane(),
-        Step::UnpauseFormer(held) => Some(execute::named(&held.reference)),
+        Step::UnpauseFormer(held) => Some(held.reference.to_string()),
         Step::PublishClient(_) | Step::UpdateClient(_) => {
             Some(format!("Secret {}", names::apiserver_client_secret(&observation.cluster.view.name)))
         }

@@ -71,7 +71,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
             let control_plane = control_plane_of(observation)?;
             let body = build::patch::endpoints(control_plane, endpoints);
             let outcome = write_endpoints(context, observation, control_plane, endpoints, &body).await?;
-            let using = || format!("{} uses etcd at {}", named(&control_plane.reference), endpoints.join(", "));
+            let using = || format!("{} uses etcd at {}", control_plane.reference, endpoints.join(", "));
             if let (Some(by), Outcome::Done) = (overwritten_by, &outcome) {
                 let found = control_plane.endpoints.as_deref().unwrap_or_default().join(", ");
                 let note = format!("{by} had written {found}: {}", using());
@@ -149,12 +149,7 @@ async fn remove_health(context: &Context, observation: &Observation) -> Result<(
     let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
     let body = build::status::without_health(control_plane, type_);
     let answer = objects.patch_status(name, &parameters, &Patch::Merge(&body)).await;
-    remember_status(
-        context,
-        "",
-        None,
-        answer.doing(|| format!("writing the status of {}", named(&control_plane.reference))),
-    )
+    remember_status(context, "", None, answer.doing(|| format!("writing the status of {}", control_plane.reference)))
 }
 
 /// Writes the fields of the managed-external-etcd proposal.
@@ -217,9 +212,9 @@ async fn delete_etcd(context: &Context, cluster: &ClusterState, etcd: &EtcdView,
             return Ok(Outcome::Done);
         }
         Err(error) if is_conflict(&error) => return Ok(Outcome::Outdated),
-        Err(error) => return Err(error).doing(|| format!("deleting {} {}", reference.kind, reference.name)),
+        Err(error) => return Err(error).doing(|| format!("deleting {reference}")),
     }
-    let note = || format!("{} {} is deleted: no worker is left", reference.kind, reference.name);
+    let note = || format!("{reference} is deleted: no worker is left");
     record_event(context, cluster, &Outcome::Done, "Delete", "DeletingEtcd", note).await;
     Ok(Outcome::Done)
 }
@@ -259,7 +254,7 @@ async fn write_endpoints(
             Ok(Outcome::Refused(format!(
                 "{} does not keep {}.endpoints, its CRD has no such field: annotation {} of the CRD must name the object that \
                  has the field endpoints",
-                named(&control_plane.reference),
+                control_plane.reference,
                 adapter.field(),
                 names::EXTERNAL_ETCD_PATH_ANNOTATION
             )))
@@ -277,7 +272,7 @@ async fn write_endpoints(
 
 async fn unpause(context: &Context, cluster: &ClusterState, held: &Held) -> Result<Outcome> {
     let outcome = change(context, cluster, &held.reference, &build::patch::unpause(held)).await?;
-    let note = || format!("{} is no longer held back", named(&held.reference));
+    let note = || format!("{} is no longer held back", held.reference);
     record_event(context, cluster, &outcome, "Release", "ControlPlaneReleased", note).await;
     Ok(outcome)
 }
@@ -292,7 +287,7 @@ async fn change(context: &Context, cluster: &ClusterState, reference: &Reference
 fn refused(control_plane: &Reference, result: Result<Outcome>) -> Result<Outcome> {
     match result {
         Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if [400, 422].contains(&status.code)) => {
-            Ok(Outcome::Refused(format!("{} cannot be changed: {}", named(control_plane), answer(&source))))
+            Ok(Outcome::Refused(format!("{control_plane} cannot be changed: {}", answer(&source))))
         }
         other => other,
     }
@@ -350,11 +345,6 @@ pub fn object_reference(cluster: &ClusterState) -> ObjectReference {
         uid: Some(cluster.view.uid.clone()),
         ..ObjectReference::default()
     }
-}
-
-/// Kind and name of a control plane.
-pub fn named(control_plane: &Reference) -> String {
-    format!("{} {}", control_plane.kind, control_plane.name)
 }
 
 fn etcd_of(observation: &Observation) -> Result<&EtcdView> {

@@ -49,14 +49,14 @@ pub fn failure(cluster: &ClusterState, message: String, now: &Time) -> Update {
 
 /// Why the control plane has been paused, for the event.
 pub fn pause_note(observation: &Observation, control_plane: &ControlPlaneView) -> String {
-    let (kind, name) = (&control_plane.reference.kind, &control_plane.reference.name);
+    let reference = &control_plane.reference;
     // Once it has been released, it is paused only while others overwrite the endpoints.
     match observation.written.as_ref().filter(|_| observation.released()) {
         Some(written) => format!(
-            "{kind} {name} is paused: others overwrite its etcd endpoints. It goes on when they are written again at {:.0}",
+            "{reference} is paused: others overwrite its etcd endpoints. It goes on when they are written again at {:.0}",
             written.due()
         ),
-        None => format!("{kind} {name} is paused until etcd is ready and handed over"),
+        None => format!("{reference} is paused until etcd is ready and handed over"),
     }
 }
 
@@ -137,9 +137,8 @@ fn rolling(observation: &Observation) -> Option<String> {
         urls => urls.join(", "),
     };
     Some(format!(
-        "{} {} replaces its machines ({}); until that is done, API servers may still use {used}",
-        control_plane.reference.kind,
-        control_plane.reference.name,
+        "{} replaces its machines ({}); until that is done, API servers may still use {used}",
+        control_plane.reference,
         control_plane.rollout.progress()
     ))
 }

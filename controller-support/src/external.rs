@@ -14,6 +14,7 @@ pub use machine::{MachineView, OwnerView};
 pub use secret::{bytes as secret_bytes, text as secret_text};
 
 use serde_json::Value;
+use std::fmt::{self, Display};
 
 /// Reference to an object of another provider, in the shape of either contract.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +41,13 @@ impl Reference {
             return None;
         }
         Some(Self { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() })
+    }
+}
+
+/// Kind and name, for people.
+impl Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
     }
 }
 

@@ -102,11 +102,11 @@ impl EtcdView {
 
     /// How it is, and why, in the words of its provider.
     pub fn describe(&self, how: &str) -> String {
-        let Reference { kind, name, .. } = &self.reference;
+        let reference = &self.reference;
         match &self.condition {
-            Some((reason, message)) if message.is_empty() => format!("{kind} {name} {how}: {reason}"),
-            Some((reason, message)) => format!("{kind} {name} {how}: {reason}: {message}"),
-            None => format!("{kind} {name} {how}"),
+            Some((reason, message)) if message.is_empty() => format!("{reference} {how}: {reason}"),
+            Some((reason, message)) => format!("{reference} {how}: {reason}: {message}"),
+            None => format!("{reference} {how}"),
         }
     }
 

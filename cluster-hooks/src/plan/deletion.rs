@@ -60,13 +60,12 @@ fn release(observation: &Observation) -> Option<Plan> {
 
 /// The rest is Cluster API's, unless a user has to allow it.
 fn without_etcd(observation: &Observation, etcd: &Reference) -> Plan {
-    let gone = format!("{} {} is gone", etcd.kind, etcd.name);
+    let gone = format!("{etcd} is gone");
     match observation.held() {
         Some(held) if held.pause == Pause::Users => {
-            let Reference { kind, name, .. } = &held.reference;
-            let annotation = names::PAUSED_ANNOTATION;
+            let (control_plane, annotation) = (&held.reference, names::PAUSED_ANNOTATION);
             let message = format!(
-                "{gone}; {kind} {name} is paused by its user, and is deleted once annotation {annotation} is removed"
+                "{gone}; {control_plane} is paused by its user, and is deleted once annotation {annotation} is removed"
             );
             wait(reasons::CONTROL_PLANE_PAUSED, message)
         }

@@ -21,8 +21,8 @@ pub(super) fn plan(observation: &Observation) -> Plan {
             "spec.managedExternalEtcdRef".to_owned()
         };
         let message = format!(
-            "{} {} belongs to Cluster {other}: change or remove {named_by} of Cluster {}",
-            etcd.reference.kind, etcd.reference.name, observation.cluster.view.name
+            "{} belongs to Cluster {other}: change or remove {named_by} of Cluster {}",
+            etcd.reference, observation.cluster.view.name
         );
         return block(reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, message).again(PEOPLE);
     }
@@ -86,10 +86,9 @@ fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
         }
         ControlPlane::Found(control_plane) if control_plane.endpoints.is_none() => {
             let message = format!(
-                "{} {} is made for local etcd, and a change from local to external etcd is refused: create it again with \
+                "{} is made for local etcd, and a change from local to external etcd is refused: create it again with \
                  {}: {{endpoints: [{}]{}}}",
-                control_plane.reference.kind,
-                control_plane.reference.name,
+                control_plane.reference,
                 control_plane.adapter.field(),
                 names::PLACEHOLDER_ENDPOINT,
                 if control_plane.adapter.kubeadm { ", caFile, certFile, keyFile" } else { "" }
@@ -177,11 +176,10 @@ fn backs_off(observation: &Observation) -> Option<Plan> {
     let Some(by) = &observation.reads.field_manager else { return Some(Plan::Do(Step::Read(Need::FieldManager))) };
     let found = control_plane.endpoints.as_deref().unwrap_or_default().join(",");
     let message = format!(
-        "{by} overwrites {}.endpoints of {} {} with {found}; the control plane is paused, and the endpoints are written again \
+        "{by} overwrites {}.endpoints of {} with {found}; the control plane is paused, and the endpoints are written again \
          at {}: leave this field out of what {by} applies, or let it apply {}",
         control_plane.adapter.field(),
-        control_plane.reference.kind,
-        control_plane.reference.name,
+        control_plane.reference,
         written.due(),
         etcd.endpoints.join(",")
     );
@@ -192,11 +190,10 @@ fn backs_off(observation: &Observation) -> Option<Plan> {
 fn write_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> Plan {
     if observation.cluster.topology {
         let message = format!(
-            "a ClusterClass manages {} {}, and would revert what is written into it; its variables and patches cannot know etcd's \
+            "a ClusterClass manages {}, and would revert what is written into it; its variables and patches cannot know etcd's \
              endpoints, which change when a member is replaced: create the Cluster without spec.topology, or have a runtime \
              extension of the class write {} into {}.endpoints, and follow them",
-            control_plane.reference.kind,
-            control_plane.reference.name,
+            control_plane.reference,
             etcd.endpoints.join(","),
             control_plane.adapter.field()
         );
@@ -267,13 +264,11 @@ fn wait_for_control_plane(observation: &Observation) -> Plan {
     let waiting = |message| wait(reasons::WAITING_FOR_CONTROL_PLANE, message);
     match &observation.control_plane {
         ControlPlane::Missing(reference) => waiting(format!(
-            "{} {} does not exist in namespace {}: create it, or correct spec.controlPlaneRef of Cluster {}",
-            reference.kind, reference.name, observation.cluster.view.namespace, observation.cluster.view.name
+            "{reference} does not exist in namespace {}: create it, or correct spec.controlPlaneRef of Cluster {}",
+            observation.cluster.view.namespace, observation.cluster.view.name
         )),
         ControlPlane::Unknown { message, .. } => waiting(message.clone()).again(KINDS.1),
-        ControlPlane::Found(view) => {
-            waiting(format!("{} {} is being deleted", view.reference.kind, view.reference.name))
-        }
+        ControlPlane::Found(view) => waiting(format!("{} is being deleted", view.reference)),
         ControlPlane::Unset => {
             waiting("the Cluster has no control plane: set spec.controlPlaneRef to a KubeadmControlPlane".to_owned())
         }
@@ -284,8 +279,8 @@ fn why_not_usable(etcd: &EtcdView) -> String {
     match (etcd.deleting, etcd.ready) {
         (true, _) => etcd.describe("is being deleted"),
         (false, true) => format!(
-            "{} {} says that it is ready, and has no endpoints in its status: its provider must publish them",
-            etcd.reference.kind, etcd.reference.name
+            "{} says that it is ready, and has no endpoints in its status: its provider must publish them",
+            etcd.reference
         ),
         (false, false) => etcd.describe("is not ready"),
     }

@@ -17,10 +17,9 @@ pub(super) fn of_user(observation: &Observation) -> Option<Plan> {
     let kubeadm = control_plane.kubeadm.as_ref()?;
     if let Some((field, problem)) = file_problem(kubeadm) {
         let message = format!(
-            "{} {}: {}.{field} {problem}; usual are /etc/kubernetes/pki/etcd/ca.crt, \
+            "{}: {}.{field} {problem}; usual are /etc/kubernetes/pki/etcd/ca.crt, \
              /etc/kubernetes/pki/apiserver-etcd-client.crt and /etc/kubernetes/pki/apiserver-etcd-client.key",
-            control_plane.reference.kind,
-            control_plane.reference.name,
+            control_plane.reference,
             control_plane.adapter.field()
         );
         return Some(block(reasons::CONTROL_PLANE_INVALID, message));
@@ -68,9 +67,9 @@ pub(super) fn of_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) ->
     control_plane.kubeadm.as_ref()?;
     let bad = etcd.endpoints.iter().find(|url| !is_https(url))?;
     let message = format!(
-        "{} {} has endpoint {bad:?} in its status, which kubeadm refuses: its provider has to publish \
+        "{} has endpoint {bad:?} in its status, which kubeadm refuses: its provider has to publish \
          https://<address>:<port>",
-        etcd.reference.kind, etcd.reference.name
+        etcd.reference
     );
     Some(block(reasons::ETCD_ENDPOINTS_INVALID, message))
 }

@@ -5,7 +5,7 @@ use super::machine::ControlPlaneMachine;
 use super::plan::{Step, plan};
 use crate::build;
 use crate::context::Context;
-use crate::execute::{Outcome, named, object_reference, patch, record_event};
+use crate::execute::{Outcome, object_reference, patch, record_event};
 use crate::observation::{ClusterState, ControlPlaneView, EtcdView};
 use crate::observe::{control_plane_machines, get_live};
 use api::names;
@@ -64,7 +64,7 @@ async fn delete(context: &Context, observation: &Observation, machine: &ControlP
         Err(error) => return Err(error).doing(|| format!("deleting Machine {}", live.name)),
     }
     let note = || {
-        let control_plane = named(&observation.control_plane.reference);
+        let control_plane = &observation.control_plane.reference;
         format!(
             "Machine {} is unhealthy; {control_plane} defers its replacement although etcd is ready: it is deleted",
             live.name

@@ -63,9 +63,7 @@ fn unnamed(clusters: &Cached, namespace: &str, label: &str, name: &str) -> Clust
     match cluster.etcd {
         Some(Ok(other)) => {
             let message = format!(
-                "Cluster {label} uses {} {}; set its annotation {} to {name} to have it use this one",
-                other.kind,
-                other.name,
+                "Cluster {label} uses {other}; set its annotation {} to {name} to have it use this one",
                 names::MANAGED_ETCD_ANNOTATION
             );
             ClusterLink::UsesAnother { message, living }
