@@ -9,13 +9,13 @@ use crate::plan::Step;
 use crate::status;
 use api::conditions::reasons;
 use api::names;
-use controller_support::error::{answer, is_conflict, is_not_found};
+use controller_support::error::answer;
 use controller_support::external::Reference;
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{DynamicObject, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::Value;
 use std::sync::Arc;
@@ -198,21 +198,16 @@ async fn publish(context: &Context, cluster: &ClusterState, secret: &Secret, rea
 async fn delete_etcd(context: &Context, cluster: &ClusterState, etcd: &EtcdView, reads: &mut Reads) -> Result<Outcome> {
     let reference = &etcd.reference;
     let objects = context.api(reference, ETCD_PROVIDER_CONTRACTS, &cluster.view.namespace).await?;
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions { uid: Some(etcd.uid.clone()), resource_version: None }),
-        ..DeleteParams::background()
-    };
-    match objects.delete(&reference.name, &parameters).await {
-        Ok(answer) => match answer.left() {
-            Some(object) => remember(context, object),
-            None => reads.etcd_gone = true,
-        },
-        Err(error) if is_not_found(&error) => {
+    let this_one = Preconditions { uid: Some(etcd.uid.clone()), resource_version: None };
+    match apply::delete(&objects, &reference.kind, &reference.name, this_one).await {
+        Ok(Some(object)) => remember(context, object),
+        Ok(None) => reads.etcd_gone = true,
+        Err(error) if error.is_not_found() => {
             reads.etcd_gone = true;
             return Ok(Outcome::Done);
         }
-        Err(error) if is_conflict(&error) => return Ok(Outcome::Outdated),
-        Err(error) => return Err(error).doing(|| format!("deleting {reference}")),
+        Err(error) if error.is_conflict() => return Ok(Outcome::Outdated),
+        Err(error) => return Err(error),
     }
     let note = || format!("{reference} is deleted: no worker is left");
     record_event(context, cluster, &Outcome::Done, "Delete", "DeletingEtcd", note).await;

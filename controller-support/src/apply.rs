@@ -2,7 +2,7 @@
 //! Any answer but success is an error, unless a function says otherwise.
 
 use crate::error::{Result, ResultExt};
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::discovery::ApiResource;
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -94,6 +94,20 @@ where
 {
     let parameters = PatchParams { field_manager: Some(field_manager.to_owned()), ..PatchParams::default() };
     api.patch(name, &parameters, &Patch::Merge(patch)).await.doing(|| format!("changing {name}"))
+}
+
+/// Deletes an object in the background, if the conditions are met. Answers it if it stays for a while.
+///
+/// # Errors
+/// Any answer but success, that it is gone and a conflict among them.
+pub async fn delete(
+    api: &Api<DynamicObject>,
+    kind: &str,
+    name: &str,
+    conditions: Preconditions,
+) -> Result<Option<DynamicObject>> {
+    let answer = api.delete(name, &DeleteParams::background().preconditions(conditions)).await;
+    Ok(answer.doing(|| format!("deleting {kind} {name}"))?.left())
 }
 
 /// The API of a kind that is only known at run time, in one namespace.

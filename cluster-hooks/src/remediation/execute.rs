@@ -9,10 +9,10 @@ use crate::execute::{Outcome, object_reference, patch, record_event};
 use crate::observation::{ClusterState, ControlPlaneView, EtcdView};
 use crate::observe::{control_plane_machines, get_live};
 use api::names;
-use controller_support::error::{answer, is_conflict, is_invalid, is_not_found};
+use controller_support::error::{answer, is_invalid};
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
-use controller_support::{Result, ResultExt, apply};
-use kube::api::{DeleteParams, Preconditions};
+use controller_support::{Error, Result, apply};
+use kube::api::Preconditions;
 use kube::runtime::controller::Action;
 use std::time::Duration;
 
@@ -49,19 +49,18 @@ async fn delete(context: &Context, observation: &Observation, machine: &ControlP
     let machines = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
     let preconditions =
         Preconditions { uid: Some(live.uid.clone()), resource_version: Some(live.resource_version.clone()) };
-    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-    match machines.delete(&live.name, &parameters).await {
+    match apply::delete(&machines, "Machine", &live.name, preconditions).await {
         Ok(_) => {}
-        Err(error) if is_conflict(&error) || is_not_found(&error) => return Ok(Action::requeue(CATCH_UP)),
+        Err(error) if error.is_conflict() || error.is_not_found() => return Ok(Action::requeue(CATCH_UP)),
         // Somebody protects it.
-        Err(error) if is_invalid(&error) => {
-            let note = format!("Machine {} is unhealthy and cannot be deleted: {}", live.name, answer(&error));
+        Err(Error::Api { source, .. }) if is_invalid(&source) => {
+            let note = format!("Machine {} is unhealthy and cannot be deleted: {}", live.name, answer(&source));
             tracing::warn!("{note}");
             let about = object_reference(cluster);
             context.events.warning(&about, "Remediate", "ControlPlaneMachineNotDeleted", note).await;
             return Ok(Action::requeue(PROTECTED));
         }
-        Err(error) => return Err(error).doing(|| format!("deleting Machine {}", live.name)),
+        Err(error) => return Err(error),
     }
     let note = || {
         let control_plane = &observation.control_plane.reference;

@@ -9,10 +9,9 @@ use crate::observation::{ClusterLink, Observation};
 use crate::plan::WhyDeleted;
 use crate::quorum::{ClusterGoing, MayGo};
 use api::{EtcdCluster, names};
-use controller_support::error::is_not_found;
 use controller_support::external::MachineView;
-use controller_support::{Result, ResultExt, apply};
-use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
+use controller_support::{Result, apply};
+use kube::api::{Api, DynamicObject, ObjectMeta, Preconditions};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
@@ -97,9 +96,7 @@ pub(super) async fn delete_as_read(
 ) -> Result<Outcome> {
     let name = read.name.as_deref().unwrap_or_default();
     let preconditions = Preconditions { uid: read.uid.clone(), resource_version: read.resource_version.clone() };
-    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-    let deleted = machines(context, etcd).delete(name, &parameters).await;
-    let outcome = Outcome::of(deleted.doing(|| format!("deleting Machine {name}")))?;
+    let outcome = Outcome::of(apply::delete(&machines(context, etcd), "Machine", name, preconditions).await)?;
     if outcome == Outcome::Done {
         context.events.normal(&etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
     }
@@ -125,11 +122,9 @@ pub(super) async fn delete_all(
         set_hook(context, observation, machine, Value::Null).await?;
         // By UID: a Machine that somebody has made under the same name in between is not ours to delete.
         let preconditions = Preconditions { uid: Some(machine.uid.clone()), resource_version: None };
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        match api.delete(&machine.name, &parameters).await {
-            Ok(_) => {}
-            Err(error) if is_not_found(&error) => {}
-            Err(error) => return Err(error).doing(|| format!("deleting Machine {}", machine.name)),
+        match apply::delete(&api, "Machine", &machine.name, preconditions).await {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
         }
         let note = format!("deleted Machine {}", machine.name);
         context.events.normal(&observation.etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;

@@ -10,12 +10,12 @@ use crate::observation::{Observation, Template};
 use crate::plan::{Hold, made_for};
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig, names};
-use controller_support::error::{answer, is_invalid, is_not_found};
+use controller_support::error::{answer, is_invalid};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Preconditions};
+use kube::api::{Api, DynamicObject, ObjectMeta, Preconditions};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
@@ -145,11 +145,11 @@ async fn put(
             let message = format!("{} {name} is refused: {}", kind.kind, answer(&source));
             Ok(refused(reason_of(&source, refusal), message))
         }
-        Err(Error::Api { doing, source }) if is_not_found(&source) => {
+        Err(error) if error.is_not_found() => {
             // The served version may have gone; a missing namespace ends the same way, and is harmless.
             context.shared.kinds.forget(&kind.group, &kind.kind).await;
             context.shared.kinds.forget(&kind.group, &format!("{}Template", kind.kind)).await;
-            Err(Error::Api { doing, source })
+            Err(error)
         }
         Err(error) => Err(error),
     }
@@ -172,22 +172,15 @@ async fn existing(
     wanted: &DynamicObject,
 ) -> Result<Outcome> {
     let name = wanted.name_any();
-    let there = match api.get(&name).await {
-        Ok(there) => there,
-        Err(error) if is_not_found(&error) => return Ok(Outcome::Outdated),
-        Err(error) => return Err(error).doing(|| format!("reading {} {name}", kind.kind)),
-    };
+    let there = api.get_opt(&name).await.doing(|| format!("reading {} {name}", kind.kind))?;
+    let Some(there) = there else { return Ok(Outcome::Outdated) };
     match whose(&there.metadata, etcd.uid().as_deref()) {
         Whose::Ours if is_as_wanted(etcd, &there, wanted) => Ok(Outcome::Done),
         // A manager was killed, and then the spec was changed: the Machine must not get what is left over.
         Whose::Ours => {
             let preconditions = Preconditions { uid: there.uid(), resource_version: there.resource_version() };
-            let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-            let deleted = api.delete(&name, &parameters).await.doing(|| format!("deleting {} {name}", kind.kind));
-            match deleted {
-                Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-                _ => Ok(Outcome::Outdated),
-            }
+            Outcome::of(apply::delete(api, &kind.kind, &name, preconditions).await)?;
+            Ok(Outcome::Outdated)
         }
         // It is on its way out, and its name will be free.
         Whose::Leaving => Ok(Outcome::Outdated),
