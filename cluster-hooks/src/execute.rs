@@ -9,7 +9,7 @@ use crate::plan::Step;
 use crate::status;
 use api::conditions::reasons;
 use api::names;
-use controller_support::error::answer;
+use controller_support::error::{answer, code};
 use controller_support::external::Reference;
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
 use controller_support::{Error, Result, ResultExt, apply};
@@ -281,7 +281,7 @@ async fn change(context: &Context, cluster: &ClusterState, reference: &Reference
 /// A content that is refused is the control plane's. A missing permission (403) is ours.
 fn refused(control_plane: &Reference, result: Result<Outcome>) -> Result<Outcome> {
     match result {
-        Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if [400, 422].contains(&status.code)) => {
+        Err(Error::Api { source, .. }) if [400, 422].contains(&code(&source)) => {
             Ok(Outcome::Refused(format!("{control_plane} cannot be changed: {}", answer(&source))))
         }
         other => other,

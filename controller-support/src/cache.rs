@@ -9,7 +9,7 @@ mod tests;
 pub use index::{BY_CONTROLLER_UID, Index};
 
 use crate::backoff::WatchBackoff;
-use crate::error::{Error, Result, answer};
+use crate::error::{Error, Result, answer, code};
 use crate::kinds::Kinds;
 use crate::scope::Scope;
 use contents::Contents;
@@ -292,11 +292,4 @@ fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> u16 {
         listing.failure = Some(text);
     });
     code
-}
-
-fn code(error: &kube::Error) -> u16 {
-    match error {
-        kube::Error::Api(status) => status.code,
-        _ => 0,
-    }
 }

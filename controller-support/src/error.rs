@@ -38,7 +38,7 @@ impl Error {
     pub fn label(&self) -> &'static str {
         match self {
             Self::Api { source, .. } | Self::Kind(KindError::Api { source, .. }) if is_outage(source) => "not_ready",
-            Self::Api { source, .. } if is_conflict(source) => "conflict",
+            Self::Api { .. } if self.is_conflict() => "conflict",
             Self::Api { .. } | Self::Refused(_) => "api",
             Self::Kind(_) => "kind",
             Self::NotReady(_) => "not_ready",
@@ -50,13 +50,13 @@ impl Error {
     /// The object has changed since it was read, or exists already.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if is_conflict(source))
+        matches!(self, Self::Api { source, .. } if code(source) == 409)
     }
 
     /// The object, kind or path does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if is_not_found(source))
+        matches!(self, Self::Api { source, .. } if code(source) == 404)
     }
 
     /// The API server refused the content of an object (schema, CEL or a webhook).
@@ -84,22 +84,19 @@ impl<T> ResultExt<T> for kube::Result<T> {
     }
 }
 
-/// The object, kind or path does not exist.
+/// The code of the API server's answer, or 0 if there is none.
 #[must_use]
-pub fn is_not_found(error: &kube::Error) -> bool {
-    has_code(error, 404)
-}
-
-/// The object has changed since it was read, or exists already.
-#[must_use]
-pub fn is_conflict(error: &kube::Error) -> bool {
-    has_code(error, 409)
+pub fn code(error: &kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        _ => 0,
+    }
 }
 
 /// The API server refused the content of an object (schema, CEL or a webhook).
 #[must_use]
 pub fn is_invalid(error: &kube::Error) -> bool {
-    has_code(error, 422) || has_code(error, 400) || has_code(error, 403)
+    matches!(code(error), 400 | 403 | 422)
 }
 
 /// The API server's message, without the details that kube adds for debugging.
@@ -113,15 +110,7 @@ pub fn answer(error: &kube::Error) -> String {
 
 /// The API server did not answer, or is not able to serve.
 fn is_outage(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
-        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
-        _ => false,
-    }
-}
-
-fn has_code(error: &kube::Error, code: u16) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == code)
+    matches!(code(error), 429 | 500..) || matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Which version of another provider's kind to use. It is found the way Cluster API does it: from the contract labels on the
 //! kind's CRD. Only the CRD's metadata is read.
 
-use crate::error::{Result as IoResult, ResultExt, is_not_found};
+use crate::error::{Result as IoResult, ResultExt, code};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{GroupVersionKind, Version};
@@ -119,7 +119,7 @@ impl Kinds {
         Fut: Future<Output = kube::Result<T>>,
     {
         let mut answer = ask(self.find(group, kind, contracts).await?).await;
-        if answer.as_ref().is_err_and(is_not_found) {
+        if answer.as_ref().is_err_and(|error| code(error) == 404) {
             self.forget(group, kind).await;
             answer = ask(self.find(group, kind, contracts).await?).await;
         }
@@ -171,9 +171,9 @@ impl Kinds {
     async fn metadata(&self, group: &str, kind: &str) -> Result<ObjectMeta, KindError> {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let (plural, kind, group) = (guess(group, kind).plural, kind.to_owned(), group.to_owned());
-        match crds.get_metadata(&format!("{plural}.{group}")).await {
-            Ok(crd) => Ok(crd.metadata),
-            Err(error) if is_not_found(&error) => Err(KindError::NotServed { kind, group }),
+        match crds.get_metadata_opt(&format!("{plural}.{group}")).await {
+            Ok(Some(crd)) => Ok(crd.metadata),
+            Ok(None) => Err(KindError::NotServed { kind, group }),
             Err(source) => Err(KindError::Api { kind, group, source: Box::new(source) }),
         }
     }

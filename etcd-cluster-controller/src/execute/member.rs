@@ -10,7 +10,7 @@ use crate::observation::{Observation, Template};
 use crate::plan::{Hold, made_for};
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig, names};
-use controller_support::error::{answer, is_invalid};
+use controller_support::error::{answer, code, is_invalid};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -157,10 +157,7 @@ async fn put(
 
 /// Why an object is refused. With 403 it is not its content, but that it is made by us or now: a permission, a quota.
 fn reason_of(error: &kube::Error, of_content: &'static str) -> &'static str {
-    match error {
-        kube::Error::Api(status) if status.code == 403 => reasons::REFUSED,
-        _ => of_content,
-    }
+    if code(error) == 403 { reasons::REFUSED } else { of_content }
 }
 
 /// What is to be done about an object that has the name of one that we were about to make.
