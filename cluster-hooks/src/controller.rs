@@ -235,8 +235,8 @@ mod tests {
             Err::<(), _>(answered(code)).doing(doing).unwrap_err()
         };
         let looked_up = |code: u16| {
-            let (kind, group) = ("Other".to_owned(), "example.org".to_owned());
-            Error::Kind(KindError::Api { kind, group, source: Box::new(answered(code)) })
+            let kind = "Other.example.org".to_owned();
+            Error::Kind(KindError::Api { kind, source: Box::new(answered(code)) })
         };
         for code in [400, 403, 422] {
             assert_eq!(

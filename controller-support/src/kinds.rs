@@ -23,30 +23,24 @@ pub const ETCD_PROVIDER_CONTRACTS: Contracts = &[api::names::ETCD_PROVIDER_CONTR
 #[derive(Debug, thiserror::Error)]
 pub enum KindError {
     /// The CRD does not exist.
-    #[error("kind {kind}.{group} does not exist: install its provider, or correct the reference")]
+    #[error("kind {kind} does not exist: install its provider, or correct the reference")]
     NotServed {
-        /// Kind that was asked for.
+        /// Kind that was asked for, with its group.
         kind: String,
-        /// Its group.
-        group: String,
     },
     /// The CRD does not say which of its versions satisfies the contract.
-    #[error("the CRD of {kind}.{group} has no label {label}: it does not say that it satisfies this contract")]
+    #[error("the CRD of {kind} has no label {label}: it does not say that it satisfies this contract")]
     NoContract {
-        /// Kind that was asked for.
+        /// Kind that was asked for, with its group.
         kind: String,
-        /// Its group.
-        group: String,
         /// The preferred label.
         label: String,
     },
     /// The API server did not answer.
-    #[error("looking up kind {kind}.{group}: {source}")]
+    #[error("looking up kind {kind}: {source}")]
     Api {
-        /// Kind that was asked for.
+        /// Kind that was asked for, with its group.
         kind: String,
-        /// Its group.
-        group: String,
         /// The answer.
         #[source]
         source: Box<kube::Error>,
@@ -170,46 +164,33 @@ impl Kinds {
 
     async fn metadata(&self, group: &str, kind: &str) -> Result<ObjectMeta, KindError> {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let (plural, kind, group) = (guess(group, kind).plural, kind.to_owned(), group.to_owned());
-        match crds.get_metadata_opt(&format!("{plural}.{group}")).await {
+        match crds.get_metadata_opt(&format!("{}.{group}", resource(group, "v1", kind).plural)).await {
             Ok(Some(crd)) => Ok(crd.metadata),
-            Ok(None) => Err(KindError::NotServed { kind, group }),
-            Err(source) => Err(KindError::Api { kind, group, source: Box::new(source) }),
+            Ok(None) => Err(KindError::NotServed { kind: format!("{kind}.{group}") }),
+            Err(source) => Err(KindError::Api { kind: format!("{kind}.{group}"), source: Box::new(source) }),
         }
     }
 
     async fn ask(&self, group: &str, kind: &str, contracts: &[&str]) -> Result<ApiResource, KindError> {
         let metadata = self.metadata(group, kind).await?;
-        let guess = guess(group, kind);
-        let (kind, group) = (kind.to_owned(), group.to_owned());
+        let named = || format!("{kind}.{group}");
         let mut version = version_of(&metadata.labels.unwrap_or_default(), contracts);
         // Cluster API's own kinds have no such labels: the contracts are named after their versions.
-        if version.is_none() && contracts.iter().any(|contract| contract.split('/').next() == Some(group.as_str())) {
+        if version.is_none() && contracts.iter().any(|contract| contract.split('/').next() == Some(group)) {
             let groups = self.client.list_api_groups().await;
-            let groups = groups.map_err(|source| KindError::Api {
-                kind: kind.clone(),
-                group: group.clone(),
-                source: Box::new(source),
-            })?;
+            let groups = groups.map_err(|source| KindError::Api { kind: named(), source: Box::new(source) })?;
             let served = groups.groups.into_iter().filter(|served| served.name == group).flat_map(|g| g.versions);
             version = own_version(&served.map(|version| version.group_version).collect::<Vec<_>>(), contracts);
         }
-        match version {
-            Some(version) => {
-                let gvk = GroupVersionKind::gvk(&group, &version, &kind);
-                Ok(ApiResource::from_gvk_with_plural(&gvk, &guess.plural))
-            }
-            None => {
-                let label = contracts.first().copied().unwrap_or_default().to_owned();
-                Err(KindError::NoContract { kind, group, label })
-            }
-        }
+        let label = contracts.first().copied().unwrap_or_default().to_owned();
+        let version = version.ok_or_else(|| KindError::NoContract { kind: named(), label })?;
+        Ok(resource(group, &version, kind))
     }
 }
 
 /// The plural is only a guess, but the guess is Cluster API's rule for naming CRDs.
-fn guess(group: &str, kind: &str) -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind))
+fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
 /// The newest version that the labels list for the first contract they know.
