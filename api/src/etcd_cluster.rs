@@ -11,9 +11,6 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Members that a cluster has when `replicas` is not given.
-pub const DEFAULT_REPLICAS: i32 = 3;
-
 /// Stricter than OpenAPI's `date-time`: an object with a time that we cannot read could not be read at all. The second part
 /// refuses days that no month has.
 const TIME_RULE: &str = "self.matches(r'^2[0-9]{3}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$') && timestamp(self) > timestamp('1990-01-01T00:00:00Z')";
@@ -152,7 +149,7 @@ pub struct EtcdClusterSpec {
 }
 
 fn default_replicas() -> i32 {
-    DEFAULT_REPLICAS
+    3
 }
 
 fn default_address_types() -> Vec<AddressType> {
