@@ -142,7 +142,7 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
             }
             Err(error) => return Err(error),
         };
-        let mut all = watch.select(&cluster.view.namespace, |_| true).into_iter().map(read);
+        let mut all = watch.in_namespace(&cluster.view.namespace).into_iter().map(read);
         if let Some(etcd) = all.find(|etcd| matches!(etcd.claim, Claim::Ours | Claim::OfNamesake)) {
             return Ok(Some(Etcd::Found(Box::new(etcd))));
         }

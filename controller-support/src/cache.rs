@@ -264,10 +264,10 @@ impl Cached {
         })
     }
 
-    /// The objects of a namespace that satisfy a condition. This looks at all of them: prefer [`Cached::by_index`].
-    pub fn select(&self, namespace: &str, wanted: impl Fn(&DynamicObject) -> bool) -> Vec<Arc<DynamicObject>> {
-        let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
-        contents.in_namespace(namespace).filter(|object| wanted(object)).cloned().collect()
+    /// All objects of a namespace: prefer [`Cached::by_index`].
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<DynamicObject>> {
+        self.contents.read().unwrap_or_else(PoisonError::into_inner).in_namespace(namespace).cloned().collect()
     }
 
     /// Everything that is there, and then every change, deletions included.

@@ -141,7 +141,7 @@ async fn an_index_follows_the_objects() {
     assert_eq!((hand.owned_by("1"), hand.owned_by("2")), (vec!["d".to_owned()], vec![]));
     assert!(hand.cached.by_index(&BY_CONTROLLER_UID, "other", "1").is_empty());
     assert!(hand.cached.get("default", "d").is_some() && hand.cached.get("default", "a").is_none());
-    assert_eq!(hand.cached.select("default", |_| true).len(), 1);
+    assert_eq!(hand.cached.in_namespace("default").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
