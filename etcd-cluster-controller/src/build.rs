@@ -40,14 +40,8 @@ fn cloned_from(etcd: &EtcdCluster) -> [(String, String); 2] {
 /// Owner reference to the EtcdCluster. Only Machines and Secrets have it as their controller: configs and
 /// infrastructure get the Machine for that from Cluster API.
 fn owner(etcd: &EtcdCluster, controller: bool) -> OwnerReference {
-    OwnerReference {
-        api_version: EtcdCluster::api_version(&()).into_owned(),
-        kind: EtcdCluster::kind(&()).into_owned(),
-        name: etcd.name_any(),
-        uid: etcd.uid().unwrap_or_default(),
-        controller: Some(controller),
-        block_owner_deletion: Some(true),
-    }
+    let reference = etcd.owner_ref(&()).unwrap_or_default();
+    OwnerReference { controller: Some(controller), block_owner_deletion: Some(true), ..reference }
 }
 
 /// Labels on everything that belongs to an EtcdCluster.

@@ -4,9 +4,9 @@ use super::{cloned_from, labels, owner, version};
 use api::etcd_cluster::LastRemediation;
 use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, names};
-use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ObjectMeta};
 use kube::discovery::ApiResource;
-use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -49,7 +49,8 @@ pub fn infrastructure(parts: &MachineParts<'_>, template: &DynamicObject) -> Res
     annotations.extend(cloned_from(parts.etcd));
     // Our labels win: they are how the member is found.
     metadata.labels.get_or_insert_default().extend(labels(parts.etcd, parts.cluster));
-    Ok(DynamicObject { types: Some(types(parts.infrastructure)), metadata, data: json!({"spec": spec}) })
+    let clone = DynamicObject::new(parts.name, parts.infrastructure).data(json!({"spec": spec}));
+    Ok(DynamicObject { metadata, ..clone })
 }
 
 /// The config that the bootstrap provider turns into bootstrap data.
@@ -87,35 +88,30 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     // Cluster API's own finalizer, as its MachineSets set it: otherwise the Machine's first reconcile does nothing else,
     // and the next is a second later.
     metadata.finalizers = Some(vec![names::MACHINE_FINALIZER.to_owned()]);
-    let config_kind = EtcdadmConfig::kind(&());
     let bootstrap = ApiResource::erase::<EtcdadmConfig>(&());
     let mut data = json!({
         "spec": {
             "clusterName": parts.cluster,
             // Some infrastructure refuses a Machine without a version: it is that of etcd.
             "version": format!("v{}", version(parts.etcd).trim_start_matches('v')),
-            "bootstrap": {"configRef": reference(kind, &bootstrap, &config_kind, parts)},
-            "infrastructureRef": reference(kind, parts.infrastructure, &parts.infrastructure.kind, parts),
+            "bootstrap": {"configRef": reference(kind, &bootstrap, parts)},
+            "infrastructureRef": reference(kind, parts.infrastructure, parts),
         }
     });
     if let Some(domain) = parts.failure_domain {
         data["spec"]["failureDomain"] = json!(domain);
     }
-    DynamicObject { types: Some(types(kind)), metadata, data }
+    DynamicObject { metadata, ..DynamicObject::new(parts.name, kind).data(data) }
 }
 
 /// A reference in the shape that this version of Machine has.
-fn reference(machine: &ApiResource, to: &ApiResource, kind: &str, parts: &MachineParts<'_>) -> Value {
+fn reference(machine: &ApiResource, to: &ApiResource, parts: &MachineParts<'_>) -> Value {
     if machine.version == "v1beta1" {
         return json!({
-            "apiVersion": to.api_version, "kind": kind, "name": parts.name, "namespace": parts.etcd.namespace()
+            "apiVersion": to.api_version, "kind": to.kind, "name": parts.name, "namespace": parts.etcd.namespace()
         });
     }
-    json!({"apiGroup": to.group, "kind": kind, "name": parts.name})
-}
-
-fn types(kind: &ApiResource) -> TypeMeta {
-    TypeMeta { api_version: kind.api_version.clone(), kind: kind.kind.clone() }
+    json!({"apiGroup": to.group, "kind": to.kind, "name": parts.name})
 }
 
 fn metadata(parts: &MachineParts<'_>, controller: bool) -> ObjectMeta {

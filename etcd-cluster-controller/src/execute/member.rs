@@ -48,7 +48,7 @@ pub(super) async fn create(
     };
     let namespace = etcd.namespace().unwrap_or_default();
     let kind = ApiResource::erase::<EtcdadmConfig>(&());
-    let config = to_dynamic(&build::config(&parts), &kind)?;
+    let config = to_dynamic(&build::config(&parts))?;
     let api = apply::dynamic(&context.shared.client, &kind, &namespace);
     let outcome = put(context, etcd, &api, &kind, &config, reasons::INVALID_SPEC).await?;
     if outcome != Outcome::Done {
@@ -259,11 +259,9 @@ fn refused(reason: &'static str, message: String) -> Outcome {
     Outcome::Blocked(Hold::new(reason, message))
 }
 
-fn to_dynamic(config: &EtcdadmConfig, kind: &ApiResource) -> Result<DynamicObject> {
-    let value = serde_json::to_value(config).and_then(serde_json::from_value::<DynamicObject>);
-    let mut object = value.map_err(|error| Error::Internal(format!("config as JSON: {error}")))?;
-    object.types = Some(kube::api::TypeMeta { api_version: kind.api_version.clone(), kind: kind.kind.clone() });
-    Ok(object)
+fn to_dynamic(config: &EtcdadmConfig) -> Result<DynamicObject> {
+    let value = serde_json::to_value(config).and_then(serde_json::from_value);
+    value.map_err(|error| Error::Internal(format!("config as JSON: {error}")))
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ fn what_is_left_over_is_used_only_if_it_would_be_made_the_same() {
     let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
     let clone = |story: &Story, template: &DynamicObject| {
         let parts = parts(&story.observation.etcd, &clones);
-        let config = to_dynamic(&build::config(&parts), &ApiResource::erase::<EtcdadmConfig>(&())).unwrap();
+        let config = to_dynamic(&build::config(&parts)).unwrap();
         (build::infrastructure(&parts, template).unwrap(), config)
     };
     let (machine, config) = clone(&story, &template);
