@@ -4,7 +4,7 @@ use crate::CONTROLLER;
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::status::differs;
-use crate::status::transitions::transitions;
+use crate::status::transitions::{Transition, transitions};
 use api::EtcdCluster;
 use api::etcd_cluster::EtcdClusterStatus;
 use controller_support::apply::{self, StatusWrite};
@@ -33,12 +33,12 @@ pub(crate) async fn write_status(context: &Context, observation: &Observation, a
             return Err(Error::NotReady("the EtcdCluster has changed meanwhile; deciding anew".to_owned()));
         }
     }
-    for transition in transitions(&etcd.status.clone().unwrap_or_default(), &after) {
-        let (about, action, reason) = (etcd.object_ref(&()), transition.action, transition.reason);
-        if transition.warning {
-            context.events.warning(&about, action, reason, transition.note).await;
+    let about = etcd.object_ref(&());
+    for Transition { warning, reason, note } in transitions(&etcd.status.clone().unwrap_or_default(), &after) {
+        if warning {
+            context.events.warning(&about, "Reconcile", reason, note).await;
         } else {
-            context.events.normal(&about, action, reason, transition.note).await;
+            context.events.normal(&about, "Reconcile", reason, note).await;
         }
     }
     Ok(())

@@ -9,8 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 pub struct Transition {
     /// Somebody should look at it.
     pub warning: bool,
-    /// What the controller was about.
-    pub action: &'static str,
     /// CamelCase reason.
     pub reason: &'static str,
     /// The sentence for people.
@@ -51,8 +49,7 @@ pub(super) fn is_alarming(reason: &str) -> bool {
 #[must_use]
 pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<Transition> {
     let mut found = Vec::new();
-    let mut normal =
-        |reason, note: String| found.push(Transition { warning: false, action: "Reconcile", reason, note });
+    let mut normal = |reason, note: String| found.push(Transition { warning: false, reason, note });
     if after.initialized && !before.initialized {
         normal("Initialized", "the first member is up".to_owned());
     }
@@ -75,8 +72,7 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
     {
         normal(reasons::WAITING_FOR_SAFE_REMOVAL, now.message);
     }
-    let mut warning =
-        |reason, note: String| found.push(Transition { warning: true, action: "Reconcile", reason, note });
+    let mut warning = |reason, note: String| found.push(Transition { warning: true, reason, note });
     for member in after.members.iter().filter(|member| member.health == Health::Unhealthy) {
         let known = before.members.iter().any(|old| old.id == member.id && old.health == Health::Unhealthy);
         if !known {
@@ -107,16 +103,10 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
         }
     }
     for (index, type_) in TELLING.into_iter().enumerate() {
-        let earlier = |reason: &str| {
-            TELLING
-                .iter()
-                .take(index)
-                .filter_map(|type_| alarming(&after.conditions, type_))
-                .any(|c| c.reason == reason)
-        };
+        let mut earlier = TELLING[..index].iter().filter_map(|type_| alarming(&after.conditions, type_));
         if let Some(now) = alarming(&after.conditions, type_)
             && alarming(&before.conditions, type_).is_none_or(|old| old.reason != now.reason)
-            && !earlier(&now.reason)
+            && earlier.all(|c| c.reason != now.reason)
         {
             let reason = ALARMING.iter().copied().find(|reason| *reason == now.reason).unwrap_or(reasons::QUORUM_LOST);
             warning(reason, now.message.clone());
