@@ -90,9 +90,9 @@ pub struct MemberArgs {
     /// Most time that connecting to the release server may take.
     #[arg(long, default_value = "10s", value_parser = values::duration)]
     pub download_connect_timeout: Duration,
-    /// Directory of the certificates and of ca.crt and ca.key.
-    #[arg(long, default_value = "/etc/etcd/pki")]
-    pub certs_dir: PathBuf,
+    /// Directory of the certificates and of ca.crt and ca.key [default: that of the last run, else /etc/etcd/pki].
+    #[arg(long, value_name = "DIRECTORY")]
+    pub certs_dir: Option<PathBuf>,
     /// This member's own address [default: the member's own, else the address towards the cluster or the default route].
     #[arg(long, value_name = "IP")]
     pub bind_address: Option<std::net::IpAddr>,
@@ -108,7 +108,7 @@ pub struct MemberArgs {
     /// What runs etcd; only systemd.
     #[arg(long, default_value = "systemd", value_parser = values::init_system)]
     pub init_system: String,
-    /// TLS 1.2 cipher suites that etcd may use, separated by commas [default: Go's].
+    /// TLS 1.2 cipher suites that etcd may use, separated by commas [default: those of the last run, else Go's].
     #[arg(long, value_name = "SUITE,...", value_delimiter = ',')]
     pub cipher_suites: Vec<String>,
     /// A setting of etcd, by the name of its flag; may be repeated [default: those of the last run].

@@ -27,6 +27,12 @@ async fn steps(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
     }
     let authority = match node.authority()? {
         Some(authority) => authority,
+        // Its peers and clients trust the one that it has been set up with.
+        None if local.is_member() => bail!(
+            "this machine is a member, and there is no certificate authority in {}; put the ca.crt and ca.key there that it \
+             was set up with, or give their directory with --certs-dir",
+            node.settings.certs_dir.display()
+        ),
         None => node.new_authority()?,
     };
     node.install(&local).await?;

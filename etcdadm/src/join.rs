@@ -25,6 +25,8 @@ mod versions;
 const ADD_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause between two looks at a learner that catches up; the first ones are short.
 const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
+/// Entries of the log that a learner may lack when it is promoted: as many as etcd keeps for a member that is slow, by default.
+const BEHIND: u64 = 5_000;
 /// How long a member may be silent before the cluster's tolerance is given for it: a voter that cannot start costs it one
 /// member, a learner none.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -179,7 +181,7 @@ impl<'a> Join<'a> {
     }
 
     async fn add(&mut self, membership: &Membership) -> Result<()> {
-        preflight::check(self.node.settings.address, self.node.paths.data_dir())?;
+        preflight::check(&self.node.paths, &self.node.settings)?;
         let versions = self.versions(membership.members.iter().filter(|member| member.has_started())).await;
         let learner = match versions.role().map_err(|why| anyhow!(why))? {
             Role::Learner => true,
@@ -251,14 +253,21 @@ impl<'a> Join<'a> {
     }
 
     async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
-        // Its program is known, should it not tell.
-        self.told.entry(id).or_insert_with(|| self.node.settings.version.clone());
-        let versions = self.versions(&membership.members).await;
-        if !self.has_leave("the learner is not promoted", versions.to_promote(id)).await? {
+        if let Err(why) = self.follows(id).await {
+            self.node.wait(self.pause(), why).await;
+            return Ok(());
+        }
+        if !self.may_promote(id, membership).await? {
             return Ok(());
         }
         let answer = self.cluster.promote(id).await;
         self.after_promotion(id, answer).await
+    }
+
+    /// Whether the versions of all members let the learner be promoted.
+    async fn may_promote(&mut self, id: u64, membership: &Membership) -> Result<bool> {
+        let versions = self.versions(&membership.members).await;
+        self.has_leave("the learner is not promoted", versions.to_promote(id)).await
     }
 
     async fn after_promotion(&mut self, id: u64, answer: Result<(), Failure>) -> Result<()> {
@@ -268,17 +277,45 @@ impl<'a> Join<'a> {
                 Ok(())
             }
             Err(Failure::NotInSync) => {
-                self.node.wait(self.catch_up, format!("for learner {id:x} to catch up with the leader")).await;
-                self.catch_up = (self.catch_up * 2).min(CATCH_UP_PAUSE);
+                self.node.wait(self.pause(), format!("for learner {id:x} to catch up with the leader")).await;
                 Ok(())
             }
             Err(failure) => self.passing("the learner is not promoted", failure, FAILURE_PAUSE).await,
         }
     }
 
-    /// Waits before the next attempt, unless there shall be or can be none.
+    /// Whether the learner on this machine runs, and has nearly all that the cluster has; if not, what is waited for. etcd
+    /// promotes one that has stopped as well, and a voter that does not run costs the cluster a member. And it counts nine
+    /// tenths of the log as nearly all of it, however long that is.
+    async fn follows(&mut self, id: u64) -> Result<(), String> {
+        let own = self.member.progress().await;
+        let own = own.map_err(|why| format!("for learner {id:x}, which does not answer on this machine ({why})"))?;
+        if own.member_id != id {
+            return Err(format!("for learner {id:x}: member {:x} answers on this machine", own.member_id));
+        }
+        if own.leader == 0 {
+            return Err(format!("for learner {id:x} to find the leader"));
+        }
+        let voter =
+            self.cluster.progress().await.map_err(|why| format!("for a voter to tell how far it is ({why})"))?;
+        let behind = voter.applied.saturating_sub(own.applied);
+        if behind > BEHIND {
+            Err(format!("for learner {id:x} to catch up: it is {behind} entries behind"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The next pause of those that become longer.
+    fn pause(&mut self) -> Duration {
+        let pause = self.catch_up;
+        self.catch_up = (pause * 2).min(CATCH_UP_PAUSE);
+        pause
+    }
+
+    /// Waits before the next attempt, unless there shall be or can be none. A clock that is wrong may be set meanwhile.
     async fn passing(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
-        if !self.retry || matches!(failure, Failure::Refused(_) | Failure::Untrusted { .. }) {
+        if !self.retry || matches!(failure, Failure::Refused(_) | Failure::Untrusted { by_clock: false, .. }) {
             return Err(anyhow!(failure).context(what.to_owned()));
         }
         self.node.wait(pause, format!("{what}: {failure}")).await;

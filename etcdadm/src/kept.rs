@@ -10,6 +10,7 @@ use crate::endpoint::{Endpoint, Host};
 use crate::{files, guard, install};
 
 const DATA_DIR: &str = "/var/lib/etcd";
+const CERTS_DIR: &str = "/etc/etcd/pki";
 const INSTALL_DIR: &str = "/opt/bin/";
 /// What the unit may run, of this program and of the one it replaces.
 const STARTED: [&str; 2] = ["etcd-guard.sh", "etcd"];
@@ -19,6 +20,9 @@ const STARTED: [&str; 2] = ["etcd-guard.sh", "etcd"];
 pub struct Kept {
     /// More settings of etcd, by the names of its flags.
     pub(crate) etcd_flags: Vec<(String, String)>,
+    /// TLS 1.2 cipher suites; none for Go's.
+    pub(crate) cipher_suites: Vec<String>,
+    certs_dir: Option<PathBuf>,
     max_learners: Option<u32>,
     data_dir: Option<PathBuf>,
     /// Of a machine that is a member: it has a write-ahead log, or had one.
@@ -57,8 +61,10 @@ impl Kept {
         let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         // The paths of a test lie below its root already.
         let data_dir = value("ETCD_DATA_DIR").or(in_unit).map(PathBuf::from);
-        let data_dir =
-            data_dir.map(|path| path.strip_prefix(root).map_or(path.clone(), |path| Path::new("/").join(path)));
+        let outside = |path: &Path| path.strip_prefix(root).map_or(path.to_owned(), |path| Path::new("/").join(path));
+        let data_dir = data_dir.map(|path| outside(&path));
+        let ca = value("ETCD_TRUSTED_CA_FILE").map(Path::new);
+        let cipher_suites = value("ETCD_CIPHER_SUITES").into_iter().flat_map(|suites| suites.split(','));
         let peer_url = value("ETCD_INITIAL_ADVERTISE_PEER_URLS").and_then(|url| url.parse::<Endpoint>().ok());
         let address = peer_url.and_then(|url| match url.host {
             Host::Ip(ip) => Some(ip),
@@ -71,6 +77,8 @@ impl Kept {
         let has_run = guard::has_run(&String::from_utf8_lossy(&epoch), &env);
         Ok(Self {
             etcd_flags: flags.collect(),
+            cipher_suites: cipher_suites.map(str::to_owned).collect(),
+            certs_dir: ca.and_then(Path::parent).map(outside),
             max_learners: value("ETCD_MAX_LEARNERS").and_then(|number| number.parse().ok()),
             data_dir,
             member: (has_log || has_run).then(member),
@@ -101,6 +109,11 @@ impl Kept {
             ),
             asked => Ok(asked.unwrap_or(there)),
         }
+    }
+
+    /// The directory of the certificates that is asked for, or that of the last run.
+    pub(crate) fn certs_dir(&self, asked: Option<PathBuf>) -> PathBuf {
+        asked.or_else(|| self.certs_dir.clone()).unwrap_or_else(|| CERTS_DIR.into())
     }
 
     /// The install directory that is asked for, or that of the member.

@@ -215,7 +215,7 @@ impl Node {
     /// started, and one that cannot start with them is started again and again.
     pub(crate) async fn ensure_started(&self, local: &Local, start: &config::env::Start) -> Result<()> {
         if local.unit == UnitState::Down {
-            preflight::check(self.settings.address, self.paths.data_dir())?;
+            preflight::check(&self.paths, &self.settings)?;
             return self.start(start);
         }
         if config::is_current(&self.paths, &self.settings, start)? {

@@ -65,7 +65,8 @@ impl Settings {
         );
         let extra_sans = args.server_cert_extra_sans.iter().map(String::as_str).filter(|san| !san.is_empty());
         let extra_sans = extra_sans.map(pki::parse_san).collect::<Result<_, _>>();
-        check_cipher_suites(&args.cipher_suites).map_err(|invalid| anyhow!("--cipher-suites: {}", invalid.why))?;
+        let cipher_suites = if args.cipher_suites.is_empty() { &kept.cipher_suites } else { &args.cipher_suites };
+        check_cipher_suites(cipher_suites).map_err(|invalid| anyhow!("--cipher-suites: {}", invalid.why))?;
         let etcd_flags = if args.etcd_flag.is_empty() { kept.etcd_flags.clone() } else { args.etcd_flag };
         let pairs: Vec<_> = etcd_flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         check_flags(&pairs).map_err(|invalid| anyhow!("--etcd-flag {invalid}"))?;
@@ -81,11 +82,11 @@ impl Settings {
             release_url: release_url(&args.release_url)?,
             release_sha256: args.release_sha256,
             download_connect_timeout: args.download_connect_timeout,
-            certs_dir: plain_path("--certs-dir", args.certs_dir)?,
+            certs_dir: plain_path("--certs-dir", kept.certs_dir(args.certs_dir))?,
             extra_sans: extra_sans.map_err(|why| anyhow!("--server-cert-extra-sans: {why}"))?,
             install_dir: plain_path("--install-dir", kept.install_dir(args.install_dir))?,
             data_dir: plain_path("--data-dir", kept.data_dir(args.data_dir)?)?,
-            cipher_suites: args.cipher_suites,
+            cipher_suites: cipher_suites.clone(),
             timeout: args.timeout,
         })
     }

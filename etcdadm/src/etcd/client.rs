@@ -30,6 +30,17 @@ pub struct Cluster {
     clients: HashMap<String, Client>,
 }
 
+/// How far a member is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Its ID.
+    pub member_id: u64,
+    /// ID of the leader that it follows; 0 if it knows none.
+    pub leader: u64,
+    /// The last entry of the log that it has applied.
+    pub applied: u64,
+}
+
 impl Cluster {
     /// Nothing is connected yet. The certificates are PEM; the client's one must be good for etcd's clients.
     pub fn new(endpoints: Vec<Endpoint>, ca: String, certificate: String, key: String) -> Self {
@@ -55,6 +66,20 @@ impl Cluster {
         self.request(endpoint, CHECK_TIMEOUT, async |client| {
             let status = client.status().await?;
             Ok((status.version().to_owned(), status.storage_version().to_owned()))
+        })
+        .await
+    }
+
+    /// How far the member behind the first endpoint is. Learners answer too.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn progress(&mut self) -> Result<Progress, Failure> {
+        let endpoint = self.first()?;
+        self.request(&endpoint, CHECK_TIMEOUT, async |client| {
+            let status = client.status().await?;
+            let member_id = status.header().map_or(0, etcd_client::ResponseHeader::member_id);
+            Ok(Progress { member_id, leader: status.leader(), applied: status.raft_applied_index() })
         })
         .await
     }

@@ -112,6 +112,35 @@ async fn members_that_are_silent_once_do_not_end_the_run() {
     run(&machine).add(&observation.membership).await.unwrap();
 }
 
+/// A member that is added and cannot start costs the cluster its tolerance.
+#[tokio::test]
+async fn a_machine_is_looked_at_before_it_is_added() {
+    let machine = machine("127.0.77.12", UnitState::Down);
+    let mut observation = observation(&machine);
+    observation.membership.members.pop();
+    let _taken = TcpListener::bind("127.0.77.12:2380").unwrap();
+    let message = format!("{:#}", run(&machine).add(&observation.membership).await.unwrap_err());
+    assert!(message.contains("port 2380"), "{message}");
+}
+
+/// etcd would promote it.
+#[tokio::test]
+async fn a_learner_that_does_not_answer_is_waited_for() {
+    let machine = machine("127.0.77.13", UnitState::Up);
+    let why = run(&machine).follows(NEW).await.unwrap_err();
+    assert!(why.starts_with("for learner 44, which does not answer on this machine"), "{why}");
+}
+
+/// A machine may boot before its clock is set.
+#[tokio::test]
+async fn certificates_that_are_not_good_by_this_clock_are_tried_again() {
+    let machine = machine("127.0.77.14", UnitState::Down);
+    let untrusted = |by_clock| Failure::Untrusted { why: "not yet valid".to_owned(), by_clock };
+    let run = run(&machine);
+    run.passing("the cluster does not answer", untrusted(true), POLL).await.unwrap();
+    run.passing("the cluster does not answer", untrusted(false), POLL).await.unwrap_err();
+}
+
 /// Without an answer, any of them may be one that loses the promotion.
 #[tokio::test]
 async fn a_learner_is_not_promoted_while_no_member_tells_its_version() {
@@ -121,7 +150,7 @@ async fn a_learner_is_not_promoted_while_no_member_tells_its_version() {
     observation.membership.members[1].name = "own".to_owned();
     let mut run = run(&machine);
     run.retry = false;
-    let message = format!("{:#}", run.promote(NEW, &observation.membership).await.unwrap_err());
+    let message = format!("{:#}", run.may_promote(NEW, &observation.membership).await.unwrap_err());
     for named in ["the learner is not promoted", "member 11 (https://127.0.0.1:2380)", "3.5.20", "remove them"] {
         assert!(message.contains(named), "{message}");
     }

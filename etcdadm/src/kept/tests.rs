@@ -19,7 +19,7 @@ fn machine(env: &str, member: bool) -> (tempfile::TempDir, Kept) {
 }
 
 const ENV: &str = "ETCD_NAME=a\nETCD_INITIAL_ADVERTISE_PEER_URLS=https://127.0.0.5:2380\nETCD_DATA_DIR=/mnt/etcd\nETCD_STRICT_RECONFIG_CHECK=true\nETCD_MAX_LEARNERS=3\n\
-    ETCD_SNAPSHOT_COUNT=10000\nGOMAXPROCS=2\nETCD_EXPERIMENTAL_COMPACTION_BATCH_LIMIT=100\nETCD_UNSAFE_NO_FSYNC=true\n";
+    ETCD_TRUSTED_CA_FILE=/srv/pki/ca.crt\nETCD_CIPHER_SUITES=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\nETCD_SNAPSHOT_COUNT=10000\nGOMAXPROCS=2\nETCD_EXPERIMENTAL_COMPACTION_BATCH_LIMIT=100\nETCD_UNSAFE_NO_FSYNC=true\n";
 
 #[test]
 fn without_an_earlier_run_there_are_defaults() {
@@ -27,6 +27,7 @@ fn without_an_earlier_run_there_are_defaults() {
     let kept = Kept::load(root.path()).unwrap();
     assert_eq!(kept.data_dir(None).unwrap(), Path::new("/var/lib/etcd"));
     assert_eq!(kept.install_dir(None), Path::new("/opt/bin"));
+    assert_eq!((kept.certs_dir(None), kept.cipher_suites.len()), ("/etc/etcd/pki".into(), 0));
     assert_eq!(kept.version(None).unwrap().to_string(), DEFAULT_ETCD_VERSION);
     assert_eq!(kept.max_learners(Some(3), &EtcdVersion::new(3, 6, 16)).unwrap(), Some(3));
 }
@@ -36,6 +37,9 @@ fn what_is_not_given_is_kept() {
     let (_root, kept) = machine(ENV, true);
     assert_eq!(kept.data_dir(None).unwrap(), Path::new("/mnt/etcd"));
     assert_eq!(kept.install_dir(None), Path::new("/srv/bin"));
+    assert_eq!(kept.certs_dir(None), Path::new("/srv/pki"));
+    assert_eq!(kept.certs_dir(Some("/x".into())), Path::new("/x"));
+    assert_eq!(kept.cipher_suites.len(), 2);
     assert_eq!(kept.version(None).unwrap().to_string(), "3.5.21");
     assert_eq!(kept.max_learners(None, &EtcdVersion::new(3, 6, 16)).unwrap(), Some(3));
     let flags: Vec<_> = kept.etcd_flags.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -8,6 +8,7 @@ use crate::config::env::Start;
 use crate::guard::Data;
 use crate::guard::tests::write_program;
 use crate::init_system::Boxed;
+use crate::pki::authority::AUTHORITY;
 use crate::settings::tests::example;
 use crate::wal::{self, Owner};
 
@@ -118,5 +119,20 @@ async fn a_run_under_another_address_changes_nothing_of_a_member() {
             assert!(message.contains("https://127.0.77.1:2380") && message.contains("--bind-address"), "{message}");
             assert_eq!(machine.told.all(), [""; 0]);
         }
+    }
+}
+
+/// A new authority is one that no other member and no client trusts.
+#[tokio::test]
+async fn a_member_gets_no_other_authority() {
+    for unit in [UnitState::Up, UnitState::Down] {
+        let machine = machine("127.0.77.11", unit).that_is_a_member().await;
+        let before = machine.files_of_etcd();
+        for file in [machine.node.paths.certificate(AUTHORITY), machine.node.paths.key(AUTHORITY)] {
+            std::fs::remove_file(file).unwrap();
+        }
+        let message = format!("{:#}", crate::init(&machine.node, None).await.unwrap_err());
+        assert!(message.contains("is a member") && message.contains("--certs-dir"), "{message}");
+        assert!(machine.files_of_etcd() == before && machine.node.authority().unwrap().is_none(), "{unit:?}");
     }
 }

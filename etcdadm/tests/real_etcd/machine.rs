@@ -251,16 +251,22 @@ impl Machine {
 
     /// From now on this is the version that its etcd says it is, and that is asked for. It still runs the same program.
     pub fn says_it_is(&mut self, version: &str) {
-        let program = self.paths().program("etcd");
         let real = self.release.programs.join("etcd");
-        let text = format!(
-            "#!/bin/sh\n[ \"$*\" != --version ] || exec echo etcd Version: {version}\nexec {} \"$@\"\n",
-            real.display()
-        );
+        self.etcd_is(version, &format!("exec {} \"$@\"", real.display()));
+        version.clone_into(&mut self.flags[1]);
+    }
+
+    /// From now on its etcd only says its version.
+    pub fn etcd_ends_at_once(&self) {
+        self.etcd_is(&self.release.version, "exit 1");
+    }
+
+    fn etcd_is(&self, version: &str, otherwise: &str) {
+        let program = self.paths().program("etcd");
+        let text = format!("#!/bin/sh\n[ \"$*\" != --version ] || exec echo etcd Version: {version}\n{otherwise}\n");
         // Written by another process: with a descriptor of this one, a test that forks meanwhile would keep it busy.
         let write = ["-c", "printf %s \"$1\" >\"$0.new\" && chmod 755 \"$0.new\" && mv \"$0.new\" \"$0\""];
         assert!(Command::new("/bin/sh").args(write).arg(program).arg(text).status().unwrap().success());
-        version.clone_into(&mut self.flags[1]);
     }
 
     /// As `etcdctl member add --learner` for the machine `other`; the learner's ID in hexadecimal.

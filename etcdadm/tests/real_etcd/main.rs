@@ -6,7 +6,7 @@ mod machine;
 use std::fs;
 use std::time::Duration;
 
-use machine::{Network, releases};
+use machine::{Machine, Network, releases};
 
 fn names(count: u32) -> Vec<String> {
     (1..=count).map(|number| format!("m{number}")).collect()
@@ -295,22 +295,7 @@ async fn a_learner_is_neither_started_nor_promoted_by_a_version_that_is_too_old(
 
         first.asks(&["member", "remove", &id]);
         second.says_it_is(&release.version);
-        // Interrupted when it has started and is not promoted yet.
-        let log = second.paths().wal_dir();
-        let begun = async {
-            while !log.is_dir() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let through = [&first];
-        tokio::select! {
-            _ = second.join(&through) => {}
-            () = begun => {}
-        }
-        let learner = ["m1", "m2 (learner)"].map(str::to_owned);
-        while first.members() != learner {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let learner = becomes_learner(&second, &first).await;
         second.says_it_is("3.5.15");
         let message = second.join(&[&first]).await.unwrap_err().to_string();
         assert!(message.contains("is not promoted") && message.contains("3.5.15"), "{message}");
@@ -320,4 +305,48 @@ async fn a_learner_is_neither_started_nor_promoted_by_a_version_that_is_too_old(
         second.join(&[&first]).await.unwrap();
         assert_eq!(first.members(), names(2));
     }
+}
+
+/// etcd promotes a learner by what it has acknowledged, whether it runs or not: the one voter would be without a quorum.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_learner_that_does_not_run_is_not_promoted() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let mut second = network.machine(2).with_authority_of(&first);
+        let learner = becomes_learner(&second, &first).await;
+
+        second.stop();
+        second.etcd_ends_at_once();
+        let again = tokio::time::timeout(Duration::from_secs(5), second.join(&[&first])).await;
+        assert!(again.is_err(), "it waits: {again:?}");
+        assert_eq!(first.members(), learner);
+        first.asks(&["put", "still", "served"]);
+
+        second.stop();
+        second.says_it_is(&release.version);
+        second.join(&[&first]).await.unwrap();
+        assert_eq!(first.members(), names(2));
+    }
+}
+
+/// Lets machine 2 join, and interrupts it when it has started and is not promoted yet. Answers the members.
+async fn becomes_learner(second: &Machine, first: &Machine) -> [String; 2] {
+    let log = second.paths().wal_dir();
+    let begun = async {
+        while !log.is_dir() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let through = [first];
+    tokio::select! {
+        _ = second.join(&through) => {}
+        () = begun => {}
+    }
+    let learner = ["m1", "m2 (learner)"].map(str::to_owned);
+    while first.members() != learner {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    learner
 }
