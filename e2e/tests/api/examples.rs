@@ -3,6 +3,7 @@
 
 use crate::server::STRICT;
 use anyhow::{Context, Result, bail, ensure};
+use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
 use api::names::MANAGED_ETCD_ANNOTATION;
 use e2e::apply::api_for;
 use e2e::bed::crds;
@@ -73,6 +74,9 @@ pub(crate) fn the_documents_of_a_file_belong_together() -> Result<()> {
             let Document { kind, name, .. } = document;
             let used = referred.iter().any(|referred| referred.0 == *kind && referred.1 == *name);
             ensure!(used || ROOTS.contains(&kind.as_str()), "{file}: nothing refers to {kind} {name}");
+            let gate = document.value.pointer("/spec/availabilityGates/0/conditionType").and_then(Value::as_str);
+            let tells = kind != "Cluster" || gate == Some(MANAGED_EXTERNAL_ETCD_READY);
+            ensure!(tells, "{file}: Available of Cluster {name} does not tell of etcd");
         }
         ensure!(documents.iter().any(|document| document.kind == "Cluster"), "{file}: no Cluster");
     }

@@ -60,6 +60,8 @@ async fn follow(bed: &DockerBed, manifests: &Manifests, look: &Look, nodes: usiz
         let found = bed.exec(&member.machine, &keys).await?;
         ensure!(found.contains("it-works"), "member {} has {found:?}", member.name);
     }
+    // The examples name our condition among the Cluster's availability gates.
+    look.until_cluster_condition("Available", "True", "Available", PATIENCE).await?;
     let endpoints: Vec<&str> = status.endpoints.split(',').collect();
     for machine in look.control_plane_machines().await? {
         let servers = servers(bed, &machine).await?;
