@@ -148,6 +148,8 @@ pub mod reasons {
     pub const UP_TO_DATE: &str = "UpToDate";
     /// Some Machines do not match the spec, and stay until a person deletes them.
     pub const MADE_FROM_AN_EARLIER_SPEC: &str = "MadeFromAnEarlierSpec";
+    /// On a Machine: the certificate of its member expires soon.
+    pub const CERTIFICATE_EXPIRES: &str = "CertificateExpires";
     /// Machines that do not match the spec are being replaced by ones that do.
     pub const ROLLING_OUT: &str = "RollingOut";
     /// The members cannot go to the etcd version of the spec in one step, or not at all.

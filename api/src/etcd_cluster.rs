@@ -2,7 +2,7 @@
 
 mod rollout;
 
-pub use rollout::{RollingUpdate, RolloutStrategy, RolloutType};
+pub use rollout::{RollingUpdate, RolloutBefore, RolloutStrategy, RolloutType};
 
 use crate::etcdadm_config::EtcdadmConfigSpec;
 use crate::meta::{AddressType, TemplateMeta};
@@ -135,6 +135,10 @@ pub struct EtcdClusterSpec {
     #[schemars(with = "Option<String>", length(max = 64))]
     #[x_kube(validation = Rule::new(TIME_RULE).message("must be a time such as 2026-11-23T04:00:00Z"))]
     pub rollout_after: Option<Time>,
+
+    /// Machines are replaced before something of theirs ends.
+    #[serde(default)]
+    pub rollout_before: RolloutBefore,
 
     /// What the members' Machines carry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -506,4 +510,8 @@ pub struct MemberStatus {
     /// does not mean a write every few seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_size_bytes: Option<i64>,
+    /// When the certificate expires that it serves with, or last did. `spec.rolloutBefore` says when its Machine is replaced
+    /// for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_expires: Option<Time>,
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -61,7 +61,16 @@ impl Authority {
     /// When no certificate can be made.
     pub fn member(&self, name: &str, address: Ipv4Addr) -> Result<Identity> {
         let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        self.issue(name, vec![address.to_string()], usages)
+        self.issue(name, vec![address.to_string()], usages, None)
+    }
+
+    /// A member's identity for these names and addresses, which expires on this day: year, month and day.
+    ///
+    /// # Errors
+    /// When no certificate can be made.
+    pub fn member_until(&self, name: &str, names: Vec<String>, day: (i32, u8, u8)) -> Result<Identity> {
+        let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        self.issue(name, names, usages, Some(day))
     }
 
     /// A client's identity.
@@ -69,11 +78,20 @@ impl Authority {
     /// # Errors
     /// When no certificate can be made.
     pub fn client(&self, name: &str) -> Result<Identity> {
-        self.issue(name, Vec::new(), vec![ExtendedKeyUsagePurpose::ClientAuth])
+        self.issue(name, Vec::new(), vec![ExtendedKeyUsagePurpose::ClientAuth], None)
     }
 
-    fn issue(&self, name: &str, names: Vec<String>, usages: Vec<ExtendedKeyUsagePurpose>) -> Result<Identity> {
+    fn issue(
+        &self,
+        name: &str,
+        names: Vec<String>,
+        usages: Vec<ExtendedKeyUsagePurpose>,
+        until: Option<(i32, u8, u8)>,
+    ) -> Result<Identity> {
         let mut params = CertificateParams::new(names)?;
+        if let Some((year, month, day)) = until {
+            params.not_after = date_time_ymd(year, month, day);
+        }
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         params.distinguished_name.push(DnType::OrganizationName, "system:masters");

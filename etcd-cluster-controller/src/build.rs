@@ -1,5 +1,6 @@
 //! Desired objects. Pure: every name follows from the EtcdCluster and the Machine's name.
 
+mod expiry;
 mod machine;
 mod secrets;
 mod template;
@@ -7,6 +8,7 @@ mod template;
 mod tests;
 mod up_to_date;
 
+pub use expiry::{certificate_expires, expires_soon, replaced_before_expiry};
 pub use machine::{MachineParts, config, infrastructure, machine};
 pub(crate) use secrets::{CERT, KEY};
 pub use secrets::{ca_secret, client_secret, control_plane_ca_secret, init_secret};

@@ -308,7 +308,7 @@ pub(crate) fn watched(etcds: &[Value]) -> Cached {
 
 /// All that there has to be.
 pub(crate) fn certificates() -> Certificates {
-    Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None }
+    Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None, ca_expires: None }
 }
 
 pub(crate) fn name(index: usize) -> String {

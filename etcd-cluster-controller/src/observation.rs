@@ -141,6 +141,8 @@ pub enum Certificates {
         staged_client: bool,
         /// When that certificate expires.
         expires: Option<Timestamp>,
+        /// When the CA expires, if it says when.
+        ca_expires: Option<Timestamp>,
     },
 }
 

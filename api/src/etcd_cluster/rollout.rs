@@ -36,6 +36,30 @@ pub struct RollingUpdate {
     pub max_surge: Option<i32>,
 }
 
+/// What ends by itself, and how long before that Machines are replaced.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutBefore {
+    /// Days. A member's certificate is good for a year. When it expires within this many days, the member's Machine is replaced
+    /// as if it did not match the spec: a new Machine gets a new certificate. Not if the CA expires within them as well.
+    /// Default 45.
+    #[serde(default = "default_certificates_expiry_days")]
+    #[schemars(range(min = 7, max = 180))]
+    pub certificates_expiry_days: i32,
+}
+
+/// After the API servers' client certificate has been made again, 60 days before it expires, so that a control plane that rolls
+/// for this gets that too. Before anybody is warned, which is 30 days before.
+fn default_certificates_expiry_days() -> i32 {
+    45
+}
+
+impl Default for RolloutBefore {
+    fn default() -> Self {
+        Self { certificates_expiry_days: default_certificates_expiry_days() }
+    }
+}
+
 /// Whether outdated Machines are replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RolloutType {

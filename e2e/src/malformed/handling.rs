@@ -65,7 +65,7 @@ fn etcd_cluster(etcd: EtcdCluster) {
     let etcd = Arc::new(etcd);
     let nowhere = ClusterLink::None { message: "no Cluster names it".to_owned(), living: None };
     let found = Template::Found { template: Arc::new(template), clones: infrastructure };
-    let ca = Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None };
+    let ca = Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None, ca_expires: None };
     for (link, certificates, template) in [
         (nowhere, Certificates::Unknown, Template::Unknown("not looked up".to_owned())),
         (cluster(), Certificates::NoCa, found.clone()),

@@ -49,7 +49,7 @@ fn full_etcd() -> Value {
         "healthCheck": {"intervalSeconds": 5, "unhealthyAfterSeconds": 30, "startupGraceSeconds": 300},
         "remediation": {"mode": "Report", "maxRetry": 3, "retryPeriodSeconds": 60, "minHealthyPeriodSeconds": 600},
         "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2}},
-        "rolloutAfter": "2026-11-23T04:00:00Z",
+        "rolloutAfter": "2026-11-23T04:00:00Z", "rolloutBefore": {"certificatesExpiryDays": 30},
         "machineTemplate": {"metadata": metadata()},
     })
 }

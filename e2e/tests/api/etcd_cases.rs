@@ -217,6 +217,18 @@ pub(crate) fn cases() -> Vec<Case> {
             json!({"spec": {"rolloutAfter": "2026-02-30T04:00:00Z"}}),
             json!({"spec": {"rolloutAfter": "2026-02-28T04:00:00Z"}}),
         ),
+        Case::new(
+            "spec.rolloutBefore.certificatesExpiryDays",
+            "greater than or equal to 7",
+            json!({"spec": {"rolloutBefore": {"certificatesExpiryDays": 6}}}),
+            json!({"spec": {"rolloutBefore": {"certificatesExpiryDays": 7}}}),
+        ),
+        Case::new(
+            "spec.rolloutBefore.certificatesExpiryDays",
+            "less than or equal to 180",
+            json!({"spec": {"rolloutBefore": {"certificatesExpiryDays": 181}}}),
+            json!({"spec": {"rolloutBefore": {"certificatesExpiryDays": 180}}}),
+        ),
         Case::new("spec.rolloutStrategy", "must be of type object", rollout(json!("OnDelete")), rollout(json!({}))),
         Case::new("spec.remediation", "must be of type object", remediation(json!("Report")), remediation(json!({}))),
         Case::new(

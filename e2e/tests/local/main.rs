@@ -8,6 +8,7 @@ mod bad_input;
 mod boots;
 mod bring_up;
 mod by_hand;
+mod certificates;
 mod changes;
 mod clusterctl;
 mod confirmation;
@@ -61,7 +62,7 @@ fn prepare(_: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.iter().any(|name| name.starts_with("clusterctl::")) {
         Clusterctl::ensure()?;
     }
-    let judged = ["scale::", "shrinks::", "repair::", "rolls::"];
+    let judged = ["scale::", "shrinks::", "repair::", "rolls::", "certificates::"];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
     } else {
@@ -180,6 +181,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rolls::beside_a_control_plane),
         scenario!(rolls::with_room_for_one),
         scenario!(rolls::without_room),
+        scenario!(certificates::that_expire).long(true),
         scenario!(rolls::five_beside_a_control_plane).long(true),
         scenario!(rolls::versions_under_load).long(true),
         scenario!(repair::of_members_that_die),

@@ -27,7 +27,7 @@ const AFTERWARDS: Duration = Duration::from_secs(3);
 const ROLLOUT: Duration = Duration::from_secs(300);
 
 /// Clients that follow what is published.
-const FOLLOWERS: Load = Load { keep_endpoints: false, ..LOAD };
+pub(crate) const FOLLOWERS: Load = Load { keep_endpoints: false, ..LOAD };
 
 /// Nobody but a client uses the endpoints: one after the other is replaced, and the manager is killed meanwhile.
 pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
@@ -258,7 +258,7 @@ fn up_to_date(status: &EtcdClusterStatus) -> Result<(String, String, String)> {
 }
 
 /// Waits until as many other Machines are there, all of them voters, and nothing is being done. Gives their names.
-async fn rolled(bed: &Bed, look: &Look, old: &[String], writers: &History) -> Result<Vec<String>> {
+pub(crate) async fn rolled(bed: &Bed, look: &Look, old: &[String], writers: &History) -> Result<Vec<String>> {
     until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
         let (status, machines) = (look.status().await?, look.etcd_machines().await?);
         follow(writers, &status);
@@ -276,7 +276,7 @@ async fn rolled(bed: &Bed, look: &Look, old: &[String], writers: &History) -> Re
 
 /// Nothing that was acknowledged is lost, no write failed or waited for long, and nobody was warned. A write that a member was
 /// asked for at the moment at which it left may stay without an answer; `left`: how many members have left.
-async fn judged(bed: &Bed, look: &Look, writers: History, machines: &[String], left: usize) -> Result<()> {
+pub(crate) async fn judged(bed: &Bed, look: &Look, writers: History, machines: &[String], left: usize) -> Result<()> {
     let figures = nothing_is_lost(look, writers, &data_of(bed, look, machines)?).await?;
     ensure!(figures.longest_stall <= STALL && figures.failed + figures.unknown <= left, "{figures}");
     let told = warnings(&bed.client(), &look.namespace).await?;
@@ -305,7 +305,7 @@ async fn told_next(look: &Look, before: &str, writers: Option<&History>) -> Resu
     .await
 }
 
-async fn changed(look: &Look, spec: &Value) -> Result<()> {
+pub(crate) async fn changed(look: &Look, spec: &Value) -> Result<()> {
     look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
     Ok(())
 }

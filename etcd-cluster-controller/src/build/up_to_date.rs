@@ -1,7 +1,7 @@
 //! Whether a Machine is what would be made now. What means the same is the same: fields that are empty or not set, a version
 //! with or without `v`. Where nothing is known of what a Machine was made from, it counts as a match.
 
-use super::{cloned_from, version};
+use super::{cloned_from, expires_soon, version};
 use crate::observation::Observation;
 use api::EtcdCluster;
 use api::etcdadm_config::{CloudInitConfig, EtcdadmConfigSpec, Format};
@@ -23,6 +23,7 @@ pub fn is_up_to_date(observation: &Observation, machine: &MachineView) -> bool {
     config.map_or_else(runs_it, |config| matches_config(&observation.etcd, config, runs))
         && is_cloned_from_template(&observation.etcd, &machine.annotations)
         && !is_from_before(observation, machine)
+        && !expires_soon(observation, machine)
 }
 
 /// When Machines begin to be replaced that were made before `rolloutAfter`. When a Machine was made is told by the clock of the

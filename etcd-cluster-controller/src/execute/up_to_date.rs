@@ -3,7 +3,7 @@
 
 use super::machines::machines;
 use crate::CONTROLLER;
-use crate::build::is_up_to_date;
+use crate::build::{expires_soon, is_up_to_date};
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::paused_object;
@@ -29,11 +29,7 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
         }
         context.refused.insert(key, ());
         context.refused.remove(&format!("{}/{}", machine.uid, !up_to_date));
-        let (status, reason) = match up_to_date {
-            true => ("True", reasons::UP_TO_DATE),
-            false => ("False", reasons::MADE_FROM_AN_EARLIER_SPEC),
-        };
-        let message = if up_to_date { "" } else { "the Machine does not match the spec of its EtcdCluster" };
+        let [status, reason, message] = shown(observation, machine, up_to_date);
         let condition = json!({"type": MACHINE_UP_TO_DATE, "status": status, "reason": reason, "message": message,
             "lastTransitionTime": format!("{:.0}", observation.now)});
         let object = json!({"apiVersion": kind.api_version, "kind": kind.kind,
@@ -44,6 +40,17 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
             tracing::warn!(%error, etcd = observation.etcd.name_any(), "UpToDate of a Machine was not set");
         }
     }
+}
+
+/// Status, reason and message of the condition.
+fn shown(observation: &Observation, machine: &MachineView, up_to_date: bool) -> [&'static str; 3] {
+    if up_to_date {
+        return ["True", reasons::UP_TO_DATE, ""];
+    }
+    if expires_soon(observation, machine) {
+        return ["False", reasons::CERTIFICATE_EXPIRES, "the member's certificate expires soon"];
+    }
+    ["False", reasons::MADE_FROM_AN_EARLIER_SPEC, "the Machine does not match the spec of its EtcdCluster"]
 }
 
 /// Machines whose condition does not say what is so, and what is so. Nothing is written while there is a pause.

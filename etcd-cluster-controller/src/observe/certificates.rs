@@ -53,7 +53,8 @@ pub(super) async fn read(
         Staged::Until(expires) => expires,
     };
     let staged_client = expires.is_some_and(|expires| lasts(expires, observation.now));
-    Ok((Certificates::Ca { control_plane_ca, staged_client, expires }, Some(ca)))
+    let ca_expires = judged.ca_expires;
+    Ok((Certificates::Ca { control_plane_ca, staged_client, expires, ca_expires }, Some(ca)))
 }
 
 /// What was found of CAs. To parse one, derive its key and verify a signature costs more than the rest of a reconcile, and the

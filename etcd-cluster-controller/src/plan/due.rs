@@ -25,7 +25,8 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
         Plan::Wait(_) if deleting || observation.machines.values().any(|machine| machine.deleting) => Some(DELETING),
         Plan::Block(_) | Plan::Wait(_) | Plan::Steady => {
             let view = View::new(observation);
-            let times = [deadline(observation), steady(&view), marked::due(&view), rollout(observation)];
+            let times =
+                [deadline(observation), steady(&view), marked::due(&view), rollout(observation), expiry(observation)];
             times.into_iter().flatten().min()
         }
     };
@@ -35,6 +36,14 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
 /// When a voter that has recovered has been healthy for long enough.
 fn steady(view: &View<'_>) -> Option<Duration> {
     recovers(view).filter(|left| !left.is_zero())
+}
+
+/// When the first Machine is to be replaced whose member's certificate expires.
+fn expiry(observation: &Observation) -> Option<Duration> {
+    let machines = observation.live_machines();
+    let from = machines.filter_map(|machine| build::replaced_before_expiry(&observation.etcd, &machine.name));
+    let next = from.filter(|from| *from > observation.now).min()?;
+    Duration::try_from(next.duration_since(observation.now)).ok()
 }
 
 /// When Machines of before begin to be replaced.

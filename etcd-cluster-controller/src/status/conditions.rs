@@ -242,7 +242,13 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
     if stay == 0 && leaving.is_empty() {
         return Draft::new(c::MACHINES_UP_TO_DATE, true, reasons::UP_TO_DATE, "");
     }
-    let count = format!("{stay} of {} Machines do not match the spec", status.replicas);
+    let expiring = view.observation.live_machines().filter(|machine| build::expires_soon(view.observation, machine));
+    let expiring: Vec<&str> = expiring.map(|machine| machine.name.as_str()).collect();
+    let mut count = format!("{stay} of {} Machines do not match the spec", status.replicas);
+    if !expiring.is_empty() {
+        let days = view.observation.etcd.spec.rollout_before.certificates_expiry_days;
+        count += &format!(" (certificates expire within {days} days: {})", expiring.join(", "));
+    }
     if stay > 0 && view.observation.etcd.spec.rollout_strategy.type_ == RolloutType::OnDelete {
         let message = format!("{count} and stay until somebody deletes them (spec.rolloutStrategy.type)");
         return draft(reasons::MADE_FROM_AN_EARLIER_SPEC, message);

@@ -58,6 +58,9 @@ fn member(view: &View<'_>, seat: &Seat<'_>) -> Option<MemberStatus> {
             (shown, Some(report)) => Some(noticeable(shown, report.database_size)),
             (shown, None) => shown,
         },
+        certificate_expires: report
+            .and_then(|report| report.certificate_expires.map(seconds))
+            .or_else(|| before.and_then(|before| before.certificate_expires.clone())),
     })
 }
 

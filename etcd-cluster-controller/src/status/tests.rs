@@ -439,7 +439,8 @@ fn what_is_not_there_yet_is_said_in_words() {
 fn an_expired_client_certificate_is_told_with_its_secret() {
     let mut story = Story::with_voters(3, 3);
     let expires = Some(story.observation.now);
-    story.observation.certificates = Certificates::Ca { control_plane_ca: true, staged_client: false, expires };
+    story.observation.certificates =
+        Certificates::Ca { control_plane_ca: true, staged_client: false, expires, ca_expires: None };
     let status = story.settle();
     let expired = condition(&status, c::CERTIFICATES_AVAILABLE);
     assert_eq!((expired.status.as_str(), expired.reason.as_str()), ("False", reasons::SECRET_INVALID));

@@ -206,7 +206,7 @@ fn base() -> Observation {
     }))
     .expect("a Cluster");
     Observation {
-        certificates: Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None },
+        certificates: Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None, ca_expires: None },
         template: Template::Found { template: Arc::new(template), clones: ApiResource::from_gvk(&clones) },
         ..Observation::new(ago(0), Arc::new(etcd), ClusterLink::One(Box::new(ClusterView::read(&cluster))))
     }
@@ -311,6 +311,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
             unhealthy_since: record.failing.then(|| Time(ago(0))),
             message: String::new(),
             database_size_bytes: None,
+            certificate_expires: None,
         })
     };
     let removed = |seat: usize| {

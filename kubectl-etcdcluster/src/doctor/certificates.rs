@@ -1,43 +1,74 @@
 //! Until when certificates are valid.
 
-use super::{Finding, Installation, Subject};
+use super::{Finding, Installation, Subject, text};
 use crate::gather::secret_names;
 use crate::text::span;
 use api::names::{ca_secret, control_plane_ca_secret};
+use k8s_openapi::jiff::Timestamp;
 
 /// Long enough to do something about a CA.
 const SOON: i64 = 30 * 86_400;
 
 pub(super) fn check(subject: &Subject, installation: &Installation) -> Vec<Finding> {
-    let (Some(cluster), Ok(secrets)) = (subject.cluster_name(), &subject.secrets) else { return Vec::new() };
-    let ours = secret_names(cluster);
-    let mut found = Vec::new();
-    let mut first: Option<i64> = None;
-    for secret in secrets.iter().filter(|secret| ours.contains(&secret.name)) {
-        for certificate in secret.certificates("tls.crt") {
-            let left = certificate.not_after.as_second() - installation.now.as_second();
-            let is_ca = [ca_secret(cluster), control_plane_ca_secret(cluster)].contains(&secret.name);
-            let remedy = match (is_ca, left <= 0) {
-                (true, _) => "plan a new etcd cluster: a CA cannot be replaced while members run",
-                (false, true) => "clear what Ready of the EtcdCluster names, such as a pause: a new one is made then",
-                (false, false) => "nothing, as long as Ready is True: a new one is made in time",
-            };
-            first = Some(first.map_or(left, |first| first.min(left)));
-            let name = &secret.name;
-            if left <= 0 {
-                let at = format!("{:.0}", certificate.not_after);
-                found.push(Finding::fault(format!("the certificate in Secret {name} expired at {at}"), remedy));
-            } else if left <= SOON {
-                let left = span(left);
-                found.push(Finding::warning(
-                    format!("the certificate in Secret {name} is valid for {left} more"),
-                    remedy,
-                ));
-            }
+    let seen: Vec<Seen> = in_secrets(subject).chain(of_members(subject)).collect();
+    let left = |seen: &Seen| seen.expires.as_second() - installation.now.as_second();
+    let said = |seen: &Seen| match left(seen) {
+        ..=0 => {
+            let text = format!("the certificate {} expired at {:.0}", seen.place, seen.expires);
+            Some(Finding::fault(text, seen.remedy_once_expired))
         }
+        left @ ..=SOON => Some(Finding::warning(
+            format!("the certificate {} is valid for {} more", seen.place, span(left)),
+            seen.remedy,
+        )),
+        _ => None,
+    };
+    let found: Vec<Finding> = seen.iter().filter_map(said).collect();
+    match seen.iter().map(left).min().filter(|_| found.is_empty()) {
+        Some(left) => vec![Finding::ok(format!("valid for {} at least", span(left)))],
+        None => found,
     }
-    if let Some(left) = first.filter(|_| found.is_empty()) {
-        found.push(Finding::ok(format!("valid for {} at least", span(left))));
-    }
-    found
 }
+
+/// A certificate.
+struct Seen {
+    place: String,
+    expires: Timestamp,
+    /// What to do when it soon expires.
+    remedy: &'static str,
+    remedy_once_expired: &'static str,
+}
+
+fn in_secrets(subject: &Subject) -> impl Iterator<Item = Seen> {
+    let secrets = subject.cluster_name().zip(subject.secrets.as_ref().ok());
+    secrets.into_iter().flat_map(|(cluster, secrets)| {
+        let (ours, cas) = (secret_names(cluster), [ca_secret(cluster), control_plane_ca_secret(cluster)]);
+        let ours = secrets.iter().filter(move |secret| ours.contains(&secret.name));
+        ours.flat_map(move |secret| {
+            let [remedy, remedy_once_expired] =
+                if cas.contains(&secret.name) { [NEW_CA; 2] } else { [BY_ITSELF, HELD_UP] };
+            let place = format!("in Secret {}", secret.name);
+            secret.certificates("tls.crt").iter().map(move |certificate| Seen {
+                place: place.clone(),
+                expires: certificate.not_after,
+                remedy,
+                remedy_once_expired,
+            })
+        })
+    })
+}
+
+fn of_members(subject: &Subject) -> impl Iterator<Item = Seen> {
+    let members = subject.live.as_ref().and_then(|live| live.pointer("/status/members")?.as_array());
+    members.into_iter().flatten().filter_map(|member| {
+        let place = format!("of member {}", text(member, "/name"));
+        let expires = text(member, "/certificateExpires").parse().ok()?;
+        Some(Seen { place, expires, remedy: NEW_MACHINE, remedy_once_expired: NEW_MACHINE })
+    })
+}
+
+const NEW_CA: &str = "plan a new etcd cluster: a CA cannot be replaced while members run";
+const HELD_UP: &str = "clear what Ready of the EtcdCluster names, such as a pause: a new one is made then";
+const BY_ITSELF: &str = "nothing, as long as Ready is True: a new one is made in time";
+const NEW_MACHINE: &str =
+    "see to it that its Machine is replaced: MachinesUpToDate of the EtcdCluster says what keeps it from that";

@@ -191,6 +191,7 @@ fn whatever_is_wrong_is_said_with_what_to_do() {
             i.server_time = Ok(i.now);
             let key = s.secrets.as_mut().unwrap()[4].keys.get_mut("tls.crt").unwrap();
             key.certificates[0].not_after = NOW;
+            s.live.as_mut().unwrap()["status"]["members"][1]["certificateExpires"] = json!("2027-11-03T08:00:00Z");
         }),
         ("a member that does not answer", |s, _| {
             set(s.live.as_mut().unwrap(), "/status/members/1/health", json!("Unhealthy"));

@@ -3,7 +3,7 @@
 use super::Trouble;
 use crate::snapshot::Snapshot;
 use api::etcd_cluster::Health;
-use etcd_cluster_controller::build::replaces_from;
+use etcd_cluster_controller::build::{replaced_before_expiry, replaces_from};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -25,6 +25,7 @@ pub(super) fn deadlines(snapshot: &Snapshot, troubles: &[Trouble]) -> Vec<Deadli
         at: Time(at),
         what: "Machines that were made before spec.rolloutAfter begin to be replaced".to_owned(),
     }));
+    found.extend(expiries(snapshot));
     found.extend(troubles.iter().flat_map(|trouble| in_message(&trouble.message)));
     found.retain(|deadline| deadline.at.0 > snapshot.now);
     found.sort_by(|a, b| (a.at.0, &a.what).cmp(&(b.at.0, &b.what)));
@@ -41,6 +42,20 @@ fn members(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
         let at = member.unhealthy_since.as_ref()?.0.checked_add(after).ok()?;
         let name = if member.name.is_empty() { &member.id } else { &member.name };
         Some(Deadline { at: Time(at), what: format!("member {name} counts as unhealthy, unless it answers before") })
+    })
+}
+
+/// What is further away than this is not told.
+const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// Members that are replaced before their certificates expire.
+fn expiries(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
+    let machines = snapshot.machines.iter().map(|machine| &machine.view.name);
+    machines.filter_map(|machine| {
+        let at = replaced_before_expiry(&snapshot.etcd, machine)?;
+        (at.duration_since(snapshot.now) <= SOON).then_some(())?;
+        let what = format!("Machine {machine} is to be replaced, before the certificate of its member expires");
+        Some(Deadline { at: Time(at), what })
     })
 }
 

@@ -6,8 +6,8 @@ use crate::snapshot::{Machine, Snapshot};
 use api::conditions::MACHINES_DELETING;
 use api::etcd_cluster::{Health, MemberRole, MemberStatus};
 use api::{EtcdCluster, EtcdadmConfigSpec, names};
-use etcd_cluster_controller::build::{is_up_to_date, matches_config, version};
-use etcd_cluster_controller::observation::address;
+use etcd_cluster_controller::build::{certificate_expires, expires_soon, is_up_to_date, matches_config, version};
+use etcd_cluster_controller::observation::{Observation, address};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_json::Value;
@@ -123,7 +123,7 @@ pub(super) fn seats(snapshot: &Snapshot, troubles: &[Trouble]) -> Vec<Seat> {
             failure_domain: view.failure_domain.clone(),
             member: members.iter().find(|member| member.machine == view.name).map(|member| of_member(member)),
             differs_in: match up_to_date {
-                Some(false) => differs_in(snapshot, machine),
+                Some(false) => differs_in(snapshot, &observation, machine),
                 _ => Vec::new(),
             },
             up_to_date,
@@ -186,7 +186,7 @@ fn about(message: &str, name: &str, snapshot: &Snapshot) -> String {
 }
 
 /// In what a Machine differs from what would be made now.
-fn differs_in(snapshot: &Snapshot, machine: &Machine) -> Vec<String> {
+fn differs_in(snapshot: &Snapshot, observation: &Observation, machine: &Machine) -> Vec<String> {
     let (etcd, view) = (&snapshot.etcd, &machine.view);
     let mut found = Vec::new();
     let wanted = version(etcd).trim_start_matches('v');
@@ -204,6 +204,8 @@ fn differs_in(snapshot: &Snapshot, machine: &Machine) -> Vec<String> {
     let after = etcd.spec.rollout_after.as_ref().filter(|after| after.0 <= snapshot.now);
     let before = after.filter(|after| view.created.as_ref().is_some_and(|created| created.0 < after.0));
     found.extend(before.map(|_| "made before spec.rolloutAfter".to_owned()));
+    let expires = certificate_expires(etcd, &view.name).filter(|_| expires_soon(observation, view));
+    found.extend(expires.map(|expires| format!("its certificate expires at {expires:.0}")));
     found
 }
 

@@ -150,6 +150,10 @@ pub fn advice(reason: &str) -> Advice {
             ROLLOUT,
             "Nothing, as long as it goes on. To stop it: kubectl etcdcluster rollout pause -n NAMESPACE NAME. To take it back, put the earlier values into the spec.",
         ),
+        r::CERTIFICATE_EXPIRES => (
+            "rollout: a Machine is replaced before the certificate of its member expires (spec.rolloutBefore)",
+            "Nothing, as long as the rollout goes on.",
+        ),
         r::MADE_FROM_AN_EARLIER_SPEC => (
             "rollout: with spec.rolloutStrategy.type OnDelete a person decides when Machines are replaced",
             "Delete the Machines that do not match, or set spec.rolloutStrategy.type to RollingUpdate.",

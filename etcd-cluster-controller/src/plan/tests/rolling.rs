@@ -2,7 +2,7 @@
 
 use super::{admits, creates, has_left, leaves, reason};
 use crate::fixture::{Story, address, id, name};
-use crate::observation::{Outcome, Template};
+use crate::observation::{Certificates, Outcome, Template};
 use crate::plan::{Plan, Step, View, WhyDeleted, due, plan, version_refusal};
 use crate::status::status;
 use crate::status::transitions::transitions;
@@ -11,7 +11,7 @@ use api::etcd_cluster::RolloutType;
 use api::names;
 use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 pub(super) fn urls(indexes: impl IntoIterator<Item = usize>) -> String {
@@ -268,6 +268,37 @@ fn from_a_time_on_those_of_before_are_replaced() {
     assert_eq!(creates(&story.plan()), Some(3));
     joins(&mut story, 3);
     assert_eq!(replaced(&story.plan()), Some(1), "and not the new one: {:?}", story.plan());
+}
+
+#[test]
+fn members_whose_certificates_expire_are_replaced_before() {
+    let mut story = Story::with_voters(3, 3);
+    let (expires, ca_expires) = (None, Some(Timestamp::MAX));
+    story.observation.certificates =
+        Certificates::Ca { control_plane_ca: true, staged_client: true, expires, ca_expires };
+    let day = SignedDuration::from_hours(24);
+    shows_certificates_until(&mut story, 45 * day + SignedDuration::from_secs(30));
+    assert_eq!(story.plan(), Plan::Steady);
+    assert_eq!(due(&story.observation, &Plan::Steady).map(|left| left.as_secs()), Some(30));
+    assert_eq!(condition(&story, c::MACHINES_UP_TO_DATE).status, "True");
+    story.pass(30);
+    assert_eq!(creates(&story.plan()), Some(3));
+    let said = condition(&story, c::MACHINES_UP_TO_DATE).message;
+    let named = "3 of 3 Machines do not match the spec (certificates expire within 45 days: demo-etcd-0, demo-etcd-1, demo-etcd-2)";
+    assert!(said.starts_with(named), "{said}");
+    joins(&mut story, 3);
+    assert_eq!(replaced(&story.plan()), Some(1), "and not the new one: {:?}", story.plan());
+}
+
+/// All members that answer, as their status says afterwards.
+fn shows_certificates_until(story: &mut Story, left: SignedDuration) {
+    let expires = story.observation.now.checked_add(left).ok();
+    for probe in story.observation.probes.values_mut() {
+        if let Outcome::Answered(report) = &mut probe.outcome {
+            report.certificate_expires = expires;
+        }
+    }
+    story.settle();
 }
 
 #[test]
