@@ -77,6 +77,7 @@ pub(crate) async fn defaults(server: &Server) -> Result<()> {
         "healthCheck": {"intervalSeconds": 10, "unhealthyAfterSeconds": 60, "startupGraceSeconds": 600},
         "remediation": {"mode": "Replace", "retryPeriodSeconds": 0, "minHealthyPeriodSeconds": 3600},
         "rolloutStrategy": {"type": "RollingUpdate"},
+        "rolloutBefore": {"certificatesExpiryDays": 45},
         "addressTypes": ["InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS", "Hostname"],
     });
     ensure!(made["spec"] == expected, "{}", made["spec"]);
