@@ -17,7 +17,7 @@ generate: ## Write config/crd again from the types in api/ and local-infrastruct
 	cargo run --quiet -p local-infrastructure -- crds --out config/crd/local
 
 release: ## Write what a release page holds (out/release): manifests, programs, images
-	SETUP_RELEASE=1 bash -c '. hack/setup.sh && hack/release.sh'
+	SETUP_RELEASE=1 bash -ec '. hack/setup.sh; hack/release.sh'
 
 manifests: ## Write only what clusterctl installs from (out/release)
 	hack/release.sh --manifests

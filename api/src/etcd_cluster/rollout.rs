@@ -24,9 +24,10 @@ pub struct RolloutStrategy {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollingUpdate {
-    /// How many Machines more than `replicas` there may be while API servers use the endpoints of the members. With fewer than
-    /// the default, the control plane rolls out twice for one rollout of etcd. Default: 1, 3, 3 and 4 for 1, 3, 5 and 7
-    /// replicas, which is what it takes for one rollout of the control plane. Where no API server uses them, there is 1.
+    /// How many Machines more than `replicas` there may be while API servers use the endpoints of the members. With
+    /// fewer than 2, 3, 4 for 3, 5, 7 replicas the control plane rolls out twice for one rollout of etcd. Default: 1,
+    /// 3, 3, 4 for 1, 3, 5, 7 replicas, which is enough for one rollout of the control plane. Where no API server uses
+    /// them, there is 1.
     ///
     /// 0 is for infrastructure that has no room: whatever the reason, a member leaves before the Machine of its replacement is
     /// made. Until the new member votes, etcd survives one failure less. The control plane rolls out three times for one rollout
