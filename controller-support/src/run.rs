@@ -29,8 +29,8 @@ use tracing::Instrument;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// The longest that a reconcile may take. An answer of the API server that has begun has no timeout: on a connection that died
-/// silently, a request would block its object, and a graceful stop, for ever. It is longer than every wait inside: for first
-/// lists, and for members that hang.
+/// silently, a request would block its object, and a graceful stop, forever. It is longer than every wait inside: for
+/// first lists, and for members that hang.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// For how long a failure counts. Longer than the longest delay and [`LIMIT`] together, so that an object that keeps

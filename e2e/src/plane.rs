@@ -71,7 +71,7 @@ pub struct Plane {
 impl Plane {
     /// Starts a plane in `world`, with its logs there, and waits until everything in it works, webhooks included.
     ///
-    /// An earlier plane of the same world must have been stopped or dropped; its data are gone then.
+    /// An earlier plane of the same world must have been stopped or dropped; its data is gone then.
     ///
     /// # Errors
     /// When a process ends or does not become ready; the error names its log.

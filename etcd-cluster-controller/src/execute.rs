@@ -75,7 +75,7 @@ pub(crate) async fn execute(context: &Context, observation: &Observation, step: 
         }
         Step::AddHook { machine } => machines::add_hook(context, observation, machine).await,
         Step::DeleteMachine { name, why } => machines::delete(context, observation, name, *why).await,
-        // The status that is written now is what they do.
+        // These change only the status, which is written at the end of the reconcile.
         Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) => Ok(Outcome::Done),
         Step::MoveLeader { from, to } => membership::move_leader(context, observation, *from, *to).await,
         Step::RemoveMember(permission) => membership::remove(context, observation, permission).await,

@@ -52,7 +52,7 @@ const LIVE: usize = 32;
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProbePlan {
     /// The CA that the members trust, and that has signed their certificates. `None`: it cannot be read at the moment, and
-    /// the one of before stays in use.
+    /// the earlier one stays in use.
     pub(crate) ca: Option<CertAndKey>,
     /// The recorded cluster ID, if one is recorded.
     pub cluster_id: Option<u64>,

@@ -3,7 +3,7 @@
 //! KubeadmControlPlane leaves `EtcdClusterHealthy` to whoever manages an external etcd, but not always: before it is
 //! initialized and while it cannot reach its API servers it says Unknown there in every reconcile. What it says then it
 //! says of its own components too, in the same words, so it can be recognized. It is left alone then: two writers of one
-//! condition would wake each other for ever.
+//! condition would wake each other forever.
 
 use super::{Update, compare};
 use crate::observation::{ControlPlaneView, Etcd, EtcdView, Observation, Pause};

@@ -52,7 +52,7 @@ async fn it_stops_also_before_the_first_list_has_come() {
     let after_a_connection = async {
         listener.accept().await.unwrap();
         stop.send(true).unwrap();
-        // It would be for ever.
+        // It would be forever.
         tokio::time::sleep(Duration::from_secs(20)).await;
     };
     tokio::select! {

@@ -16,8 +16,8 @@ use std::time::Duration;
 const SOCKET: &str = "unix:///run/docker.sock";
 /// The network that the docker infrastructure puts its containers into.
 const NETWORK: &str = "kind";
-/// What any command may take on a busy computer. Docker can wait for itself for ever: an exec into a container that is being
-/// frozen and the command to let it go on are such a pair.
+/// What any command may take on a busy computer. Docker can wait for itself forever: an exec into a container that is
+/// being frozen and the command to let it go on are such a pair.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running daemon.

@@ -32,7 +32,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Follows what is known, for ever.
+    /// Follows what is known, forever.
     pub(super) async fn run(self) {
         let mut asked: BTreeMap<(String, String), (String, AbortOnDrop)> = BTreeMap::new();
         let stride = Arc::new(AtomicU64::new(1));

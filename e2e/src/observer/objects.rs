@@ -42,7 +42,7 @@ const KINDS: [Kind; 5] = [
     ("bootstrap.cluster.x-k8s.io", "v1beta2", "KubeadmConfig", api_server),
 ];
 
-/// Watches everything, for ever.
+/// Watches everything, forever.
 pub(super) async fn follow(client: Client, recorder: Recorder) {
     let follow = |(group, version, kind, event): Kind| {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));

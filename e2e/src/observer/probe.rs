@@ -50,7 +50,7 @@ struct Connection {
 }
 
 impl Probe {
-    /// Asks for ever, first at `first`.
+    /// Asks forever, first at `first`.
     pub(super) async fn run(self, first: Instant) {
         let mut connection = Connection::default();
         let mut last = first;

@@ -52,7 +52,7 @@ struct Known {
 }
 
 impl Secrets {
-    /// Watches the Secrets, for ever.
+    /// Watches the Secrets, forever.
     pub(super) async fn follow(&self, client: Client) {
         let events = watcher(Api::<Secret>::all(client), watcher::Config::default()).backoff(Soon);
         let mut events = pin!(events);

@@ -20,7 +20,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Asks it for ever.
+    /// Asks it forever.
     pub(super) async fn follow(self, recorder: Recorder) {
         let client = match client(&self.kubeconfig).await {
             Ok(client) => client,

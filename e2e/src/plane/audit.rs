@@ -74,7 +74,7 @@ impl Requests {
     /// When the log cannot be read, or a whole line of it is not an audit event.
     pub fn since(path: &Path, mark: Mark) -> Result<Self> {
         let mut file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-        // The server does not write in whole lines. The rest of one that the mark is in the middle of is of before it.
+        // The server does not write in whole lines. The rest of one that has the mark in its middle is earlier.
         file.seek(SeekFrom::Start(mark.0.saturating_sub(1))).context("seek in the audit log")?;
         let mut requests = Vec::new();
         let mut reader = BufReader::new(file);

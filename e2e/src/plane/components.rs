@@ -57,7 +57,7 @@ pub(super) fn etcd(world: &World, data: &Path) -> Command {
         .arg(format!("--initial-cluster=plane={peer}"))
         // Alone, it need not wait long for others before it elects itself.
         .args(["--heartbeat-interval=20", "--election-timeout=200"])
-        // Its data are in memory and last as long as the world: there is no disk to wait for.
+        // Its data is in memory and lasts as long as the world: there is no disk to wait for.
         .arg("--unsafe-no-fsync")
 }
 

@@ -92,7 +92,7 @@ impl Scene {
             .await
     }
 
-    /// A Machine with its LocalMachine. Without `data` its bootstrap data are not there yet.
+    /// A Machine with its LocalMachine. Without `data` its bootstrap data is not there yet.
     pub(crate) async fn machine(&self, name: &str, data: Option<&str>) -> Result<()> {
         self.apply(json!({
             "apiVersion": LOCAL, "kind": "LocalMachine",

@@ -99,7 +99,7 @@ fn hierarchy() -> Option<&'static Path> {
     fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok().then_some(hierarchy)
 }
 
-/// What runs in the other world: a process of its own, for ever.
+/// What runs in the other world: a process of its own, forever.
 pub(crate) fn sleep(world: &World) -> ExitCode {
     let script = format!("echo something; exec sleep {SLEEP}");
     let sleep = async || {

@@ -9,8 +9,9 @@ use api::{EtcdCluster, names};
 use kube::ResourceExt;
 
 /// Machines first, then the finalizer; Secrets and leftovers go with their owner. A running etcd whose Cluster stays goes
-/// only with a person's word, should admission have let the deletion pass without it. A Cluster stays also where it no longer
-/// names this etcd: its API servers may use it all the same. One that goes says by the same annotation when it is done with it.
+/// only when a person has confirmed it, should admission have let the deletion pass without that. A Cluster stays also
+/// where it no longer names this etcd: its API servers may use it all the same. One that goes says by the same
+/// annotation when it is done with it.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     let etcd = &observation.etcd;

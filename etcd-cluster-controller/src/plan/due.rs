@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How often what needs a person, or was refused, is looked at again. Permissions and kinds are not watched.
 const BLOCKED: Duration = Duration::from_secs(10);
-/// How often a deletion is looked at: an event that is lost must not keep an object for ever.
+/// How often a deletion is looked at: an event that is lost must not keep an object forever.
 const DELETING: Duration = Duration::from_secs(30);
 /// After a write. It causes an event; this is for the case that somebody else had made it already.
 const WRITTEN: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ fn expiry(observation: &Observation) -> Option<Duration> {
     Duration::try_from(next.duration_since(observation.now)).ok()
 }
 
-/// When Machines of before begin to be replaced.
+/// When earlier Machines begin to be replaced.
 fn rollout(observation: &Observation) -> Option<Duration> {
     let from = build::replaces_from(&observation.etcd).filter(|from| *from > observation.now)?;
     Duration::try_from(from.duration_since(observation.now)).ok()

@@ -15,7 +15,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     };
     if cluster.deleting {
         // Its workers, and the hooks that are asked before it goes, may need etcd until the EtcdCluster itself is deleted. So a
-        // Machine that somebody has deleted waits for safety as ever.
+        // Machine that somebody has deleted waits for safety as usual.
         let message = format!("Cluster {} is being deleted: no member is added", cluster.name);
         let leaving = [identity::plan, operation::plan, retire::plan].iter().find_map(|rule| rule(view));
         return Some(leaving.unwrap_or_else(|| wait(reasons::DELETING, message)));

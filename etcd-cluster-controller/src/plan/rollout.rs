@@ -81,8 +81,8 @@ fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
     well(&|other| !is_outdated(view, other)) >= view.wanted() || ((others >= view.wanted() || is_next()) && is_free())
 }
 
-/// Whether a healthy member may leave before its replacement joins: the infrastructure has all machines of before back, and
-/// another one would boot.
+/// Whether a healthy member may leave before its replacement joins: the infrastructure has all earlier machines back,
+/// and another one would boot.
 pub(super) fn may_go_first(view: &View<'_>) -> bool {
     view.observation.machines.len() <= view.wanted() && can_be_made_again(view)
 }
@@ -96,7 +96,7 @@ fn surge(view: &View<'_>) -> usize {
     if in_use.is_empty() {
         return 1;
     }
-    // f + 1 members stay, also of a longer list of before. Of three members, all stay for one Machine more.
+    // f + 1 members stay, also of a longer earlier list. Of three members, all stay for one Machine more.
     let needed = if view.wanted() <= 3 { view.wanted() } else { view.wanted().max(in_use.longest()) / 2 + 1 };
     let given = view.observation.etcd.spec.rollout_strategy.rolling_update.as_ref().and_then(|given| given.max_surge);
     // One is always replaced by another Machine: it has all the data.

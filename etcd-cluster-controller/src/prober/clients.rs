@@ -23,7 +23,7 @@ struct Made {
 }
 
 impl ClientCell {
-    /// The client for members that trust `ca`, or the CA of before if that is `None`.
+    /// The client for members that trust `ca`, or the earlier CA if that is `None`.
     pub(super) async fn get(&self, ca: Option<&CertAndKey>, now: OffsetDateTime) -> Result<Arc<Client>, OurFault> {
         // Only the probes of this cluster wait for each other here.
         let mut made = self.0.lock().await;

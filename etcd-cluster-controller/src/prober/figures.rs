@@ -53,8 +53,8 @@ fn counts<'a>(reports: impl Iterator<Item = &'a Report>) -> BTreeMap<&'static st
     counts
 }
 
-/// The leaders of one cluster, one after the other. Probes of different members end in any order, and some of them tell of a
-/// leader of before: raft's term says which is later.
+/// The leaders of one cluster, one after the other. Probes of different members end in any order, and some of them tell
+/// of an earlier leader: raft's term says which is later.
 #[derive(Default)]
 pub(super) struct Leaders {
     cluster_id: u64,

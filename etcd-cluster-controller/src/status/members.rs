@@ -7,8 +7,8 @@ use api::etcd_cluster::{Health, MemberRole, MemberStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-/// The members by name and ID. If the member list is not known, those of before, with their health brought up to date. A
-/// deletion asks nobody, and blames nobody.
+/// The members by name and ID. If the member list is not known, the earlier ones, with their health brought up to
+/// date. A deletion asks nobody, and blames nobody.
 pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
     let etcd = &view.observation.etcd;
     if etcd.metadata.deletion_timestamp.is_some() {

@@ -387,7 +387,7 @@ fn the_docker_provider_is_spared_what_it_cannot_read() {
     let long = "x".repeat(70_000);
     let error = with(EtcdadmConfigSpec { post_etcdadm_commands: vec![long], ..Default::default() }).unwrap_err();
     assert_eq!(error.field, "spec.postEtcdadmCommands[0]");
-    // A long file is no long line.
+    // A long file does not make a long line.
     let content = "x".repeat(200_000);
     let text = with(EtcdadmConfigSpec { files: vec![file("/x", &content)], ..Default::default() }).unwrap();
     assert!(text.lines().all(|line| line.len() < 64 * 1024));

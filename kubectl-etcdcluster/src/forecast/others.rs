@@ -46,7 +46,7 @@ impl World {
             if machine.addresses.is_empty() {
                 machine.addresses = vec![("InternalIP".to_owned(), host)];
             }
-            // Its bootstrap data are there by now.
+            // Its bootstrap data is there by now.
             machine.data_secret = Some(name.to_owned());
         });
         let machine = &self.observation.machines[name];

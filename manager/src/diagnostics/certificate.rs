@@ -42,7 +42,7 @@ impl Certificate {
         self.present.read().unwrap_or_else(PoisonError::into_inner).cert[0].clone()
     }
 
-    /// Reads the files again and again. Those that cannot be used leave the certificate of before.
+    /// Reads the files again and again. Those that cannot be used leave the earlier certificate in place.
     pub(super) async fn follow(&self) {
         let Some(folder) = &self.folder else { return pending().await };
         loop {

@@ -289,7 +289,7 @@ fn a_member_that_was_seated_by_a_stale_address_is_not_destroyed_with_its_own_mac
     }
 }
 
-/// A machine that is gone for good may leave its address to the next one, and the Machine says so for ever.
+/// A machine that is gone for good may leave its address to the next one, and the Machine says so forever.
 #[test]
 fn a_member_is_not_seated_on_a_dead_machine_that_had_its_address() {
     let mut story = Story::with_voters(3, 2);
