@@ -12,6 +12,7 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use std::collections::BTreeSet;
 use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -104,6 +105,17 @@ pub(crate) fn is_signed_by(cert: &str, authorities: &str) -> bool {
     })
 }
 
+/// Whether the certificates of two CAs have no key in common. Not where one of them cannot be read.
+pub(crate) fn is_another_ca(one: &str, other: &str) -> bool {
+    let keys = |authorities: &str| -> BTreeSet<Vec<u8>> {
+        let authorities = CertificateDer::pem_slice_iter(authorities.as_bytes()).filter_map(Result::ok);
+        let key = |der: CertificateDer<'_>| Some(X509Certificate::from_der(&der).ok()?.1.public_key().raw.to_vec());
+        authorities.filter_map(key).collect()
+    };
+    let (one, other) = (keys(one), keys(other));
+    !one.is_empty() && !other.is_empty() && one.is_disjoint(&other)
+}
+
 /// When a certificate expires.
 pub(crate) fn expiry(cert: &str) -> Option<Timestamp> {
     expiry_of(&CertificateDer::from_pem_slice(cert.as_bytes()).ok()?)
@@ -148,6 +160,15 @@ mod tests {
         let usage = leaf.extended_key_usage().unwrap().unwrap().value;
         assert!(usage.client_auth && !usage.server_auth);
         assert_eq!(leaf.validity().not_after.timestamp(), 365 * 86_400);
+    }
+
+    #[test]
+    fn cas_are_told_apart_by_their_keys() {
+        let (ca, other) = (new_ca("demo", NOW).unwrap().cert, new_ca("demo", NOW).unwrap().cert);
+        assert!(is_another_ca(&ca, &other));
+        assert!(!is_another_ca(&ca, &ca));
+        assert!(!is_another_ca(&ca, &format!("{other}{ca}")), "one that is being exchanged");
+        assert!(!is_another_ca(&ca, "nothing that can be read"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::build;
 use crate::context::Context;
 use crate::observation::{Certificates, Observation};
-use crate::pki::{CertAndKey, check_ca, expiry, is_signed_by};
+use crate::pki::{CertAndKey, check_ca, expiry, is_another_ca, is_signed_by};
 use api::{EtcdCluster, names};
 use controller_support::external::secret_text;
 use controller_support::{Cached, Result, ResultExt, TtlCache, apply};
@@ -44,11 +44,16 @@ pub(super) async fn read(
         Ok(ca) => ca.clone(),
         Err(message) => return Ok((Certificates::Invalid(message.clone()), None)),
     };
-    let control_plane_ca = ours(&names::control_plane_ca_secret(cluster)).is_some_and(|secret| {
-        secret_text(&secret, build::CERT).as_deref() == Some(&ca.cert) && secret_text(&secret, build::KEY).is_none()
-    });
+    let for_control_plane = ours(&names::control_plane_ca_secret(cluster));
+    let trusted = for_control_plane.as_ref().and_then(|secret| secret_text(secret, build::CERT));
+    let has_key = for_control_plane.is_some_and(|secret| secret_text(&secret, build::KEY).is_some());
+    let control_plane_ca = trusted.as_ref() == Some(&ca.cert) && !has_key;
     let expires = match judged.staged {
         Staged::OfAnotherCa => return Ok((Certificates::Replaced, None)),
+        // What the control plane trusts tells it as well: neither of the two is to be made of another CA.
+        Staged::None if trusted.is_some_and(|trusted| is_another_ca(&ca.cert, &trusted)) => {
+            return Ok((Certificates::Replaced, None));
+        }
         Staged::None => None,
         Staged::Until(expires) => expires,
     };

@@ -28,8 +28,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         Certificates::Replaced if in_use => Some(block(
             reasons::SECRET_INVALID,
             format!(
-                "Secret {secret} holds another CA than the one that the members were made with (it has not signed Secret {}); restore it from a backup",
-                names::staged_apiserver_client_secret(cluster)
+                "Secret {secret} holds another CA than the one that the members were made with (those in Secrets {} and {} are of the right one); restore it from a backup",
+                names::staged_apiserver_client_secret(cluster),
+                names::control_plane_ca_secret(cluster)
             ),
         )),
         Certificates::Ca { control_plane_ca: true, staged_client: true, .. } => None,

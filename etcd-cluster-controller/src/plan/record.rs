@@ -24,10 +24,12 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if pinned != Some(version) {
         annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.to_owned()));
     }
-    if !recorded.contains_key(names::MAX_LEARNERS_ANNOTATION) {
-        // Members with different limits drop each other's learners: whoever has replaced the object has not changed theirs.
-        let running =
-            view.roster.seats.iter().find_map(|seat| view.observation.learner_limits.get(&seat.machine?.name));
+    // Members with different limits drop each other's learners, and panic: whoever has replaced or edited the object has not
+    // changed theirs.
+    let mut machines = view.roster.members().filter_map(|(_, seat)| seat.machine);
+    let running = machines.find_map(|machine| view.observation.learner_limits.get(&machine.name));
+    let shown = recorded.get(names::MAX_LEARNERS_ANNOTATION);
+    if shown.is_none() || running.is_some_and(|running| Some(running) != shown) {
         let limit = || max_learners(version, view.has_begun() || !view.observation.machines.is_empty()).to_owned();
         annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(running.cloned().unwrap_or_else(limit)));
     }
@@ -90,6 +92,12 @@ mod tests {
         let mut replaced = bare(Story::with_voters(3, 3));
         replaced.observation.learner_limits.insert("demo-etcd-1".to_owned(), "3".to_owned());
         assert_eq!(limit(&replaced), "3", "somebody has replaced the object, and the members run as before");
+        replaced.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+        assert_eq!(limit(&replaced), "3", "somebody has edited it");
+        replaced.annotate(names::MAX_LEARNERS_ANNOTATION, "3");
+        assert!(
+            recorded(&replaced).is_none_or(|annotations| !annotations.contains_key(names::MAX_LEARNERS_ANNOTATION))
+        );
         earlier.etcd().status.as_mut().unwrap().version = "3.5.21".to_owned();
         assert_eq!(recorded(&earlier).unwrap()[names::PINNED_VERSION_ANNOTATION].as_deref(), Some("3.5.21"));
     }
