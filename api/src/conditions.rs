@@ -195,6 +195,8 @@ pub mod reasons {
     pub const ENDPOINTS_REVERTED_BY_OTHERS: &str = "EndpointsRevertedByOthers";
     /// On a Cluster: there is a client Secret that is not ours, with another certificate than etcd's provider has made.
     pub const CLIENT_CERTIFICATE_DIFFERS: &str = "ClientCertificateDiffers";
+    /// The Cluster names another etcd than the one that its control plane runs on.
+    pub const ETCD_REPLACED: &str = "EtcdReplaced";
     /// On a Cluster: deletion waits for the runtime extensions that are asked before a Cluster is deleted.
     pub const WAITING_FOR_BEFORE_DELETE_HOOK: &str = "WaitingForBeforeDeleteHook";
     /// On a Cluster: etcd is ready and its client certificate is not there yet.

@@ -367,8 +367,8 @@ async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String
     for kind in ["Machine", "MachineDeployment", "MachineSet", "MachinePool"] {
         let found = match of_cluster(context, cluster, kind).await {
             Ok(found) => found,
-            // MachinePools are an option.
-            Err(Error::Kind(error)) if error.is_user_error() => continue,
+            // They are an option. Of the others nothing is known then, which is not that there are none.
+            Err(Error::Kind(error)) if kind == "MachinePool" && error.is_user_error() => continue,
             Err(error) => return Err(error),
         };
         let workers: Vec<String> = found

@@ -27,6 +27,11 @@ impl WrittenEndpoints {
         Self { endpoints: endpoints.to_vec(), at: now.0, corrections }
     }
 
+    /// Whether the same may be written again. A clock that was set back would make that wait for as long as it was ahead.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        now < self.at || now >= self.due()
+    }
+
     /// When the same may be written again. The first correction is due at once.
     pub fn due(&self) -> Timestamp {
         let Some(doublings) = self.corrections.checked_sub(1) else { return self.at };
@@ -69,6 +74,8 @@ mod tests {
         assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
         let other = WrittenEndpoints::after(Some(&written), &["https://10.0.0.2:2379".to_owned()], &at(now));
         assert_eq!(other.corrections, 8, "endpoints that change meanwhile do not start the fight anew");
+        assert!(!written.is_due(at(now + 299).0) && written.is_due(at(now + 300).0));
+        assert!(written.is_due(at(now - 1).0), "the clock was set back");
         let quiet = WrittenEndpoints::after(Some(&written), &endpoints, &at(now + 3600));
         assert_eq!(quiet.due(), at(now + 3600).0, "after a quiet time it does");
     }

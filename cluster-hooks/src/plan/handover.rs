@@ -43,7 +43,36 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     {
         return held;
     }
+    if let Some(held) = another_store(observation) {
+        return held;
+    }
     in_use::plan(observation).unwrap_or_else(|| of_etcd(observation))
+}
+
+/// A control plane that runs on one etcd is not handed another by a change of the Cluster alone: its API servers would go on
+/// with what that one holds. It is another one if nothing says that the control plane has ever used it: no endpoint, no record,
+/// and no owner of the client certificate that was handed over. Whoever means it deletes that Secret.
+fn another_store(observation: &Observation) -> Option<Plan> {
+    let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
+    let (used, published) = (control_plane.real_endpoints(), observation.secrets.published.as_ref()?);
+    let has_used_it = etcd.in_use.is_some()
+        || !published.ours
+        || published.owners.contains(&etcd.uid)
+        || used.iter().any(|endpoint| etcd.endpoints.contains(endpoint));
+    if !control_plane.initialized || used.is_empty() || etcd.endpoints.is_empty() || has_used_it {
+        return None;
+    }
+    let cluster = &observation.cluster.view.name;
+    let message = format!(
+        "{} runs on another etcd, with the endpoints {}: handing it {} would have its API servers go on with what that one \
+         holds. Name the etcd of before again in Cluster {cluster}; or, if {} has the data, delete Secret {}",
+        control_plane.reference,
+        used.join(","),
+        etcd.reference,
+        etcd.reference.name,
+        names::apiserver_client_secret(cluster)
+    );
+    Some(block(reasons::ETCD_REPLACED, message).again(PEOPLE))
 }
 
 fn of_etcd(observation: &Observation) -> Plan {
@@ -153,7 +182,11 @@ pub(super) fn wants_endpoints(observation: &Observation, etcd: &EtcdView, contro
 /// The exception are endpoints that the control plane has had: somebody has put the placeholder back into one that is
 /// running (by applying the manifest again), or has written others over those that are etcd's.
 fn differs(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
-    let differs = control_plane.endpoints.as_ref() != Some(&etcd.endpoints);
+    let mut found = control_plane.endpoints.clone().unwrap_or_default();
+    // People write them in another order, which means the same.
+    found.sort();
+    found.dedup();
+    let differs = found != etcd.endpoints;
     let lost = control_plane.initialized && !control_plane.has_endpoints();
     let back = lost || is_written(observation, etcd);
     !etcd.endpoints.is_empty() && !etcd.deleting && differs && (etcd.ready || back)
@@ -170,7 +203,7 @@ fn backs_off(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let written = observation.written.as_ref()?;
     let overwritten = wants_endpoints(observation, etcd, control_plane) && is_written(observation, etcd);
-    if !overwritten || observation.cluster.topology || observation.now.0 >= written.due() {
+    if !overwritten || observation.cluster.topology || written.is_due(observation.now.0) {
         return None;
     }
     let Some(by) = &observation.reads.field_manager else { return Some(Plan::Do(Step::Read(Need::FieldManager))) };
@@ -240,6 +273,8 @@ fn hand_client_over(observation: &Observation, etcd: &EtcdView, control_plane: &
     match (&secrets.published, &secrets.staged) {
         (None, Some(Ok(pair))) => Plan::Do(Step::PublishClient(pair.clone())),
         (None, Some(Err(message))) => waiting(message.clone()),
+        // Whether it is of this etcd's CA is seen when there is one to compare it with.
+        (Some(found), Some(Err(message))) if !found.ours => waiting(message.clone()),
         (None, None) => waiting(format!("etcd's provider has made neither Secret {staged} nor Secret {published} yet")),
         (Some(found), Some(Ok(pair)))
             if found.ours && (found.pair.as_ref() != Some(pair) || !found.owners.contains(&etcd.uid)) =>

@@ -554,3 +554,46 @@ fn a_control_plane_that_is_deleted_alone_is_not_held() {
     let mut world = world.etcd_ready();
     insta::assert_snapshot!(world.story(), @"wait: WaitingForControlPlane | KubeadmControlPlane demo-cp is being deleted | None");
 }
+
+/// A watch of Clusters that is behind may show one that is gone: etcd would go with it.
+#[test]
+fn which_cluster_is_alive_is_read_before_etcd_is_claimed_or_deleted() {
+    let mut world = World::applied();
+    assert_eq!(plan(&world.observe()), Plan::Do(Step::Read(Need::Current)));
+    world.delete_cluster();
+    assert_eq!(plan(&world.observe()), Plan::Do(Step::Read(Need::Current)));
+}
+
+#[test]
+fn the_same_endpoints_in_another_order_are_left() {
+    let mut world = running();
+    let endpoints: Vec<&str> = ENDPOINTS.rsplit(',').collect();
+    world.user_writes_endpoints(&endpoints);
+    assert_eq!(world.settle(), (Vec::new(), Plan::Steady));
+}
+
+/// Its API servers would go on with an empty store.
+#[test]
+fn a_control_plane_that_runs_is_not_handed_another_etcd() {
+    let mut world = running();
+    let etcd = world.etcd.as_mut().unwrap();
+    etcd["metadata"]["uid"] = json!("etcd-2");
+    etcd["metadata"]["annotations"] = json!({});
+    world.set_ready(true, "https://10.9.0.1:2379");
+    let (steps, end) = world.settle();
+    assert!(!steps.iter().any(|step| name(step) == "WriteEndpoints"), "{steps:?}");
+    let Plan::Block(hold) = end else { panic!("{end:?}") };
+    assert_eq!(hold.reason, reasons::ETCD_REPLACED);
+    assert!(hold.message.contains("delete Secret demo-apiserver-etcd-client"), "{}", hold.message);
+    world.secrets.remove("demo-apiserver-etcd-client");
+    assert!(world.settle().0.iter().any(|step| name(step) == "WriteEndpoints"), "that confirms it");
+}
+
+/// Handed over, and with machines of its own.
+fn running() -> World {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.control_plane.as_mut().unwrap()["status"]["initialization"] = json!({"controlPlaneInitialized": true});
+    world.settle();
+    world
+}
