@@ -6,7 +6,7 @@
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::{Answer, Event, Member, Status};
-use crate::observer::state::{State, client_url};
+use crate::observer::state::client_url;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,13 @@ const WRITTEN: SignedDuration = SignedDuration::from_secs(2);
 /// For so long a member that has a leader may be behind what it knew: after a restart it hears anew what is committed.
 const CATCHES_UP: SignedDuration = SignedDuration::from_secs(2);
 
+/// For so long a member of another cluster may answer at an address before its Machine is seen to have that.
+const EXPLAINED: SignedDuration = SignedDuration::from_secs(5);
+
 /// A cluster and the ID of a member.
 type Id = (String, String);
+/// A cluster, a URL of its, and the ID of the cluster that answers there.
+type Stranger = (String, String, String);
 
 #[derive(Default)]
 pub(super) struct Memory {
@@ -33,8 +38,8 @@ pub(super) struct Memory {
     /// Members that answer with less than they knew: since when, and how much they knew.
     behind: BTreeMap<Id, (Timestamp, u64)>,
     removed: BTreeSet<Id>,
-    /// Strangers, by cluster, URL and ID of their cluster.
-    strangers: BTreeSet<(String, String, String)>,
+    /// Members of other clusters that answer: since when, and whether that has been told.
+    strangers: BTreeMap<Stranger, (Timestamp, bool)>,
 }
 
 impl Rule for Memory {
@@ -44,6 +49,7 @@ impl Rule for Memory {
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let mut findings = self.still_behind(moment);
+        findings.extend(self.still_strange(moment));
         match &moment.line.event {
             Event::Gone { what, name } if what == "etcd" => self.forget(name),
             Event::Disk(disk) => {
@@ -64,7 +70,8 @@ impl Rule for Memory {
             return findings;
         };
         if status.cluster_id != after.id {
-            findings.extend(self.stranger(moment.after, member, status, &after.id));
+            let stranger = (member.etcd.clone(), member.url.clone(), status.cluster_id.clone());
+            self.strangers.entry(stranger).or_insert((moment.now(), false));
             return findings;
         }
         let machine = after.seats.get(&member.url).map_or("", |seat| &seat.machine);
@@ -145,18 +152,25 @@ impl Memory {
 
     /// A member of another cluster answers: it may have got the address of a machine that is gone. Otherwise its etcd
     /// has begun anew.
-    fn stranger(&mut self, state: &State, member: &Member, status: &Status, id: &str) -> Option<Finding> {
-        let of_another = state.machines.values().any(|machine| {
-            let has = |address: &String| client_url(address) == member.url;
-            machine.etcd != member.etcd && !machine.etcd.is_empty() && machine.addresses.iter().any(has)
-        });
-        let key = (member.etcd.clone(), member.url.clone(), status.cluster_id.clone());
-        if of_another || !self.strangers.insert(key) {
-            return None;
-        }
-        let what =
-            format!("{} is a member of cluster {}, not of {id}: etcd has begun anew", member.url, status.cluster_id);
-        Some(Finding::about(&member.etcd, "", what))
+    fn still_strange(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
+        let (now, state) = (moment.now(), moment.after);
+        let ends = matches!(moment.line.event, Event::Ended);
+        let is_due = |since: Timestamp| ends || now.duration_since(since) >= EXPLAINED;
+        let of_another = |(etcd, url, _): &Stranger| {
+            state.machines.values().any(|machine| {
+                let has = |address: &String| client_url(address) == *url;
+                machine.etcd != *etcd && !machine.etcd.is_empty() && machine.addresses.iter().any(has)
+            })
+        };
+        self.strangers.retain(|stranger, (_, told)| *told || !of_another(stranger));
+        let due = self.strangers.iter_mut().filter(|(_, (since, told))| !*told && is_due(*since));
+        let finding = |((etcd, url, other), (since, told)): (&Stranger, &mut (Timestamp, bool))| {
+            *told = true;
+            let id = state.etcds.get(etcd).map_or("", |view| view.id.as_str());
+            let what = format!("{url} is a member of cluster {other}, not of {id}: etcd has begun anew");
+            Finding::about(etcd, "", what).since(*since)
+        };
+        due.map(finding).collect()
     }
 
     /// The EtcdCluster is gone: one of the same name begins anew.
