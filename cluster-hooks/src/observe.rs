@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DynamicObject, ListParams, PartialObjectMeta, TypeMeta};
+use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
@@ -249,7 +249,7 @@ async fn former(context: &Context, cluster: &ClusterState) -> Vec<Held> {
 async fn used(context: &Context, cluster: &ClusterState, control_plane: &ControlPlaneView) -> Result<Used> {
     let (reference, view) = (&control_plane.reference, &cluster.view);
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
-    let live = get_live(context, &resource, &view.namespace, &reference.name).await?;
+    let live = apply::get_live(&context.shared.client, &resource, &view.namespace, &reference.name).await?;
     // A watch that is behind tells of it in a moment, and it is asked again.
     if live.and_then(|live| live.resource_version()).as_deref() != Some(&*control_plane.resource_version) {
         return Ok(Used::Unknown);
@@ -283,7 +283,7 @@ pub async fn control_plane_machines(
 /// The Cluster is the one that the API server has now. One request.
 async fn current(context: &Context, cluster: &ClusterState) -> Result<bool> {
     let (view, resource) = (&cluster.view, context.clusters.resource());
-    let live = get_live(context, resource, &view.namespace, &view.name).await?;
+    let live = apply::get_live(&context.shared.client, resource, &view.namespace, &view.name).await?;
     if live.and_then(|live| live.uid()).as_deref() != Some(&*view.uid) {
         return Err(Error::NotReady(format!(
             "Cluster {} is not the one that was observed: the watch is behind",
@@ -297,28 +297,10 @@ async fn current(context: &Context, cluster: &ClusterState) -> Result<bool> {
 async fn last_manager(context: &Context, cluster: &ClusterState, control_plane: &ControlPlaneView) -> Result<String> {
     let reference = &control_plane.reference;
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
-    let live = get_live(context, &resource, &cluster.view.namespace, &reference.name).await?;
+    let live = apply::get_live(&context.shared.client, &resource, &cluster.view.namespace, &reference.name).await?;
     let managed = live.and_then(|object| object.metadata.managed_fields).unwrap_or_default();
     let manager = field_manager(&managed, &control_plane.adapter.endpoints_path(), context.name);
     Ok(manager.map_or_else(|| "a client that is not known".to_owned(), |name| format!("field manager {name}")))
-}
-
-/// An object as it is now: a list of one, which needs no further permission than a watch does.
-pub async fn get_live(
-    context: &Context,
-    resource: &ApiResource,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<DynamicObject>> {
-    let objects = apply::dynamic(&context.shared.client, resource, namespace);
-    let one = ListParams::default().fields(&format!("metadata.name={name}"));
-    let mut found = objects.list(&one).await.doing(|| format!("reading {} {name}", resource.kind))?;
-    Ok(found.items.pop().map(|mut object| {
-        // What is in a list does not say what it is.
-        let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
-        object.types.get_or_insert(TypeMeta { api_version, kind });
-        object
-    }))
 }
 
 /// Secrets of a provider that labels them, as ours does, are in a watch once they are there. Others, and those that do not

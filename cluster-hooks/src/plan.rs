@@ -7,7 +7,7 @@ mod preconditions;
 
 pub use in_use::earlier;
 
-use crate::observation::{Claim, Etcd, EtcdView, Held, HookedMachine, KeyPair, Need, Observation, Pause, Used};
+use crate::observation::{Claim, Etcd, Held, HookedMachine, KeyPair, Need, Observation, Pause, Used};
 use api::conditions::reasons;
 use api::endpoints::EndpointLists;
 use controller_support::Hold;
@@ -96,8 +96,7 @@ pub fn plan(observation: &Observation) -> Plan {
     }
     // Which of two Clusters of this name is alive? A watch that is behind would take etcd from its Cluster, or give one that
     // nobody owns yet to a Cluster that is gone, and the garbage collector would delete it.
-    let is_to_be_claimed = |etcd: &EtcdView| matches!(etcd.claim, Claim::OfNamesake | Claim::Free);
-    if observation.found_etcd().is_some_and(is_to_be_claimed) && !observation.reads.is_current {
+    if observation.found_etcd().is_some_and(|etcd| etcd.claim.is_open()) && !observation.reads.is_current {
         return Plan::Do(Step::Read(Need::Current));
     }
     match &observation.etcd {

@@ -2,7 +2,9 @@
 //! Any answer but success is an error, unless a function says otherwise.
 
 use crate::error::{Result, ResultExt};
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions, TypeMeta,
+};
 use kube::discovery::ApiResource;
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -114,6 +116,28 @@ pub async fn delete(
 #[must_use]
 pub fn dynamic(client: &Client, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, resource)
+}
+
+/// An object as it is now: a list of one. It needs no further permission than a watch does, and that a version is not served is
+/// an error and not an object that is gone, as it is for a get.
+///
+/// # Errors
+/// When the API server does not answer with a list.
+pub async fn get_live(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<DynamicObject>> {
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = dynamic(client, resource, namespace).list(&one).await;
+    let mut found = found.doing(|| format!("reading {} {namespace}/{name}", resource.kind))?;
+    Ok(found.items.pop().map(|mut object| {
+        // What is in a list does not say what it is.
+        let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+        object.types.get_or_insert(TypeMeta { api_version, kind });
+        object
+    }))
 }
 
 #[cfg(test)]

@@ -308,7 +308,12 @@ pub(crate) fn watched(etcds: &[Value]) -> Cached {
 
 /// All that there has to be.
 pub(crate) fn certificates() -> Certificates {
-    Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None, ca_expires: None }
+    certificates_of_ca_until(None)
+}
+
+/// The same, of a CA that expires then.
+pub(crate) fn certificates_of_ca_until(ca_expires: Option<Timestamp>) -> Certificates {
+    Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None, ca_expires }
 }
 
 pub(crate) fn name(index: usize) -> String {

@@ -39,6 +39,13 @@ pub enum Claim {
     Theirs(String),
 }
 
+impl Claim {
+    /// The Cluster takes it, if it is alive.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Free | Self::OfNamesake)
+    }
+}
+
 /// What the contract says about an etcd object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EtcdView {

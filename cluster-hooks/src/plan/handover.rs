@@ -8,7 +8,7 @@ use super::{
     wait,
 };
 use crate::observation::{
-    Claim, ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, PUBLISHED_BY_HOOK_ANNOTATION, Pause,
+    ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, PUBLISHED_BY_HOOK_ANNOTATION, Pause,
 };
 use api::conditions::reasons;
 use api::names;
@@ -27,7 +27,7 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         return block(reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, message).again(PEOPLE);
     }
     if let Some(etcd) = observation.found_etcd()
-        && matches!(etcd.claim, Claim::Free | Claim::OfNamesake)
+        && etcd.claim.is_open()
         && !etcd.deleting
     {
         return Plan::Do(Step::ClaimEtcd);

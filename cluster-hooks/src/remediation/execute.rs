@@ -7,7 +7,7 @@ use crate::build;
 use crate::context::Context;
 use crate::execute::{Outcome, object_reference, patch, record_event};
 use crate::observation::{ClusterState, ControlPlaneView, EtcdView};
-use crate::observe::{control_plane_machines, get_live};
+use crate::observe::control_plane_machines;
 use api::names;
 use controller_support::error::{answer, is_invalid};
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
@@ -77,16 +77,21 @@ async fn delete(context: &Context, observation: &Observation, machine: &ControlP
 async fn observe_live(context: &Context, observation: &Observation) -> Result<Option<Observation>> {
     let Observation { cluster, etcd, control_plane, .. } = observation;
     let (kinds, namespace) = (&context.shared.kinds, &cluster.view.namespace);
-    let found = get_live(context, context.clusters.resource(), namespace, &cluster.view.name).await?;
+    let found =
+        apply::get_live(&context.shared.client, context.clusters.resource(), namespace, &cluster.view.name).await?;
     let Some(cluster) = found.map(|cluster| ClusterState::read(&cluster)) else { return Ok(None) };
     let reference = &etcd.reference;
     let resource = kinds.find(&reference.group, &reference.kind, ETCD_PROVIDER_CONTRACTS).await?;
-    let Some(etcd) = get_live(context, &resource, namespace, &reference.name).await? else { return Ok(None) };
+    let Some(etcd) = apply::get_live(&context.shared.client, &resource, namespace, &reference.name).await? else {
+        return Ok(None);
+    };
     // Its claim was checked when it was made.
     let etcd = EtcdView::read(&etcd, reference, &cluster.view, |_| true);
     let (reference, adapter) = (&control_plane.reference, control_plane.adapter.clone());
     let resource = kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
-    let Some(object) = get_live(context, &resource, namespace, &reference.name).await? else { return Ok(None) };
+    let Some(object) = apply::get_live(&context.shared.client, &resource, namespace, &reference.name).await? else {
+        return Ok(None);
+    };
     let control_plane = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
     let resource = kinds.find(names::CLUSTER_GROUP, "Machine", CLUSTER_API_CONTRACTS).await?;
     let machines = control_plane_machines(context, names::CLUSTER_GROUP, "Machine", &cluster).await?;

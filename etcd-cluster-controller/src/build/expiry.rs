@@ -39,7 +39,7 @@ pub fn expires_soon(observation: &Observation, machine: &MachineView) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Story, name};
+    use crate::fixture::{Story, certificates_of_ca_until, name};
 
     /// Whether a member's Machine is replaced whose certificate is good for this long, with a CA that is good for so long.
     fn is_replaced(left: i64, ca_left: Option<i64>) -> bool {
@@ -48,9 +48,7 @@ mod tests {
         let in_days = |days: i64| now.checked_add(SignedDuration::from_hours(24 * days)).unwrap();
         story.settle();
         story.etcd().status.as_mut().unwrap().members[0].certificate_expires = Some(Time(in_days(left)));
-        let (expires, ca_expires) = (None, ca_left.map(in_days));
-        story.observation.certificates =
-            Certificates::Ca { control_plane_ca: true, staged_client: true, expires, ca_expires };
+        story.observation.certificates = certificates_of_ca_until(ca_left.map(in_days));
         expires_soon(&story.observation, &story.observation.machines[&name(0)])
     }
 
@@ -71,9 +69,7 @@ mod tests {
     #[test]
     fn what_is_not_known_replaces_nobody() {
         let mut story = Story::with_voters(1, 1);
-        let (expires, ca_expires) = (None, Some(Timestamp::MAX));
-        story.observation.certificates =
-            Certificates::Ca { control_plane_ca: true, staged_client: true, expires, ca_expires };
+        story.observation.certificates = certificates_of_ca_until(Some(Timestamp::MAX));
         story.settle();
         assert!(!expires_soon(&story.observation, &story.observation.machines[&name(0)]));
     }

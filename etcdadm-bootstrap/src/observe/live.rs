@@ -75,11 +75,10 @@ async fn secret_values(context: &Context, config: &EtcdadmConfig) -> Result<Resu
 }
 
 async fn holder_exists(context: &Context, holder: &LockInformation, namespace: &str) -> Result<bool> {
-    // By a list: that a version is not served any more is an error there, and a get would say that the Machine is gone.
-    let machines = apply::dynamic(&context.client, context.machines.resource(), namespace);
-    let one = ListParams::default().fields(&format!("metadata.name={}", holder.machine_name));
-    let found = machines.list(&one).await.doing(|| format!("reading Machine {namespace}/{}", holder.machine_name))?;
-    Ok(found.items.first().is_some_and(|machine| holder.is(&machine.name_any(), &machine.uid().unwrap_or_default())))
+    // A get would say that it is gone where its version is not served any more.
+    let machine =
+        apply::get_live(&context.client, context.machines.resource(), namespace, &holder.machine_name).await?;
+    Ok(machine.is_some_and(|machine| holder.is(&machine.name_any(), &machine.uid().unwrap_or_default())))
 }
 
 /// Whether something must not be initialized again. The EtcdCluster remembers that etcd has been initialized. Before it

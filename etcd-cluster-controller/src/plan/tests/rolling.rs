@@ -1,8 +1,8 @@
 //! Rollouts, as stories.
 
 use super::{admits, creates, has_left, leaves, reason};
-use crate::fixture::{Story, address, id, name};
-use crate::observation::{Certificates, Outcome, Template};
+use crate::fixture::{Story, address, certificates_of_ca_until, id, name};
+use crate::observation::{Outcome, Template};
 use crate::plan::{Plan, Step, View, WhyDeleted, due, plan, version_refusal};
 use crate::status::status;
 use crate::status::transitions::transitions;
@@ -273,9 +273,7 @@ fn from_a_time_on_those_of_before_are_replaced() {
 #[test]
 fn members_whose_certificates_expire_are_replaced_before() {
     let mut story = Story::with_voters(3, 3);
-    let (expires, ca_expires) = (None, Some(Timestamp::MAX));
-    story.observation.certificates =
-        Certificates::Ca { control_plane_ca: true, staged_client: true, expires, ca_expires };
+    story.observation.certificates = certificates_of_ca_until(Some(Timestamp::MAX));
     let day = SignedDuration::from_hours(24);
     shows_certificates_until(&mut story, 45 * day + SignedDuration::from_secs(30));
     assert_eq!(story.plan(), Plan::Steady);
