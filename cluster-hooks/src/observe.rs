@@ -417,7 +417,7 @@ mod tests {
         assert!(!is_worker(&label(names::ETCD_CLUSTER_LABEL, "demo-etcd"), &[]));
         assert!(
             !is_worker(&label(names::ETCD_CLUSTER_LABEL, "named before"), &[]),
-            "it would keep the Cluster for ever"
+            "it would keep the Cluster forever"
         );
         let set = owner("cluster.x-k8s.io/v1beta2", "MachineSet", true);
         assert!(is_worker(&none, &[owner("example.org/v1", "OtherEtcd", false), set]));

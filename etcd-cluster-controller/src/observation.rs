@@ -3,7 +3,7 @@
 pub mod host;
 pub mod probe;
 
-pub use probe::{Membership, Outcome, Probe, Report};
+pub use probe::{Membership, Outcome, Probe, Report, Snapshot};
 
 use api::etcd_cluster::MemberStatus;
 use api::etcdadm_config::EtcdadmConfigSpec;
@@ -13,6 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
+use probe::ListFault;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -162,6 +163,17 @@ pub enum Template {
     },
 }
 
+impl Template {
+    /// Why it is not there, if it is not.
+    #[must_use]
+    pub fn problem(&self) -> Option<&str> {
+        match self {
+            Self::NotFound(why) | Self::Unknown(why) => Some(why),
+            Self::Found { .. } => None,
+        }
+    }
+}
+
 /// One entry of the member list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
@@ -225,6 +237,26 @@ impl Observation {
             Membership::NotAsked => "no member answers".to_owned(),
             Membership::Known { .. } => String::new(),
         }
+    }
+
+    /// Takes what the prober knows. As long as no cluster ID is recorded, any etcd that trusts the CA could be taken for ours, as
+    /// one that has the address that a Machine was given: so only a list counts that a new etcd has. That is one member, on a
+    /// Machine that has its bootstrap data.
+    pub(crate) fn take(&mut self, snapshot: Snapshot) {
+        self.probes = snapshot.probes;
+        self.membership = snapshot.membership;
+        self.heard = snapshot.heard;
+        if let Membership::Known { cluster_id, members, .. } = &self.membership
+            && self.recorded_cluster_id().is_none()
+            && !self.is_new(members)
+        {
+            self.membership = Membership::Unknown(ListFault::NotNew { id: *cluster_id, members: members.len() });
+        }
+    }
+
+    fn is_new(&self, members: &BTreeMap<u64, Member>) -> bool {
+        let seated = |(id, member)| self.machine_of(id, member).is_some_and(|machine| self.has_data(machine));
+        members.len() == 1 && members.iter().all(|(id, member)| seated((*id, member)))
     }
 
     /// Machine of a member: the one that it is called after, as names are never used again. A host name of another kind says

@@ -141,8 +141,8 @@ pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &Mac
 }
 
 /// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it, nor of one
-/// that may be its own, no member of the list answers there, and it does not boot any more: the machine of one that does may
-/// vote before it is destroyed, and take the quorum with it. Before etcd has begun there is no member to lose.
+/// that may be its own, no member of the list answers there but one that is another Machine's by name, and it does not boot any
+/// more: the machine of one that does may vote before it is destroyed, and take the quorum with it. Before etcd has begun there is no member to lose.
 #[must_use]
 pub fn never_member(
     roster: &Roster<'_>,
@@ -156,7 +156,8 @@ pub fn never_member(
             || status.removed_members.iter().any(|record| record.machine_uid == machine.uid)
     });
     let answering = seat.probe.and_then(Probe::report).map(|report| report.member_id);
-    let answers = || answering.is_some_and(|id| roster.by_member(id).is_some());
+    // One that is called after another Machine is that Machine's, at an address that has changed hands.
+    let answers = || answering.and_then(|id| roster.by_member(id)).is_some_and(|other| !other.is_namesake());
     let cannot_join = || roster.is_listed() && !seat.joining && roster.unseated().is_none() && !answers();
     let certain = !seat.admitted || !begun || cannot_join();
     (seat.member.is_none() && !recorded && certain)

@@ -116,6 +116,11 @@ impl Seat<'_> {
         self.probe.is_some_and(|probe| probe.outcome == Outcome::NoAddress)
     }
 
+    /// The member is called after its Machine, so that it is no other Machine's.
+    pub(crate) fn is_namesake(&self) -> bool {
+        self.machine.is_some_and(|machine| self.member.as_ref().is_some_and(|(_, member)| member.name == machine.name))
+    }
+
     /// The Machine is being deleted.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
@@ -216,10 +221,18 @@ impl<'a> Roster<'a> {
 #[must_use]
 pub fn roster(observation: &Observation) -> Roster<'_> {
     let remembered = || observation.etcd.status.iter().flat_map(|status| &status.members).filter_map(remembered);
-    let (members, listed): (Vec<(u64, Member)>, bool) = match observation.members() {
+    let (mut members, listed): (Vec<(u64, Member)>, bool) = match observation.members() {
         Some(members) => (members.iter().map(|(id, member)| (*id, member.clone())).collect(), true),
         None => (remembered().collect(), false),
     };
+    // Whoever only has a Machine's address comes after those that are known to be its member, and one that is dead after the
+    // one that answers there.
+    members.sort_by_cached_key(|(id, member)| {
+        let named = observation.machines.contains_key(&member.name);
+        let recorded = observation.recorded(*id).is_some_and(|status| !status.machine.is_empty());
+        let answers = observation.probes.values().filter_map(Probe::report).any(|report| report.member_id == *id);
+        (!named, !recorded, !answers, *id)
+    });
     let mut seats: Vec<Seat<'_>> = Vec::with_capacity(members.len());
     let mut seated = BTreeSet::new();
     for (id, member) in members {

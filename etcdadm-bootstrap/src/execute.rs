@@ -29,7 +29,9 @@ pub(crate) async fn execute(
         Step::Read(need) => observe::read(context, observation, *need, known).await,
         Step::TakeLock(lock) => take_lock(context, lock, known).await,
         Step::TakeOverLock { lock, from, resource_version } => {
-            take_over_lock(context, lock, resource_version, known).await?;
+            if !take_over_lock(context, lock, resource_version, known).await? {
+                return Ok(());
+            }
             let note = format!(
                 "Machine {from} was to initialize etcd and no longer exists; Machine {} initializes it instead",
                 machine_name(observation)
@@ -104,9 +106,16 @@ async fn take_lock(context: &Context, lock: &ConfigMap, known: &mut Known) -> Re
     Ok(())
 }
 
-/// Replaces holder, owner and labels of the lock, in the version that was read and in no other.
-async fn take_over_lock(context: &Context, lock: &ConfigMap, resource_version: &str, known: &mut Known) -> Result<()> {
-    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &lock.namespace().unwrap_or_default());
+/// Replaces holder, owner and labels of the lock, in the version that was read and in no other. Answers whether it did:
+/// where another Machine was faster, or the lock is gone, it is read again.
+async fn take_over_lock(
+    context: &Context,
+    lock: &ConfigMap,
+    resource_version: &str,
+    known: &mut Known,
+) -> Result<bool> {
+    let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
     let patch = json!({
         "metadata": {
             "resourceVersion": resource_version,
@@ -115,9 +124,15 @@ async fn take_over_lock(context: &Context, lock: &ConfigMap, resource_version: &
         },
         "data": lock.data,
     });
-    let taken: ConfigMap = apply::merge(&api, CONTROLLER, &lock.name_any(), &patch).await?;
-    known.set_lock(Some(LockRecord::from(&taken)));
-    Ok(())
+    match apply::merge::<ConfigMap>(&api, CONTROLLER, &name, &patch).await {
+        Ok(taken) => known.set_lock(Some(LockRecord::from(&taken))),
+        Err(error) if error.is_conflict() || error.is_not_found() => {
+            known.set_lock(observe::init_lock(context, &namespace, &name).await?);
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(true)
 }
 
 /// Creates the bootstrap Secret. If one of that name exists already, it is found out whose it is.

@@ -182,7 +182,7 @@ pub async fn never_comes_back(host: &impl Host, loss: DataLoss, each: Duration) 
     let again = host.rerun_bootstrap(REFUSAL).await?;
     let said = format!("{}{}", String::from_utf8_lossy(&again.stdout), String::from_utf8_lossy(&again.stderr));
     ensure!(!again.status.success(), "the bootstrap commands say that all is well: {said}");
-    ensure!(again.status.code() != Some(TIMED_OUT), "the bootstrap commands wait for ever: {said}");
+    ensure!(again.status.code() != Some(TIMED_OUT), "the bootstrap commands wait forever: {said}");
     stays_silent(host, each).await.context("after the bootstrap commands were run again")?;
     host.reboot().await?;
     stays_silent(host, each).await.context("after a reboot")?;

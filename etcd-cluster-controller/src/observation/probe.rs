@@ -237,6 +237,10 @@ pub enum OurFault {
     /// The client certificate cannot be made.
     #[error("this controller's client certificate cannot be made: {0}")]
     ClientCertificate(String),
+    /// By this controller's clock the member's certificate is not valid yet. A member makes it when it joins, so one of the two
+    /// clocks is wrong, and which cannot be known.
+    #[error("{0}: the clock of this controller is behind, or that of the member's machine is ahead")]
+    Clock(String),
     /// A host name cannot be resolved, for whatever reason: the name server does not answer, or does not know the name.
     /// Both speak of names and not of the member, which may well serve those who resolve the name elsewhere.
     #[error("a host name cannot be resolved: {0}")]
@@ -279,6 +283,17 @@ pub enum ListFault {
     /// No cluster ID is recorded, and members of several clusters answer.
     #[error("members of several etcd clusters answer ({})", joined(.0))]
     SeveralClusters(BTreeSet<u64>),
+    /// No cluster ID is recorded, and what answers is not an etcd that a Machine has just initialized.
+    #[error(
+        "etcd cluster {} answers, with {members} {}, and is not one that a Machine of this EtcdCluster has just initialized",
+        hex(*.id), if *.members == 1 { "member" } else { "members" }
+    )]
+    NotNew {
+        /// The cluster ID that answers.
+        id: u64,
+        /// How many members its list has.
+        members: usize,
+    },
     /// No voter answers a linearizable read, so that none can give a list that counts. The text is the first voter's
     /// fault, if a voter answers at all.
     #[error("no voter answers a linearizable read{}", .0.as_ref().map(|fault| format!(": {fault}")).unwrap_or_default())]

@@ -21,9 +21,7 @@ pub(super) async fn read(context: &Context, observation: &mut Observation, ca: O
     if live || blank {
         snapshot = context.prober.refresh(&uid).await;
     }
-    observation.probes = snapshot.probes;
-    observation.membership = snapshot.membership;
-    observation.heard = snapshot.heard;
+    observation.take(snapshot);
 }
 
 fn plan(observation: &Observation, ca: Option<CertAndKey>) -> ProbePlan {

@@ -1,9 +1,10 @@
 //! The identity of the cluster. Another cluster ID than the recorded one is never taken over: not when ours is silent, and
-//! not when a dead machine's address has gone to another etcd that trusts the same CA. A restore has a new ID, and a person
-//! says so.
+//! not when a dead machine's address has gone to another etcd that trusts the same CA, and not before one is recorded. A
+//! restore has a new ID, and a person says so.
 
 use super::{Plan, Step, View, block};
-use crate::observation::hex;
+use crate::observation::probe::ListFault;
+use crate::observation::{Membership, hex};
 use api::conditions::reasons;
 use api::names;
 use kube::ResourceExt;
@@ -11,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
-    let recorded = observation.recorded_cluster_id()?;
+    let recorded = observation.recorded_cluster_id();
     let answering = answering(view);
     let accepted = observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION);
     if let Some(accepted) = accepted
         && answering.contains(accepted)
-        && accepted != recorded
+        && recorded != Some(accepted)
     {
         let annotations = BTreeMap::from([
             (names::CLUSTER_ID_ANNOTATION, Some(accepted.clone())),
@@ -24,14 +25,23 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         ]);
         return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
     }
-    let other = answering.iter().find(|id| *id != recorded)?;
+    let (other, expected) = match (recorded, &observation.membership) {
+        (Some(recorded), _) => {
+            (answering.iter().find(|id| *id != recorded)?, format!("but cluster {recorded} is expected"))
+        }
+        (None, Membership::Unknown(fault @ (ListFault::NotNew { .. } | ListFault::SeveralClusters(_)))) => {
+            (answering.first()?, format!("and no cluster ID is recorded yet: {fault}"))
+        }
+        (None, _) => return None,
+    };
     let strangers = observation.probes.iter().filter_map(|(machine, probe)| {
         let id = hex(probe.report()?.cluster_id);
-        (id != recorded).then(|| format!("Machine {machine} ({}) answers as a member of etcd cluster {id}", probe.url))
+        let answers = || format!("Machine {machine} ({}) answers as a member of etcd cluster {id}", probe.url);
+        (recorded != Some(&id)).then(answers)
     });
     let strangers: Vec<String> = strangers.collect();
     let message = format!(
-        "{}, but cluster {recorded} is expected. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses. Nothing is changed until then",
+        "{}, {expected}. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses. Nothing is changed until then",
         strangers.join(", "),
         observation.etcd.namespace().unwrap_or_default(),
         names::ETCD_CLUSTER_GROUP,
@@ -51,8 +61,8 @@ fn answering(view: &View<'_>) -> BTreeSet<String> {
 mod tests {
     use super::*;
     use crate::fixture::{Story, name};
-    use crate::observation::Membership;
-    use crate::observation::probe::{ListFault, Outcome};
+    use crate::observation::probe::Outcome;
+    use crate::observation::{Observation, Snapshot};
     use api::etcd_cluster::{Operation, OperationKind};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -118,5 +128,47 @@ mod tests {
         let Plan::Do(Step::Record { annotations, .. }) = &plan else { panic!("{plan:?}") };
         assert_eq!(annotations[names::CLUSTER_ID_ANNOTATION].as_deref(), Some("dead"));
         assert_eq!(annotations[names::ACCEPT_CLUSTER_ID_ANNOTATION], None);
+    }
+
+    /// The address that the first Machine was given has another etcd, with so many members, that trusts the same CA.
+    fn begins_beside(members: usize) -> Story {
+        let mut story = Story::new(3);
+        story.machine(0);
+        for index in 0..members {
+            story.member(index, false);
+        }
+        story.healthy(0);
+        story.etcd().metadata.annotations.get_or_insert_default().remove(names::CLUSTER_ID_ANNOTATION);
+        let Observation { probes, membership, heard, .. } = story.observation.clone();
+        story.observation.take(Snapshot { probes, membership, heard });
+        story
+    }
+
+    #[test]
+    fn before_an_id_is_recorded_only_an_etcd_that_a_machine_has_initialized_is_taken_for_ours() {
+        let records = |story: &Story| match story.plan() {
+            Plan::Do(Step::Record { annotations, .. }) => {
+                annotations.get(names::CLUSTER_ID_ANNOTATION).cloned().flatten()
+            }
+            _ => None,
+        };
+        assert_eq!(records(&begins_beside(1)).as_deref(), Some("c"));
+        let mut beside = begins_beside(3);
+        let plan = beside.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert_eq!(hold.reason, reasons::CLUSTER_ID_CHANGED);
+        assert!(
+            hold.message.contains("no cluster ID is recorded yet: etcd cluster c answers, with 3 members"),
+            "{hold:?}"
+        );
+        let status = beside.settle();
+        assert!(status.members.is_empty() && status.cluster_id.is_empty(), "{status:?}");
+        beside.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "c");
+        assert_eq!(records(&beside).as_deref(), Some("c"), "a person says that it is ours");
+        let mut elsewhere = begins_beside(1);
+        elsewhere.observation.bootstrapped.clear();
+        let Observation { probes, membership, heard, .. } = elsewhere.observation.clone();
+        elsewhere.observation.take(Snapshot { probes, membership, heard });
+        assert_eq!(records(&elsewhere), None, "the Machine cannot have initialized anything yet");
     }
 }

@@ -10,10 +10,10 @@ use super::repair::{self, RETRY_PERIOD, is_paused, recovers};
 use super::rollout::{is_outdated, may_go_first, obstacle_to_replacing};
 use super::step::WhyDeleted;
 use super::{Hold, Plan, Step, View, retire};
-use crate::observation::Template;
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use api::etcd_cluster::RemediationMode;
+use api::names;
 use controller_support::external::MachineView;
 use std::time::Duration;
 
@@ -79,23 +79,32 @@ fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<S
             "it is not replaced by itself (spec.remediation.mode): delete Machine {} to have that done",
             machine.name
         )),
-        () if is_paused(machine) => Some("it is paused".to_owned()),
+        () if is_paused(machine) => Some(format!(
+            "it is paused, and replaced once Machine {} no longer has the annotation {}",
+            machine.name,
+            names::PAUSED_ANNOTATION
+        )),
         () if !view.roster.is_listed() => {
-            Some(format!("the member list cannot be read: {}", observation.why_not_listed()))
+            Some(format!("nothing is replaced until the member list can be read: {}", observation.why_not_listed()))
         }
         () if !observation.not_owned.is_empty() => {
             Some(format!("these Machines are not controlled by this EtcdCluster: {}", observation.not_owned.join(", ")))
         }
-        () if !matches!(observation.template, Template::Found { .. }) => {
-            Some("without the infrastructure template no other Machine can be made".to_owned())
+        () if observation.template.problem().is_some() => {
+            let why = observation.template.problem().unwrap_or_default();
+            Some(format!("no other Machine can be made until the infrastructure template is there: {why}"))
         }
         () if !view.cluster().is_some_and(|cluster| cluster.infrastructure_ready) => {
-            Some("the infrastructure of the Cluster is not provisioned, so no other machine would boot".to_owned())
+            Some("no other machine would boot until the infrastructure of the Cluster is provisioned".to_owned())
         }
         () if seat.is_voter() => obstacle_of_a_voter(view),
         // One that has not made it in its time serves nobody. So each has at least that time, however often it is marked.
         () if seat.member.is_none() && is_late(observation, machine) => None,
-        () => Some("it may become a voter yet".to_owned()),
+        () => {
+            let until = observation.end_of_grace(machine).filter(|_| observation.is_in_grace(machine));
+            let until = until.map(|until| format!(", until {until:.0}")).unwrap_or_default();
+            Some(format!("it may become a voter yet{until}"))
+        }
     }
 }
 
@@ -111,14 +120,16 @@ fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
         Some(other) => {
             Some(format!("every voter has to be healthy first, and one is not: member {}", other.describe()))
         }
-        None if retire::is_under_way(view) => Some("another Machine is on its way out".to_owned()),
+        None if retire::is_under_way(view) => Some("another Machine is on its way out, and goes first".to_owned()),
         None if view.removes_first() && !may_go_first(view) => {
             Some("there is no room for another Machine before those on their way out are gone".to_owned())
         }
         None if view.roster.seats.iter().any(|other| is_outdated(view, other)) => {
             Some("Machines that do not match the spec are replaced first".to_owned())
         }
-        None if voters != wanted => Some(format!("there are {voters} voters, and {wanted} are wanted")),
+        None if voters != wanted => {
+            Some(format!("there are {voters} voters, and no other is begun before there are {wanted}"))
+        }
         None if recovers(view).is_some() => Some(
             "its member, or one that has recovered, has to stay healthy for unhealthyAfterSeconds first".to_owned(),
         ),

@@ -142,3 +142,27 @@ fn a_member_that_the_others_hear_is_not_unhealthy() {
     }
     assert!(matches!(verdict_of(&story, 0), Verdict::Unhealthy { .. }), "they have elected another");
 }
+
+/// A member that was never started, or whose host was called otherwise, may have had the address of a Machine of today.
+#[test]
+fn a_dead_member_does_not_take_the_seat_of_the_one_that_lives_there() {
+    let mut story = Story::with_voters(3, 3);
+    let at_the_same_address = |story: &mut Story, name: &str| {
+        let Membership::Known { members, .. } = &mut story.observation.membership else { panic!("not listed") };
+        let living = members[&id(1)].clone();
+        members.insert(1, Member { name: name.to_owned(), ..living });
+    };
+    story.etcd().status = None;
+    let seated = |story: &Story, member: u64| {
+        roster(&story.observation).by_member(member).unwrap().machine.map(|machine| machine.name.clone())
+    };
+    for dead in ["", "ip-10-0-0-2"] {
+        at_the_same_address(&mut story, dead);
+        assert_eq!((seated(&story, id(1)), seated(&story, 1)), (Some(name(1)), None), "its name says so");
+    }
+    let Membership::Known { members, .. } = &mut story.observation.membership else { panic!("not listed") };
+    members.get_mut(&id(1)).unwrap().name = "node-b".to_owned();
+    assert_eq!((seated(&story, id(1)), seated(&story, 1)), (Some(name(1)), None), "it answers there");
+    story.failing(1, "down");
+    assert_eq!((seated(&story, id(1)), seated(&story, 1)), (None, Some(name(1))), "nothing says which");
+}

@@ -118,7 +118,7 @@ fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
         return Draft::unknown(c::AVAILABLE, reasons::HEALTH_UNKNOWN, message);
     }
     // etcd's own machine sees to the first half; that nothing is made anew is the plan's.
-    let only = "A member that has lost its data never starts again, and nothing new is made in its place without a person's word";
+    let only = "A member that has lost its data never starts again, and nothing new is made in its place: bring its machine back, or delete the EtcdCluster to begin anew";
     let many = "Nothing is removed; if all are well, look at the network between them and this controller";
     let hint = if count == 1 { only } else { many };
     let message = format!("{well} of {count} voters are healthy, a quorum is {quorum}: {failing}. {hint}");

@@ -117,7 +117,7 @@ pub fn advice(reason: &str) -> Advice {
             "Find out why the replacements fail, then delete the Machine that the message names.",
         ),
         r::CLUSTER_ID_CHANGED => (
-            "identity: another etcd cluster is never adopted without a person's word",
+            "identity: another etcd cluster is never adopted until you accept it",
             "After a restore, accept the new ID with the command that the message has. Otherwise look for another etcd at the addresses of the Machines.",
         ),
         r::WAITING_FOR_SAFE_REMOVAL => (

@@ -306,6 +306,13 @@ fn a_member_is_not_seated_on_a_dead_machine_that_had_its_address() {
     let view = crate::plan::View::new(&story.observation);
     assert_eq!(view.roster.by_member(id(3)).unwrap().machine.unwrap().name, name(3), "its name says which");
     assert!(view.roster.by_machine(&name(2)).unwrap().member.is_none());
+    // It answers at the address that the dead Machine still shows, which keeps nobody.
+    let mut answers = story.clone();
+    let probe = answers.observation.probes[&name(3)].clone();
+    answers.observation.probes.insert(name(2), probe);
+    answers.delete(2);
+    let plan = step(&mut answers);
+    assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(2)), "{plan:?}");
     // Where the name says nothing, it may be that of either: neither is released.
     if let Membership::Known { members, .. } = &mut story.observation.membership {
         members.get_mut(&id(3)).unwrap().name = "ip-10-0-0-3".to_owned();

@@ -124,7 +124,7 @@ fn what_cannot_be_replaced_stays() {
     waits(&story, "infrastructure template");
     let mut story = marked(3, &[1]);
     story.unlisted();
-    waits(&story, "the member list cannot be read");
+    waits(&story, "nothing is replaced until the member list can be read");
     let mut story = marked(3, &[1]);
     story.observation.not_owned.push("demo-etcd-9".to_owned());
     waits(&story, "demo-etcd-9");
@@ -170,7 +170,7 @@ fn a_rollout_and_a_change_of_replicas_come_first() {
     let mut story = marked(3, &[1]);
     story.etcd().spec.replicas = 5;
     assert_eq!(creates(&story.plan()), Some(3));
-    waits(&story, "there are 3 voters, and 5 are wanted");
+    waits(&story, "there are 3 voters, and no other is begun before there are 5");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn one_that_does_not_become_a_member_goes_when_its_time_is_over() {
 fn nobody_goes_while_no_other_machine_would_boot() {
     let mut story = marked(3, &[1]);
     story.cluster().infrastructure_ready = false;
-    waits(&story, "is not provisioned");
+    waits(&story, "no other machine would boot until the infrastructure of the Cluster is provisioned");
     // A voter that fails is replaced all the same: its replacement is there when the infrastructure is.
     story.failing(1, "down");
     story.pass(60);
