@@ -50,13 +50,13 @@ impl fmt::Debug for EtcdMetrics {
 }
 
 /// One EtcdCluster with all that is known of it.
-struct Seen {
+struct Measured {
     etcd: Arc<EtcdCluster>,
     figures: Figures,
     expiries: Vec<(&'static str, Timestamp)>,
 }
 
-impl Seen {
+impl Measured {
     fn status(&self) -> Option<&EtcdClusterStatus> {
         self.etcd.status.as_ref()
     }
@@ -76,7 +76,7 @@ impl Seen {
 }
 
 /// Name, help and value.
-type Gauge = (&'static str, &'static str, fn(&Seen) -> Option<i64>);
+type Gauge = (&'static str, &'static str, fn(&Measured) -> Option<i64>);
 
 const GAUGES: [Gauge; 12] = [
     ("ready", "1 if all wanted members are healthy voters", |seen| {
@@ -103,14 +103,14 @@ const GAUGES: [Gauge; 12] = [
         Some(i64::from(conditions.any(|condition| condition.type_ == NO_ALARMS && condition.status == "False")))
     }),
     ("database_size_bytes", "Size of the largest member's database", |seen| seen.figures.database_size),
-    ("database_quota_bytes", "Size at which etcd refuses writes", Seen::quota),
+    ("database_quota_bytes", "Size at which etcd refuses writes", Measured::quota),
 ];
 
 /// Further labels, and the value that belongs to them.
 type Points = Vec<(Vec<(&'static str, String)>, i64)>;
 
 /// Name, help, and a value for each set of labels.
-type Labelled = (&'static str, &'static str, fn(&Seen) -> Points);
+type Labelled = (&'static str, &'static str, fn(&Measured) -> Points);
 
 const LABELLED: [Labelled; 3] = [
     ("alarms", "Members that an alarm is about, by kind of alarm", |seen| {
@@ -143,20 +143,21 @@ impl Collector for EtcdMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut etcds = self.etcds.state();
         etcds.retain(|etcd| self.scope.reconciles(etcd.as_ref()));
-        let all: Vec<Seen> = etcds
+        let all: Vec<Measured> = etcds
             .into_iter()
             .map(|etcd| {
                 let (figures, expiries) = (self.look)(&etcd);
-                Seen { etcd, figures, expiries }
+                Measured { etcd, figures, expiries }
             })
             .collect();
         let encoder = &mut encoder;
         for (name, help, value) in GAUGES {
-            let one = |seen: &Seen| value(seen).map(|value| (Vec::new(), ConstGauge::new(value)));
+            let one = |seen: &Measured| value(seen).map(|value| (Vec::new(), ConstGauge::new(value)));
             show(encoder, &all, name, help, one)?;
         }
         for (name, help, points) in LABELLED {
-            let each = |seen: &Seen| points(seen).into_iter().map(|(labels, value)| (labels, ConstGauge::new(value)));
+            let each =
+                |seen: &Measured| points(seen).into_iter().map(|(labels, value)| (labels, ConstGauge::new(value)));
             show(encoder, &all, name, help, each)?;
         }
         show(
@@ -175,12 +176,12 @@ impl Collector for EtcdMetrics {
 /// Shows one metric of all EtcdClusters. Nothing is said of one that has no value.
 fn show<M: EncodeMetric, P: IntoIterator<Item = (Vec<(&'static str, String)>, M)>>(
     encoder: &mut DescriptorEncoder<'_>,
-    all: &[Seen],
+    all: &[Measured],
     name: &str,
     help: &str,
-    points: impl Fn(&Seen) -> P,
+    points: impl Fn(&Measured) -> P,
 ) -> fmt::Result {
-    let of = |seen: &Seen| {
+    let of = |seen: &Measured| {
         let own = [("namespace", seen.etcd.namespace().unwrap_or_default()), ("name", seen.etcd.name_any())];
         points(seen).into_iter().map(move |(labels, metric)| (own.iter().cloned().chain(labels).collect(), metric))
     };

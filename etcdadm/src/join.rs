@@ -96,7 +96,7 @@ impl<'a> Join<'a> {
             let membership = match self.cluster.list().await {
                 Ok(membership) => membership,
                 Err(failure) => {
-                    self.passing("the cluster does not answer", failure, FAILURE_PAUSE).await?;
+                    self.wait_out("the cluster does not answer", failure, FAILURE_PAUSE).await?;
                     continue;
                 }
             };
@@ -173,7 +173,7 @@ impl<'a> Join<'a> {
         match leave {
             Leave::Given => Ok(true),
             Leave::NotYet(why) => {
-                self.passing(what, Failure::Passing(why), FAILURE_PAUSE).await?;
+                self.wait_out(what, Failure::Transient(why), FAILURE_PAUSE).await?;
                 Ok(false)
             }
             Leave::Refused(why) => bail!(why),
@@ -194,8 +194,8 @@ impl<'a> Join<'a> {
             }
             Role::VoterForSilence => false,
             Role::Unknown => {
-                let failure = Failure::Passing("no member tells its version".to_owned());
-                return self.passing("this machine is not added", failure, FAILURE_PAUSE).await;
+                let failure = Failure::Transient("no member tells its version".to_owned());
+                return self.wait_out("this machine is not added", failure, FAILURE_PAUSE).await;
             }
         };
         self.silence = None;
@@ -214,13 +214,13 @@ impl<'a> Join<'a> {
             // Machines that wait for the same thing should not all ask at the same moments.
             Err(failure @ Failure::TooManyLearners) => {
                 let pause = Duration::from_millis(rand::rng().random_range(100..300));
-                self.passing("the cluster takes no member now", failure, pause).await
+                self.wait_out("the cluster takes no member now", failure, pause).await
             }
             Err(failure @ Failure::Unhealthy(_)) => {
-                self.passing("the cluster takes no member now", failure, ADD_PAUSE).await
+                self.wait_out("the cluster takes no member now", failure, ADD_PAUSE).await
             }
             // Whether the member was added or not is seen in the next list.
-            Err(failure) => self.passing("this machine is not added", failure, FAILURE_PAUSE).await,
+            Err(failure) => self.wait_out("this machine is not added", failure, FAILURE_PAUSE).await,
         }
     }
 
@@ -231,7 +231,7 @@ impl<'a> Join<'a> {
         MemberRecord::disowned(id, name, self.own_url.clone()).store(&self.node.paths)?;
         match self.cluster.remove(id).await {
             Ok(()) => Ok(()),
-            Err(failure) => self.passing("the lost learner is not removed", failure, FAILURE_PAUSE).await,
+            Err(failure) => self.wait_out("the lost learner is not removed", failure, FAILURE_PAUSE).await,
         }
     }
 
@@ -280,7 +280,7 @@ impl<'a> Join<'a> {
                 self.node.wait(self.pause(), format!("for learner {id:x} to catch up with the leader")).await;
                 Ok(())
             }
-            Err(failure) => self.passing("the learner is not promoted", failure, FAILURE_PAUSE).await,
+            Err(failure) => self.wait_out("the learner is not promoted", failure, FAILURE_PAUSE).await,
         }
     }
 
@@ -314,7 +314,7 @@ impl<'a> Join<'a> {
     }
 
     /// Waits before the next attempt, unless there shall be or can be none. A clock that is wrong may be set meanwhile.
-    async fn passing(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
+    async fn wait_out(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
         if !self.retry || matches!(failure, Failure::Refused(_) | Failure::Untrusted { by_clock: false, .. }) {
             return Err(anyhow!(failure).context(what.to_owned()));
         }

@@ -84,7 +84,7 @@ impl FakeMember {
     ) -> Self {
         let mut params = params();
         (params.not_before, params.not_after) = (from, until);
-        Self::serving(tls(ca, ca, params), script)
+        Self::serving(tls(ca, ca, &params), script)
     }
 
     /// A member whose certificate is signed by one CA, and that trusts clients of another.
@@ -93,7 +93,7 @@ impl FakeMember {
         clients: &CertAndKey,
         script: impl Fn(&str) -> Reply + Send + 'static,
     ) -> Self {
-        Self::serving(tls(ca, clients, params()), script)
+        Self::serving(tls(ca, clients, &params()), script)
     }
 
     fn serving(tls: Arc<ServerConfig>, script: impl Fn(&str) -> Reply + Send + 'static) -> Self {
@@ -183,7 +183,7 @@ fn params() -> CertificateParams {
     params
 }
 
-fn tls(ca: &CertAndKey, clients: &CertAndKey, params: CertificateParams) -> Arc<ServerConfig> {
+fn tls(ca: &CertAndKey, clients: &CertAndKey, params: &CertificateParams) -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(clients.cert.as_bytes()).unwrap()).unwrap();

@@ -91,7 +91,7 @@ fn the_quota_is_what_etcd_says_or_what_the_spec_asks_for_or_etcds_default() {
         let settings = etcd.spec.etcdadm_config_spec.etcd.get_or_insert_default();
         settings.quota_backend_bytes = set;
         let figures = Figures { database_quota: told, ..figures() };
-        Seen { etcd: Arc::new(etcd), figures, expiries: Vec::new() }.quota()
+        Measured { etcd: Arc::new(etcd), figures, expiries: Vec::new() }.quota()
     };
     assert_eq!(seen(Some(7), Some(8)), Some(7), "members of before a change have the quota of before");
     assert_eq!(seen(None, Some(8)), Some(8));

@@ -30,7 +30,7 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let well = staying.iter().filter(|seat| seat.is_voter() && seat.counts).count();
     let status = observation.etcd.status.as_ref();
     let is_ready = status.is_some_and(|status| status.ready);
-    let before = Told::new(view, status.map_or("", |status| status.endpoints.as_str()));
+    let before = PublishedList::new(view, status.map_or("", |status| status.endpoints.as_str()));
     let in_use = InUse::of(view);
     let is_rolling = staying.iter().any(|seat| is_outdated(view, seat));
     let is_frozen = in_use.is_rolling_out() || (is_rolling && !in_use.is_empty() && !rollout::is_refused(view));
@@ -75,12 +75,12 @@ fn is_identity(next: &Plan) -> bool {
 }
 
 /// What the status has told so far.
-struct Told<'v, 'a> {
+struct PublishedList<'v, 'a> {
     view: &'v View<'a>,
     urls: Vec<&'v str>,
 }
 
-impl<'v, 'a> Told<'v, 'a> {
+impl<'v, 'a> PublishedList<'v, 'a> {
     fn new(view: &'v View<'a>, urls: &'v str) -> Self {
         Self { view, urls: urls.split(',').filter(|url| !url.is_empty()).collect() }
     }

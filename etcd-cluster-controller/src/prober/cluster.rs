@@ -4,7 +4,7 @@ use super::clients::ClientCell;
 use super::figures::{Figures, Leaders};
 use super::heard::{Heard, Received};
 use super::list::{leader_to_ask, whom};
-use super::verdict::Told;
+use super::verdict::Reported;
 use super::{ProbePlan, Shared, Target};
 use crate::etcd_access::{Client, Expected, Fault};
 use crate::observation::probe::{ListFault, Membership, Outcome, Probe, Run, Snapshot};
@@ -29,7 +29,7 @@ pub(super) struct Cluster {
 #[derive(Default)]
 struct State {
     snapshot: Snapshot,
-    told: Told,
+    reported: Reported,
     /// When the probe that is known was begun, and how long it took, by name of the Machine.
     timed: HashMap<String, (Instant, Duration)>,
     leaders: Leaders,
@@ -173,7 +173,7 @@ impl Cluster {
 
     /// Has the EtcdCluster reconciled if there is news.
     fn tell(&self, state: &mut State, shared: &Shared, plan: &ProbePlan) -> bool {
-        let news = state.told.update(&state.snapshot, plan);
+        let news = state.reported.update(&state.snapshot, plan);
         if news {
             // The receiver ends with the controller, and then nobody needs to know.
             let _ = shared.changes.send(self.etcd.clone());

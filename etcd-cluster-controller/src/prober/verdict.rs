@@ -12,7 +12,7 @@ use std::mem::{Discriminant, discriminant};
 
 /// What the reconcile has been told.
 #[derive(Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Reported {
     probes: BTreeMap<String, ProbeVerdict>,
     membership: Option<ListVerdict>,
     heard: Option<BTreeSet<u64>>,
@@ -46,7 +46,7 @@ enum ListVerdict {
     Known(u64, BTreeMap<u64, Member>),
 }
 
-impl Told {
+impl Reported {
     /// Takes a snapshot over, and says whether it is news.
     pub(super) fn update(&mut self, snapshot: &Snapshot, plan: &ProbePlan) -> bool {
         let probes = snapshot.probes.iter().map(|(machine, probe)| {
@@ -119,7 +119,7 @@ mod tests {
 
     /// Whether each of these, one after the other, is news.
     fn news(snapshots: &[Snapshot]) -> Vec<bool> {
-        let mut told = Told::default();
+        let mut told = Reported::default();
         snapshots.iter().map(|snapshot| told.update(snapshot, &plan())).collect()
     }
 

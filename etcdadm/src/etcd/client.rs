@@ -118,7 +118,7 @@ impl Cluster {
             other => format!("{endpoint}: {other}"),
         });
         let told = told.collect::<Vec<_>>().join("; ");
-        Err(if untrusted { Failure::Untrusted { why: told, by_clock } } else { Failure::Passing(told) })
+        Err(if untrusted { Failure::Untrusted { why: told, by_clock } } else { Failure::Transient(told) })
     }
 
     async fn list_through(&mut self, endpoint: &Endpoint) -> Result<Membership, Failure> {
@@ -136,7 +136,7 @@ impl Cluster {
     /// Adds a member with this peer URL, and answers its ID and all members.
     ///
     /// # Errors
-    /// After [`Failure::Passing`] the member may have been added all the same.
+    /// After [`Failure::Transient`] the member may have been added all the same.
     pub async fn add(&mut self, peer_url: &str, learner: bool) -> Result<(u64, Membership), Failure> {
         self.at_voter(async |client| {
             let options = learner.then(|| MemberAddOptions::new().with_is_learner());
@@ -159,7 +159,7 @@ impl Cluster {
     /// Removes a member.
     ///
     /// # Errors
-    /// After [`Failure::Passing`] it may have been removed all the same.
+    /// After [`Failure::Transient`] it may have been removed all the same.
     pub async fn remove(&mut self, id: u64) -> Result<(), Failure> {
         self.at_voter(async |client| client.member_remove(id).await.map(|_| ())).await
     }
@@ -202,12 +202,12 @@ impl Cluster {
             Ok(Err(error)) => {
                 let failure = Failure::of(&error);
                 // A connection that broke is made anew; one over which etcd said no is as good as before.
-                if !matches!(failure, Failure::Passing(_) | Failure::Untrusted { .. }) {
+                if !matches!(failure, Failure::Transient(_) | Failure::Untrusted { .. }) {
                     self.clients.insert(url, client);
                 }
                 Err(failure)
             }
-            Err(_) => Err(Failure::Passing(format!("no answer in {limit:?}"))),
+            Err(_) => Err(Failure::Transient(format!("no answer in {limit:?}"))),
         }
     }
 }

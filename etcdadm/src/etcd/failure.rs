@@ -22,7 +22,7 @@ pub enum Failure {
     /// The request itself is refused, now and later.
     Refused(String),
     /// Anything that may pass: nobody there, no leader, a time-out. The request may have been carried out.
-    Passing(String),
+    Transient(String),
 }
 
 /// gRPC status codes that no repetition changes: invalid argument, permission denied, unimplemented, unauthenticated.
@@ -56,7 +56,7 @@ impl Failure {
         } else if FINAL_CODES.contains(&code) {
             Self::Refused(chain.to_owned())
         } else {
-            Self::Passing(chain.to_owned())
+            Self::Transient(chain.to_owned())
         }
     }
 }
@@ -113,7 +113,7 @@ impl fmt::Display for Failure {
                 "no trust between this machine and the cluster ({why}); ca.crt and ca.key must be those that the \
                  cluster's members have, and the clocks must agree"
             ),
-            Self::Refused(why) | Self::Passing(why) => f.write_str(why),
+            Self::Refused(why) | Self::Transient(why) => f.write_str(why),
         }
     }
 }

@@ -137,8 +137,8 @@ async fn certificates_that_are_not_good_by_this_clock_are_tried_again() {
     let machine = machine("127.0.77.14", UnitState::Down);
     let untrusted = |by_clock| Failure::Untrusted { why: "not yet valid".to_owned(), by_clock };
     let run = run(&machine);
-    run.passing("the cluster does not answer", untrusted(true), POLL).await.unwrap();
-    run.passing("the cluster does not answer", untrusted(false), POLL).await.unwrap_err();
+    run.wait_out("the cluster does not answer", untrusted(true), POLL).await.unwrap();
+    run.wait_out("the cluster does not answer", untrusted(false), POLL).await.unwrap_err();
 }
 
 /// Without an answer, any of them may be one that loses the promotion.

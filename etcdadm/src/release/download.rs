@@ -35,14 +35,14 @@ pub(super) async fn download(source: &Source, target: &Path, settings: &Settings
         match once(&client, source, target, settings.release_sha256).await {
             Ok(sha256) => return Ok(sha256),
             Err(Failure::Final(error)) => return Err(error),
-            Err(Failure::Passing(error)) if attempt == ATTEMPTS => {
+            Err(Failure::Transient(error)) if attempt == ATTEMPTS => {
                 return Err(error.context(format!(
                     "cannot download {shown} in {ATTEMPTS} attempts; check --release-url and the proxy variables, or put \
                      the archive at {}",
                     target.display()
                 )));
             }
-            Err(Failure::Passing(error)) => {
+            Err(Failure::Transient(error)) => {
                 tracing::warn!("download of {shown} failed: {error:#}; trying again in {pause:?}");
                 tokio::time::sleep(pause).await;
                 pause *= 2;
@@ -54,7 +54,7 @@ pub(super) async fn download(source: &Source, target: &Path, settings: &Settings
 
 enum Failure {
     /// Trying again may help.
-    Passing(anyhow::Error),
+    Transient(anyhow::Error),
     /// It will not.
     Final(anyhow::Error),
 }
@@ -82,7 +82,7 @@ async fn published(client: &Client, source: &Source) -> Result<Sha256, Failure> 
         let shown = without_credentials(url);
         match get(client, url).await {
             Ok(sums) => {
-                let text = sums.text().await.map_err(|error| Failure::Passing(error.without_url().into()))?;
+                let text = sums.text().await.map_err(|error| Failure::Transient(error.without_url().into()))?;
                 match Sha256::in_sums(&text, name) {
                     Some(sha256) => return Ok(sha256),
                     None => why.push(format!("{shown} does not have it")),
@@ -98,7 +98,7 @@ async fn published(client: &Client, source: &Source) -> Result<Sha256, Failure> 
 
 /// A response with a body worth reading.
 async fn get(client: &Client, url: &str) -> Result<Response, Failure> {
-    let response = client.get(url).send().await.map_err(|error| Failure::Passing(error.without_url().into()))?;
+    let response = client.get(url).send().await.map_err(|error| Failure::Transient(error.without_url().into()))?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
@@ -106,7 +106,7 @@ async fn get(client: &Client, url: &str) -> Result<Response, Failure> {
     let error = anyhow!("{} answers {status}", without_credentials(url));
     // 408 and 429 ask to come back; any other 4xx stays as it is.
     let stays = status.is_client_error() && !matches!(status.as_u16(), 408 | 429);
-    Err(if stays { Failure::Final(error) } else { Failure::Passing(error) })
+    Err(if stays { Failure::Final(error) } else { Failure::Transient(error) })
 }
 
 async fn write(mut response: Response, target: &Path, expected: Sha256, url: &str) -> Result<Sha256, Failure> {
@@ -115,7 +115,7 @@ async fn write(mut response: Response, target: &Path, expected: Sha256, url: &st
     };
     let mut file = PendingFile::create(target, 0o644).map_err(place)?;
     let mut hasher = sha2::Sha256::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| Failure::Passing(error.without_url().into()))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| Failure::Transient(error.without_url().into()))? {
         hasher.update(&chunk);
         file.write_all(&chunk).map_err(place)?;
     }

@@ -10,9 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 const SOON: i64 = 30 * 86_400;
 
 pub(super) fn check(subject: &Subject, installation: &Installation) -> Vec<Finding> {
-    let seen: Vec<Seen> = in_secrets(subject).chain(of_members(subject)).collect();
-    let left = |seen: &Seen| seen.expires.as_second() - installation.now.as_second();
-    let said = |seen: &Seen| match left(seen) {
+    let seen: Vec<Expiring> = in_secrets(subject).chain(of_members(subject)).collect();
+    let left = |seen: &Expiring| seen.expires.as_second() - installation.now.as_second();
+    let said = |seen: &Expiring| match left(seen) {
         ..=0 => {
             let text = format!("the certificate {} expired at {:.0}", seen.place, seen.expires);
             Some(Finding::fault(text, seen.remedy_once_expired))
@@ -31,7 +31,7 @@ pub(super) fn check(subject: &Subject, installation: &Installation) -> Vec<Findi
 }
 
 /// A certificate.
-struct Seen {
+struct Expiring {
     place: String,
     expires: Timestamp,
     /// What to do when it soon expires.
@@ -39,7 +39,7 @@ struct Seen {
     remedy_once_expired: &'static str,
 }
 
-fn in_secrets(subject: &Subject) -> impl Iterator<Item = Seen> {
+fn in_secrets(subject: &Subject) -> impl Iterator<Item = Expiring> {
     let secrets = subject.cluster_name().zip(subject.secrets.as_ref().ok());
     secrets.into_iter().flat_map(|(cluster, secrets)| {
         let (ours, cas) = (secret_names(cluster), [ca_secret(cluster), control_plane_ca_secret(cluster)]);
@@ -48,7 +48,7 @@ fn in_secrets(subject: &Subject) -> impl Iterator<Item = Seen> {
             let [remedy, remedy_once_expired] =
                 if cas.contains(&secret.name) { [NEW_CA; 2] } else { [BY_ITSELF, HELD_UP] };
             let place = format!("in Secret {}", secret.name);
-            secret.certificates("tls.crt").iter().map(move |certificate| Seen {
+            secret.certificates("tls.crt").iter().map(move |certificate| Expiring {
                 place: place.clone(),
                 expires: certificate.not_after,
                 remedy,
@@ -58,12 +58,12 @@ fn in_secrets(subject: &Subject) -> impl Iterator<Item = Seen> {
     })
 }
 
-fn of_members(subject: &Subject) -> impl Iterator<Item = Seen> {
+fn of_members(subject: &Subject) -> impl Iterator<Item = Expiring> {
     let members = subject.live.as_ref().and_then(|live| live.pointer("/status/members")?.as_array());
     members.into_iter().flatten().filter_map(|member| {
         let place = format!("of member {}", text(member, "/name"));
         let expires = text(member, "/certificateExpires").parse().ok()?;
-        Some(Seen { place, expires, remedy: NEW_MACHINE, remedy_once_expired: NEW_MACHINE })
+        Some(Expiring { place, expires, remedy: NEW_MACHINE, remedy_once_expired: NEW_MACHINE })
     })
 }
 

@@ -25,8 +25,8 @@ type Issued = CertifiedKey<KeyPair>;
 #[case(9, "etcdserver: too many learner members in cluster", Failure::TooManyLearners)]
 #[case(9, "etcdserver: can only promote a learner member which is in sync with leader", Failure::NotInSync)]
 #[case(14, "etcdserver: unhealthy cluster", Failure::Unhealthy("etcdserver: unhealthy cluster".into()))]
-#[case(14, "etcdserver: no leader", Failure::Passing("etcdserver: no leader".into()))]
-#[case(9, "etcdserver: rpc not supported for learner", Failure::Passing("etcdserver: rpc not supported for learner".into()))]
+#[case(14, "etcdserver: no leader", Failure::Transient("etcdserver: no leader".into()))]
+#[case(9, "etcdserver: rpc not supported for learner", Failure::Transient("etcdserver: rpc not supported for learner".into()))]
 #[case(3, "etcdserver: given member URLs are invalid", Failure::Refused("etcdserver: given member URLs are invalid".into()))]
 fn etcds_words_decide(#[case] code: i32, #[case] message: &str, #[case] expected: Failure) {
     assert_eq!(Failure::classify(code, message, message, None), expected);
