@@ -60,7 +60,7 @@ impl Tools {
     /// standard error; well under a second afterwards).
     ///
     /// With `KUBEBUILDER_ASSETS` set, etcd, kube-apiserver and kubectl of the management plane are taken from that
-    /// directory as they are. `E2E_CLUSTER_API` chooses another release of Cluster API (`1.12`).
+    /// directory as they are. `E2E_CLUSTER_API` chooses another release of Cluster API ([`Release::ALL`]).
     ///
     /// # Errors
     /// When Go is not there, a build fails, or `KUBEBUILDER_ASSETS` lacks one of its three programs.

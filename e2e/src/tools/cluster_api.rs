@@ -2,50 +2,74 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::build;
 use super::manifests::{self, Source};
-use super::module::{CLUSTER_API, CLUSTER_API_1_12, CLUSTER_API_DOCKER, CLUSTER_API_DOCKER_1_12, Module};
+use super::module::{
+    CLUSTER_API, CLUSTER_API_1_12, CLUSTER_API_1_13, CLUSTER_API_1_14_2, CLUSTER_API_DOCKER, CLUSTER_API_DOCKER_1_12,
+    Module,
+};
 
 /// Which one is used where nobody chooses.
 const CHOICE: &str = "E2E_CLUSTER_API";
 
-/// A supported release of Cluster API. Each minor version is pinned to one patch version.
+/// A supported release of Cluster API, pinned to a patch version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Release {
-    /// The newest.
+    /// The newest whose docker infrastructure can be had: its module has not been published since.
     V1_14,
+    /// The newest.
+    V1_14_2,
+    /// The one between.
+    V1_13,
     /// The oldest.
     V1_12,
 }
 
 impl Release {
-    /// The release that `E2E_CLUSTER_API` names (`1.12`, `1.14`); the newest if it is not set.
+    /// All, by the names that `E2E_CLUSTER_API` takes.
+    pub const ALL: [(&str, Self); 4] =
+        [("1.14", Self::V1_14), ("1.14.2", Self::V1_14_2), ("1.13", Self::V1_13), ("1.12", Self::V1_12)];
+
+    /// The release that `E2E_CLUSTER_API` names; 1.14 if it is not set.
     ///
     /// # Errors
     /// When it names none that is supported.
     pub fn chosen() -> Result<Self> {
-        match std::env::var(CHOICE).unwrap_or_default().as_str() {
-            "" | "1.14" => Ok(Self::V1_14),
-            "1.12" => Ok(Self::V1_12),
-            other => bail!("{CHOICE}={other}: there are 1.12 and 1.14"),
+        let chosen = std::env::var(CHOICE).unwrap_or_default();
+        if chosen.is_empty() {
+            return Ok(Self::V1_14);
         }
+        Self::named(&chosen).with_context(|| format!("read {CHOICE}"))
+    }
+
+    /// The release of a name.
+    ///
+    /// # Errors
+    /// When none has it.
+    pub fn named(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|(known, _)| *known == name);
+        let names = || Self::ALL.map(|(known, _)| known).join(", ");
+        found.map(|(_, release)| release).with_context(|| format!("{name} is not one of {}", names()))
     }
 
     fn managers(self) -> (&'static Module, &'static [Source]) {
         match self {
             Self::V1_14 => (&CLUSTER_API, &manifests::CORE_MANAGERS),
-            Self::V1_12 => (&CLUSTER_API_1_12, &manifests::CORE_MANAGERS_1_12),
+            Self::V1_14_2 => (&CLUSTER_API_1_14_2, &manifests::CORE_MANAGERS),
+            Self::V1_13 => (&CLUSTER_API_1_13, &manifests::CORE_MANAGERS_AT_THE_ROOT),
+            Self::V1_12 => (&CLUSTER_API_1_12, &manifests::CORE_MANAGERS_AT_THE_ROOT),
         }
     }
 
-    /// The module of its docker infrastructure.
-    pub(super) fn docker(self) -> &'static Module {
+    /// The module of its docker infrastructure, where that can be had.
+    pub(super) fn docker(self) -> Result<&'static Module> {
         match self {
-            Self::V1_14 => &CLUSTER_API_DOCKER,
-            Self::V1_12 => &CLUSTER_API_DOCKER_1_12,
+            Self::V1_14 => Ok(&CLUSTER_API_DOCKER),
+            Self::V1_12 => Ok(&CLUSTER_API_DOCKER_1_12),
+            Self::V1_14_2 | Self::V1_13 => bail!("the docker infrastructure of {self:?} is not built here"),
         }
     }
 }

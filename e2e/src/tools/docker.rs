@@ -22,7 +22,7 @@ impl DockerProvider {
     /// # Errors
     /// When it cannot be built.
     pub fn ensure(tools: &Tools) -> Result<Self> {
-        let module = tools.cluster_api.release.docker();
+        let module = tools.cluster_api.release.docker()?;
         let built = build::ensure(module, &|_| true)?;
         let manifests = manifests::ensure(module, &manifests::DOCKER_MANAGER, &built, &tools.kubectl)?;
         Ok(Self { capd: built.join("capd"), manifests: manifests.join("docker.json") })

@@ -20,8 +20,8 @@ pub(super) type Source = (&'static str, &'static str);
 pub(super) const CORE_MANAGERS: [Source; 3] =
     [("core", "core"), ("bootstrap", "bootstrap/kubeadm"), ("control-plane", "controlplane/kubeadm")];
 
-/// The same where the core manager is still at the module's root.
-pub(super) const CORE_MANAGERS_1_12: [Source; 3] =
+/// The same where the core manager is still at the module's root: up to 1.13.
+pub(super) const CORE_MANAGERS_AT_THE_ROOT: [Source; 3] =
     [("core", ""), ("bootstrap", "bootstrap/kubeadm"), ("control-plane", "controlplane/kubeadm")];
 
 /// The docker infrastructure's.

@@ -133,20 +133,27 @@ const CAPI_BOOTSTRAP: Program =
     Program { name: "capi-bootstrap", package: "sigs.k8s.io/cluster-api/bootstrap/kubeadm" };
 const CAPI_CONTROL_PLANE: Program =
     Program { name: "capi-control-plane", package: "sigs.k8s.io/cluster-api/controlplane/kubeadm" };
+const MANAGERS: &[Program] =
+    &[Program { name: "capi-core", package: "sigs.k8s.io/cluster-api/core" }, CAPI_BOOTSTRAP, CAPI_CONTROL_PLANE];
+const MANAGERS_AT_THE_ROOT: &[Program] =
+    &[Program { name: "capi-core", package: "sigs.k8s.io/cluster-api" }, CAPI_BOOTSTRAP, CAPI_CONTROL_PLANE];
 const CAPD: Program = Program { name: "capd", package: "sigs.k8s.io/cluster-api/test/infrastructure/docker" };
 
 /// Cluster API's managers.
-pub(super) const CLUSTER_API: Module = Module {
-    name: "cluster-api",
-    source: "sigs.k8s.io/cluster-api",
-    programs: &[
-        Program { name: "capi-core", package: "sigs.k8s.io/cluster-api/core" },
-        CAPI_BOOTSTRAP,
-        CAPI_CONTROL_PLANE,
-    ],
-    version_variables: CLUSTER_API_VERSION,
-    tags: "",
-};
+pub(super) const CLUSTER_API: Module = managers("cluster-api", MANAGERS);
+
+/// Those of a later patch version.
+pub(super) const CLUSTER_API_1_14_2: Module = managers("cluster-api-1.14.2", MANAGERS);
+
+/// Those of the version between the newest and the oldest.
+pub(super) const CLUSTER_API_1_13: Module = managers("cluster-api-1.13", MANAGERS_AT_THE_ROOT);
+
+/// Those of the oldest version that is supported.
+pub(super) const CLUSTER_API_1_12: Module = managers("cluster-api-1.12", MANAGERS_AT_THE_ROOT);
+
+const fn managers(name: &'static str, programs: &'static [Program]) -> Module {
+    Module { name, source: "sigs.k8s.io/cluster-api", programs, version_variables: CLUSTER_API_VERSION, tags: "" }
+}
 
 /// Cluster API's program for people.
 pub(super) const CLUSTERCTL: Module = Module {
@@ -166,16 +173,7 @@ pub(super) const CLUSTER_API_DOCKER: Module = Module {
     tags: "",
 };
 
-/// Cluster API's managers, in the oldest version that is supported.
-pub(super) const CLUSTER_API_1_12: Module = Module {
-    name: "cluster-api-1.12",
-    source: "sigs.k8s.io/cluster-api",
-    programs: &[Program { name: "capi-core", package: "sigs.k8s.io/cluster-api" }, CAPI_BOOTSTRAP, CAPI_CONTROL_PLANE],
-    version_variables: CLUSTER_API_VERSION,
-    tags: "",
-};
-
-/// Its docker infrastructure.
+/// The docker infrastructure of the oldest version that is supported.
 pub(super) const CLUSTER_API_DOCKER_1_12: Module = Module {
     name: "cluster-api-1.12",
     source: "sigs.k8s.io/cluster-api/test",

@@ -29,6 +29,7 @@ mod own_errors;
 mod places;
 mod rbac;
 mod records;
+mod releases;
 mod repair;
 mod rolls;
 mod scale;
@@ -40,7 +41,7 @@ mod without_faults;
 use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
 use e2e::scenarios::{Scenario, is_full, prepare_and_run};
-use e2e::tools::{Clusterctl, Etcd, Judge, Tools};
+use e2e::tools::{Clusterctl, Etcd, Judge, Release, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
 use std::process::ExitCode;
@@ -55,14 +56,17 @@ fn main() -> ExitCode {
 }
 
 /// Makes outside what only some scenarios use: clusterctl, and the judge of those that record what is written.
-fn prepare(_: &Tools, wanted: &[&str]) -> Result<()> {
+fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"rolls::versions_under_load") {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
     }
     if wanted.iter().any(|name| name.starts_with("clusterctl::")) {
         Clusterctl::ensure()?;
     }
-    let judged = ["scale::", "shrinks::", "repair::", "rolls::", "certificates::"];
+    for release in wanted.iter().filter_map(|name| releases::of(name)) {
+        tools.clone().with_cluster_api(release)?;
+    }
+    let judged = ["scale::", "shrinks::", "repair::", "rolls::", "certificates::", "releases::"];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
     } else {
@@ -86,10 +90,13 @@ impl Lane {
         let left = self.bed.take();
         self.bed = self.runtime.block_on(async {
             let simulated = is_simulated(name);
-            let mut bed = match left.filter(|bed| bed.frozen().is_some() == simulated) {
+            let release = releases::of(name).map_or_else(Release::chosen, Ok)?;
+            let fits =
+                |bed: &Bed| bed.frozen().is_some() == simulated && bed.world().tools().cluster_api.release == release;
+            let mut bed = match left.filter(fits) {
                 Some(bed) => bed,
                 None if simulated => Bed::simulated(&self.world).await?,
-                None => Bed::start(&self.world).await?,
+                None => Bed::start(&self.world.with_cluster_api(release)?).await?,
             };
             if is_observed(name) {
                 bed.observe(name)?;
@@ -202,5 +209,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rbac::least_privilege),
         scenario!(rbac::one_namespace),
         scenario!(clusterctl::whole_life),
+        scenario!(releases::v1_12).long(true),
+        scenario!(releases::v1_13).long(true),
+        scenario!(releases::v1_14_2).long(true),
     ]
 }

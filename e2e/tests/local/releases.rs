@@ -1,0 +1,42 @@
+//! The core managers of every supported release of Cluster API. All other scenarios run on one of them.
+
+use crate::{CLEAR, bring_up, deletion, gitops, marked, rolls};
+use anyhow::Result;
+use e2e::bed::Bed;
+use e2e::tools::Release;
+
+/// The release that a scenario is about, if it is about one.
+pub(crate) fn of(scenario: &str) -> Option<Release> {
+    match scenario {
+        "releases::v1_12" => Some(Release::V1_12),
+        "releases::v1_13" => Some(Release::V1_13),
+        "releases::v1_14_2" => Some(Release::V1_14_2),
+        _ => None,
+    }
+}
+
+pub(crate) async fn v1_12(bed: &mut Bed) -> Result<()> {
+    life(bed).await
+}
+
+pub(crate) async fn v1_13(bed: &mut Bed) -> Result<()> {
+    life(bed).await
+}
+
+pub(crate) async fn v1_14_2(bed: &mut Bed) -> Result<()> {
+    life(bed).await
+}
+
+/// What depends on Cluster API the most: a cluster comes up and is handed over, its manifests are applied again, Machines are
+/// replaced, also because a MachineHealthCheck says so, and all of it is deleted.
+async fn life(bed: &mut Bed) -> Result<()> {
+    bring_up::three_members(bed).await?;
+    bed.clear(CLEAR).await?;
+    gitops::same_manifest_again(bed).await?;
+    bed.clear(CLEAR).await?;
+    rolls::three_one_by_one(bed).await?;
+    bed.clear(CLEAR).await?;
+    marked::by_a_health_check(bed).await?;
+    bed.clear(CLEAR).await?;
+    deletion::when_up(bed).await
+}
