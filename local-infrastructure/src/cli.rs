@@ -4,7 +4,7 @@ use crate::{
     crd,
     image::{self, Parts},
     init::Init,
-    machine::{Machine, Machines},
+    machine::{Machine, Machines, Way},
     run::Run,
     start::Start,
 };
@@ -94,8 +94,19 @@ pub enum Action {
         /// Only from this address; may be given several times.
         #[arg(long)]
         from: Vec<Ipv4Addr>,
+        /// Only this way, in place of every other cut.
+        #[arg(long, conflicts_with = "from")]
+        only: Option<Way>,
     },
-    /// Ends every cut.
+    /// Loses packets that are sent to it, in place of every cut.
+    LosePackets {
+        /// Which machine.
+        #[command(flatten)]
+        target: Target,
+        /// How many of a hundred.
+        percent: u8,
+    },
+    /// Ends every cut and every loss.
     Reconnect(Target),
     /// Shuts it down in good order and starts it again.
     Reboot(Target),
@@ -107,6 +118,8 @@ pub enum Action {
     RobDisk(Target),
     /// Deletes /var/lib/etcd; the machine goes on running.
     DeleteData(Target),
+    /// Changes one byte of etcd's log; if the machine was running it starts again.
+    CorruptLog(Target),
     /// Saves a copy of /var/lib/etcd, in place of the one saved before.
     SaveData(Target),
     /// Puts the saved copy back in place of /var/lib/etcd; if the machine was running it starts again.
@@ -216,8 +229,10 @@ fn machine(machines: &Machines, action: Action) -> Result<ExitCode> {
         Action::Kill(target) => get(target)?.kill()?,
         Action::Freeze(target) => get(target)?.freeze()?,
         Action::Thaw(target) => get(target)?.thaw()?,
-        Action::CutOff { target, from } if from.is_empty() => get(target)?.cut_off()?,
-        Action::CutOff { target, from } => {
+        Action::CutOff { target, only: Some(way), .. } => get(target)?.cut_off_one_way(way)?,
+        Action::LosePackets { target, percent } => get(target)?.lose_packets(percent)?,
+        Action::CutOff { target, from, .. } if from.is_empty() => get(target)?.cut_off()?,
+        Action::CutOff { target, from, .. } => {
             let machine = get(target)?;
             from.into_iter().try_for_each(|peer| machine.cut_off_from(peer))?;
         }
@@ -227,6 +242,7 @@ fn machine(machines: &Machines, action: Action) -> Result<ExitCode> {
         Action::PowerOn(target) => get(target)?.power_on()?,
         Action::RobDisk(target) => get(target)?.rob_disk()?,
         Action::DeleteData(target) => get(target)?.delete_data()?,
+        Action::CorruptLog(target) => get(target)?.corrupt_log()?,
         Action::SaveData(target) => get(target)?.save_data()?,
         Action::PutBackData(target) => get(target)?.put_back_data()?,
         Action::RerunBootstrap { target, seconds } => {

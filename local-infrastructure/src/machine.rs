@@ -13,6 +13,7 @@ mod spec;
 
 pub(crate) use disk::{in_user_namespace, overlaid};
 pub(crate) use files::{if_there, names, on, write_atomic};
+pub use network::Way;
 pub(crate) use network::{apply_partition, configure_inside, connect};
 pub(crate) use processes::Process;
 pub(crate) use spec::{BOOTSTRAP, Layout};
@@ -291,7 +292,20 @@ impl Machine {
         network::partition(&self.layout, &network::Partition::read(&self.layout)?.and(peer))
     }
 
-    /// Ends every cut of this machine.
+    /// Cuts one way of its network, in place of every other cut.
+    pub fn cut_off_one_way(&self, way: Way) -> Result<()> {
+        network::partition(&self.layout, &network::Partition::of(way))
+    }
+
+    /// Loses so many of a hundred packets that are sent to it, in place of every cut.
+    ///
+    /// # Errors
+    /// If it is more than 100, or the rules are refused.
+    pub fn lose_packets(&self, percent: u8) -> Result<()> {
+        network::partition(&self.layout, &network::Partition::losing(percent)?)
+    }
+
+    /// Ends every cut of this machine, and every loss.
     pub fn reconnect(&self) -> Result<()> {
         network::partition(&self.layout, &network::Partition::none())
     }
@@ -318,6 +332,15 @@ impl Machine {
     #[must_use]
     pub fn etcd_data(&self) -> PathBuf {
         self.layout.upper(disk::ETCD_DATA)
+    }
+
+    /// Pulls the plug, changes one byte of etcd's log, as a disk does that is going to fail, and starts the machine again if it
+    /// was running.
+    pub fn corrupt_log(&self) -> Result<()> {
+        let was_running = self.is_running();
+        self.kill()?;
+        disk::corrupt_log(&self.layout)?;
+        if was_running { self.power_on() } else { Ok(()) }
     }
 
     /// Saves a copy of etcd's data directory, in place of the one saved before. A running machine stands still meanwhile,

@@ -21,6 +21,7 @@ mod forgetful;
 mod gitops;
 mod health;
 mod idle;
+mod ill;
 mod kills;
 mod marked;
 mod missing;
@@ -66,7 +67,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     for release in wanted.iter().filter_map(|name| releases::of(name)) {
         tools.clone().with_cluster_api(release)?;
     }
-    let judged = ["scale::", "shrinks::", "repair::", "rolls::", "certificates::", "releases::"];
+    let judged = ["scale::", "shrinks::", "repair::", "rolls::", "certificates::", "releases::", "ill::"];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
     } else {
@@ -195,6 +196,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(repair::is_called_off),
         scenario!(repair::of_two_of_five).long(true),
         scenario!(repair::survives_kills).long(true),
+        scenario!(ill::networks).long(true),
+        scenario!(ill::disks).long(true),
         scenario!(marked::by_a_health_check),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),

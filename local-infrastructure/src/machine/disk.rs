@@ -11,7 +11,7 @@ use rustix::fs::{XattrFlags, setxattr};
 use std::{
     fs::{self, DirBuilder, OpenOptions},
     io::Write,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt, symlink},
     path::Path,
     process::Command,
 };
@@ -150,6 +150,26 @@ pub(super) fn rob(layout: &Layout) -> Result<()> {
         removed.map_err(on(&path))?;
     }
     Ok(())
+}
+
+/// Where the first record of a log has been written, whatever it holds.
+const IN_THE_FIRST_RECORDS: u64 = 100;
+
+/// Changes one byte of the latest file of etcd's log, among what has been written to it. The machine must be off.
+pub(super) fn corrupt_log(layout: &Layout) -> Result<()> {
+    let logs = layout.upper(ETCD_DATA).join("member/wal");
+    let files = files::names(&logs)?.into_iter().filter(|name| name.ends_with(".wal"));
+    // Their names begin with their numbers.
+    let latest = files.max().ok_or_else(|| super::failed("corrupting etcd's log", "there is none"))?;
+    let path = logs.join(latest);
+    let change = || {
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, IN_THE_FIRST_RECORDS)?;
+        file.write_all_at(&[byte[0] ^ 0xff], IN_THE_FIRST_RECORDS)?;
+        file.sync_all()
+    };
+    change().map_err(on(&path))
 }
 
 /// Copies etcd's data directory to a place outside the machine's disk, in place of the copy that was saved before. Nobody may

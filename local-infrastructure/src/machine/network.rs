@@ -1,6 +1,7 @@
 //! A machine's cable, its address, and cuts of its network.
 
 use super::{Error, Layout, MachineSpec, Result, check, failed, files, on, processes, write_atomic};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -56,10 +57,26 @@ pub(crate) fn configure_inside(spec: &MachineSpec) -> Result<()> {
     )
 }
 
+/// One way of a machine's network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// What others send to it.
+    In,
+    /// What it sends.
+    Out,
+}
+
 /// What a machine is cut off from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Partition {
     everything: bool,
+    /// One way of everything.
+    #[serde(default)]
+    one_way: Option<Way>,
+    /// So many of a hundred packets that come in are lost.
+    #[serde(default)]
+    lost_percent: u8,
     peers: BTreeSet<Ipv4Addr>,
 }
 
@@ -69,7 +86,20 @@ impl Partition {
     }
 
     pub(super) fn everything() -> Self {
-        Self { everything: true, peers: BTreeSet::new() }
+        Self { everything: true, ..Self::default() }
+    }
+
+    pub(super) fn of(way: Way) -> Self {
+        Self { one_way: Some(way), ..Self::default() }
+    }
+
+    /// # Errors
+    /// When it is not a percentage.
+    pub(super) fn losing(lost_percent: u8) -> Result<Self> {
+        if lost_percent > 100 {
+            return Err(failed("losing packets", &format!("{lost_percent} is not between 0 and 100")));
+        }
+        Ok(Self { lost_percent, ..Self::default() })
     }
 
     pub(super) fn and(mut self, peer: Ipv4Addr) -> Self {
@@ -84,8 +114,16 @@ impl Partition {
     /// The whole `raw` table: it is before connection tracking, and nothing that runs in a machine uses it.
     fn rules(&self) -> String {
         let mut rules = String::from("*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n");
-        if self.everything {
-            rules.push_str("-A PREROUTING ! -i lo -j DROP\n-A OUTPUT ! -o lo -j DROP\n");
+        if self.everything || self.one_way == Some(Way::In) {
+            rules.push_str("-A PREROUTING ! -i lo -j DROP\n");
+        }
+        if self.everything || self.one_way == Some(Way::Out) {
+            rules.push_str("-A OUTPUT ! -o lo -j DROP\n");
+        }
+        if self.lost_percent > 0 {
+            let probability = f64::from(self.lost_percent) / 100.0;
+            let matches = format!("-m statistic --mode random --probability {probability:.2}");
+            rules.push_str(&format!("-A PREROUTING ! -i lo {matches} -j DROP\n"));
         }
         for peer in &self.peers {
             rules.push_str(&format!("-A PREROUTING -s {peer} -j DROP\n-A OUTPUT -d {peer} -j DROP\n"));
@@ -144,5 +182,12 @@ mod tests {
         let rules = Partition::everything().rules();
         assert!(rules.contains("-A PREROUTING ! -i lo -j DROP\n-A OUTPUT ! -o lo -j DROP\n"), "{rules}");
         assert!(!Partition::none().rules().contains("DROP"));
+        let rules = Partition::of(Way::In).rules();
+        assert!(rules.contains("-A PREROUTING ! -i lo -j DROP\n") && !rules.contains("-A OUTPUT"), "{rules}");
+        let rules = Partition::of(Way::Out).rules();
+        assert!(rules.contains("-A OUTPUT ! -o lo -j DROP\n") && !rules.contains("-A PREROUTING"), "{rules}");
+        let rules = Partition::losing(30).unwrap().rules();
+        assert!(rules.contains("-A PREROUTING ! -i lo -m statistic --mode random --probability 0.30 -j DROP\n"));
+        assert!(Partition::losing(101).is_err());
     }
 }

@@ -6,6 +6,7 @@ mod world;
 
 use fixture::{Data, Network, until};
 use libtest_mimic::{Arguments, Failed, Trial};
+use local_infrastructure::machine::Way;
 use std::time::{Duration, Instant};
 
 fn main() -> std::process::ExitCode {
@@ -202,6 +203,16 @@ fn is_cut_off_from_one_or_from_all() -> Result<(), Failed> {
 
     one.reconnect()?;
     assert!(fixture::answers(&one) && reaches(&one, &other)? && reaches(&other, &one)?);
+
+    for way in [Way::In, Way::Out] {
+        one.cut_off_one_way(way)?;
+        assert!(!fixture::answers(&one) && !reaches(&one, &other)?, "no connection works one way only");
+    }
+    one.lose_packets(100)?;
+    assert!(!fixture::answers(&one));
+    one.lose_packets(101).unwrap_err();
+    one.reconnect()?;
+    assert!(fixture::answers(&one));
     one.destroy()?;
     other.destroy()?;
     Ok(())

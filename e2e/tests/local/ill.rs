@@ -1,0 +1,107 @@
+//! Members that are neither well nor dead: networks that work one way only or lose packets, and a disk that has changed what was
+//! written to it.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::departures::{only_theirs, replaced};
+use crate::scale::{LOAD, data_of};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::on;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::until::until;
+use local_infrastructure::machine::{Machine, Result as Done, Way};
+use serde_json::json;
+use std::time::Duration;
+
+/// How long a network is ill.
+const ILLNESS: Duration = Duration::from_secs(8);
+/// Seconds until a member counts as unhealthy: more than [`ILLNESS`], for whoever is not to be replaced, or few.
+const PATIENT: i64 = 30;
+const IMPATIENT: i64 = 4;
+/// The longest that nothing may be written: an illness of the leader, and the elections after it.
+const STALL: Duration = Duration::from_secs(15);
+
+type Action = fn(&Machine) -> Done<()>;
+
+/// The networks of a follower and of the leader fall ill, each in every way, and recover before anybody counts as unhealthy:
+/// nobody is replaced, the endpoints stay, and nothing that was acknowledged is lost.
+pub(crate) async fn networks(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "ill-networks", PATIENT).await?;
+    let machines = look.etcd_machines().await?;
+    let before = (look.membership(&bed.machines, &machines).await?, look.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let illnesses: [(&str, Action); 3] = [
+        ("it hears nobody", |machine| machine.cut_off_one_way(Way::In)),
+        ("nobody hears it", |machine| machine.cut_off_one_way(Way::Out)),
+        ("it loses a third of what it is sent", |machine| machine.lose_packets(33)),
+    ];
+    for (what, begins) in illnesses {
+        for leads in [false, true] {
+            let status = look.status().await?;
+            let ill = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
+            let machine = bed.machines.get(&look.namespace, &ill.machine)?;
+            let role = if leads { "leader" } else { "follower" };
+            bed.fault(&format!("{role} {}: {what}", ill.machine), &[&machine], Silence::Lasting);
+            on(&machine, begins).await?;
+            tokio::time::sleep(ILLNESS).await;
+            bed.fault_is_over(&format!("{role} {}: that is over", ill.machine), &[&machine]);
+            on(&machine, Machine::reconnect).await?;
+            until("all are well again", PATIENCE, async || {
+                let status = look.status().await?;
+                let all = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
+                let well = status.ready && all.is_some_and(|condition| condition.status == "True");
+                ensure!(well && status.members.iter().any(|member| member.leader), "{:?}", status.conditions);
+                Ok(Some(()))
+            })
+            .await?;
+        }
+    }
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {}: {figures}", look.namespace);
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, &look, &machines)?)?);
+    let after = (look.membership(&bed.machines, &machines).await?, look.status().await?.endpoints);
+    ensure!(after == before, "etcd was {before:?}, and is {after:?}");
+    bed.exactly(&[(&look, 3)]).await
+}
+
+/// A byte of a member's log is another one than was written: etcd does not start there any more, the member is replaced, and
+/// nothing that was acknowledged is lost.
+pub(crate) async fn disks(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "ill-disks", IMPATIENT).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    for leads in [false, true] {
+        let status = look.status().await?;
+        let ill = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
+        let machine = bed.machines.get(&look.namespace, &ill.machine)?;
+        bed.fault(&format!("{}: a byte of its log changes", ill.machine), &[&machine], Silence::Lasting);
+        on(&machine, Machine::corrupt_log).await?;
+        let machines = replaced(bed, &look, &ill.machine).await?;
+        only_theirs(bed, &look, &machines).await?;
+        let endpoints = look.status().await?.endpoints;
+        writers.endpoints(endpoints.split(',').map(str::to_owned).collect());
+    }
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {}: {figures}", look.namespace);
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    let machines = look.etcd_machines().await?;
+    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, &look, &machines)?)?);
+    Ok(())
+}
+
+/// Three members that are up, with the control plane released, and so many seconds until one counts as unhealthy.
+async fn up(bed: &Bed, namespace: &str, unhealthy_after: i64) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manifests = Manifests::new(namespace, "demo")?.with("EtcdCluster", |etcd| {
+        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": unhealthy_after});
+    });
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    Ok(look)
+}
