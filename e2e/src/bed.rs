@@ -27,7 +27,7 @@ pub use clusters::{EXAMPLE, Manifests};
 pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
-pub use metrics::{metrics, reader};
+pub use metrics::{metrics, reader, set_log_level};
 use observed::Observed;
 
 /// Ports of the managers' admin servers: the first manager's, the second's.

@@ -1,4 +1,5 @@
-//! `/metrics` over TLS, for callers whom the API server knows and lets read them: as Cluster API's managers serve it.
+//! `/metrics` over TLS, and `/debug/flags/v`, which sets what is logged: for callers whom the API server knows and permits it,
+//! as Cluster API's managers serve them.
 
 mod access;
 mod certificate;
@@ -7,13 +8,14 @@ mod tests;
 mod tls;
 
 use crate::admin;
-use access::{Access, Answer};
+use crate::logs::LogLevel;
+use access::{Access, Answer, Asked};
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, put};
 use certificate::Certificate;
 use controller_support::{Metrics, Shutdown};
 use kube::Client;
@@ -24,22 +26,29 @@ use tokio::net::TcpListener;
 
 pub use tls::{TlsSettings, TlsVersion, unknown_suites};
 
+const METRICS: Asked = Asked { verb: "get", path: "/metrics" };
+const LOG_LEVEL: Asked = Asked { verb: "put", path: "/debug/flags/v" };
+
+/// The longest filter of logs that is read.
+const LONGEST: usize = 1_024;
+
 /// The secure server of metrics.
 pub struct Diagnostics {
     access: Access,
     metrics: Arc<Metrics>,
+    log_level: LogLevel,
     certificate: Arc<Certificate>,
     tls: Arc<rustls::ServerConfig>,
 }
 
 impl Diagnostics {
-    /// Serves these metrics, with the certificate in a folder (`tls.crt`, `tls.key`) or one that nobody has signed.
+    /// Serves these metrics, and lets callers set what is logged, with the certificate in a folder (`tls.crt`, `tls.key`) or one that nobody has signed.
     ///
     /// # Errors
     /// If the certificate or the TLS settings cannot be used.
     pub fn new(
         client: Client,
-        metrics: Arc<Metrics>,
+        (metrics, log_level): (Arc<Metrics>, LogLevel),
         settings: &TlsSettings,
         certificates: Option<&Path>,
     ) -> anyhow::Result<Self> {
@@ -48,7 +57,7 @@ impl Diagnostics {
             None => Certificate::self_signed()?,
         });
         let tls = Arc::new(tls::server_config(settings, certificate.clone())?);
-        Ok(Self { access: Access::new(client), metrics, certificate, tls })
+        Ok(Self { access: Access::new(client), metrics, log_level, certificate, tls })
     }
 
     /// Serves until shutdown.
@@ -58,20 +67,40 @@ impl Diagnostics {
     pub async fn serve(self, listener: TcpListener, shutdown: Shutdown) -> std::io::Result<()> {
         let certificate = self.certificate.clone();
         let listener = TlsListener::new(listener, self.tls.clone());
-        let routes = Router::new().route("/metrics", get(metrics)).with_state(Arc::new(self));
+        let routes = Router::new().route(METRICS.path, get(metrics)).route(LOG_LEVEL.path, put(set_log_level));
+        let routes = routes.layer(DefaultBodyLimit::max(LONGEST)).with_state(Arc::new(self));
         let served = async { axum::serve(listener, routes).with_graceful_shutdown(shutdown.requested()).await };
         tokio::select! {
             result = served => result,
             () = certificate.follow() => Ok(()),
         }
     }
+
+    async fn ask(&self, headers: &HeaderMap, asked: Asked) -> Answer {
+        match bearer(headers) {
+            Some(token) => self.access.ask(token, asked).await,
+            None => Answer::Unknown,
+        }
+    }
 }
 
 async fn metrics(State(server): State<Arc<Diagnostics>>, headers: HeaderMap) -> Response {
-    let Some(token) = bearer(&headers) else { return refusal(&Answer::Unknown) };
-    match server.access.ask(token).await {
+    match server.ask(&headers, METRICS).await {
         Answer::Allowed => admin::metrics(&server.metrics),
-        answer => refusal(&answer),
+        answer => refusal(&answer, METRICS),
+    }
+}
+
+async fn set_log_level(State(server): State<Arc<Diagnostics>>, headers: HeaderMap, wanted: String) -> Response {
+    match server.ask(&headers, LOG_LEVEL).await {
+        Answer::Allowed => match server.log_level.set(wanted.trim()) {
+            Ok(filter) => {
+                tracing::info!(filter, "what is logged has been set");
+                format!("{filter}\n").into_response()
+            }
+            Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+        },
+        answer => refusal(&answer, LOG_LEVEL),
     }
 }
 
@@ -81,9 +110,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
-fn refusal(answer: &Answer) -> Response {
+fn refusal(answer: &Answer, Asked { verb, path }: Asked) -> Response {
     match answer {
-        Answer::Denied(user) => (StatusCode::FORBIDDEN, format!("{user} may not get /metrics\n")).into_response(),
+        Answer::Denied(user) => (StatusCode::FORBIDDEN, format!("{user} may not {verb} {path}\n")).into_response(),
         Answer::Failed => {
             (StatusCode::INTERNAL_SERVER_ERROR, "the API server could not be asked who calls\n").into_response()
         }

@@ -258,10 +258,18 @@ impl Flags {
     pub fn log_filter(&self) -> String {
         match (&self.log_level, self.verbosity) {
             (Some(level), _) => level.clone(),
-            (None, 0..=3) => "info".to_owned(),
-            (None, 4..=5) => format!("info,{OURS}"),
-            (None, _) => "debug".to_owned(),
+            (None, verbosity) => filter_of_verbosity(verbosity),
         }
+    }
+}
+
+/// What is logged with this `--v`.
+#[must_use]
+pub fn filter_of_verbosity(verbosity: u32) -> String {
+    match verbosity {
+        0..=3 => "info".to_owned(),
+        4..=5 => format!("info,{OURS}"),
+        _ => "debug".to_owned(),
     }
 }
 

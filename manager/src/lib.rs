@@ -5,4 +5,5 @@ pub mod diagnostics;
 pub mod flags;
 pub mod lease;
 pub mod limits;
+pub mod logs;
 pub mod process;

@@ -2,9 +2,10 @@
 
 use crate::admin::Admin;
 use crate::diagnostics::{Diagnostics, unknown_suites};
-use crate::flags::{ControllerName, Flags, LogFormat};
+use crate::flags::{ControllerName, Flags};
 use crate::lease::{Candidate, Times};
 use crate::limits::raise_open_files;
+use crate::logs::{self, LogLevel};
 use anyhow::Context;
 use controller_support::{Scope, Shared, Shutdown};
 use futures::future::join_all;
@@ -16,7 +17,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
 
 /// First delay before something that needs the API server is tried again, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -27,7 +27,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// If the flags or the kubeconfig cannot be used, the admin address is taken, or the lease is lost.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
     let times = flags.lease_times()?;
-    log_to_stderr(flags)?;
+    let log_level = logs::start(flags)?;
     for (flag, why) in flags.without_effect() {
         tracing::warn!(flag = format!("--{flag}"), why, "this flag has no effect");
     }
@@ -37,13 +37,13 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     raise_open_files();
     // Two threads: controllers wait more than they work, and every thread costs memory.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(manage(flags, times));
+    let result = runtime.block_on(manage(flags, times, log_level));
     // Whatever still runs ends with the process: after the lease is lost nothing may be waited for.
     runtime.shutdown_background();
     result
 }
 
-async fn manage(flags: &Flags, times: Times) -> anyhow::Result<()> {
+async fn manage(flags: &Flags, times: Times, log_level: LogLevel) -> anyhow::Result<()> {
     // For libraries that use the default; ours name their provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (stop, shutdown) = Shutdown::new();
@@ -57,7 +57,8 @@ async fn manage(flags: &Flags, times: Times) -> anyhow::Result<()> {
     }
     if let Some(address) = flags.secure() {
         let certificates = flags.diagnostics_cert_dir.as_deref();
-        let server = Diagnostics::new(client.clone(), shared.metrics.clone(), &flags.tls(), certificates)?;
+        let shown = (shared.metrics.clone(), log_level);
+        let server = Diagnostics::new(client.clone(), shown, &flags.tls(), certificates)?;
         servers.push(tokio::spawn(server.serve(bind("--diagnostics-address", address).await?, shutdown.clone())));
     }
     let ready = tokio::spawn(tell_when_ready(client.clone(), admin));
@@ -181,17 +182,6 @@ fn stop_on_signal(stop: watch::Sender<bool>) -> anyhow::Result<()> {
         tracing::info!("stopping");
         let _ = stop.send(true);
     });
-    Ok(())
-}
-
-fn log_to_stderr(flags: &Flags) -> anyhow::Result<()> {
-    let level = flags.log_filter();
-    let filter = EnvFilter::try_new(&level).with_context(|| format!("--log-level {level:?}"))?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match flags.logs() {
-        LogFormat::Json => logs.json().flatten_event(true).init(),
-        LogFormat::Text => logs.init(),
-    }
     Ok(())
 }
 

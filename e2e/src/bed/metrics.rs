@@ -4,10 +4,11 @@ use crate::until::until;
 use anyhow::{Context, Result, bail, ensure};
 use http::Request;
 use http::header::AUTHORIZATION;
+use http::request::Builder;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, PostParams};
 use kube::{Client, Config};
 use serde_json::json;
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// The API server knows of a new binding a moment later.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The token of a new service account, to which a ClusterRole is bound that lets it read metrics. Without one, it may not.
+/// The token of a new service account, to which a ClusterRole of one path is bound. Without one, it may do nothing.
 ///
 /// # Errors
 /// When the API server refuses something, or the permission does not come into force.
@@ -32,11 +33,14 @@ pub async fn reader(client: &Client, namespace: &str, name: &str, role: Option<&
         }))?;
         Api::all(client.clone()).create(&PostParams::default(), &binding).await?;
         // The manager remembers for a minute what the API server has said.
+        let rules = Api::<ClusterRole>::all(client.clone()).get(role).await?.rules.unwrap_or_default();
+        let rule = rules.first().context("the ClusterRole has no rule")?;
+        let path = rule.non_resource_urls.as_ref().and_then(|urls| urls.first());
         let review: SubjectAccessReview = serde_json::from_value(json!({"metadata": {}, "spec": {
             "user": format!("system:serviceaccount:{namespace}:{name}"),
-            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+            "nonResourceAttributes": {"path": path, "verb": rule.verbs.first()},
         }}))?;
-        until("the service account may read metrics", SOON, async || {
+        until(format!("the service account may do what {role} permits"), SOON, async || {
             let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
             Ok(answer.status.is_some_and(|status| status.allowed).then_some(()))
         })
@@ -52,20 +56,33 @@ pub async fn reader(client: &Client, namespace: &str, name: &str, role: Option<&
 /// # Errors
 /// When it does not answer.
 pub async fn metrics(port: u16, token: Option<&str>) -> Result<Result<String, u16>> {
+    let answer = send(port, Request::get("/metrics"), token, "").await?;
+    if let Ok(text) = &answer {
+        ensure!(text.ends_with("# EOF\n"), "the end of the metrics is missing");
+    }
+    Ok(answer)
+}
+
+/// Sets what a manager logs, at the secure server on a port of this computer: the filter that it answers, or the status that says
+/// why not.
+///
+/// # Errors
+/// When it does not answer.
+pub async fn set_log_level(port: u16, token: Option<&str>, wanted: &str) -> Result<Result<String, u16>> {
+    send(port, Request::put("/debug/flags/v"), token, wanted).await
+}
+
+async fn send(port: u16, request: Builder, token: Option<&str>, body: &str) -> Result<Result<String, u16>> {
     let mut config = Config::new(format!("https://127.0.0.1:{port}").parse()?);
     // Nobody has signed its certificate.
     config.accept_invalid_certs = true;
-    let request = Request::get("/metrics");
     let request = match token {
         Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
         None => request,
     };
-    match Client::try_from(config)?.request_text(request.body(Vec::new())?).await {
-        Ok(text) => {
-            ensure!(text.ends_with("# EOF\n"), "the end of the metrics is missing");
-            Ok(Ok(text))
-        }
+    match Client::try_from(config)?.request_text(request.body(body.as_bytes().to_vec())?).await {
+        Ok(text) => Ok(Ok(text)),
         Err(kube::Error::Api(status)) => Ok(Err(status.code)),
-        Err(error) => bail!("https://127.0.0.1:{port}/metrics: {error:#}"),
+        Err(error) => bail!("https://127.0.0.1:{port}: {error:#}"),
     }
 }

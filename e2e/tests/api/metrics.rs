@@ -3,13 +3,14 @@
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
 use e2e::apply::{apply, documents};
-use e2e::bed::{get, metrics, programs, reader};
+use e2e::bed::{get, metrics, programs, reader, set_log_level};
 use e2e::process::Command;
 use e2e::until::until;
 use std::path::Path;
 use std::time::Duration;
 
 const ROLE: &str = include_str!("../../../config/rbac/metrics_reader_role.yaml");
+const LOG_LEVEL_ROLE: &str = include_str!("../../../config/rbac/log_level_role.yaml");
 const PATIENCE: Duration = Duration::from_secs(30);
 const HEALTH_PORT: u16 = 9720;
 const METRICS_PORT: u16 = 9721;
@@ -43,6 +44,23 @@ pub(crate) async fn are_for_those_who_may_read_them(server: &Server) -> Result<(
     let asked = "etcdadm_provider_api_requests_total{verb=\"create\",code=\"201\"}";
     ensure!(text.contains(asked), "{asked} is not in {text}");
     ensure!(get(HEALTH_PORT, "/metrics").await.is_err(), "the metrics are there for everybody");
+    what_is_logged_can_be_set(server, &prometheus, manager.log()).await?;
     manager.terminate(PATIENCE).await?;
     Ok(())
+}
+
+/// A caller whose token has the other role sets it, and nobody else.
+async fn what_is_logged_can_be_set(server: &Server, prometheus: &str, log: &Path) -> Result<()> {
+    apply(&server.client, LOG_LEVEL_ROLE).await?;
+    let admin = reader(&server.client, "default", "admin", Some("capi-etcdadm-log-level")).await?;
+    ensure!(set_log_level(METRICS_PORT, None, "4").await? == Err(401), "without a token");
+    ensure!(set_log_level(METRICS_PORT, Some(prometheus), "4").await? == Err(403), "with the role for metrics");
+    ensure!(set_log_level(METRICS_PORT, Some(&admin), "debgu").await? == Err(400), "what is no level");
+    ensure!(!tokio::fs::read_to_string(log).await?.contains("DEBUG"), "debug logs before they are asked for");
+    ensure!(set_log_level(METRICS_PORT, Some(&admin), "debug").await? == Ok("debug\n".to_owned()), "with the role");
+    until("debug logs come", PATIENCE, async || {
+        ensure!(metrics(METRICS_PORT, Some(prometheus)).await?.is_ok(), "the metrics are not shown any more");
+        Ok(tokio::fs::read_to_string(log).await?.contains("DEBUG").then_some(()))
+    })
+    .await
 }

@@ -1,5 +1,5 @@
-//! Who may read the metrics. The API server says it: a TokenReview tells whose token it is, and a SubjectAccessReview whether that
-//! user may `get` the path.
+//! Who may read the metrics, or do what else is asked. The API server says it: a TokenReview tells whose token it is, and a
+//! SubjectAccessReview whether that user may do this with the path.
 
 use controller_support::TtlCache;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
@@ -11,7 +11,14 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-const PATH: &str = "/metrics";
+/// What a caller wants, as rules of RBAC name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    /// The method, in lower case.
+    pub(super) verb: &'static str,
+    /// The path.
+    pub(super) path: &'static str,
+}
 
 /// How long an answer about a token that the API server knows is kept.
 const KNOWN_TTL: Duration = Duration::from_secs(60);
@@ -25,7 +32,7 @@ const AT_ONCE: usize = 4;
 /// What came of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The caller may read the metrics.
+    /// The caller may do it.
     Allowed,
     /// The token is nobody's.
     Unknown,
@@ -39,7 +46,7 @@ pub(super) enum Answer {
 pub(super) struct Access {
     client: Client,
     /// By the hash of a token: tokens are not kept. Not those that are nobody's, of which there may be any number.
-    known: TtlCache<[u8; 32], Answer>,
+    known: TtlCache<([u8; 32], Asked), Answer>,
     asking: Semaphore,
 }
 
@@ -48,36 +55,36 @@ impl Access {
         Self { client, known: TtlCache::new(KNOWN_TTL), asking: Semaphore::new(AT_ONCE) }
     }
 
-    /// Whether the owner of a token may read the metrics.
-    pub(super) async fn ask(&self, token: &str) -> Answer {
-        let hash: [u8; 32] = Sha256::digest(token).into();
-        if let Some(known) = self.known.get(&hash) {
+    /// Whether the owner of a token may do it.
+    pub(super) async fn ask(&self, token: &str, asked_for: Asked) -> Answer {
+        let key: ([u8; 32], Asked) = (Sha256::digest(token).into(), asked_for);
+        if let Some(known) = self.known.get(&key) {
             return known;
         }
         let asked = async {
             // Never closed.
             let _permit = self.asking.acquire().await;
-            self.review(token).await
+            self.review(token, asked_for).await
         };
         match timeout(TIMEOUT, asked).await {
             Ok(Ok(answer)) => {
                 if answer != Answer::Unknown {
-                    self.known.insert(hash, answer.clone());
+                    self.known.insert(key, answer.clone());
                 }
                 answer
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the API server does not say who may read the metrics");
+                tracing::warn!(%error, "the API server does not say what a caller may do");
                 Answer::Failed
             }
             Err(_) => {
-                tracing::warn!("the API server does not say in time who may read the metrics");
+                tracing::warn!("the API server does not say in time what a caller may do");
                 Answer::Failed
             }
         }
     }
 
-    async fn review(&self, token: &str) -> kube::Result<Answer> {
+    async fn review(&self, token: &str, asked: Asked) -> kube::Result<Answer> {
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
@@ -85,13 +92,14 @@ impl Access {
         let (Some(true), Some(user)) = (status.authenticated, status.user) else { return Ok(Answer::Unknown) };
         let name = user.username.clone().unwrap_or_default();
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let status = reviews.create(&PostParams::default(), &access_review(user)).await?.status.unwrap_or_default();
+        let status =
+            reviews.create(&PostParams::default(), &access_review(user, asked)).await?.status.unwrap_or_default();
         Ok(if status.allowed { Answer::Allowed } else { Answer::Denied(name) })
     }
 }
 
-fn access_review(user: UserInfo) -> SubjectAccessReview {
-    let wanted = NonResourceAttributes { path: Some(PATH.to_owned()), verb: Some("get".to_owned()) };
+fn access_review(user: UserInfo, Asked { verb, path }: Asked) -> SubjectAccessReview {
+    let wanted = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
     let spec = SubjectAccessReviewSpec {
         user: user.username,
         uid: user.uid,

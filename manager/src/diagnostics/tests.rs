@@ -21,7 +21,7 @@ struct ApiServer {
 }
 
 impl ApiServer {
-    /// Knows the tokens `prometheus` and `visitor`, and lets the first read the metrics.
+    /// Knows the tokens `prometheus`, `admin` and `visitor`. Lets the first read the metrics, and the second set what is logged.
     fn client(self: &Arc<Self>) -> Client {
         let (tokens, access) = (self.clone(), self.clone());
         let tokens = move |body: String| {
@@ -48,7 +48,7 @@ impl ApiServer {
         let groups = json!(["system:authenticated"]);
         let user = json!({"username": token, "uid": "7", "groups": groups, "extra": {"scopes": ["a"]}});
         let status = match token {
-            "prometheus" | "visitor" => json!({"authenticated": true, "user": user}),
+            "prometheus" | "admin" | "visitor" => json!({"authenticated": true, "user": user}),
             _ => json!({"error": "invalid bearer token"}),
         };
         (StatusCode::CREATED, json!({"spec": {}, "status": status}).to_string())
@@ -56,7 +56,12 @@ impl ApiServer {
 
     fn review_access(&self, body: &str) -> (StatusCode, String) {
         let review: Value = serde_json::from_str(body).unwrap();
-        let allowed = review["spec"]["user"] == "prometheus";
+        let asked = &review["spec"]["nonResourceAttributes"];
+        let allowed = match review["spec"]["user"].as_str() {
+            Some("prometheus") => *asked == json!({"path": "/metrics", "verb": "get"}),
+            Some("admin") => *asked == json!({"path": "/debug/flags/v", "verb": "put"}),
+            _ => false,
+        };
         self.access_reviews.lock().unwrap().push(review["spec"].clone());
         (StatusCode::CREATED, json!({"spec": {}, "status": {"allowed": allowed}}).to_string())
     }
@@ -67,6 +72,8 @@ struct World {
     api_server: Arc<ApiServer>,
     address: std::net::SocketAddr,
     certificate: rustls::pki_types::CertificateDer<'static>,
+    /// What was set to be logged.
+    set: Arc<Mutex<Vec<String>>>,
     _stop: tokio::sync::watch::Sender<bool>,
 }
 
@@ -74,20 +81,33 @@ impl World {
     async fn new(least: TlsVersion) -> Self {
         let api_server = Arc::<ApiServer>::default();
         let settings = TlsSettings { least, suites: Vec::new() };
-        let server = Diagnostics::new(api_server.client(), Arc::default(), &settings, None).unwrap();
+        let set: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = set.clone();
+        let level = LogLevel::seen_by(move |filter| seen.lock().unwrap().push(filter));
+        let server = Diagnostics::new(api_server.client(), (Arc::default(), level), &settings, None).unwrap();
         let certificate = server.certificate.shown();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, shutdown) = Shutdown::new();
         tokio::spawn(server.serve(listener, shutdown));
-        Self { api_server, address, certificate, _stop: stop }
+        Self { api_server, address, certificate, set, _stop: stop }
     }
 
-    /// The answer to a request with this `Authorization`, or why there is no connection.
+    /// The answer to a request for the metrics with this `Authorization`, or why there is no connection.
     async fn get(
         &self,
         authorization: &str,
         versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> Result<String, String> {
+        self.send("GET /metrics", authorization, versions, "").await
+    }
+
+    async fn send(
+        &self,
+        what: &str,
+        authorization: &str,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        body: &str,
     ) -> Result<String, String> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
@@ -99,11 +119,21 @@ impl World {
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|e| e.to_string())?;
         let header =
             if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") };
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{header}Connection: close\r\n\r\n");
+        let length = body.len();
+        let request = format!(
+            "{what} HTTP/1.1\r\nHost: localhost\r\n{header}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
         Ok(String::from_utf8(answer).unwrap())
+    }
+
+    /// The status and the body of the answer to whoever sets what is logged.
+    async fn set(&self, authorization: &str, wanted: &str) -> (u16, String) {
+        let answer = self.send("PUT /debug/flags/v", authorization, rustls::ALL_VERSIONS, wanted).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
     async fn status(&self, authorization: &str) -> u16 {
@@ -128,6 +158,22 @@ async fn only_whom_the_api_server_lets_reads_the_metrics() {
     let expected = json!({"user": "prometheus", "uid": "7", "groups": ["system:authenticated"], "extra": {"scopes": ["a"]},
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"}});
     assert_eq!(reviews.last(), Some(&expected));
+}
+
+#[tokio::test]
+async fn only_whom_the_api_server_lets_sets_what_is_logged() {
+    let world = World::new(TlsVersion::V1_2).await;
+    assert_eq!(world.set("", "4").await.0, 401);
+    assert_eq!(world.set("Bearer visitor", "4").await, (403, "visitor may not put /debug/flags/v\n".to_owned()));
+    assert_eq!(world.status("Bearer prometheus").await, 200);
+    assert_eq!(world.set("Bearer prometheus", "4").await.0, 403, "what it may read says nothing of what it may set");
+    assert_eq!(world.set("Bearer admin", "debgu").await.0, 400);
+    assert_eq!(world.set("Bearer admin", &"x".repeat(2_000)).await.0, 413);
+    assert!(world.set.lock().unwrap().is_empty());
+    assert_eq!(world.set("Bearer admin", "info,kube=debug\n").await, (200, "info,kube=debug\n".to_owned()));
+    assert_eq!(world.set("Bearer admin", "6").await, (200, "debug\n".to_owned()));
+    assert_eq!(world.set.lock().unwrap().len(), 2);
+    assert_eq!(world.status("Bearer admin").await, 403, "and the other way round");
 }
 
 #[tokio::test]
