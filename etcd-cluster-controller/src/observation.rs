@@ -240,8 +240,8 @@ impl Observation {
     }
 
     /// Takes what the prober knows. As long as no cluster ID is recorded, any etcd that trusts the CA could be taken for ours, as
-    /// one that has the address that a Machine was given: so only a list counts that a new etcd has. That is one member, on a
-    /// Machine that has its bootstrap data.
+    /// one that has the address that a Machine was given: so only a list counts that a new etcd has. That is one member, called
+    /// after a Machine that has its bootstrap data, as that says.
     pub(crate) fn take(&mut self, snapshot: Snapshot) {
         self.probes = snapshot.probes;
         self.membership = snapshot.membership;
@@ -255,8 +255,9 @@ impl Observation {
     }
 
     fn is_new(&self, members: &BTreeMap<u64, Member>) -> bool {
-        let seated = |(id, member)| self.machine_of(id, member).is_some_and(|machine| self.has_data(machine));
-        members.len() == 1 && members.iter().all(|(id, member)| seated((*id, member)))
+        let initialized =
+            |member: &Member| self.machines.get(&member.name).is_some_and(|machine| self.has_data(machine));
+        members.len() == 1 && members.values().all(initialized)
     }
 
     /// Machine of a member: the one that it is called after, as names are never used again. A host name of another kind says

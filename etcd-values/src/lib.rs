@@ -21,6 +21,9 @@ pub use version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 /// does not know it ignores it.
 pub const INIT_NOT_AFTER: &str = "ETCDADM_INIT_NOT_AFTER";
 
+/// The same for `etcdadm --timeout`.
+pub const TIMEOUT: &str = "ETCDADM_TIMEOUT";
+
 /// A setting that etcd or this project cannot work with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {why}")]

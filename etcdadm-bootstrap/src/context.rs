@@ -1,9 +1,8 @@
 //! What a reconcile works with: the watches, the client for live reads and writes, and what it has found out so far.
 
 use crate::CONTROLLER;
-use crate::build::SecretValues;
 use crate::build::objects::LOCK_INFORMATION;
-use crate::observation::{DataSecret, Guard, Init, MissingValue};
+use crate::observation::{DataSecret, FoundValues, Guard, Init};
 use api::{EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::{Cached, Events, Result, Shared, WriteCache};
@@ -51,7 +50,7 @@ impl Context {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub data_secret: Option<DataSecret>,
-    pub values: Option<Result<SecretValues, MissingValue>>,
+    pub values: Option<FoundValues>,
     pub init: Option<Init>,
     pub guard: Option<Guard>,
     pub holder_exists: Option<bool>,

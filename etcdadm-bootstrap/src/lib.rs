@@ -8,7 +8,7 @@ mod context;
 mod controller;
 mod execute;
 #[cfg(test)]
-mod fixtures;
+mod fixture;
 mod mappers;
 mod observation;
 mod observe;

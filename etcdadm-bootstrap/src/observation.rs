@@ -34,7 +34,7 @@ pub(crate) struct Observation {
     /// Whether there is something that must not be initialized again. `None`: not read yet.
     pub guard: Option<Guard>,
     /// Values of the Secrets that the spec refers to. `None`: not read yet.
-    pub secret_values: Option<Result<SecretValues, MissingValue>>,
+    pub secret_values: Option<FoundValues>,
     /// What the API server said when it refused the bootstrap Secret in this reconcile.
     pub refused: Option<String>,
 }
@@ -100,6 +100,9 @@ pub(crate) enum Guard {
     /// The EtcdCluster of the Machine is gone, or going.
     OwnerGone,
 }
+
+/// The values of the Secrets that a spec refers to, or the first that is missing.
+pub(crate) type FoundValues = std::result::Result<SecretValues, MissingValue>;
 
 /// A value that the spec refers to and that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]

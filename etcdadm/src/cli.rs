@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use etcd_values::{EtcdVersion, INIT_NOT_AFTER};
+use etcd_values::{EtcdVersion, INIT_NOT_AFTER, TIMEOUT};
 use time::OffsetDateTime;
 use tracing::level_filters::LevelFilter;
 
@@ -119,7 +119,7 @@ pub struct MemberArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10))]
     pub max_learners: Option<u32>,
     /// Give up after this time.
-    #[arg(long, default_value = "10m", value_parser = values::duration)]
+    #[arg(long, default_value = "10m", env = TIMEOUT, value_parser = values::duration)]
     pub timeout: Duration,
 }
 

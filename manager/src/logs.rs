@@ -63,7 +63,7 @@ pub fn start(flags: &Flags) -> anyhow::Result<LogLevel> {
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     let expected = "expected a number such as 4, a level such as debug, or a filter such as info,kube=debug";
     let mut parts = filter.split(',').map(str::trim);
-    let known = parts.all(|part| part.contains('=') || part.parse::<LevelFilter>().is_ok());
+    let known = parts.all(|part| part.contains('=') || (!part.is_empty() && part.parse::<LevelFilter>().is_ok()));
     let read = known.then(|| EnvFilter::try_new(filter).ok()).flatten();
     read.ok_or_else(|| format!("{filter:?}: {expected}"))
 }

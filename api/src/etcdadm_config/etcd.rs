@@ -154,7 +154,7 @@ fn free_rule() -> String {
 
 fn free_message() -> String {
     format!(
-        "etcdadm sets what decides membership (initial-*, max-learners, strict-reconfig-check, force-new-cluster, \
+        "etcdadm sets what decides membership (initial-* but initial-corrupt-check, max-learners, strict-reconfig-check, force-new-cluster, \
          discovery*), durability (unsafe-*), identity and place (name, data-dir, wal-dir, config-file), addresses \
          (listen-*, advertise-*) and TLS (client-*, peer-*, tls-* and the files); possible are {}, also with \
          experimental- before them",

@@ -56,7 +56,7 @@ async fn two_of_three(bed: &Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    witness.stop(STALL).await?;
+    witness.stop(3, STALL).await?;
     always_available(&record.stop().await?)
 }
 
@@ -77,7 +77,7 @@ async fn the_only_one(bed: &Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    witness.stop(STALL).await
+    witness.stop(1, STALL).await
 }
 
 /// Its machine would join a moment before it is destroyed: it stays until it has joined, leaves etcd again, and goes.

@@ -177,6 +177,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(forgetful::voters_are_found).long(true),
         scenario!(missing::the_ca),
         scenario!(missing::a_member),
+        scenario!(missing::the_init_secret),
         scenario!(deletion::in_the_middle),
         scenario!(deletion::when_up),
         scenario!(scale::one_to_three),

@@ -6,9 +6,9 @@ use e2e::bed::data::{Host, Keys, on, said, stays_silent};
 use e2e::bed::{Bed, Look, Manifests, Membership};
 use e2e::observer::Silence;
 use e2e::until::until;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use local_infrastructure::machine::Machine;
 use serde_json::json;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use std::time::Duration;
 const CHECKS: (i64, i64) = (1, 4);
 /// How long what is missing may stay unnoticed, once it is back.
 const NOTICED: Duration = Duration::from_secs(30);
+/// How long is waited for what must not happen.
+const STEADY: Duration = Duration::from_secs(8);
 
 /// The Secret with the CA is deleted. Meanwhile a machine dies: that is told all the same. The Secret is restored as the
 /// message asks, by name and data, which no backup has labels with: all is well again.
@@ -99,6 +101,46 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     for number in 0..2 {
         keys.are_all_on(&machine(number)?).await?;
     }
+    Ok(())
+}
+
+/// What later members are told and admitted by is deleted while all is well, and somebody adds a learner by hand: the Secret is made
+/// again with the same content, the stranger is told and left alone, and nothing is added beside it.
+pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "init-missing").await?;
+    let (machines, name) = (look.etcd_machines().await?, api::names::init_secret(&look.cluster));
+    let urls = look.secret(&name, "clientUrls").await?;
+    let locks = Api::<ConfigMap>::namespaced(bed.client(), &look.namespace);
+    let found = locks.list(&ListParams::default()).await?;
+    let lock = api::names::init_lock(&look.cluster);
+    ensure!(found.iter().any(|found| found.name_any() == lock), "there is no init lock");
+    locks.delete(&lock, &DeleteParams::default()).await?;
+    look.secrets().delete(&name, &DeleteParams::default()).await?;
+    until("the init Secret is there again", NOTICED, async || {
+        ensure!(look.secret(&name, "clientUrls").await? == urls, "it says something else");
+        Ok(Some(()))
+    })
+    .await?;
+
+    let witness = bed.machines.get(&look.namespace, &machines[0])?;
+    let stranger = "https://10.77.255.254:2380";
+    let add = ["/opt/bin/etcdctl.sh", "member", "add", "stranger", "--learner", "--peer-urls", stranger];
+    said(&witness, &add).await?;
+    let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
+    until("the stranger is told", NOTICED, async || {
+        let conditions = look.status().await?.conditions;
+        let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+        let message = ready.map(|ready| ready.message).unwrap_or_default();
+        let told = message.contains(stranger) && message.contains("etcdctl member remove");
+        ensure!(told && message.contains("Nothing is added beside it"), "it says: {message}");
+        Ok(Some(()))
+    })
+    .await?;
+    tokio::time::sleep(STEADY).await;
+    let list = Membership::on(witness.clone()).await?;
+    ensure!(list.members.len() == 4 && list.voters() == machines, "{list:?}");
+    ensure!(look.status().await?.members.len() == 4, "the status does not show it");
     Ok(())
 }
 

@@ -121,6 +121,7 @@ async fn with_an_unknown_name(crowd: &Crowd) -> Result<()> {
             Ok(Some(()))
         })
         .await?;
+        doubted(look).await.context("the name is asked")?;
         tokio::time::sleep(LASTS).await;
         nobody_is_blamed(crowd, &crowd.states().await?).await
     };
@@ -138,8 +139,12 @@ async fn with_another_certificate(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
     // Nothing that it has made before is of use then.
     bed.kill_manager(0).await?;
     bed.start_manager(0).await?;
-    tokio::time::sleep(LASTS).await;
-    let result = async { nobody_is_blamed(crowd, &crowd.states().await?).await }.await;
+    let result = async {
+        doubted(look).await.context("the members refuse our certificate")?;
+        tokio::time::sleep(LASTS).await;
+        nobody_is_blamed(crowd, &crowd.states().await?).await
+    };
+    let result = result.await;
     replace(look, &secret, &own[0], &own[1]).await?;
     result
 }
@@ -148,6 +153,18 @@ async fn replace(look: &Look, secret: &str, certificate: &str, key: &str) -> Res
     let patch = Patch::Merge(json!({"stringData": {"tls.crt": certificate, "tls.key": key}}));
     look.secrets().patch(secret, &PatchParams::default(), &patch).await.context("replace the CA")?;
     Ok(())
+}
+
+/// It is seen that members cannot be asked: what comes after shows something.
+async fn doubted(look: &Look) -> Result<()> {
+    until("a member's health is not known", PATIENCE, async || {
+        let conditions = look.status().await?.conditions;
+        let healthy = conditions.into_iter().find(|found| found.type_ == "MembersHealthy");
+        let healthy = healthy.context("there is no condition MembersHealthy")?;
+        ensure!(healthy.status != "True", "{healthy:?}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// No member fails since some time, no condition says so, and no event warns.

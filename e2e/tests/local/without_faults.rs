@@ -3,6 +3,7 @@
 use crate::bring_up::{PATIENCE, released};
 use crate::records::{Record, always_available, warnings};
 use anyhow::{Context, Result, ensure};
+use api::EtcdCluster;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::scenarios::is_full;
 use e2e::until::until;
@@ -64,8 +65,21 @@ async fn live(bed: &Bed, number: usize, sizes: &[usize]) -> Result<Look> {
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     let warnings = warnings(&client, &namespace).await?;
     ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
-    always_available(&record.stop().await?)?;
+    let states = record.stop().await?;
+    always_available(&states)?;
+    nobody_is_doubted(&states)?;
     Ok(look)
+}
+
+/// No member was said to run on no Machine: a watch that lags is no reason to.
+fn nobody_is_doubted(states: &[EtcdCluster]) -> Result<()> {
+    let conditions = states.iter().filter_map(|etcd| etcd.status.as_ref()).flat_map(|status| &status.conditions);
+    let doubts: Vec<&str> = conditions
+        .map(|condition| condition.message.as_str())
+        .filter(|said| said.contains("runs on no Machine"))
+        .collect();
+    ensure!(doubts.is_empty(), "it was said: {doubts:#?}");
+    Ok(())
 }
 
 /// The control plane has the endpoints of all members.

@@ -76,27 +76,12 @@ impl FakeMember {
         Self::start_with(ca, ca, script)
     }
 
-    /// A member whose certificate is valid between these times.
-    pub(crate) fn start_valid(
-        ca: &CertAndKey,
-        (from, until): (OffsetDateTime, OffsetDateTime),
-        script: impl Fn(&str) -> Reply + Send + 'static,
-    ) -> Self {
-        let mut params = params();
-        (params.not_before, params.not_after) = (from, until);
-        Self::serving(tls(ca, ca, &params), script)
-    }
-
     /// A member whose certificate is signed by one CA, and that trusts clients of another.
     pub(crate) fn start_with(
         ca: &CertAndKey,
         clients: &CertAndKey,
         script: impl Fn(&str) -> Reply + Send + 'static,
     ) -> Self {
-        Self::serving(tls(ca, clients, &params()), script)
-    }
-
-    fn serving(tls: Arc<ServerConfig>, script: impl Fn(&str) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let member = Self {
             url: format!("https://{}", listener.local_addr().unwrap()),
@@ -104,7 +89,7 @@ impl FakeMember {
             accepted: Arc::default(),
             asked: Arc::default(),
         };
-        let accepting = member.clone();
+        let (tls, accepting) = (tls(ca, clients), member.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (tls, member) = (tls.clone(), accepting.clone());
@@ -177,19 +162,15 @@ impl FakeMember {
     }
 }
 
-fn params() -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.subject_alt_names = vec![SanType::IpAddress(Ipv4Addr::LOCALHOST.into())];
-    params
-}
-
-fn tls(ca: &CertAndKey, clients: &CertAndKey, params: &CertificateParams) -> Arc<ServerConfig> {
+fn tls(ca: &CertAndKey, clients: &CertAndKey) -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(clients.cert.as_bytes()).unwrap()).unwrap();
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
     let issuer = Issuer::from_ca_cert_pem(&ca.cert, KeyPair::from_pem(&ca.key).unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.subject_alt_names = vec![SanType::IpAddress(Ipv4Addr::LOCALHOST.into())];
     let cert = params.signed_by(&key, &issuer).unwrap();
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

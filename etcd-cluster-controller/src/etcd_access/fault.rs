@@ -141,9 +141,6 @@ fn of_tls(error: &rustls::Error) -> Fault {
         Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
             MemberFault::Tls("its certificate is not signed by the CA of this etcd cluster".to_owned()).into()
         }
-        Tls::InvalidCertificate(Certificate::NotValidYet | Certificate::NotValidYetContext { .. }) => {
-            OurFault::Clock(error.to_string()).into()
-        }
         _ => MemberFault::Tls(error.to_string()).into(),
     }
 }

@@ -16,6 +16,7 @@ use kube::api::{Api, DynamicObject};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use time::OffsetDateTime;
 
 /// Makes what is missing of the CA and what is derived from it.
@@ -23,8 +24,8 @@ pub(super) async fn ensure(context: &Context, observation: &Observation, cluster
     let etcd = observation.etcd.as_ref();
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).map_err(internal)?;
     let ca = match ensure_ca(context, etcd, cluster, now).await? {
-        Ok(ca) => ca,
-        Err(outcome) => return Ok(outcome),
+        ControlFlow::Continue(ca) => ca,
+        ControlFlow::Break(outcome) => return Ok(outcome),
     };
     let (has_ca, has_client) = match observation.certificates {
         Certificates::Ca { control_plane_ca, staged_client, .. } => (control_plane_ca, staged_client),
@@ -54,11 +55,11 @@ async fn ensure_ca(
     etcd: &EtcdCluster,
     cluster: &str,
     now: OffsetDateTime,
-) -> Result<Result<CertAndKey, Outcome>> {
+) -> Result<ControlFlow<Outcome, CertAndKey>> {
     let namespace = etcd.namespace().unwrap_or_default();
     let name = names::ca_secret(cluster);
     if let Some(secret) = context.secrets.get(&namespace, &name) {
-        return Ok(read_ca(&secret).map_err(|message| invalid(&name, &message)));
+        return Ok(usable(&name, read_ca(&secret)));
     }
     let ca = new_ca(cluster, now).map_err(internal)?;
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &namespace);
@@ -66,7 +67,7 @@ async fn ensure_ca(
         Ok(_) => {
             let note = format!("made the CA of etcd in Secret {name}");
             context.events.normal(&etcd.object_ref(&()), "Create", "CertificateAuthorityCreated", note).await;
-            Ok(Ok(ca))
+            Ok(ControlFlow::Continue(ca))
         }
         Err(error) if error.is_conflict() => take_over_ca(context, etcd, cluster, &namespace, &name).await,
         Err(error) => Err(error),
@@ -81,19 +82,25 @@ async fn take_over_ca(
     cluster: &str,
     namespace: &str,
     name: &str,
-) -> Result<Result<CertAndKey, Outcome>> {
+) -> Result<ControlFlow<Outcome, CertAndKey>> {
     let api = apply::dynamic(&context.shared.client, context.secrets.resource(), namespace);
     let secret: DynamicObject = api.get(name).await.doing(|| format!("reading Secret {name}"))?;
     if secret.labels().contains_key(names::ETCD_CLUSTER_LABEL) {
-        return Ok(Err(Outcome::Outdated));
+        return Ok(ControlFlow::Break(Outcome::Outdated));
     }
-    let ca = match read_ca(&secret) {
-        Ok(ca) => ca,
-        Err(message) => return Ok(Err(invalid(name, &message))),
-    };
-    let labels = json!({"metadata": {"labels": build::labels(etcd, cluster)}});
-    let _: DynamicObject = apply::merge(&api, CONTROLLER, name, &labels).await?;
-    Ok(Ok(ca))
+    let ca = usable(name, read_ca(&secret));
+    if ca.is_continue() {
+        let labels = json!({"metadata": {"labels": build::labels(etcd, cluster)}});
+        let _: DynamicObject = apply::merge(&api, CONTROLLER, name, &labels).await?;
+    }
+    Ok(ca)
+}
+
+fn usable(secret: &str, ca: std::result::Result<CertAndKey, String>) -> ControlFlow<Outcome, CertAndKey> {
+    match ca {
+        Ok(ca) => ControlFlow::Continue(ca),
+        Err(message) => ControlFlow::Break(invalid(secret, &message)),
+    }
 }
 
 /// Tells joining members where the voters are. Those that have been admitted in between are not forgotten: a version of
@@ -185,8 +192,8 @@ fn of_another(etcds: &Cached, namespace: &str, secret: &str, owners: &[OwnerRefe
 pub(super) async fn label_ca(context: &Context, etcd: &EtcdCluster, cluster: &str) -> Result<Outcome> {
     let (namespace, name) = (etcd.namespace().unwrap_or_default(), names::ca_secret(cluster));
     Ok(match take_over_ca(context, etcd, cluster, &namespace, &name).await? {
-        Ok(_) => Outcome::Done,
-        Err(outcome) => outcome,
+        ControlFlow::Continue(_) => Outcome::Done,
+        ControlFlow::Break(outcome) => outcome,
     })
 }
 

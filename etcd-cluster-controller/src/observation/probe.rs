@@ -237,10 +237,6 @@ pub enum OurFault {
     /// The client certificate cannot be made.
     #[error("this controller's client certificate cannot be made: {0}")]
     ClientCertificate(String),
-    /// By this controller's clock the member's certificate is not valid yet. A member makes it when it joins, so one of the two
-    /// clocks is wrong, and which cannot be known.
-    #[error("{0}: the clock of this controller is behind, or that of the member's machine is ahead")]
-    Clock(String),
     /// A host name cannot be resolved, for whatever reason: the name server does not answer, or does not know the name.
     /// Both speak of names and not of the member, which may well serve those who resolve the name elsewhere.
     #[error("a host name cannot be resolved: {0}")]

@@ -25,14 +25,22 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         ]);
         return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
     }
-    let (other, expected) = match (recorded, &observation.membership) {
-        (Some(recorded), _) => {
-            (answering.iter().find(|id| *id != recorded)?, format!("but cluster {recorded} is expected"))
+    let others: Vec<&str> = answering.iter().map(String::as_str).filter(|id| Some(*id) != recorded).collect();
+    let expected = match (recorded, &observation.membership) {
+        (Some(recorded), _) => format!("but cluster {recorded} is expected"),
+        // A Machine that somebody has deleted for that goes: nothing has begun, so it carries no member of ours.
+        (None, Membership::Unknown(ListFault::NotNew { .. } | ListFault::SeveralClusters(_))) if all_leave(view) => {
+            return None;
         }
         (None, Membership::Unknown(fault @ (ListFault::NotNew { .. } | ListFault::SeveralClusters(_)))) => {
-            (answering.first()?, format!("and no cluster ID is recorded yet: {fault}"))
+            format!("and no cluster ID is recorded yet: {fault}")
         }
         (None, _) => return None,
+    };
+    let other = match others.as_slice() {
+        [] => return None,
+        [only] => only,
+        _ => "<ID>",
     };
     let strangers = observation.probes.iter().filter_map(|(machine, probe)| {
         let id = hex(probe.report()?.cluster_id);
@@ -41,14 +49,22 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     });
     let strangers: Vec<String> = strangers.collect();
     let message = format!(
-        "{}, {expected}. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses. Nothing is changed until then",
+        "{}, {expected}. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses{}. Nothing is changed until then",
         strangers.join(", "),
         observation.etcd.namespace().unwrap_or_default(),
         names::ETCD_CLUSTER_GROUP,
         observation.etcd.name_any(),
-        names::ACCEPT_CLUSTER_ID_ANNOTATION
+        names::ACCEPT_CLUSTER_ID_ANNOTATION,
+        if recorded.is_none() { ", and delete the Machines that have them" } else { "" }
     );
     Some(block(reasons::CLUSTER_ID_CHANGED, message))
+}
+
+/// Whether every Machine is being deleted at whose address something answers.
+fn all_leave(view: &View<'_>) -> bool {
+    let observation = view.observation;
+    let mut answering = observation.probes.iter().filter(|(_, probe)| probe.report().is_some());
+    answering.all(|(machine, _)| observation.machines.get(machine).is_none_or(|machine| machine.deleting))
 }
 
 /// IDs of the clusters that answer at the addresses of Machines.
@@ -60,7 +76,7 @@ fn answering(view: &View<'_>) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Story, name};
+    use crate::fixture::{Story, id, name};
     use crate::observation::probe::Outcome;
     use crate::observation::{Observation, Snapshot};
     use api::etcd_cluster::{Operation, OperationKind};
@@ -165,10 +181,25 @@ mod tests {
         assert!(status.members.is_empty() && status.cluster_id.is_empty(), "{status:?}");
         beside.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "c");
         assert_eq!(records(&beside).as_deref(), Some("c"), "a person says that it is ours");
-        let mut elsewhere = begins_beside(1);
-        elsewhere.observation.bootstrapped.clear();
-        let Observation { probes, membership, heard, .. } = elsewhere.observation.clone();
-        elsewhere.observation.take(Snapshot { probes, membership, heard });
-        assert_eq!(records(&elsewhere), None, "the Machine cannot have initialized anything yet");
+        let taken = |mut story: Story| {
+            let Observation { probes, membership, heard, .. } = story.observation.clone();
+            story.observation.take(Snapshot { probes, membership, heard });
+            story
+        };
+        let mut early = begins_beside(1);
+        early.observation.bootstrapped.clear();
+        assert_eq!(records(&taken(early)), None, "the Machine cannot have initialized anything yet");
+        let mut of_another = begins_beside(1);
+        let Membership::Known { members, .. } = &mut of_another.observation.membership else { panic!("not listed") };
+        members.get_mut(&id(0)).unwrap().name = "other-etcd-0".to_owned();
+        assert_eq!(records(&taken(of_another)), None, "an etcd of one member that another Machine has");
+    }
+
+    #[test]
+    fn a_machine_that_was_given_an_address_of_another_etcd_can_be_deleted() {
+        let mut story = begins_beside(3);
+        story.delete(0);
+        let plan = story.plan();
+        assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(0)), "{plan:?}");
     }
 }

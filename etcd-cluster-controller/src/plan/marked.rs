@@ -98,8 +98,9 @@ fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<S
             Some("no other machine would boot until the infrastructure of the Cluster is provisioned".to_owned())
         }
         () if seat.is_voter() => obstacle_of_a_voter(view),
-        // One that has not made it in its time serves nobody. So each has at least that time, however often it is marked.
-        () if seat.member.is_none() && is_late(observation, machine) => None,
+        // One that has not made it in its time serves nobody, nor does a learner that has failed by then. So each has at least
+        // that time, however often it is marked.
+        () if (seat.member.is_none() || seat.is_unhealthy()) && is_late(observation, machine) => None,
         () => {
             let until = observation.end_of_grace(machine).filter(|_| observation.is_in_grace(machine));
             let until = until.map(|until| format!(", until {until:.0}")).unwrap_or_default();

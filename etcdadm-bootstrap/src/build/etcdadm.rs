@@ -2,18 +2,23 @@
 
 use super::{Bootstrap, InvalidField, Role, SUCCESS_SENTINEL, shell, without_nul};
 use api::etcdadm_config::EtcdSettings;
-use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, check_cipher_suites, check_flags};
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, TIMEOUT, check_cipher_suites, check_flags};
+
+/// How long etcdadm goes on: nobody runs it a second time, and a machine may have to wait for a voter that is down, or to catch up
+/// with a large database. The longest `startupGraceSeconds`, after which nobody waits for the machine any more.
+const PATIENCE: &str = "24h";
 
 /// The command that makes the machine a member and then says so. It fails if etcdadm does: `set -e` alone would not
 /// see to that, because etcdadm is not the last command of an and-list.
 pub(super) fn command(bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
     let words: Vec<String> = arguments(bootstrap)?.iter().map(|argument| shell::word(argument)).collect();
-    // A variable and not a flag: an etcdadm that does not know it ignores it.
+    // Variables and not flags: an etcdadm that does not know them ignores them.
     let deadline = match bootstrap.role {
         Role::Init { not_after } => format!("{INIT_NOT_AFTER}={not_after:.0} "),
         Role::Join { .. } => String::new(),
     };
-    Ok(format!("{deadline}etcdadm {} && echo success > {SUCCESS_SENTINEL} || exit 1", words.join(" ")))
+    let variables = format!("{deadline}{TIMEOUT}={PATIENCE} ");
+    Ok(format!("{variables}etcdadm {} && echo success > {SUCCESS_SENTINEL} || exit 1", words.join(" ")))
 }
 
 fn arguments(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, InvalidField> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixtures::{cluster, machine, object};
+use crate::fixture::{cluster, machine, object};
 use serde_json::json;
 
 /// In namespace default: `a` waits for demo, `b` has its data, `c` is of another Cluster, `d` has no label.

@@ -4,7 +4,7 @@ use super::{is_from_before, owner_of, read_init};
 use crate::build::objects::{LockInformation, etcd_cluster_of};
 use crate::build::{SecretValues, references};
 use crate::context::{Context, Known, LockRecord};
-use crate::observation::{DataSecret, Guard, Lock, MissingValue, Observation};
+use crate::observation::{DataSecret, FoundValues, Guard, Lock, MissingValue, Observation};
 use crate::plan::Need;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::external::{MachineView, secret_bytes};
@@ -54,7 +54,7 @@ async fn get(context: &Context, kind: &Cached, namespace: &str, name: &str) -> R
 }
 
 /// Values of the Secrets that the spec refers to, each Secret read once.
-async fn secret_values(context: &Context, config: &EtcdadmConfig) -> Result<Result<SecretValues, MissingValue>> {
+async fn secret_values(context: &Context, config: &EtcdadmConfig) -> Result<FoundValues> {
     let namespace = config.namespace().unwrap_or_default();
     let mut read: BTreeMap<&str, Option<DynamicObject>> = BTreeMap::new();
     let mut values = SecretValues::default();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::build::InvalidAuthority;
 use crate::build::objects::LockInformation;
-use crate::fixtures::{init, ready_to_init, ready_to_join};
+use crate::fixture::{init, ready_to_init, ready_to_join};
 use crate::observation::{DataSecret, Guard, Lock, MissingValue};
 use api::etcdadm_config::File;
 use api::names::PAUSED_ANNOTATION;
@@ -194,7 +194,7 @@ fn the_secret_satisfies_the_bootstrap_contract() {
     let (_, value) = created(&ready_to_init());
     assert!(value.contains("etcdadm init --init-system systemd --name demo-etcd-0 "), "{value}");
     // A day from 1970-01-12T13:46:40Z on, when all of this is observed.
-    assert!(value.contains("ETCDADM_INIT_NOT_AFTER=1970-01-13T13:46:40Z etcdadm init "), "{value}");
+    assert!(value.contains("ETCDADM_INIT_NOT_AFTER=1970-01-13T13:46:40Z ETCDADM_TIMEOUT=24h etcdadm init "), "{value}");
 }
 
 #[test]

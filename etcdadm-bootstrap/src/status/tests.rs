@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixtures::ready_to_init;
+use crate::fixture::ready_to_init;
 use api::conditions::is_true;
 use controller_support::plan::{block, wait};
 use k8s_openapi::jiff::Timestamp;

@@ -45,6 +45,17 @@ fn the_line_that_cloud_init_runs_is_understood() {
 }
 
 #[test]
+fn bootstrap_data_may_say_how_long_it_goes_on() {
+    use clap::CommandFactory;
+    for name in ["init", "join"] {
+        let command = CommandLine::command();
+        let subcommand = command.find_subcommand(name).unwrap();
+        let timeout = subcommand.get_arguments().find(|argument| argument.get_id() == "timeout").unwrap();
+        assert_eq!(timeout.get_env().and_then(|name| name.to_str()), Some("ETCDADM_TIMEOUT"), "{name}");
+    }
+}
+
+#[test]
 fn init_may_have_a_deadline() {
     let Command::Init(init) = line(&["init", "--not-after", "2026-01-31T13:00:00+01:00"]).unwrap().command else {
         unreachable!()

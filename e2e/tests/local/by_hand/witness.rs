@@ -54,9 +54,9 @@ impl Witness {
         Ok(Self { stop, etcd, writes, votes })
     }
 
-    /// Ends. Everything that was acknowledged is there, a quorum of the voters ran at every look, and for no longer than
-    /// `stall` nothing could be written or the members not be listed.
-    pub(super) async fn stop(mut self, stall: Duration) -> Result<()> {
+    /// Ends. Everything that was acknowledged is there, there were at least so many voters and a quorum of them ran at every
+    /// look, and for no longer than `stall` nothing could be written or the members not be listed.
+    pub(super) async fn stop(mut self, voters: usize, stall: Duration) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         let writes = (&mut self.writes).await?.context("the writer")?;
         let votes = (&mut self.votes).await?.context("the votes")?;
@@ -69,6 +69,7 @@ impl Witness {
             votes.fewest,
             votes.longest.as_secs_f32()
         );
+        ensure!(votes.fewest >= voters, "there were {} voters once", votes.fewest);
         ensure!(writes.keys.len() >= 10 && votes.looks >= 10, "that shows little");
         let found = self.etcd.run(&["get", PREFIX, "--prefix", "--keys-only"]).await?;
         let found: BTreeSet<String> = found.lines().map(str::to_owned).collect();

@@ -134,20 +134,6 @@ async fn tls_faults_name_whose_certificate_is_refused() {
 }
 
 #[tokio::test]
-async fn an_expired_certificate_is_the_members_fault_and_one_from_the_future_nobodys() {
-    let (ca, day) = (ca(), time::Duration::days(1));
-    #[expect(clippy::disallowed_methods, reason = "certificates are checked against the real clock")]
-    let now = OffsetDateTime::from(std::time::SystemTime::now());
-    let expired = FakeMember::start_valid(&ca, (now - day * 2, now - day), voter(0xc, 1, &[1]));
-    let fault = theirs(probe(&ca, &expired.url).await);
-    assert!(matches!(&fault, MemberFault::Tls(why) if why.contains("expired")), "{fault:?}");
-    let early = FakeMember::start_valid(&ca, (now + day, now + day * 2), voter(0xc, 1, &[1]));
-    let fault = probe(&ca, &early.url).await;
-    let Err(Fault::Ours(fault @ OurFault::Clock(_))) = &fault else { panic!("{fault:?}") };
-    assert!(fault.to_string().contains("not valid yet"), "{fault}");
-}
-
-#[tokio::test]
 async fn answers_that_are_not_etcds_are_bounded_and_lead_nowhere() {
     let ca = ca();
     let member = FakeMember::start(&ca, voter(0xc, 1, &[1]));

@@ -230,6 +230,24 @@ fn one_that_does_not_become_a_member_goes_when_its_time_is_over() {
 }
 
 #[test]
+fn a_learner_that_has_failed_goes_when_its_time_is_over() {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.admit(2);
+    story.member(2, true);
+    story.failing(2, "down");
+    story.publish();
+    story.mark(2);
+    story.pass(599);
+    story.settle();
+    waits(&story, "it may become a voter yet");
+    story.pass(1);
+    assert_eq!(deletes(&story.plan()), Some(("demo-etcd-2", WhyDeleted::Marked)), "{:?}", story.plan());
+    story.healthy(2);
+    waits(&story, "it may become a voter yet");
+}
+
+#[test]
 fn nobody_goes_while_no_other_machine_would_boot() {
     let mut story = marked(3, &[1]);
     story.cluster().infrastructure_ready = false;
