@@ -5,7 +5,7 @@
 use api::conditions::ETCD_CLUSTER_HEALTHY;
 use api::names;
 use controller_support::external::Reference;
-use controller_support::{Error, KindError, Kinds, Result, TtlCache};
+use controller_support::{Kinds, Result, TtlCache};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +21,10 @@ pub const KUBEADM: (&str, &str) = ("controlplane.cluster.x-k8s.io", "KubeadmCont
 /// Adapters of the kinds of control planes that are in use, by group and kind.
 pub struct Adapters(TtlCache<(String, String), Arc<Adapter>>);
 
-/// Why a kind has no adapter.
-pub enum NoAdapter {
+/// What is known of a kind.
+pub enum Lookup {
+    /// How it is given an external etcd.
+    Found(Arc<Adapter>),
     /// There is no such kind.
     NoKind(String),
     /// Its CRD does not say how to give it an external etcd.
@@ -39,27 +41,23 @@ impl Adapters {
     /// The adapter of the kind that a Cluster refers to. A kind that is not built in costs a request now and then.
     ///
     /// # Errors
-    /// The API server does not answer. The inner error is for a person to cure.
-    pub async fn find(
-        &self,
-        kinds: &Kinds,
-        reference: &Reference,
-    ) -> Result<std::result::Result<Arc<Adapter>, NoAdapter>> {
+    /// The API server does not answer.
+    pub async fn find(&self, kinds: &Kinds, reference: &Reference) -> Result<Lookup> {
         let key = (reference.group.clone(), reference.kind.clone());
         if let Some(adapter) = Adapter::built_in(reference).map(Arc::new).or_else(|| self.0.get(&key)) {
-            return Ok(Ok(adapter));
+            return Ok(Lookup::Found(adapter));
         }
         let annotations = match kinds.annotations(&reference.group, &reference.kind).await {
             Ok(annotations) => annotations,
-            Err(error) if KindError::is_user_error(&error) => return Ok(Err(NoAdapter::NoKind(error.to_string()))),
-            Err(error) => return Err(Error::from(error)),
+            Err(error) if error.is_user_error() => return Ok(Lookup::NoKind(error.to_string())),
+            Err(error) => return Err(error.into()),
         };
         Ok(match Adapter::announced(reference, &annotations).map(Arc::new) {
             Ok(adapter) => {
                 self.0.insert(key, adapter.clone());
-                Ok(adapter)
+                Lookup::Found(adapter)
             }
-            Err(message) => Err(NoAdapter::NoAnnotation(message)),
+            Err(message) => Lookup::NoAnnotation(message),
         })
     }
 }
@@ -91,10 +89,7 @@ impl Adapter {
     ///
     /// # Errors
     /// What is wrong with them, and what would be right.
-    pub fn announced(
-        reference: &Reference,
-        annotations: &BTreeMap<String, String>,
-    ) -> std::result::Result<Self, String> {
+    pub fn announced(reference: &Reference, annotations: &BTreeMap<String, String>) -> Result<Self, String> {
         let Reference { group, kind, .. } = reference;
         let Some(path) = annotations.get(names::EXTERNAL_ETCD_PATH_ANNOTATION) else {
             return Err(format!(
@@ -170,7 +165,7 @@ mod tests {
         Adapter::built_in(&reference("controlplane.cluster.x-k8s.io", "KubeadmControlPlane")).unwrap()
     }
 
-    fn announced(path: &str, condition: Option<&str>) -> std::result::Result<Adapter, String> {
+    fn announced(path: &str, condition: Option<&str>) -> Result<Adapter, String> {
         let mut annotations = BTreeMap::from([(names::EXTERNAL_ETCD_PATH_ANNOTATION.to_owned(), path.to_owned())]);
         annotations
             .extend(condition.map(|type_| (names::EXTERNAL_ETCD_CONDITION_ANNOTATION.to_owned(), type_.to_owned())));

@@ -1,6 +1,6 @@
 //! All reads, and the clock. Nearly everything comes out of shared watches; what costs a request says so.
 
-use crate::adapter::{KUBEADM, NoAdapter};
+use crate::adapter::{KUBEADM, Lookup};
 use crate::context::Context;
 use crate::observation::{
     Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, Need, Observation, Reads,
@@ -168,9 +168,9 @@ pub async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<
     let Some(reference) = &cluster.view.control_plane else { return Ok(ControlPlane::Unset) };
     let unknown = |message, unsupported| Ok(ControlPlane::Unknown { message, unsupported, held: None });
     let adapter = match context.adapters.find(&context.shared.kinds, reference).await? {
-        Ok(adapter) => Ok(adapter),
-        Err(NoAdapter::NoAnnotation(message)) => Err(message),
-        Err(NoAdapter::NoKind(message)) => return unknown(message, false),
+        Lookup::Found(adapter) => Ok(adapter),
+        Lookup::NoAnnotation(message) => Err(message),
+        Lookup::NoKind(message) => return unknown(message, false),
     };
     let resource =
         match (context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await, &adapter) {
