@@ -26,9 +26,9 @@ pub const CONTROLLER: &str = "cluster-hooks";
 /// Steps that one reconcile may take: more than any handover has.
 const STEPS: usize = 16;
 /// After a write that was refused because the object has changed: the watch is about to tell.
-const CATCH_UP: Duration = Duration::from_millis(200);
-/// After a write that the control plane's webhooks refuse.
-const REFUSED: Duration = Duration::from_secs(60);
+pub const CATCH_UP: Duration = Duration::from_millis(200);
+/// After a write that somebody's webhook or policy refuses.
+pub const REFUSED: Duration = Duration::from_secs(60);
 /// First and longest delay while the API server does not answer or knows no Clusters.
 const START: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 

@@ -7,10 +7,9 @@ use crate::observation::{
     SHARED_CERTIFICATES, Secrets, Shared, Used, configured, field_manager, hooked, is_paused_by_us, names_of,
 };
 use api::names;
-use controller_support::cache::Index;
 use controller_support::external::Reference;
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
-use controller_support::{Error, KindError, Result, ResultExt, apply};
+use controller_support::{Error, Index, KindError, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};

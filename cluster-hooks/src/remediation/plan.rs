@@ -1,9 +1,11 @@
 //! Which Machine goes, and what is noted of it. Pure.
 
-use super::Observation;
-use super::machine::ControlPlaneMachine;
+use super::observation::{ControlPlaneMachine, Observation};
 use crate::observation::{ControlPlaneView, Pause};
 use serde_json::json;
+
+/// What a reconcile comes to. Steady: Cluster API needs no help, or not now.
+pub(super) type Plan = controller_support::Plan<Step>;
 
 /// A write.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,21 +17,28 @@ pub(super) enum Step {
 }
 
 /// Deletes the Machine as the KubeadmControlPlane would, while etcd is Ready; and notes it, as long as it is on its way.
-pub(super) fn plan(observation: &Observation) -> Option<Step> {
+pub(super) fn plan(observation: &Observation) -> Plan {
     let Observation { cluster, etcd, control_plane, machines } = observation;
     let left_alone = cluster.view.paused || cluster.view.deleting || control_plane.deleting;
     let at_rest = control_plane.pause == Pause::None && control_plane.initialized && control_plane.kubeadm.is_some();
     // It replaces one at a time, and says so on itself from the deletion of the old one to the creation of the new one.
     if left_alone || !at_rest || control_plane.remediating {
-        return None;
+        return Plan::Steady;
     }
     if let Some(note) = note(control_plane, machines) {
-        return Some(Step::Note(note));
+        return Plan::Do(Step::Note(note));
     }
     if !etcd.ready || etcd.deleting {
-        return None;
+        return Plan::Steady;
     }
-    candidate(machines, &control_plane.uid).cloned().map(Step::Delete)
+    candidate(machines, &control_plane.uid).map_or(Plan::Steady, |wanted| Plan::Do(Step::Delete(wanted.clone())))
+}
+
+/// Decides on a deletion again, on what the API server has now: pauses, etcd and other Machines in the watches may be
+/// old, and a deletion cannot be undone. None: it does not come out the same.
+pub(super) fn confirm(machine: &ControlPlaneMachine, live: &Observation) -> Option<Step> {
+    let Plan::Do(Step::Delete(again)) = plan(live) else { return None };
+    (again.uid == machine.uid).then_some(Step::Delete(again))
 }
 
 /// What the control plane would note of the Machine that is being deleted in place of it. The time is that of the deletion:
@@ -69,3 +78,6 @@ fn candidate<'a>(machines: &'a [ControlPlaneMachine], control_plane: &str) -> Op
 fn deferred<'a>(machines: &'a [ControlPlaneMachine], of: &str) -> impl Iterator<Item = &'a ControlPlaneMachine> {
     machines.iter().filter(move |machine| machine.deferred && machine.controller.as_deref() == Some(of))
 }
+
+#[cfg(test)]
+mod tests;

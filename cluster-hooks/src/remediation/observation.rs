@@ -1,6 +1,6 @@
-//! The Machines of a control plane, as far as their remediation goes.
+//! Everything that the plan decides on, as values.
 
-use crate::observation::conditions_path;
+use crate::observation::{ClusterState, ControlPlaneView, EtcdView, conditions_path};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -11,7 +11,19 @@ use serde_json::Value;
 /// Source: `RemediationForAnnotation` in Cluster API 1.14.0, controlplane/kubeadm.
 const REMEDIATION_FOR: &str = "controlplane.cluster.x-k8s.io/remediation-for";
 
-/// A Machine of a control plane.
+/// What is known of a Cluster with a KubeadmControlPlane and an etcd of a provider.
+pub struct Observation {
+    /// The Cluster.
+    pub cluster: ClusterState,
+    /// Its etcd.
+    pub etcd: EtcdView,
+    /// Its control plane.
+    pub control_plane: ControlPlaneView,
+    /// The Machines with the label of its control plane.
+    pub machines: Vec<ControlPlaneMachine>,
+}
+
+/// A Machine of a control plane, as far as its remediation goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlPlaneMachine {
     /// Name.

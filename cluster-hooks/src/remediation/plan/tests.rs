@@ -1,7 +1,6 @@
-use super::plan::{Step, plan};
 use super::*;
 use crate::model::World;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A Machine as Cluster API has it, changed.
 fn machine(name: &str, change: impl FnOnce(&mut Value)) -> ControlPlaneMachine {
@@ -40,14 +39,14 @@ fn observation(machines: Vec<ControlPlaneMachine>) -> Observation {
 
 fn remediates(observation: &Observation) -> Option<String> {
     match plan(observation) {
-        Some(Step::Delete(machine)) => Some(machine.name),
+        Plan::Do(Step::Delete(machine)) => Some(machine.name),
         _ => None,
     }
 }
 
 fn notes(observation: &Observation) -> Option<Value> {
     match plan(observation) {
-        Some(Step::Note(note)) => Some(serde_json::from_str(&note).unwrap()),
+        Plan::Do(Step::Note(note)) => Some(serde_json::from_str(&note).unwrap()),
         _ => None,
     }
 }
@@ -71,15 +70,33 @@ fn a_remediation_that_only_waits_for_a_look_at_etcd_goes_on() {
 }
 
 #[test]
+fn a_deletion_is_confirmed_as_the_machine_is_live() {
+    let planned = machine("b", deferred);
+    let confirmed = |live| confirm(&planned, &observation(vec![machine("a", |_| ()), live]));
+    let changed = machine("b", |machine| {
+        deferred(machine);
+        machine["metadata"]["resourceVersion"] = json!("2");
+    });
+    assert_eq!(confirmed(changed.clone()), Some(Step::Delete(changed)));
+    let another = machine("b", |machine| {
+        deferred(machine);
+        machine["metadata"]["uid"] = json!("made again");
+    });
+    assert_eq!(confirmed(another), None, "another Machine of this name");
+    assert_eq!(confirmed(machine("b", deleting)), None, "what is to be noted now is planned anew");
+    assert_eq!(confirmed(machine("b", |_| ())), None, "it is healthy again");
+}
+
+#[test]
 fn it_is_noted_while_the_machine_goes_and_nothing_else_is_replaced_meanwhile() {
     let mut observation = observation(vec![machine("a", |_| ()), machine("b", deleting), machine("c", deferred)]);
     let note = json!({"machine": "b", "timestamp": "1970-01-01T00:16:30Z", "retryCount": 0});
     assert_eq!(notes(&observation), Some(note), "also by a process that has not deleted it itself");
     observation.control_plane.remediating = true;
-    assert_eq!(plan(&observation), None, "it is noted");
+    assert_eq!(plan(&observation), Plan::Steady, "it is noted");
     // What was wanted before still says so, and the new Machine is not there yet.
     observation.machines = vec![machine("a", |_| ()), machine("c", deferred)];
-    assert_eq!(plan(&observation), None, "the control plane has not made the new one");
+    assert_eq!(plan(&observation), Plan::Steady, "the control plane has not made the new one");
     observation.control_plane.remediating = false;
     assert_eq!(remediates(&observation).as_deref(), Some("c"));
 }

@@ -1,0 +1,39 @@
+//! A short reconcile.
+
+use super::execute::execute;
+use super::observe::{observe, observe_live};
+use super::plan::{Plan, Step, confirm, plan};
+use crate::context::Context;
+use crate::controller::{CATCH_UP, REFUSED, run_for_clusters};
+use crate::execute::Outcome;
+use controller_support::{Error, Result, Shared};
+use kube::api::DynamicObject;
+use kube::runtime::controller::Action;
+use std::sync::Arc;
+
+/// Name of the controller: in logs, metrics and events, and as field manager.
+const CONTROLLER: &str = "control-plane-remediation";
+
+/// Runs the controller until shutdown. It waits for the API server, and for Cluster API to be installed.
+///
+/// # Errors
+/// None at present: whatever fails is tried again.
+pub async fn run(shared: Shared) -> Result<(), Error> {
+    run_for_clusters(shared, CONTROLLER, reconcile).await
+}
+
+/// One step at most. What follows is planned when the watches tell of it.
+async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
+    let Some(observation) = observe(&context, &cluster).await? else { return Ok(Action::await_change()) };
+    let Plan::Do(mut step) = plan(&observation) else { return Ok(Action::await_change()) };
+    if let Step::Delete(machine) = &step {
+        let live = observe_live(&context, &observation).await?;
+        let Some(same) = live.and_then(|live| confirm(machine, &live)) else { return Ok(Action::requeue(CATCH_UP)) };
+        step = same;
+    }
+    Ok(match (execute(&context, &observation, &step).await?, step) {
+        (Outcome::Refused(_), _) => Action::requeue(REFUSED),
+        (Outcome::Done, Step::Delete(_)) => Action::await_change(),
+        (Outcome::Done, Step::Note(_)) | (Outcome::Outdated, _) => Action::requeue(CATCH_UP),
+    })
+}
