@@ -95,10 +95,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             }
         };
         tracing::debug!(?plan, "planned");
-        let step = match plan {
-            Plan::Do(step) => step,
-            hold => return settle(context, &observation, &hold).await,
-        };
+        let Plan::Do(step) = plan else { return settle(context, &observation, &plan).await };
         if last.as_ref() == Some(&step) {
             return Err(Error::Refused(not_kept(&observation, &step)));
         }
@@ -106,7 +103,8 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             // What machines use is asked again after every write.
             Outcome::Done => reads.used = None,
             Outcome::Outdated => return Ok(Action::requeue(CATCH_UP)),
-            Outcome::Refused(message) => {
+            Outcome::Refused(refusal) => {
+                let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());
                 let hold = Hold::new(reasons::CONTROL_PLANE_INVALID, message).again(REFUSED);
                 return settle(context, &observation, &Plan::Block(hold)).await;
             }
@@ -114,9 +112,10 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
         last = Some(step);
     }
     let last = last.map(|step| step.to_string()).unwrap_or_default();
-    let message =
-        format!("{STEPS} steps have not come to an end, the last was {last}: somebody else seems to undo them");
-    Err(Error::Refused(message))
+    Err(Error::Refused(format!(
+        "{STEPS} steps in a row have left more to do, the last was {last}: most likely another client undoes what this \
+         controller writes; find out which one, and stop it"
+    )))
 }
 
 /// The API server has taken a write, and what it has now is what it had before.
@@ -136,7 +135,7 @@ fn not_kept(observation: &Observation, step: &Step) -> String {
     let object = object.unwrap_or(cluster);
     format!(
         "step {step} was taken and is needed again at once: {object} does not keep what is written, most likely because an \
-         admission webhook or policy takes it away"
+         admission webhook or policy takes it away; exempt this controller from it"
     )
 }
 
@@ -146,7 +145,7 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
     let mut delay = due(observation, plan);
     match report(observation, plan, context.reported.age(&cluster.view.uid)) {
         Update::Nothing => {}
-        Update::Later(after) => delay = sooner(delay, after),
+        Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
         Update::Write(condition) => {
             let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
             execute::condition(context, cluster, &condition).await?;
@@ -159,7 +158,7 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
     }
     match health::report(observation, plan, last_health(context, observation)) {
         Update::Nothing => {}
-        Update::Later(after) => delay = sooner(delay, after),
+        Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
         Update::Write(condition) => execute::health(context, observation, &condition).await?,
     }
     if !cluster.view.paused
@@ -173,7 +172,8 @@ async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Re
 /// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. If that fails too, the
 /// log has it.
 async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: &Error) {
-    let Some(message) = refusal(error) else { return };
+    let Some(refusal) = refusal(error) else { return };
+    let message = format!("{refusal}; this controller tries again with a back-off");
     let state = ClusterState::read(&context.written.newest(cluster.clone()));
     if let Update::Write(condition) = failure(&state, message.clone(), &now())
         && let Err(error) = execute::condition(context, &state, &condition).await
@@ -212,10 +212,6 @@ fn refusal(error: &Error) -> Option<String> {
         Error::Refused(message) => Some(message.clone()),
         _ => None,
     }
-}
-
-fn sooner(delay: Option<Duration>, other: Duration) -> Option<Duration> {
-    Some(delay.map_or(other, |delay| delay.min(other)))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::observation::{ControlPlaneMachine, Observation};
 use super::plan::Step;
 use crate::build;
 use crate::context::Context;
+use crate::controller::REFUSED;
 use crate::execute::{Outcome, object_reference, patch, record_event};
 use api::names;
 use controller_support::error::{answer, is_invalid};
@@ -35,7 +36,8 @@ async fn delete(context: &Context, observation: &Observation, machine: &ControlP
         Err(error) if error.is_conflict() || error.is_not_found() => return Ok(Outcome::Outdated),
         // Somebody protects it.
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
-            let note = format!("Machine {name} is unhealthy and cannot be deleted: {}", answer(&source));
+            let (answer, again) = (answer(&source), REFUSED.as_secs());
+            let note = format!("Machine {name} is unhealthy and cannot be deleted: {answer}; tried again in {again} s");
             tracing::warn!("{note}");
             let about = object_reference(cluster);
             context.events.warning(&about, "Remediate", "ControlPlaneMachineNotDeleted", note.clone()).await;
@@ -45,7 +47,7 @@ async fn delete(context: &Context, observation: &Observation, machine: &ControlP
     }
     let by = &observation.control_plane.reference;
     let note =
-        || format!("Machine {name} is unhealthy; {by} defers its replacement although etcd is ready: it is deleted");
+        || format!("{by} defers replacing unhealthy Machine {name} although etcd is ready: it is deleted and replaced");
     record_event(context, cluster, &Outcome::Done, "Remediate", "ControlPlaneMachineDeleted", note).await;
     Ok(Outcome::Done)
 }
