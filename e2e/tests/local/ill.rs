@@ -13,6 +13,7 @@ use e2e::until::until;
 use local_infrastructure::machine::{Machine, Result as Done, Way};
 use serde_json::json;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a network is ill.
 const ILLNESS: Duration = Duration::from_secs(8);
@@ -31,12 +32,13 @@ pub(crate) async fn networks(bed: &mut Bed) -> Result<()> {
     let machines = look.etcd_machines().await?;
     let before = (look.membership(&bed.machines, &machines).await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    let illnesses: [(&str, Action); 3] = [
-        ("it hears nobody", |machine| machine.cut_off_one_way(Way::In)),
-        ("nobody hears it", |machine| machine.cut_off_one_way(Way::Out)),
-        ("it loses a third of what it is sent", |machine| machine.lose_packets(33)),
+    // Whether it is certain that a check fails meanwhile.
+    let illnesses: [(&str, bool, Action); 3] = [
+        ("it hears nobody", true, |machine| machine.cut_off_one_way(Way::In)),
+        ("nobody hears it", true, |machine| machine.cut_off_one_way(Way::Out)),
+        ("it loses a third of what it is sent", false, |machine| machine.lose_packets(33)),
     ];
-    for (what, begins) in illnesses {
+    for (what, is_seen, begins) in illnesses {
         for leads in [false, true] {
             let status = look.status().await?;
             let ill = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
@@ -44,7 +46,11 @@ pub(crate) async fn networks(bed: &mut Bed) -> Result<()> {
             let role = if leads { "leader" } else { "follower" };
             bed.fault(&format!("{role} {}: {what}", ill.machine), &[&machine], Silence::Lasting);
             on(&machine, begins).await?;
-            tokio::time::sleep(ILLNESS).await;
+            let end = Instant::now() + ILLNESS;
+            if is_seen {
+                look.until_condition("MembersHealthy", "False", "MemberUnhealthy", ILLNESS).await.context(what)?;
+            }
+            tokio::time::sleep_until(end).await;
             bed.fault_is_over(&format!("{role} {}: that is over", ill.machine), &[&machine]);
             on(&machine, Machine::reconnect).await?;
             until("all are well again", PATIENCE, async || {

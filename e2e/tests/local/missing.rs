@@ -126,8 +126,6 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     let stranger = "https://10.77.255.254:2380";
     let add = ["/opt/bin/etcdctl.sh", "member", "add", "stranger", "--learner", "--peer-urls", stranger];
     said(&witness, &add).await?;
-    let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
     until("the stranger is told", NOTICED, async || {
         let conditions = look.status().await?.conditions;
         let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
@@ -137,6 +135,8 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
+    let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
     tokio::time::sleep(STEADY).await;
     let list = Membership::on(witness.clone()).await?;
     ensure!(list.members.len() == 4 && list.voters() == machines, "{list:?}");
