@@ -9,7 +9,7 @@ use api::etcd_cluster::MemberStatus;
 use api::etcdadm_config::EtcdadmConfigSpec;
 use api::{EtcdCluster, names};
 use controller_support::external::{ClusterView, DockerMachineView, MachineView};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
@@ -145,6 +145,31 @@ pub enum Certificates {
         /// When the CA expires, if it says when.
         ca_expires: Option<Timestamp>,
     },
+}
+
+/// A client certificate of API servers that expires sooner is made again.
+pub(crate) const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 365);
+
+impl Certificates {
+    /// Whether the control plane has all that it needs: the CA, and a certificate that is good still, also while it is renewed.
+    #[must_use]
+    pub fn serve(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Ca { control_plane_ca, staged_client, expires, .. } => {
+                *control_plane_ca && (*staged_client || expires.is_some_and(|expires| expires > now))
+            }
+            _ => false,
+        }
+    }
+
+    /// When the API servers' client certificate is made again.
+    #[must_use]
+    pub fn renewed_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Ca { expires, .. } => expires.and_then(|expires| expires.checked_sub(RENEW_BEFORE).ok()),
+            _ => None,
+        }
+    }
 }
 
 /// The template that the members' infrastructure is cloned from.

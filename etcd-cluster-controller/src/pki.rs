@@ -18,8 +18,12 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// How long a CA is valid.
 const CA_LIFE: Duration = Duration::days(3650);
-/// How long a client certificate is valid.
-const LEAF_LIFE: Duration = Duration::days(365);
+/// How long this controller's client certificate is valid.
+const CONTROLLER_LIFE: Duration = Duration::days(365);
+/// How long the API servers' client certificate is valid. A control-plane machine gets a copy when it is made, and no other ever.
+/// The members' certificates last a year, and the control plane rolls out with the members: so a copy that is good for more than a
+/// year outlives its machine.
+const API_SERVER_LIFE: Duration = Duration::days(730);
 /// Clocks of machines may be behind ours by this much: as in etcdadm, whose machines set theirs while they boot.
 const CLOCK_SKEW: Duration = Duration::hours(24);
 
@@ -42,6 +46,13 @@ pub(crate) enum Client {
 }
 
 impl Client {
+    fn life(self) -> Duration {
+        match self {
+            Self::ApiServer => API_SERVER_LIFE,
+            Self::Controller => CONTROLLER_LIFE,
+        }
+    }
+
     fn common_name(self) -> &'static str {
         match self {
             // The name that kubeadm gives it.
@@ -65,7 +76,7 @@ pub(crate) fn new_client(ca: &CertAndKey, client: Client, now: OffsetDateTime) -
     let signing = CaKey::from_pem(&ca.key).ok_or(rcgen::Error::CouldNotParseKeyPair)?;
     let issuer = Issuer::from_ca_cert_pem(&ca.cert, signing)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let mut params = params(client.common_name(), Some("system:masters"), now, LEAF_LIFE);
+    let mut params = params(client.common_name(), Some("system:masters"), now, client.life());
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.use_authority_key_identifier_extension = true;
@@ -159,7 +170,7 @@ mod tests {
         assert_eq!(leaf.subject().to_string(), "CN=kube-apiserver-etcd-client, O=system:masters");
         let usage = leaf.extended_key_usage().unwrap().unwrap().value;
         assert!(usage.client_auth && !usage.server_auth);
-        assert_eq!(leaf.validity().not_after.timestamp(), 365 * 86_400);
+        assert_eq!(leaf.validity().not_after.timestamp(), 730 * 86_400);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Clusters of one member, and with `E2E_FULL` set.
@@ -38,7 +39,7 @@ pub(crate) async fn blame_no_member(bed: &mut Bed) -> Result<()> {
     let mut crowd = Crowd::up(bed, count).await.context("the clusters come up")?;
     with_few_file_descriptors(bed, &mut crowd).await.context("file descriptors")?;
     crowd.until_all_is_well().await.context("after the manager has enough file descriptors again")?;
-    with_an_unknown_name(&crowd).await.context("DNS")?;
+    with_an_unknown_name(bed, &crowd).await.context("DNS")?;
     crowd.until_all_is_well().await.context("after the name is gone")?;
     with_another_certificate(bed, &crowd).await.context("client certificate")?;
     crowd.until_all_is_well().await.context("after the CA is back")
@@ -90,12 +91,14 @@ fn open_files(bed: &mut Bed) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd")).context("list the manager's file descriptors")?.count())
 }
 
-/// A Machine's only address is a name, and nobody resolves names here. The LocalMachine is paused meanwhile, as its controller
-/// would correct the address.
-async fn with_an_unknown_name(crowd: &Crowd) -> Result<()> {
+/// A Machine's only address is a name, and nobody resolves names here. Where its member answered last, nothing answers any more: it
+/// may have moved to where the name leads. The LocalMachine is paused meanwhile, as its controller would correct the address.
+async fn with_an_unknown_name(bed: &Bed, crowd: &Crowd) -> Result<()> {
     let look = &crowd.looks[0];
     let (machine, own) = (look.member_names(1)[0].clone(), PatchParams::default());
     let machines = look.api("LocalMachine");
+    let address = machines.get(&machine).await?.data["status"]["addresses"][0]["address"].clone();
+    let address: Ipv4Addr = address.as_str().context("no address")?.parse()?;
     let paused =
         |value: Option<&str>| Patch::Merge(json!({"metadata": {"annotations": {(names::PAUSED_ANNOTATION): value}}}));
     machines.patch(&machine, &own, &paused(Some(""))).await.context("pause the LocalMachine")?;
@@ -121,13 +124,27 @@ async fn with_an_unknown_name(crowd: &Crowd) -> Result<()> {
             Ok(Some(()))
         })
         .await?;
+        hangs(bed, look, &machine, address, true)?;
         doubted(look).await.context("the name is asked")?;
         tokio::time::sleep(LASTS).await;
         nobody_is_blamed(crowd, &crowd.states().await?).await
     };
     let result = result.await;
+    hangs(bed, look, &machine, address, false)?;
     machines.patch(&machine, &own, &paused(None)).await.context("let the LocalMachine go on")?;
     result
+}
+
+/// Whether a machine, real or simulated, takes connections and never answers.
+fn hangs(bed: &Bed, look: &Look, name: &str, address: Ipv4Addr, hangs: bool) -> Result<()> {
+    match bed.frozen() {
+        Some(frozen) if hangs => frozen.freeze(address),
+        Some(frozen) => frozen.thaw(address),
+        None => {
+            let machine = bed.machines.get(&look.namespace, name)?;
+            Ok(if hangs { machine.freeze() } else { machine.thaw() }?)
+        }
+    }
 }
 
 /// A restore of the wrong Secret: our certificates come from another CA than the members'.

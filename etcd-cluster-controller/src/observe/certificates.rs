@@ -2,19 +2,16 @@
 
 use crate::build;
 use crate::context::Context;
-use crate::observation::{Certificates, Observation};
+use crate::observation::{Certificates, Observation, RENEW_BEFORE};
 use crate::pki::{CertAndKey, check_ca, expiry, is_another_ca, is_signed_by};
 use api::{EtcdCluster, names};
 use controller_support::external::secret_text;
 use controller_support::{Cached, Result, ResultExt, TtlCache, apply};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A staged certificate that expires sooner is made again.
-const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 60);
 
 /// For how long what was found of a CA is kept. The Secrets may be gone.
 const JUDGED_TTL: Duration = Duration::from_secs(3600);
@@ -214,7 +211,7 @@ mod tests {
         let (known, staged) = (JudgedCas::default(), secret("7", &client));
         let first = known.judge(&secret("1", &ca), Some(&staged));
         assert!(first.ca.is_ok());
-        assert_eq!(first.staged, Staged::Until(Timestamp::from_second(365 * 86_400).ok()));
+        assert_eq!(first.staged, Staged::Until(Timestamp::from_second(730 * 86_400).ok()));
         assert_eq!(first.ca_expires, Timestamp::from_second(3650 * 86_400).ok());
         assert!(Arc::ptr_eq(&first, &known.judge(&secret("1", &ca), Some(&staged))), "nothing is looked at again");
         assert_eq!(known.judge(&secret("2", &other), Some(&staged)).staged, Staged::OfAnotherCa);
@@ -224,11 +221,19 @@ mod tests {
         assert!(known.judge(&secret("3", &mixed), None).ca.is_err());
     }
 
+    /// A control-plane machine gets a copy when it is made, and is replaced within a year.
     #[test]
-    fn a_certificate_is_renewed_well_before_it_expires() {
-        let at = |days: i64| Timestamp::from_second(days * 86_400).unwrap();
-        assert!(lasts(at(365), at(0)));
-        assert!(!lasts(at(365), at(306)));
-        assert!(!lasts(at(365), at(366)));
+    fn every_copy_of_the_api_servers_certificate_is_good_for_a_year() {
+        let at = |day: i64| Timestamp::from_second(day * 86_400).unwrap();
+        let ca = new_ca("demo", NOW).unwrap();
+        let made = |day: i64| new_client(&ca, Client::ApiServer, NOW + time::Duration::days(day)).unwrap();
+        let mut expires = expiry(&made(0).cert).unwrap();
+        for day in 0..3 * 365 {
+            if !lasts(expires, at(day)) {
+                expires = expiry(&made(day).cert).unwrap();
+            }
+            assert!(expires > at(day + 365), "a machine of day {day} has one that expires at {expires}");
+        }
+        assert!(expires < at(5 * 365), "and none is good for long");
     }
 }

@@ -25,8 +25,14 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
         Plan::Wait(_) if deleting || observation.machines.values().any(|machine| machine.deleting) => Some(DELETING),
         Plan::Block(_) | Plan::Wait(_) | Plan::Steady => {
             let view = View::new(observation);
-            let times =
-                [deadline(observation), steady(&view), marked::due(&view), rollout(observation), expiry(observation)];
+            let times = [
+                deadline(observation),
+                steady(&view),
+                marked::due(&view),
+                rollout(observation),
+                expiry(observation),
+                renewal(observation),
+            ];
             times.into_iter().flatten().min()
         }
     };
@@ -44,6 +50,12 @@ fn expiry(observation: &Observation) -> Option<Duration> {
     let from = machines.filter_map(|machine| build::replaced_before_expiry(&observation.etcd, &machine.name));
     let next = from.filter(|from| *from > observation.now).min()?;
     Duration::try_from(next.duration_since(observation.now)).ok()
+}
+
+/// When the API servers' client certificate is made again.
+fn renewal(observation: &Observation) -> Option<Duration> {
+    let at = observation.certificates.renewed_at().filter(|at| *at > observation.now)?;
+    Duration::try_from(at.duration_since(observation.now)).ok()
 }
 
 /// When earlier Machines begin to be replaced.

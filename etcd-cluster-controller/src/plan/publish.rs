@@ -4,7 +4,6 @@
 use super::in_use::InUse;
 use super::rollout::is_outdated;
 use super::{Goal, Plan, View, retire, rollout};
-use crate::observation::Certificates;
 use crate::roster::Seat;
 use controller_support::plan::Plan as AnyPlan;
 
@@ -59,8 +58,7 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     // Nobody is told for the first time of members that are about to be replaced.
     let was_told = !in_use.is_empty() || status.is_some_and(|status| status.creation_complete);
     let complete = complete && (was_told || !is_rolling);
-    let certificates =
-        matches!(observation.certificates, Certificates::Ca { control_plane_ca: true, staged_client: true, .. });
+    let certificates = observation.certificates.serve(observation.now);
     let blocked = matches!(next, AnyPlan::Block(_));
     let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
     Publish {

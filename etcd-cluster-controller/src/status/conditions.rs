@@ -144,7 +144,7 @@ fn certificates(view: &View<'_>, plan: &Plan) -> Draft {
             );
             reason(reasons::SECRET_INVALID, message)
         }
-        (Certificates::Ca { control_plane_ca: true, staged_client: true, .. }, _) => {
+        (certificates, _) if certificates.serve(view.observation.now) => {
             Draft::new(c::CERTIFICATES_AVAILABLE, true, reasons::CERTIFICATES_AVAILABLE, "")
         }
         (_, Plan::Block(hold)) if hold.reason == reasons::SECRET_INVALID => reason(hold.reason, hold.message.clone()),

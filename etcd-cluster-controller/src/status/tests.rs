@@ -6,10 +6,11 @@ use super::transitions::transitions;
 use super::*;
 use crate::fixture::{Story, cluster, id, name};
 use crate::observation::{Certificates, ClusterLink, Membership, Outcome};
-use crate::plan::{Hold, Plan, plan};
+use crate::plan::{Hold, Plan, Step, due, plan};
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{Health, MemberRole, RolloutType};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
 
 fn condition<'a>(status: &'a EtcdClusterStatus, type_: &str) -> &'a Condition {
     status.conditions.iter().find(|condition| condition.type_ == type_).unwrap()
@@ -446,6 +447,24 @@ fn an_expired_client_certificate_is_told_with_its_secret() {
     assert_eq!((expired.status.as_str(), expired.reason.as_str()), ("False", reasons::SECRET_INVALID));
     let secret = "Secret demo-managed-etcd-apiserver-client expired at 1970-";
     assert!(expired.message.contains(secret), "{}", expired.message);
+}
+
+#[test]
+fn a_client_certificate_that_is_renewed_in_time_changes_nothing() {
+    let mut story = Story::with_voters(3, 3);
+    story.pass(601);
+    let days = |days: i64| Timestamp::from_second(story.observation.now.as_second() + days * 86_400).ok();
+    let certificates =
+        |staged_client, expires| Certificates::Ca { control_plane_ca: true, staged_client, expires, ca_expires: None };
+    let (fresh, old) = (certificates(true, days(370)), certificates(false, days(364)));
+    story.observation.certificates = fresh;
+    let before = story.settle();
+    assert_eq!(due(&story.observation, &story.plan()), Some(std::time::Duration::from_secs(5 * 86_400)));
+    story.observation.certificates = old;
+    assert!(matches!(story.plan(), Plan::Do(Step::EnsureCertificates)));
+    let meanwhile = story.settle();
+    assert!(meanwhile.ready && before.ready);
+    assert_eq!(shows(&meanwhile, c::CERTIFICATES_AVAILABLE).0, "True");
 }
 
 #[test]
