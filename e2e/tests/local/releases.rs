@@ -1,6 +1,6 @@
 //! The core managers of every supported release of Cluster API. All other scenarios run on one of them.
 
-use crate::{CLEAR, bring_up, deletion, gitops, marked, rolls};
+use crate::{CLEAR, bring_up, deletion, gitops, marked};
 use anyhow::Result;
 use e2e::bed::Bed;
 use e2e::tools::Release;
@@ -28,13 +28,11 @@ pub(crate) async fn v1_14_2(bed: &mut Bed) -> Result<()> {
 }
 
 /// What depends on Cluster API the most: a cluster comes up and is handed over, its manifests are applied again, Machines are
-/// replaced, also because a MachineHealthCheck says so, and all of it is deleted.
+/// replaced because a MachineHealthCheck says so, and all of it is deleted.
 async fn life(bed: &mut Bed) -> Result<()> {
     bring_up::three_members(bed).await?;
     bed.clear(CLEAR).await?;
     gitops::same_manifest_again(bed).await?;
-    bed.clear(CLEAR).await?;
-    rolls::three_one_by_one(bed).await?;
     bed.clear(CLEAR).await?;
     marked::by_a_health_check(bed).await?;
     bed.clear(CLEAR).await?;
