@@ -20,6 +20,6 @@ pub mod remediation;
 mod status;
 
 #[cfg(test)]
-mod model;
+mod fixture;
 
 pub use controller::run;

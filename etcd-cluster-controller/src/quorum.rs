@@ -65,7 +65,7 @@ pub enum Refusal {
 /// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
 ///
 /// With `maxSurge: 0` a replacement has no room before the member is gone. So one may leave where all the others are well, and
-/// are no fewer than wanted but for that one: a quorum is left, and no second one leaves before the replacement votes.
+/// at most one fewer than wanted: a quorum is left, and no second one leaves before the replacement votes.
 ///
 /// # Errors
 /// Why not.

@@ -1,7 +1,7 @@
 //! What is sent, to the letter.
 
 use super::*;
-use crate::model::World;
+use crate::fixture::World;
 use crate::observation::{HookedMachine, Observation};
 use insta::assert_json_snapshot;
 use serde_json::json;

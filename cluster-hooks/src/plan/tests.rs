@@ -1,7 +1,7 @@
 //! Golden scenarios, and properties over random interleavings.
 
 use super::*;
-use crate::model::{ENDPOINTS, World};
+use crate::fixture::{ENDPOINTS, World};
 use api::names;
 use serde_json::json;
 

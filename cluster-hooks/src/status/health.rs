@@ -96,7 +96,7 @@ fn kcp_reports_itself(control_plane: &ControlPlaneView) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::World;
+    use crate::fixture::World;
     use serde_json::{Value, json};
 
     const KCP_WAITS: &str = "Waiting for Cluster control plane to be initialized";

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::World;
+use crate::fixture::World;
 use serde_json::json;
 
 fn reported(world: &mut World, since_write: Option<Duration>) -> Update {

@@ -6,7 +6,7 @@
 //! so that all endpoints stay. Of more, some old members leave before: f + 1 stay. With a lower `maxSurge`, the control plane
 //! is told of who is there when no other old member may leave. Where nobody uses them, one Machine after the other is replaced.
 //!
-//! With `maxSurge: 0` there is room for no Machine more, so an old member leaves before a new one joins in its place.
+//! With `maxSurge: 0` there is no room for another Machine, so an old member leaves before a new one joins in its place.
 
 use super::in_use::InUse;
 use super::repair::{can_be_made_again, is_kept, is_paused, recovers};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::World;
+use crate::fixture::World;
 use serde_json::Value;
 
 /// A Machine as Cluster API has it, changed.
@@ -12,7 +12,7 @@ fn machine(name: &str, change: impl FnOnce(&mut Value)) -> ControlPlaneMachine {
         "status": {"nodeRef": {"name": name}, "conditions": [{"type": "Ready", "status": "True"}]},
     });
     change(&mut value);
-    ControlPlaneMachine::read(&crate::model::object(&value), "cluster.x-k8s.io/v1beta2")
+    ControlPlaneMachine::read(&crate::fixture::object(&value), "cluster.x-k8s.io/v1beta2")
 }
 
 /// As a MachineHealthCheck and Cluster API 1.14.0 leave it where etcd is external.
