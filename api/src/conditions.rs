@@ -240,8 +240,8 @@ impl Draft {
 
 /// Makes conditions out of drafts. A condition whose status has not changed keeps its transition time from `before`.
 #[must_use]
-pub fn settle(before: &[Condition], drafts: Vec<Draft>, generation: Option<i64>, now: &Time) -> Vec<Condition> {
-    let mut settled: Vec<Condition> = drafts
+pub fn from_drafts(before: &[Condition], drafts: Vec<Draft>, generation: Option<i64>, now: &Time) -> Vec<Condition> {
+    let mut conditions: Vec<Condition> = drafts
         .into_iter()
         .map(|draft| {
             let status = match draft.status {
@@ -263,8 +263,8 @@ pub fn settle(before: &[Condition], drafts: Vec<Draft>, generation: Option<i64>,
             }
         })
         .collect();
-    settled.sort_by(|a, b| a.type_.cmp(&b.type_));
-    settled
+    conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    conditions
 }
 
 /// Whether the condition `type_` is True.
@@ -283,11 +283,11 @@ mod tests {
 
     #[test]
     fn transition_time_moves_only_with_the_status() {
-        let first = settle(&[], vec![Draft::new(READY, false, reasons::SCALING_UP, "1 of 3")], Some(1), &at(10));
-        let same = settle(&first, vec![Draft::new(READY, false, reasons::SCALING_UP, "2 of 3")], Some(2), &at(20));
+        let first = from_drafts(&[], vec![Draft::new(READY, false, reasons::SCALING_UP, "1 of 3")], Some(1), &at(10));
+        let same = from_drafts(&first, vec![Draft::new(READY, false, reasons::SCALING_UP, "2 of 3")], Some(2), &at(20));
         assert_eq!(same[0].last_transition_time, at(10));
         assert_eq!((same[0].message.as_str(), same[0].observed_generation), ("2 of 3", Some(2)));
-        let turned = settle(&same, vec![Draft::new(READY, true, reasons::READY, "")], Some(2), &at(30));
+        let turned = from_drafts(&same, vec![Draft::new(READY, true, reasons::READY, "")], Some(2), &at(30));
         assert_eq!(turned[0].last_transition_time, at(30));
         assert!(is_true(&turned, READY));
     }

@@ -95,7 +95,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             }
         };
         tracing::debug!(?plan, "planned");
-        let Plan::Do(step) = plan else { return settle(context, &observation, &plan).await };
+        let Plan::Do(step) = plan else { return finish(context, &observation, &plan).await };
         if last.as_ref() == Some(&step) {
             return Err(Error::Refused(not_kept(&observation, &step)));
         }
@@ -106,7 +106,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             Outcome::Refused(refusal) => {
                 let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());
                 let hold = Hold::new(reasons::CONTROL_PLANE_INVALID, message).again(REFUSED);
-                return settle(context, &observation, &Plan::Block(hold)).await;
+                return finish(context, &observation, &Plan::Block(hold)).await;
             }
         }
         last = Some(step);
@@ -140,7 +140,7 @@ fn not_kept(observation: &Observation, step: &Step) -> String {
 }
 
 /// Nothing can be done at the moment: says why, and waits.
-async fn settle(context: &Context, observation: &Observation, plan: &Plan) -> Result<Action> {
+async fn finish(context: &Context, observation: &Observation, plan: &Plan) -> Result<Action> {
     let cluster = &observation.cluster;
     let mut delay = due(observation, plan);
     match report(observation, plan, context.reported.age(&cluster.view.uid)) {

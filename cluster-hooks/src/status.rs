@@ -5,7 +5,7 @@ pub mod health;
 
 use crate::observation::{ClusterState, ControlPlaneView, Etcd, Observation, Pause};
 use crate::plan::{Plan, earlier};
-use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, reasons, settle};
+use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, from_drafts, reasons};
 use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::time::Duration;
@@ -62,8 +62,8 @@ pub fn pause_note(observation: &Observation, control_plane: &ControlPlaneView) -
 
 fn of_cluster(cluster: &ClusterState, draft: Draft, now: &Time) -> Condition {
     let before: Vec<Condition> = cluster.condition.iter().cloned().collect();
-    let mut settled = settle(&before, vec![draft], cluster.generation, now);
-    settled.swap_remove(0)
+    let mut conditions = from_drafts(&before, vec![draft], cluster.generation, now);
+    conditions.swap_remove(0)
 }
 
 fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Duration>) -> Update {

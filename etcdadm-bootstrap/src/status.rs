@@ -18,7 +18,7 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
         initialization: Some(Initialization { data_secret_created: available }),
         data_secret_name: available.then(|| observation.config.name_any()),
         observed_generation: generation,
-        conditions: conditions::settle(
+        conditions: conditions::from_drafts(
             before,
             vec![data(plan), paused(observation)],
             generation,

@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - Before etcd first runs, both epochs are on disk: a directory without the epoch is not the one etcd ran in.
-//! - A new value is announced outside (`old new`), then written beside the log, then settled outside (`new`), each
+//! - A new value is announced outside (`old new`), then written beside the log, then confirmed outside (`new`), each
 //!   synced before the next. A kill or power failure in between leaves a pair that fits.
 //! - Once a log has been seen, etcd's settings say `existing` with itself as the only member, with which etcd of every
 //!   supported version does not start without a log. This holds even where the script is bypassed.
@@ -78,7 +78,7 @@ pub fn data(paths: &Paths) -> Result<Data> {
 
 /// Whether the member has had a write-ahead log, by the epoch outside the data directory, or by its settings.
 pub(crate) fn has_run(outside: &str, settings: &str) -> bool {
-    outside.lines().nth(1) == Some(BEGUN) || crate::config::env::is_settled(settings)
+    outside.lines().nth(1) == Some(BEGUN) || crate::config::env::is_existing(settings)
 }
 
 /// Forgets the data of an earlier member, for one that is new: the next start takes the directory as it is.

@@ -49,7 +49,7 @@ async fn steps(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
             InitStep::StartAgain => node.start(&Start::Again)?,
             InitStep::AwaitHealth => {
                 // Before anybody is told of the cluster: from now on it never starts empty.
-                node.settle()?;
+                node.mark_existing()?;
                 match member.check().await {
                     Ok(()) => break,
                     Err(why) => node.wait(POLL, format!("for this member to be healthy ({why})")).await,

@@ -110,16 +110,16 @@ impl<'a> Join<'a> {
                     }
                 }
                 JoinStep::AwaitStart(id) => {
-                    self.node.settle()?;
+                    self.node.mark_existing()?;
                     self.node.wait(POLL, format!("for member {id:x} to start and make itself known")).await;
                 }
                 JoinStep::Promote(id) => {
                     // A voter's promises count: from here on it never starts without its data.
-                    self.node.settle()?;
+                    self.node.mark_existing()?;
                     self.promote(id, &observation.membership).await?;
                 }
                 JoinStep::AwaitHealth(id) => {
-                    self.node.settle()?;
+                    self.node.mark_existing()?;
                     match self.member.check().await {
                         Ok(()) => return self.done(id, &observation.membership),
                         Err(why) => self.node.wait(POLL, format!("for member {id:x} to be healthy ({why})")).await,

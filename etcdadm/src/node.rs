@@ -193,8 +193,8 @@ impl Node {
     }
 
     /// Lets etcd's settings say that it has data, so that it never starts without. A running member does not notice.
-    pub(crate) fn settle(&self) -> Result<()> {
-        config::settle(&self.paths)
+    pub(crate) fn mark_existing(&self) -> Result<()> {
+        config::mark_existing(&self.paths)
     }
 
     /// Makes this machine one that misses no data, for a member that is new: what is missed belonged to one that is gone.

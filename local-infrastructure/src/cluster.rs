@@ -9,7 +9,7 @@ use crate::{
     write::{write, write_status},
 };
 use api::{
-    conditions::{Draft, settle},
+    conditions::{Draft, from_drafts},
     names,
 };
 use controller_support::{
@@ -122,7 +122,7 @@ fn status(object: &LocalCluster, plan: Plan, now: &Time) -> LocalClusterStatus {
             Plan::Paused => before.failure_domains,
             _ => object.spec.failure_domains.iter().map(reported).collect(),
         },
-        conditions: settle(&before.conditions, drafts, object.metadata.generation, now),
+        conditions: from_drafts(&before.conditions, drafts, object.metadata.generation, now),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     machine::Bootstrap,
     plan::{Local, Observation, Step},
 };
-use api::conditions::{Draft, settle};
+use api::conditions::{Draft, from_drafts};
 use controller_support::Plan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -32,7 +32,7 @@ pub fn status(
         ready: provisioned,
         initialization: Initialization { provisioned },
         addresses,
-        conditions: settle(&before.conditions, drafts, generation, &observation.now),
+        conditions: from_drafts(&before.conditions, drafts, generation, &observation.now),
     }
 }
 

@@ -8,7 +8,7 @@
 use super::{Update, compare};
 use crate::observation::{ControlPlaneView, Etcd, EtcdView, Observation, Pause};
 use crate::plan::Plan;
-use api::conditions::{Draft, ETCD_CLUSTER_HEALTHY, reasons, settle};
+use api::conditions::{Draft, ETCD_CLUSTER_HEALTHY, from_drafts, reasons};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn compare_with(observation: &Observation, draft: Draft, last: Option<(Duration,
     let known: Vec<Condition> =
         before.iter().map(|old| Condition { type_: ETCD_CLUSTER_HEALTHY.to_owned(), ..old.clone() }).collect();
     // Without a generation: it does not depend on the control plane's spec.
-    let Some(after) = settle(&known, vec![draft], None, &observation.now).pop() else { return Update::Nothing };
+    let Some(after) = from_drafts(&known, vec![draft], None, &observation.now).pop() else { return Update::Nothing };
     let after = Condition { type_: type_.clone(), ..after };
     match (&before, &last) {
         (Some(before), Some((elapsed, written))) if before != written && before != &after && *elapsed < OVERWRITTEN => {

@@ -10,7 +10,7 @@ use crate::plan::{
     version_refusal,
 };
 use crate::roster::Seat;
-use api::conditions::{self as c, Draft, reasons, settle};
+use api::conditions::{self as c, Draft, from_drafts, reasons};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState, RolloutType};
 use api::names;
 use controller_support::external::ClusterView;
@@ -40,7 +40,7 @@ pub(super) fn conditions(
         deleting(view, plan),
     ];
     let etcd = &view.observation.etcd;
-    settle(before, drafts, etcd.metadata.generation, &Time(view.observation.now))
+    from_drafts(before, drafts, etcd.metadata.generation, &Time(view.observation.now))
 }
 
 /// Of a cluster that is not initialized.
