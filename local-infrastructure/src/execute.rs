@@ -2,14 +2,15 @@
 
 use crate::{
     context::Context,
-    crd::{LocalMachine, provider_id},
+    crd::{LocalMachine, LocalMachineStatus, provider_id},
     hardware::NewMachine,
     machine::Error as MachineError,
     plan::{BootstrapData, Observation, Step},
-    write::write,
+    status::{news, status},
+    write::{write, write_status},
 };
-use controller_support::Result;
-use kube::ResourceExt;
+use controller_support::{Plan, Result};
+use kube::{Resource, ResourceExt};
 
 /// The field of the spec that is ours to set.
 const PROVIDER_ID: &str = "providerID";
@@ -62,6 +63,37 @@ pub(crate) async fn execute(
         },
         Ok(()) => Ok(done(object.clone())),
     }
+}
+
+/// Writes what a reconcile came to: the status if it differs, then the events of what has changed with it. `failure`: why a
+/// machine could not be made, started or removed.
+///
+/// # Errors
+/// If the API server refuses the status.
+pub(crate) async fn report(
+    context: &Context,
+    object: &LocalMachine,
+    observation: &Observation,
+    plan: &Plan<Step>,
+    failure: Option<&str>,
+) -> Result<()> {
+    let empty = LocalMachineStatus::default();
+    let before = object.status.as_ref().unwrap_or(&empty);
+    let after = status(before, object.metadata.generation, observation, plan, failure);
+    if object.status.as_ref() == Some(&after) {
+        context.written.remember(object.clone());
+        return Ok(());
+    }
+    context.written.remember(write_status(&context.shared.client, object, &after).await?);
+    let about = object.object_ref(&());
+    for news in news(before, &after) {
+        if news.warning {
+            context.events.warning(&about, "Reconcile", news.reason, news.note).await;
+        } else {
+            context.events.normal(&about, "Reconcile", news.reason, news.note).await;
+        }
+    }
+    Ok(())
 }
 
 async fn blocking(work: impl FnOnce() -> Result<(), MachineError> + Send + 'static) -> Result<(), MachineError> {

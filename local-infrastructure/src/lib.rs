@@ -17,6 +17,7 @@ pub mod hardware;
 pub mod image;
 pub mod init;
 pub mod machine;
+mod mappers;
 mod observe;
 pub mod plan;
 pub mod reservations;

@@ -70,6 +70,17 @@ pub(crate) fn local(context: &Context, object: &LocalMachine) -> Result<Option<L
     found.map_err(|error| Error::Internal(error.to_string()))
 }
 
+/// Reads again what a step of ours can have changed.
+///
+/// # Errors
+/// If the machine cannot be looked at.
+pub(crate) fn refresh(context: &Context, object: &LocalMachine, observation: &mut Observation) -> Result<()> {
+    observation.has_finalizer = object.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+    observation.has_provider_id = object.spec.provider_id.is_some();
+    observation.local = local(context, object)?;
+    Ok(())
+}
+
 #[expect(clippy::disallowed_methods, reason = "the one place where the clock is read")]
 pub(crate) fn now() -> Time {
     Time(Timestamp::now())
