@@ -106,13 +106,9 @@ pub(crate) fn check_ca(ca: &CertAndKey) -> Result<(), String> {
 pub(crate) fn is_signed_by(cert: &str, authorities: &str) -> bool {
     let Ok(leaf) = CertificateDer::from_pem_slice(cert.as_bytes()) else { return false };
     let Ok((_, leaf)) = X509Certificate::from_der(&leaf) else { return false };
-    let (message, signature) = (leaf.tbs_certificate.as_ref(), leaf.signature_value.data.as_ref());
-    let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
     CertificateDer::pem_slice_iter(authorities.as_bytes()).filter_map(Result::ok).any(|authority| {
-        X509Certificate::from_der(&authority).is_ok_and(|(_, authority)| {
-            let key = authority.public_key().subject_public_key.data.as_ref();
-            known.iter().any(|algorithm| algorithm.verify_signature(key, message, signature).is_ok())
-        })
+        X509Certificate::from_der(&authority)
+            .is_ok_and(|(_, authority)| leaf.verify_signature(Some(authority.public_key())).is_ok())
     })
 }
 
