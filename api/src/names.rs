@@ -120,12 +120,16 @@ pub fn staged_apiserver_client_secret(cluster: &str) -> String {
 }
 
 /// Secret that tells joining members where the cluster is: `address` of the first member, and `clientUrls`, the
-/// comma-separated client URLs of the present voters. It exists once the cluster is initialized. With the key
-/// [`ADMITTED`], only the Machines that it names may join.
+/// comma-separated client URLs of the present voters. It exists once the cluster is initialized. See also
+/// [`INIT_CLUSTER_ID`]. With the key [`ADMITTED`], only the Machines that it names may join.
 #[must_use]
 pub fn init_secret(cluster: &str) -> String {
     format!("{cluster}-etcd-init")
 }
+
+/// Key of the [`init_secret`]: the cluster's ID in hexadecimal. No Machine joins another cluster, which may have been given the
+/// address of one of the voters.
+pub const INIT_CLUSTER_ID: &str = "clusterId";
 
 /// Key of the [`init_secret`]: the Machines that may join or have joined; see [`crate::admission`].
 pub const ADMITTED: &str = "admitted";

@@ -11,7 +11,7 @@ mod up_to_date;
 pub use expiry::{certificate_expires, expires_soon, replaced_before_expiry};
 pub use machine::{MachineParts, config, infrastructure, machine};
 pub(crate) use secrets::{CERT, KEY};
-pub use secrets::{ca_secret, client_secret, control_plane_ca_secret, init_secret};
+pub use secrets::{InitContent, ca_secret, client_secret, control_plane_ca_secret, init_secret};
 pub use template::template_owners;
 pub(crate) use up_to_date::is_cloned_from_template;
 pub use up_to_date::{is_up_to_date, matches_config, replaces_from};

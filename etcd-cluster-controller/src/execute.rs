@@ -17,6 +17,7 @@ pub(crate) use template::own_template;
 pub(crate) use up_to_date::show_up_to_date;
 
 use crate::CONTROLLER;
+use crate::build::InitContent;
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::{Hold, Step};
@@ -62,8 +63,9 @@ pub(crate) async fn execute(context: &Context, observation: &Observation, step: 
         Step::Record { finalizer, annotations } => record(context, etcd, *finalizer, annotations).await,
         Step::EnsureCertificates => secrets::ensure(context, observation, cluster()?).await,
         Step::LabelCa => secrets::label_ca(context, etcd, cluster()?).await,
-        Step::PublishInit { address, client_urls, admitted } => {
-            secrets::publish_init(context, observation, cluster()?, (address, client_urls, admitted)).await
+        Step::PublishInit { address, client_urls, cluster_id, admitted } => {
+            let content = InitContent { address, client_urls, cluster_id, admitted };
+            secrets::publish_init(context, observation, cluster()?, &content).await
         }
         Step::CreateMachine { number, failure_domain, expected } => {
             member::create(context, observation, cluster()?, (*number, failure_domain.as_deref()), expected).await

@@ -268,6 +268,7 @@ impl Story {
             .collect();
         urls.sort();
         self.observation.init_urls = Some(urls.join(","));
+        self.observation.init_cluster_id = self.observation.recorded_cluster_id().map(str::to_owned);
         self.observation.init_version = Some("1".to_owned());
         self.observation.admitted.get_or_insert_default();
     }

@@ -31,6 +31,8 @@ pub struct Observation {
     pub certificates: Certificates,
     /// `clientUrls` of the init Secret, if that exists.
     pub init_urls: Option<String>,
+    /// The cluster's ID in the init Secret, if that says it.
+    pub init_cluster_id: Option<String>,
     /// Resource version of the init Secret, if that exists: each admission is a change of just this version.
     pub init_version: Option<String>,
     /// UID of the init Secret that is seen.
@@ -222,6 +224,7 @@ impl Observation {
             cluster,
             certificates: Certificates::Unknown,
             init_urls: None,
+            init_cluster_id: None,
             init_version: None,
             init_uid: None,
             admitted: None,

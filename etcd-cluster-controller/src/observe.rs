@@ -82,6 +82,7 @@ async fn read(
         let cluster = cluster.name.clone();
         if let Some(secret) = init_secret(&context.secrets, &namespace, &cluster, &uid) {
             observation.init_urls = secret_text(&secret, "clientUrls").filter(|urls| !urls.is_empty());
+            observation.init_cluster_id = secret_text(&secret, names::INIT_CLUSTER_ID);
             observation.init_version = secret.resource_version();
             observation.init_uid = secret.uid();
             observation.admitted = secret_text(&secret, names::ADMITTED).map(|text| admission::decode(&text));

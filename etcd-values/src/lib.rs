@@ -21,6 +21,9 @@ pub use version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 /// does not know it ignores it.
 pub const INIT_NOT_AFTER: &str = "ETCDADM_INIT_NOT_AFTER";
 
+/// The same for `etcdadm join --cluster-id`.
+pub const CLUSTER_ID: &str = "ETCDADM_CLUSTER_ID";
+
 /// The same for `etcdadm --timeout`.
 pub const TIMEOUT: &str = "ETCDADM_TIMEOUT";
 

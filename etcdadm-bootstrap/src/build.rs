@@ -62,6 +62,8 @@ pub enum Role {
     Join {
         /// Client URLs of the present voters, at least one.
         client_urls: Vec<String>,
+        /// ID of the cluster, if it is known.
+        cluster_id: Option<u64>,
     },
 }
 

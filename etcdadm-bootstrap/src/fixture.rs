@@ -84,5 +84,5 @@ pub(crate) fn ready_to_join() -> Observation {
 
 /// An init Secret that admits every Machine.
 pub(crate) fn init(client_urls: &str) -> Init {
-    Init { client_urls: client_urls.to_owned(), admitted: None }
+    Init { client_urls: client_urls.to_owned(), cluster_id: None, admitted: None }
 }

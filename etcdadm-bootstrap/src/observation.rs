@@ -57,6 +57,8 @@ pub(crate) enum DataSecret {
 pub(crate) struct Init {
     /// Its `clientUrls`. Empty if it has no such key.
     pub client_urls: String,
+    /// Its `clusterId`. `None` if it has no such key: it was made by an earlier release, or by hand.
+    pub cluster_id: Option<String>,
     /// The Machines that may join. `None`: all.
     pub admitted: Option<Admitted>,
 }

@@ -132,6 +132,7 @@ fn is_from_before(secret: &DynamicObject, machine: &MachineView) -> bool {
 fn read_init(init: &DynamicObject) -> Init {
     Init {
         client_urls: secret_text(init, "clientUrls").unwrap_or_default(),
+        cluster_id: secret_text(init, names::INIT_CLUSTER_ID),
         admitted: secret_text(init, names::ADMITTED).map(|text| admission::decode(&text)),
     }
 }

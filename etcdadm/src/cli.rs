@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use etcd_values::{EtcdVersion, INIT_NOT_AFTER, TIMEOUT};
+use etcd_values::{CLUSTER_ID, EtcdVersion, INIT_NOT_AFTER, TIMEOUT};
 use time::OffsetDateTime;
 use tracing::level_filters::LevelFilter;
 
@@ -67,6 +67,9 @@ pub struct JoinArgs {
     #[arg(long, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true,
           action = ArgAction::Set, value_parser = values::boolean)]
     pub retry: bool,
+    /// ID of the cluster, in hexadecimal: endpoints of another one are passed over. Bootstrap data sets it.
+    #[arg(long, value_name = "HEX", env = CLUSTER_ID, value_parser = values::id)]
+    pub cluster_id: Option<u64>,
     /// What init and join share.
     #[command(flatten)]
     pub member: MemberArgs,

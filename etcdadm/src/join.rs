@@ -33,14 +33,23 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Makes this machine a voter of the cluster behind `endpoints`, and returns once it is one and healthy.
-///
-/// Without `retry`, a cluster that cannot be reached or cannot take a member now is an error at once.
+/// What is joined, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Where its members are.
+    pub endpoints: &'a [Endpoint],
+    /// ID of the cluster, if it is known: an address may have been given to a member of another one.
+    pub cluster_id: Option<u64>,
+    /// Without, a cluster that cannot be reached or cannot take a member now is an error at once.
+    pub retry: bool,
+}
+
+/// Makes this machine a voter of the cluster that is wanted, and returns once it is one and healthy.
 ///
 /// # Errors
 /// When a step fails, or the time is up. A further run goes on where this one stopped.
-pub async fn join(node: &Node, endpoints: &[Endpoint], retry: bool) -> Result<()> {
-    node.within_time(Join::steps(node, endpoints, retry)).await
+pub async fn join(node: &Node, wanted: &Wanted<'_>) -> Result<()> {
+    node.within_time(Join::steps(node, wanted)).await
 }
 
 struct Join<'a> {
@@ -61,9 +70,9 @@ struct Join<'a> {
 }
 
 impl<'a> Join<'a> {
-    async fn steps(node: &'a Node, endpoints: &[Endpoint], retry: bool) -> Result<()> {
+    async fn steps(node: &'a Node, wanted: &Wanted<'_>) -> Result<()> {
         let own = node.settings.client_endpoint();
-        let others: Vec<Endpoint> = endpoints.iter().filter(|endpoint| **endpoint != own).cloned().collect();
+        let others: Vec<Endpoint> = wanted.endpoints.iter().filter(|endpoint| **endpoint != own).cloned().collect();
         let authority = node.authority()?.with_context(|| {
             format!(
                 "there is no certificate authority in {0}; put the cluster's own ca.crt and ca.key there: a new one \
@@ -74,7 +83,7 @@ impl<'a> Join<'a> {
         let local = node.local().await?;
         node.install(&local).await?;
         node.certificates(&authority, &local)?;
-        let mut cluster = node.cluster(&authority, others)?;
+        let mut cluster = node.cluster(&authority, others)?.of(wanted.cluster_id);
         let member = node.cluster(&authority, vec![own.clone()])?;
         node.tell_differences(&local)?;
         // On a machine that is a member already, the member itself can tell when nobody else does. Before, its address
@@ -82,7 +91,7 @@ impl<'a> Join<'a> {
         if local.owner.is_some() {
             cluster.also_through(own);
         }
-        Self::new(node, cluster, member, retry).run().await
+        Self::new(node, cluster, member, wanted.retry).run().await
     }
 
     fn new(node: &'a Node, cluster: Cluster, member: Cluster, retry: bool) -> Self {

@@ -31,7 +31,7 @@ mod init;
 mod join;
 
 pub use init::init;
-pub use join::join;
+pub use join::{Wanted, join};
 
 use std::path::Path;
 
@@ -52,7 +52,10 @@ use settings::Settings;
 pub async fn run(command: Command) -> Result<()> {
     match command {
         Command::Init(args) => init(&node(args.member, &[])?, args.not_after).await,
-        Command::Join(args) => join(&node(args.member, &args.endpoints)?, &args.endpoints, args.retry).await,
+        Command::Join(args) => {
+            let wanted = Wanted { endpoints: &args.endpoints, cluster_id: args.cluster_id, retry: args.retry };
+            join(&node(args.member, &args.endpoints)?, &wanted).await
+        }
         Command::Version(args) => {
             print!("{}", show_version(args));
             Ok(())

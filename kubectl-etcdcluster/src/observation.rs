@@ -51,6 +51,7 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
     }
     if status.initialized {
         observation.init_urls = Some(voters(&status.members));
+        observation.init_cluster_id = observation.recorded_cluster_id().map(str::to_owned);
         (observation.init_version, observation.init_uid) = (Some("0".to_owned()), Some(String::new()));
         let is_in = |name: &String| status.members.iter().any(|member| member.machine == *name);
         let admitted = observation.machines.values().filter(|m| m.data_secret.is_some() || is_in(&m.name));

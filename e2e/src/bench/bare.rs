@@ -115,8 +115,11 @@ impl UserData {
     fn of(&self, member: &str, voters: &[Ipv4Addr]) -> Result<String> {
         let client_urls: Vec<String> =
             voters.iter().map(|address| api::names::client_url(&address.to_string())).collect();
-        let role =
-            if client_urls.is_empty() { Role::Init { not_after: Timestamp::MAX } } else { Role::Join { client_urls } };
+        let role = if client_urls.is_empty() {
+            Role::Init { not_after: Timestamp::MAX }
+        } else {
+            Role::Join { client_urls, cluster_id: None }
+        };
         let secrets = SecretValues::default();
         let bootstrap = Bootstrap {
             member,

@@ -100,7 +100,7 @@ fn members_objects(etcd: &EtcdCluster, infrastructure: &ApiResource, template: &
 /// Bootstrap data or a refusal, to initialize and to join.
 fn bootstrap_data(spec: &EtcdadmConfigSpec) {
     static AUTHORITY: LazyLock<CertificateAuthority> = LazyLock::new(authority);
-    let join = Role::Join { client_urls: vec!["https://10.0.0.1:2379".to_owned()] };
+    let join = Role::Join { client_urls: vec!["https://10.0.0.1:2379".to_owned()], cluster_id: None };
     let secrets = SecretValues::default();
     for role in [&Role::Init { not_after: now() }, &join] {
         let (member, max_learners) = ("demo-etcd-0", Some("3"));

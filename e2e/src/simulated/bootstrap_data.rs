@@ -120,7 +120,8 @@ pub(super) mod tests {
         assert_eq!((init.role, init.name.as_str()), (Role::Init, "demo-etcd-0"));
         assert_eq!((init.authority.trim(), init.authority_key.trim()), (authority.certificate.trim(), key.trim()));
         let client_urls = vec!["https://10.78.0.10:2379".to_owned(), "https://10.78.0.11:2379".to_owned()];
-        let join = BootstrapData::read(&rendered(&build::Role::Join { client_urls }, &pems)).unwrap();
+        let join =
+            BootstrapData::read(&rendered(&build::Role::Join { client_urls, cluster_id: Some(0xc1) }, &pems)).unwrap();
         assert_eq!(join.role, Role::Join(vec![Ipv4Addr::new(10, 78, 0, 10), Ipv4Addr::new(10, 78, 0, 11)]));
     }
 

@@ -29,8 +29,10 @@ const NASTY: [&str; 9] = [
 pub(crate) fn accepts_the_bootstrap_data() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let init = Role::Init { not_after: Timestamp::MAX };
-    let join =
-        Role::Join { client_urls: vec!["https://10.0.0.1:2379".to_owned(), "https://[fd00::3]:2379".to_owned()] };
+    let join = Role::Join {
+        client_urls: vec!["https://10.0.0.1:2379".to_owned(), "https://[fd00::3]:2379".to_owned()],
+        cluster_id: Some(0xc1),
+    };
     for (name, role, spec) in [
         ("minimal-init", &init, json!({})),
         ("minimal-join", &join, json!({})),

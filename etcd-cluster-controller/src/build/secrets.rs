@@ -34,10 +34,28 @@ pub fn client_secret(etcd: &EtcdCluster, cluster: &str, cert: &str, key: &str) -
     secret(etcd, cluster, names::staged_apiserver_client_secret(cluster), "Opaque", &data)
 }
 
-/// Where joining members find the cluster, and the UIDs of those that may.
+/// What the init Secret says; see [`names::init_secret`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InitContent<'a> {
+    /// Address of the first voter.
+    pub address: &'a str,
+    /// Client URLs of the voters, separated by commas.
+    pub client_urls: &'a str,
+    /// The cluster's ID in hexadecimal.
+    pub cluster_id: &'a str,
+    /// The Machines that may join.
+    pub admitted: &'a str,
+}
+
+/// Where joining members find the cluster, which one it is, and who may join.
 #[must_use]
-pub fn init_secret(etcd: &EtcdCluster, cluster: &str, address: &str, client_urls: &str, admitted: &str) -> Secret {
-    let data = [("address", address), ("clientUrls", client_urls), (names::ADMITTED, admitted)];
+pub fn init_secret(etcd: &EtcdCluster, cluster: &str, content: &InitContent<'_>) -> Secret {
+    let data = [
+        ("address", content.address),
+        ("clientUrls", content.client_urls),
+        (names::INIT_CLUSTER_ID, content.cluster_id),
+        (names::ADMITTED, content.admitted),
+    ];
     secret(etcd, cluster, names::init_secret(cluster), names::CLUSTER_SECRET_TYPE, &data)
 }
 

@@ -76,11 +76,17 @@ fn a_machine_is_for_a_failure_domain_in_either_version() {
 #[test]
 fn the_secrets() {
     let etcd = &story().observation.etcd;
+    let init = InitContent {
+        address: "10.0.0.1",
+        client_urls: "https://10.0.0.1:2379",
+        cluster_id: "cdf818194e3a8c32",
+        admitted: "uid-0",
+    };
     let all = json!([
         ca_secret(etcd, "demo", "CERT", "KEY"),
         control_plane_ca_secret(etcd, "demo", "CERT"),
         client_secret(etcd, "demo", "CERT", "KEY"),
-        init_secret(etcd, "demo", "10.0.0.1", "https://10.0.0.1:2379", "uid-0"),
+        init_secret(etcd, "demo", &init),
     ]);
     insta::assert_yaml_snapshot!(all);
 }

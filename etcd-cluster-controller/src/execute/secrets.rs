@@ -1,6 +1,7 @@
 //! Writing the Secrets of an etcd cluster.
 
 use super::Outcome;
+use crate::build::InitContent;
 use crate::context::Context;
 use crate::observation::{Certificates, Observation};
 use crate::observe::read_ca;
@@ -109,9 +110,9 @@ pub(super) async fn publish_init(
     context: &Context,
     observation: &Observation,
     cluster: &str,
-    (address, client_urls, admitted): (&str, &str, &str),
+    content: &InitContent<'_>,
 ) -> Result<Outcome> {
-    let mut secret = build::init_secret(&observation.etcd, cluster, address, client_urls, admitted);
+    let mut secret = build::init_secret(&observation.etcd, cluster, content);
     if observation.init_version.is_none() {
         return put(context, &observation.etcd, secret, false).await;
     }
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn a_secret_of_ours_gets_its_label_back() {
         let mut story = Story::new(3);
-        let wanted = build::init_secret(story.etcd(), "demo", "10.0.0.1", "https://10.0.0.1:2379", "");
+        let wanted = build::init_secret(story.etcd(), "demo", &InitContent::default());
         let mut there = wanted.clone();
         there.metadata.resource_version = Some("7".to_owned());
         assert_eq!(missing_labels(&wanted, &there), None, "just made by another manager");

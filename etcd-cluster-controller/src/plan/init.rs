@@ -25,10 +25,14 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     voters.sort();
     voters.dedup();
     let client_urls = voters.join(",");
-    // Without a list it would admit everybody.
-    let outdated = observation.init_urls.as_deref() != Some(&client_urls) || observation.admitted.is_none();
-    outdated
-        .then(|| Plan::Do(Step::PublishInit { address, client_urls, admitted: encode(still_admitted(observation)) }))
+    // It is recorded before: `record` comes first.
+    let cluster_id = observation.recorded_cluster_id()?.to_owned();
+    let outdated = observation.init_urls.as_deref() != Some(&client_urls)
+        || observation.init_cluster_id.as_deref() != Some(&cluster_id)
+        // Without a list it would admit everybody.
+        || observation.admitted.is_none();
+    let admitted = || encode(still_admitted(observation));
+    outdated.then(|| Plan::Do(Step::PublishInit { address, client_urls, cluster_id, admitted: admitted() }))
 }
 
 /// Where a voter is said to be. One that does not answer stays where it is published: its Machine may have been given an

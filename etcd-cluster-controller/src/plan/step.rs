@@ -54,6 +54,8 @@ pub enum Step {
         address: String,
         /// Client URLs of the voters, sorted, separated by commas.
         client_urls: String,
+        /// The cluster's ID in hexadecimal.
+        cluster_id: String,
         /// Those that are admitted so far, in the form of the init Secret.
         admitted: String,
     },

@@ -138,6 +138,18 @@ fn telling_where_the_voters_are_revokes_no_admission() {
 }
 
 #[test]
+fn joining_members_are_told_which_cluster_it_is() {
+    let mut story = Story::with_voters(3, 1);
+    story.observation.init_cluster_id = None;
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Do(Step::PublishInit { cluster_id, .. }) if cluster_id == "c"), "{plan:?}");
+    story.observation.init_cluster_id = Some("d".to_owned());
+    assert!(matches!(story.plan(), Plan::Do(Step::PublishInit { .. })), "a person has accepted another one since");
+    story.publish();
+    assert!(!matches!(story.plan(), Plan::Do(Step::PublishInit { .. })), "{:?}", story.plan());
+}
+
+#[test]
 fn an_init_secret_that_admits_everybody_is_made_to_name_them() {
     let mut story = Story::with_voters(3, 1);
     story.observation.admitted = None;

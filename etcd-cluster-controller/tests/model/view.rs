@@ -167,6 +167,7 @@ impl Book {
             let mut urls: Vec<String> = view.secrets.urls.iter().map(client_url).collect();
             urls.sort();
             observation.init_urls = Some(urls.join(","));
+            observation.init_cluster_id = observation.recorded_cluster_id().map(str::to_owned);
             (observation.init_version, observation.init_uid) = (Some("1".to_owned()), Some("init-uid".to_owned()));
             let admitted = view.secrets.admitted.iter().map(|seat| (uid(seat), could_boot(view, seat)));
             observation.admitted = Some(admitted.collect());

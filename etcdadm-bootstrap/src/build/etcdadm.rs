@@ -2,7 +2,9 @@
 
 use super::{Bootstrap, InvalidField, Role, SUCCESS_SENTINEL, shell, without_nul};
 use api::etcdadm_config::EtcdSettings;
-use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, TIMEOUT, check_cipher_suites, check_flags};
+use etcd_values::{
+    CLUSTER_ID, DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, TIMEOUT, check_cipher_suites, check_flags,
+};
 
 /// How long etcdadm goes on: nobody runs it a second time, and a machine may have to wait for a voter that is down, or to catch up
 /// with a large database. The longest `startupGraceSeconds`, after which nobody waits for the machine any more.
@@ -13,11 +15,11 @@ const PATIENCE: &str = "24h";
 pub(super) fn command(bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
     let words: Vec<String> = arguments(bootstrap)?.iter().map(|argument| shell::word(argument)).collect();
     // Variables and not flags: an etcdadm that does not know them ignores them.
-    let deadline = match bootstrap.role {
+    let of_role = match bootstrap.role {
         Role::Init { not_after } => format!("{INIT_NOT_AFTER}={not_after:.0} "),
-        Role::Join { .. } => String::new(),
+        Role::Join { cluster_id, .. } => cluster_id.map(|id| format!("{CLUSTER_ID}={id:x} ")).unwrap_or_default(),
     };
-    let variables = format!("{deadline}{TIMEOUT}={PATIENCE} ");
+    let variables = format!("{of_role}{TIMEOUT}={PATIENCE} ");
     Ok(format!("{variables}etcdadm {} && echo success > {SUCCESS_SENTINEL} || exit 1", words.join(" ")))
 }
 
@@ -25,7 +27,7 @@ fn arguments(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, InvalidField> {
     let spec = bootstrap.spec;
     let mut arguments = match bootstrap.role {
         Role::Init { .. } => vec!["init".to_owned()],
-        Role::Join { client_urls } => vec!["join".to_owned(), client_urls.join(",")],
+        Role::Join { client_urls, .. } => vec!["join".to_owned(), client_urls.join(",")],
     };
     let mut flag = |name: &str, value: &str| arguments.extend([format!("--{name}"), value.to_owned()]);
     flag("init-system", "systemd");

@@ -25,7 +25,7 @@ pub(super) fn export(bootstrap: &Bootstrap<'_>) -> Result<Option<String>, Invali
     let Some(proxy) = &bootstrap.spec.proxy else { return Ok(None) };
     let members: Vec<&str> = match bootstrap.role {
         Role::Init { .. } => Vec::new(),
-        Role::Join { client_urls } => client_urls.iter().filter_map(|url| host(url)).collect(),
+        Role::Join { client_urls, .. } => client_urls.iter().filter_map(|url| host(url)).collect(),
     };
     let words: Vec<String> = variables(proxy, &members)?
         .into_iter()

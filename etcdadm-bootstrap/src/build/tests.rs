@@ -156,7 +156,7 @@ fn everything_for_cloud_init() -> (EtcdadmConfigSpec, SecretValues) {
 
 fn join() -> Role {
     let client_urls = strings(&["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://[fd00::3]:2379"]);
-    Role::Join { client_urls }
+    Role::Join { client_urls, cluster_id: Some(0xc1) }
 }
 
 #[test]

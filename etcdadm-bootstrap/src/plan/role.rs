@@ -28,14 +28,18 @@ pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role,
     }
     let client_urls: Vec<String> =
         init.client_urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
-    if !client_urls.is_empty() && client_urls.iter().all(|url| is_client_url(url)) {
-        return Ok(Role::Join { client_urls });
+    if client_urls.is_empty() || !client_urls.iter().all(|url| is_client_url(url)) {
+        let message = format!(
+            "Secret {secret}: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated \
+             by commas"
+        );
+        return Err(block(reasons::SECRET_INVALID, message));
     }
-    let message = format!(
-        "Secret {secret}: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated \
-         by commas"
-    );
-    Err(block(reasons::SECRET_INVALID, message))
+    let cluster_id = init.cluster_id.as_deref().map(|id| u64::from_str_radix(id, 16)).transpose().map_err(|_| {
+        let message = format!("Secret {secret}: key clusterId must hold the ID of the etcd cluster in hexadecimal");
+        block(reasons::SECRET_INVALID, message)
+    })?;
+    Ok(Role::Join { client_urls, cluster_id })
 }
 
 fn is_client_url(url: &str) -> bool {

@@ -4,7 +4,7 @@ use super::*;
 use crate::build::InvalidAuthority;
 use crate::build::objects::LockInformation;
 use crate::fixture::{init, ready_to_init, ready_to_join};
-use crate::observation::{DataSecret, Guard, Lock, MissingValue};
+use crate::observation::{DataSecret, Guard, Init, Lock, MissingValue};
 use api::etcdadm_config::File;
 use api::names::PAUSED_ANNOTATION;
 use k8s_openapi::jiff::Timestamp;
@@ -166,6 +166,10 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
     "do create bootstrap Secret demo-etcd-0 to join"
 )]
 #[case::empty(|s: &mut O| s.init = Some(init(" , ")), BAD_URLS)]
+#[case::no_cluster_id(
+    |s: &mut O| s.init = Some(Init { cluster_id: Some("orders".to_owned()), ..init("https://a:1") }),
+    "block SecretInvalid: Secret demo-etcd-init: key clusterId must hold the ID of the etcd cluster in hexadecimal"
+)]
 #[case::no_url(|s: &mut O| s.init = Some(init("--evil")), BAD_URLS)]
 #[case::more_than_a_url(|s: &mut O| s.init = Some(init("https://a:1 $(id)")), BAD_URLS)]
 fn a_further_machine(#[case] change: fn(&mut O), #[case] expected: &str) {

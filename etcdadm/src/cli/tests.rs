@@ -56,6 +56,19 @@ fn bootstrap_data_may_say_how_long_it_goes_on() {
 }
 
 #[test]
+fn join_may_name_the_cluster() {
+    use clap::CommandFactory;
+    for (text, id) in [("cdf818194e3a8c32", 0xcdf8_1819_4e3a_8c32), ("0x1f", 0x1f)] {
+        assert_eq!(join(&["join", "https://10.0.0.1:2379", "--cluster-id", text]).cluster_id, Some(id));
+    }
+    assert_eq!(join(&["join", "https://10.0.0.1:2379"]).cluster_id, None);
+    let command = CommandLine::command();
+    let argument = |argument: &&clap::Arg| argument.get_id() == "cluster_id";
+    let cluster_id = command.find_subcommand("join").unwrap().get_arguments().find(argument).unwrap();
+    assert_eq!(cluster_id.get_env().and_then(|name| name.to_str()), Some("ETCDADM_CLUSTER_ID"));
+}
+
+#[test]
 fn init_may_have_a_deadline() {
     let Command::Init(init) = line(&["init", "--not-after", "2026-01-31T13:00:00+01:00"]).unwrap().command else {
         unreachable!()
@@ -127,6 +140,7 @@ fn log_levels_may_stand_behind_the_command(#[case] text: &str, #[case] level: Le
 #[case(&["init", "--timeout", "0s"], "1m30s")]
 #[case(&["init", "--timeout=-5s"], "1m30s")]
 #[case(&["join", "https://a", "--retry=maybe"], "true or false")]
+#[case(&["join", "https://a", "--cluster-id=orders"], "hexadecimal")]
 #[case(&["init", "--version", "latest"], "3.6.16")]
 #[case(&["init", "--bind-address", "node-1"], "--bind-address")]
 #[case(&["init", "--version", "3.3.27"], "3.6.16")]

@@ -27,6 +27,12 @@ pub(super) fn time(text: &str) -> Result<OffsetDateTime, String> {
     OffsetDateTime::parse(text, &Rfc3339).map_err(|_| "write a time like 2026-01-31T12:00:00Z".to_owned())
 }
 
+/// An ID as etcd's logs and `etcdctl member list` write it, with or without `0x`.
+pub(super) fn id(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|_| "write an ID in hexadecimal, like cdf818194e3a8c32".to_owned())
+}
+
 /// A level by the names that the replaced program knew, and `trace`.
 pub(super) fn log_level(text: &str) -> Result<LevelFilter, String> {
     match text.to_ascii_lowercase().as_str() {

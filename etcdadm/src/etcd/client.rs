@@ -24,6 +24,8 @@ pub struct Cluster {
     ca: String,
     certificate: String,
     key: String,
+    /// Its ID, if it is known.
+    id: Option<u64>,
     /// In the order in which they are tried; the one that answered last comes first.
     endpoints: Vec<Endpoint>,
     /// Connections are kept: the handshake costs more than the request.
@@ -44,7 +46,14 @@ pub struct Progress {
 impl Cluster {
     /// Nothing is connected yet. The certificates are PEM; the client's one must be good for etcd's clients.
     pub fn new(endpoints: Vec<Endpoint>, ca: String, certificate: String, key: String) -> Self {
-        Self { ca, certificate, key, endpoints, clients: HashMap::new() }
+        Self { ca, certificate, key, id: None, endpoints, clients: HashMap::new() }
+    }
+
+    /// Only the cluster with this ID is listed: another one that trusts the same authority may answer at an address that it has
+    /// been given since.
+    #[must_use]
+    pub fn of(self, id: Option<u64>) -> Self {
+        Self { id, ..self }
     }
 
     /// Whether a linearizable read through the first endpoint succeeds. Unlike `/health` it does not ask for alarms: a
@@ -122,6 +131,17 @@ impl Cluster {
     }
 
     async fn list_through(&mut self, endpoint: &Endpoint) -> Result<Membership, Failure> {
+        let membership = self.list_of_any(endpoint).await?;
+        match self.id {
+            Some(id) if id != membership.cluster_id => {
+                let other = membership.cluster_id;
+                Err(Failure::Transient(format!("it is a member of cluster {other:x}, and not of {id:x}")))
+            }
+            _ => Ok(membership),
+        }
+    }
+
+    async fn list_of_any(&mut self, endpoint: &Endpoint) -> Result<Membership, Failure> {
         self.request(endpoint, READ_TIMEOUT, async |client| {
             // The library lists what the asked member knows, which may be old. A linearizable read through the same
             // member first makes sure that it has caught up with everything decided until now.

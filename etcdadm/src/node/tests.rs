@@ -113,7 +113,8 @@ async fn a_run_under_another_address_changes_nothing_of_a_member() {
         let machine = machine("127.0.77.1", unit).that_is_a_member().await.moved_to("127.0.77.2");
         let before = machine.files_of_etcd();
         let endpoints = ["https://127.0.77.9:2379".parse().unwrap()];
-        for result in [crate::init(&machine.node, None).await, crate::join(&machine.node, &endpoints, false).await] {
+        let wanted = crate::Wanted { endpoints: &endpoints, cluster_id: None, retry: false };
+        for result in [crate::init(&machine.node, None).await, crate::join(&machine.node, &wanted).await] {
             let message = format!("{:#}", result.unwrap_err());
             assert!(machine.files_of_etcd() == before, "{unit:?}: a file was changed: {message}");
             assert!(message.contains("https://127.0.77.1:2380") && message.contains("--bind-address"), "{message}");

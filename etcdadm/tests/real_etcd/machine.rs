@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use etcdadm::Wanted;
 use etcdadm::cli::{self, Command as Subcommand, MemberArgs};
 use etcdadm::init_system::{Boxed, InitSystem, UnitState};
 use etcdadm::kept::Kept;
@@ -306,8 +307,20 @@ impl Machine {
     }
 
     pub async fn join(&self, through: &[&Self]) -> anyhow::Result<()> {
+        self.join_as(through, None, true).await
+    }
+
+    /// With the ID of the cluster, and trying again or not.
+    pub async fn join_as(&self, through: &[&Self], cluster_id: Option<u64>, retry: bool) -> anyhow::Result<()> {
         let endpoints: Vec<_> = through.iter().map(|m| format!("https://{}", m.address).parse().unwrap()).collect();
-        etcdadm::join(&self.node(), &endpoints, true).await
+        etcdadm::join(&self.node(), &Wanted { endpoints: &endpoints, cluster_id, retry }).await
+    }
+
+    /// ID of the cluster that it is a member of.
+    pub fn cluster_id(&self) -> u64 {
+        let record = fs::read(self.paths().member_record()).unwrap();
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+        u64::from_str_radix(record["clusterID"].as_str().unwrap(), 16).unwrap()
     }
 
     /// As `systemctl start`.

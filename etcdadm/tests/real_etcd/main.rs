@@ -55,6 +55,29 @@ async fn members_come_join_are_interrupted_and_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_cluster_that_was_given_an_address_is_not_joined() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let other = network.machine(2).with_authority_of(&first);
+        other.init().await.unwrap();
+        let (own_id, other_id) = (first.cluster_id(), other.cluster_id());
+        assert_ne!(own_id, other_id);
+
+        let third = network.machine(3).with_authority_of(&first);
+        let message = format!("{:#}", third.join_as(&[&other], Some(own_id), false).await.unwrap_err());
+        assert!(
+            message.contains(&format!("it is a member of cluster {other_id:x}, and not of {own_id:x}")),
+            "{message}"
+        );
+        third.join_as(&[&other, &first], Some(own_id), true).await.unwrap();
+        assert_eq!((third.cluster_id(), other.members()), (own_id, vec!["m2".to_owned()]));
+        assert_eq!(first.members(), ["m1", "m3"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_disk_never_starts_an_empty_cluster() {
     for release in releases() {
         let network = Network::new(&release);

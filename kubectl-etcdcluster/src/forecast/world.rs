@@ -84,8 +84,9 @@ impl World {
                     };
                 }
             }
-            Step::PublishInit { client_urls, admitted, .. } => {
+            Step::PublishInit { client_urls, cluster_id, admitted, .. } => {
                 self.observation.init_urls = Some(client_urls.clone());
+                self.observation.init_cluster_id = Some(cluster_id.clone());
                 self.observation.admitted = Some(admission::decode(admitted));
             }
             Step::CreateMachine { number, failure_domain, .. } => {

@@ -95,7 +95,7 @@ pub(super) async fn simulated(authority: &Authority, key: &str) -> Result<Pair> 
     let fleet = Fleet::with_learners_for(NEVER, SUBNET.parse()?);
     let voter = boot(&fleet, "demo-etcd-0", &Role::Init { not_after: Timestamp::MAX }, authority, key)?;
     serves(voter).await?;
-    let join = Role::Join { client_urls: vec![format!("https://{voter}:2379")] };
+    let join = Role::Join { client_urls: vec![format!("https://{voter}:2379")], cluster_id: None };
     let learner = boot(&fleet, "demo-etcd-1", &join, authority, key)?;
     serves(learner).await?;
     Ok(Pair { voter, learner })
