@@ -279,6 +279,15 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         seat.admitted && seat.member.is_none() && machine.is_some_and(|machine| observation.is_in_grace(machine))
     };
     let expected = seats.iter().filter(booting).count();
+    let is_new = |seat: &Seat<'_>| {
+        let id = seat.id().filter(|_| seat.machine.is_none());
+        id.is_some_and(|id| observation.recorded(id).is_none_or(|status| status.machine.is_empty()))
+    };
+    if seats.iter().filter(|seat| is_new(seat)).count() <= expected {
+        for seat in seats.iter_mut().filter(|seat| is_new(seat)) {
+            seat.verdict = Verdict::Unknown { why: UNPLACED.to_owned() };
+        }
+    }
     Roster { seats, listed, expected }
 }
 
@@ -304,6 +313,9 @@ fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
     };
     Some((u64::from_str_radix(&status.id, 16).ok()?, member))
 }
+
+/// What is known of a member that may be that of a Machine on its way.
+const UNPLACED: &str = "it is a new Machine's, which has no address yet";
 
 /// What is known of a member that is starting.
 const NEW: &str = "it has not answered since it became a member";
