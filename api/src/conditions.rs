@@ -267,6 +267,12 @@ pub fn from_drafts(before: &[Condition], drafts: Vec<Draft>, generation: Option<
     conditions
 }
 
+/// Whether each condition of `after` has the status that it had before: only words differ.
+#[must_use]
+pub fn same_states(before: &[Condition], after: &[Condition]) -> bool {
+    after.iter().all(|new| before.iter().any(|old| old.type_ == new.type_ && old.status == new.status))
+}
+
 /// Whether the condition `type_` is True.
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {

@@ -5,7 +5,7 @@ use crate::mappers::concerned;
 use crate::observation::WrittenEndpoints;
 use controller_support::external::Reference;
 use controller_support::kinds::Contracts;
-use controller_support::{Cached, Events, Followed, Result, Shared, TtlCache, WriteCache, apply};
+use controller_support::{Cached, DeferredStatuses, Events, Followed, Result, Shared, TtlCache, WriteCache, apply};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
@@ -41,6 +41,8 @@ pub struct Context {
     pub events: Events,
     /// The condition that was written last into a Cluster or control plane, by its UID.
     pub reported: TtlCache<String, Condition>,
+    /// Clusters whose first condition is left unwritten for a moment.
+    pub deferred: DeferredStatuses,
     /// The endpoints that were written last into a control plane, by its UID.
     pub endpoints: TtlCache<String, WrittenEndpoints>,
     /// Watches of the kinds of control planes that Clusters refer to, or have referred to.
@@ -66,6 +68,7 @@ impl Context {
             adapters: Adapters::default(),
             events: shared.events(name),
             reported: TtlCache::new(REPORTED),
+            deferred: DeferredStatuses::default(),
             endpoints: TtlCache::new(WRITTEN),
             control_planes: Mutex::default(),
             providers: TtlCache::new(PROVIDERS),

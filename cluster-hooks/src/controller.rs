@@ -6,7 +6,7 @@ use crate::execute::{self, Outcome, execute, object_reference};
 use crate::observation::{ClusterState, Observation, Reads};
 use crate::observe::{now, observe, read};
 use crate::plan::{Plan, Step, due, plan};
-use crate::status::{Update, failure, health, report};
+use crate::status::{Update, can_wait, failure, health, report};
 use api::conditions::reasons;
 use api::names;
 use controller_support::error::{answer, is_invalid};
@@ -142,11 +142,16 @@ fn not_kept(observation: &Observation, step: &Step) -> String {
 /// Nothing can be done at the moment: says why, and waits.
 async fn finish(context: &Context, observation: &Observation, plan: &Plan) -> Result<Action> {
     let cluster = &observation.cluster;
+    let uid = cluster.view.uid.as_str();
     let mut delay = due(observation, plan);
     match report(observation, plan, context.reported.age(&cluster.view.uid)) {
         Update::Nothing => {}
         Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
+        Update::Write(condition) if can_wait(cluster, &condition) && context.deferred.left(uid).is_some() => {
+            delay = delay.into_iter().chain(context.deferred.left(uid)).min();
+        }
         Update::Write(condition) => {
+            context.deferred.end(uid);
             let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
             execute::condition(context, cluster, &condition).await?;
             tracing::info!(status = condition.status, reason = condition.reason, message = condition.message, "etcd");

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::time::Duration;
 
 /// Between two writes that change the message alone: etcd's own message may change with every member.
-const MESSAGES: Duration = Duration::from_secs(5);
+const MESSAGES: Duration = Duration::from_secs(10);
 
 /// What is to be done about a condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,12 @@ pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Durati
     let Some(draft) = draft(observation, plan) else { return Update::Nothing };
     let cluster = &observation.cluster;
     compare(cluster.condition.as_ref(), of_cluster(cluster, draft, &observation.now), since_write)
+}
+
+/// Whether the condition may be left unwritten for a moment: it is the first one of the Cluster, and says what is missing. Most
+/// likely the rest of the manifests is about to be applied.
+pub fn can_wait(cluster: &ClusterState, after: &Condition) -> bool {
+    cluster.condition.is_none() && after.status != "True"
 }
 
 /// The condition before anything else is written: see [`crate::plan::Step::Announce`].

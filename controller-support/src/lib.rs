@@ -5,6 +5,7 @@ pub mod apply;
 pub mod backoff;
 pub mod cache;
 pub mod client;
+pub mod deferred;
 pub mod error;
 pub mod events;
 pub mod external;
@@ -18,6 +19,7 @@ pub mod ttl_cache;
 pub mod write_cache;
 
 pub use cache::{BY_CONTROLLER_UID, Cached, Caches, Index};
+pub use deferred::DeferredStatuses;
 pub use error::{Error, Result, ResultExt};
 pub use events::Events;
 pub use followed::Followed;

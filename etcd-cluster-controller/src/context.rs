@@ -5,10 +5,9 @@ use crate::mappers::{reference, template_to_etcd_clusters};
 use crate::metrics::Decisions;
 use crate::observe::JudgedCas;
 use crate::prober::Prober;
-use crate::untold::Untold;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Cached, Events, Followed, Result, Shared, TtlCache, WriteCache};
+use controller_support::{Cached, DeferredStatuses, Events, Followed, Result, Shared, TtlCache, WriteCache};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -32,7 +31,7 @@ pub(crate) struct Context {
     /// What has been refused, and does not matter now.
     pub(crate) refused: TtlCache<String, ()>,
     pub(crate) written: WriteCache<EtcdCluster>,
-    pub(crate) untold: Untold,
+    pub(crate) deferred: DeferredStatuses,
     pub(crate) events: Events,
     pub(crate) etcds: Cached,
     pub(crate) judged_cas: Arc<JudgedCas>,
@@ -59,7 +58,7 @@ impl Context {
             prober: Arc::new(Prober::new(changes.clone(), &shared.metrics)),
             refused: TtlCache::new(REFUSED_TTL),
             written: WriteCache::default(),
-            untold: Untold::default(),
+            deferred: DeferredStatuses::default(),
             events: shared.events(CONTROLLER),
             etcds: shared.caches.watch(&etcds, None),
             judged_cas: Arc::default(),

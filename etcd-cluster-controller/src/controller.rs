@@ -132,8 +132,8 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
     finish(&context, &observation, (&decision, is_live), failure).await
 }
 
-/// Writes the status, whatever has happened, and says when to look again. Between one step and the next only what could be
-/// lost is written. What was read live is always told: the next reconcile begins with the watches again.
+/// Writes the status, whatever has happened, and says when to look again. Where more is about to change, only what could be
+/// lost is written at once. What was read live is always written: the next reconcile begins with the watches again.
 async fn finish(
     context: &Context,
     observation: &Observation,
@@ -143,11 +143,13 @@ async fn finish(
     let failed = failure.as_ref().map(ToString::to_string);
     let after = status(observation, decision, failed.as_deref());
     let etcd = observation.etcd.as_ref();
+    let uid = etcd.metadata.uid.as_deref().unwrap_or_default();
+    let due = due(observation, &decision.next);
     let can_wait = failure.is_none() && !is_live && can_wait(etcd.status.as_ref(), &after, &decision.next);
-    if can_wait && context.untold.is_for_a_moment(etcd) {
-        return Ok(due(observation, &decision.next).map_or_else(Action::await_change, Action::requeue));
+    if can_wait && let Some(left) = context.deferred.left(uid) {
+        return Ok(Action::requeue(due.map_or(left, |due| due.min(left))));
     }
-    context.untold.end(etcd);
+    context.deferred.end(uid);
     write_status(context, observation, after).await?;
     if owns_template(observation, &decision.next) {
         own_template(context, observation).await;
@@ -155,6 +157,6 @@ async fn finish(
     show_up_to_date(context, observation).await;
     match failure {
         Some(error) => Err(error),
-        None => Ok(due(observation, &decision.next).map_or_else(Action::await_change, Action::requeue)),
+        None => Ok(due.map_or_else(Action::await_change, Action::requeue)),
     }
 }

@@ -21,7 +21,6 @@ pub mod prober;
 pub mod quorum;
 pub mod roster;
 pub mod status;
-mod untold;
 
 /// Name under which this controller writes, logs and reports.
 pub const CONTROLLER: &str = "etcd-cluster-controller";

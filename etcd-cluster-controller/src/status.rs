@@ -12,6 +12,7 @@ pub mod transitions;
 
 use crate::observation::{ClusterLink, Observation};
 use crate::plan::{Decision, Plan, View};
+use api::conditions::same_states;
 use api::etcd_cluster::{EtcdClusterStatus, MemberStatus};
 use api::names;
 use api::version::EtcdVersion;
@@ -69,12 +70,12 @@ pub fn differs(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) ->
     ours != *after
 }
 
-/// Whether the status may be left to the reconcile that follows a step: everything that cannot be derived again is as before.
-/// What is left are words and counts.
+/// Whether the status may be left to a reconcile that is about to follow: everything that cannot be derived again is as before.
+/// What is left are words and counts, and after a step what it has just changed.
 #[must_use]
 pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus, next: &Plan) -> bool {
-    let Plan::Do(step) = next else { return false };
-    let before = before.cloned().unwrap_or_default();
+    let written = before;
+    let before = written.cloned().unwrap_or_default();
     let kept = EtcdClusterStatus {
         replicas: before.replicas,
         updated_replicas: before.updated_replicas,
@@ -85,7 +86,17 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
         conditions: before.conditions.clone(),
         ..after.clone()
     };
-    step.is_seen_at_once() && kept == before
+    kept == before
+        && match next {
+            Plan::Do(step) => step.is_seen_at_once(),
+            Plan::Wait(_) => {
+                before.observed_generation == after.observed_generation
+                    && same_states(&before.conditions, &after.conditions)
+                    && differs(written, after)
+            }
+            // A person is to act, or to be told that all is well.
+            Plan::Block(_) | Plan::Steady => false,
+        }
 }
 
 fn updated(view: &View<'_>) -> i32 {

@@ -5,7 +5,7 @@ use crate::build::objects::LOCK_INFORMATION;
 use crate::observation::{DataSecret, FoundValues, Guard, Init};
 use api::{EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Cached, Events, Result, Shared, WriteCache};
+use controller_support::{Cached, DeferredStatuses, Events, Result, Shared, WriteCache};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
@@ -21,6 +21,7 @@ pub(crate) struct Context {
     pub config_maps: Cached,
     pub events: Events,
     pub written: WriteCache<EtcdadmConfig>,
+    pub deferred: DeferredStatuses,
 }
 
 impl Context {
@@ -41,6 +42,7 @@ impl Context {
             config_maps: shared.caches.watch(&ApiResource::erase::<ConfigMap>(&()), labelled),
             events: shared.events(CONTROLLER),
             written: WriteCache::default(),
+            deferred: DeferredStatuses::default(),
         })
     }
 }

@@ -4,7 +4,7 @@ use crate::context::{Context, Known};
 use crate::execute::{execute, report};
 use crate::observe::observe;
 use crate::plan::{Plan, plan};
-use crate::status::status;
+use crate::status::{can_wait, status};
 use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
 use controller_support::{Cached, Error, Result, Shared, run_controller};
@@ -86,8 +86,15 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
             execute(&context, &observation, step, &mut known).await?;
             continue;
         }
-        report(&context, &config, &status(&observation, &plan), &plan, &known).await?;
         let again = plan.hold().and_then(|hold| hold.again);
+        let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), status(&observation, &plan));
+        if can_wait(config.status.as_ref(), &status, &plan)
+            && let Some(left) = context.deferred.left(uid)
+        {
+            return Ok(Action::requeue(again.map_or(left, |again| again.min(left))));
+        }
+        context.deferred.end(uid);
+        report(&context, &config, &status, &plan, &known).await?;
         return Ok(again.map_or_else(Action::await_change, Action::requeue));
     }
     Err(Error::Internal(format!("{STEPS} steps came to no end for {}", config.name_any())))

@@ -55,6 +55,17 @@ pub(crate) fn differs(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfi
     EtcdadmConfigStatus { conditions, ..before.clone() } != *after
 }
 
+/// Whether the status may be left to a reconcile that is about to follow: it says only in other words that there is no data
+/// yet. A config waits for its Machine, for etcd and for its turn, often for milliseconds.
+pub(crate) fn can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus, plan: &Plan) -> bool {
+    if !matches!(plan, Plan::Wait(_)) {
+        return false;
+    }
+    let Some(before) = before else { return after.conditions.iter().all(|condition| condition.status == "False") };
+    let words = EtcdadmConfigStatus { conditions: before.conditions.clone(), ..after.clone() };
+    words == *before && conditions::same_states(&before.conditions, &after.conditions) && differs(Some(before), after)
+}
+
 /// Why the plan is blocked, if the status does not say so already: worth a warning event.
 pub(crate) fn newly_blocked<'a>(before: Option<&EtcdadmConfigStatus>, plan: &'a Plan) -> Option<&'a Hold> {
     let Plan::Block(hold) = plan else { return None };

@@ -46,11 +46,24 @@ fn a_pause_says_what_it_is_for() {
 }
 
 #[test]
+fn only_the_first_word_of_what_is_missing_can_wait() {
+    let mut world = World::applied();
+    let before = world.observe().cluster;
+    assert!(before.condition.is_none(), "nothing is said yet");
+    world.settle();
+    let after = world.observe().cluster;
+    let waiting = after.condition.clone().expect("it is announced before the pause");
+    assert!(can_wait(&before, &waiting));
+    assert!(!can_wait(&before, &Condition { status: "True".to_owned(), ..waiting.clone() }));
+    assert!(!can_wait(&after, &waiting), "it has been said before");
+}
+
+#[test]
 fn a_new_message_alone_can_wait() {
     let mut world = World::applied();
     world.settle();
     world.set_ready(false, "");
-    assert_eq!(reported(&mut world, Some(Duration::from_secs(2))), Update::Later(Duration::from_secs(3)));
+    assert_eq!(reported(&mut world, Some(Duration::from_secs(2))), Update::Later(Duration::from_secs(8)));
     assert!(matches!(reported(&mut world, Some(MESSAGES)), Update::Write(_)));
     assert!(
         matches!(reported(&mut world, None), Update::Write(c) if c.message == "EtcdCluster demo-etcd is not ready: ScalingUp: 1 of 3")

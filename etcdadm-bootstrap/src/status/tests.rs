@@ -41,6 +41,26 @@ fn it_is_written_only_when_it_differs() {
 }
 
 #[test]
+fn only_other_words_for_what_is_waited_for_can_wait() {
+    let mut observation = ready_to_init();
+    let waits = |observation: &Observation, plan: Plan| {
+        let after = status(observation, &plan);
+        can_wait(observation.config.status.as_ref(), &after, &plan)
+    };
+    let waiting = |message: &str| wait(reasons::WAITING_FOR_MACHINE, message);
+    assert!(waits(&observation, waiting("a")), "its Machine is about to be made");
+    Arc::make_mut(&mut observation.config).status = Some(status(&observation, &waiting("a")));
+    assert!(!waits(&observation, waiting("a")), "there is nothing to write");
+    assert!(waits(&observation, waiting("b")));
+    assert!(!waits(&observation, block(reasons::INVALID_SPEC, "b")), "a person is to act");
+    assert!(!waits(&observation, Plan::Steady), "its Machine waits for the data");
+    observation.cluster.as_mut().unwrap().paused = true;
+    assert!(!waits(&observation, wait(reasons::PAUSED, "b")), "a state has changed");
+    Arc::make_mut(&mut observation.config).status = None;
+    assert!(!waits(&observation, wait(reasons::PAUSED, "b")), "a state that is not the first one");
+}
+
+#[test]
 fn a_block_is_told_once() {
     let mut observation = ready_to_init();
     let blocked = |message: &str| block(reasons::INVALID_SPEC, message);

@@ -1,9 +1,11 @@
-//! What may stay unwritten between one step and the next, and what a kill there must not cost.
+//! What may stay unwritten for a moment, and what a kill in it must not cost.
 
 use crate::fixture::Story;
 use crate::observation::Membership;
-use crate::plan::{Plan, Step, plan};
+use crate::plan::{Decision, Plan, Step, block, plan, wait};
 use crate::status::{can_wait, status};
+use api::conditions::reasons;
+use api::etcd_cluster::EtcdClusterStatus;
 
 #[test]
 fn between_two_steps_only_what_could_be_lost_is_written() {
@@ -28,6 +30,34 @@ fn between_two_steps_only_what_could_be_lost_is_written() {
     story.delete(1);
     story.observation.membership = Membership::NotAsked;
     assert!(!waits(&story).0, "what is waited for is told at once");
+}
+
+#[test]
+fn only_other_words_for_what_is_waited_for_can_wait() {
+    let story = Story::with_voters(3, 2);
+    let after = |next: Plan| {
+        let decision = Decision { next, ..plan(&story.observation) };
+        (status(&story.observation, &decision, None), decision.next)
+    };
+    let waits = |written: Option<&EtcdClusterStatus>, next: Plan| {
+        let (after, next) = after(next);
+        can_wait(written, &after, &next)
+    };
+    let waiting = |message: &str| wait(reasons::WAITING_FOR_MEMBER, message);
+    let (written, _) = after(waiting("1 of 3"));
+    assert!(!waits(None, waiting("1 of 3")), "nothing is said yet");
+    assert!(!waits(Some(&written), waiting("1 of 3")), "there is nothing to write");
+    assert!(waits(Some(&written), waiting("2 of 3")));
+    assert!(!waits(Some(&written), block(reasons::WAITING_FOR_MEMBER, "2 of 3")), "a person is to act");
+    assert!(!waits(Some(&written), Plan::Steady));
+    let earlier = EtcdClusterStatus { observed_generation: Some(0), ..written.clone() };
+    assert!(!waits(Some(&earlier), waiting("2 of 3")), "somebody waits for the generation to be seen");
+    let mut other = written.clone();
+    other.conditions[0].status = "Unknown".to_owned();
+    assert!(!waits(Some(&other), waiting("2 of 3")), "a state has changed");
+    let mut fewer = written;
+    fewer.members.pop();
+    assert!(!waits(Some(&fewer), waiting("2 of 3")), "a new manager would not know the second voter");
 }
 
 #[test]

@@ -1,0 +1,55 @@
+//! Statuses that are left unwritten for a moment, since more is about to change.
+
+use crate::ttl_cache::TtlCache;
+use std::time::Duration;
+
+/// How long a status may be behind, from the first one that was left out. Longer than a chain of steps takes, and too short
+/// for anybody to miss it: changes that never end must not hide what happens.
+const MOMENT: Duration = Duration::from_secs(1);
+/// What was begun longer ago than this is forgotten: its object is gone.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// Since when the status of objects has been left unwritten, by UID.
+pub struct DeferredStatuses(TtlCache<String, ()>);
+
+impl Default for DeferredStatuses {
+    fn default() -> Self {
+        Self(TtlCache::new(FORGOTTEN))
+    }
+}
+
+impl DeferredStatuses {
+    /// How much longer the status may be left unwritten. The first time begins the moment. `None`: it is over.
+    pub fn left(&self, uid: &str) -> Option<Duration> {
+        match self.0.age(uid) {
+            Some(age) => MOMENT.checked_sub(age).filter(|left| !left.is_zero()),
+            None => {
+                self.0.insert(uid.to_owned(), ());
+                Some(MOMENT)
+            }
+        }
+    }
+
+    /// The status is written now.
+    pub fn end(&self, uid: &str) {
+        self.0.remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_is_counted_from_its_beginning() {
+        let deferred = DeferredStatuses::default();
+        for quarters in (1..=4).rev() {
+            assert_eq!(deferred.left("a"), Some(MOMENT / 4 * quarters));
+            tokio::time::advance(MOMENT / 4).await;
+        }
+        assert_eq!(deferred.left("a"), None, "changes that never end are told of");
+        assert_eq!(deferred.left("b"), Some(MOMENT), "each object has its own");
+        deferred.end("a");
+        assert_eq!(deferred.left("a"), Some(MOMENT));
+    }
+}
