@@ -116,6 +116,11 @@ impl Seat<'_> {
         self.probe.is_some_and(|probe| probe.outcome == Outcome::NoAddress)
     }
 
+    /// No Machine is known to carry the member, and none that is gone did: it may be that of any Machine.
+    fn is_unplaced(&self) -> bool {
+        self.member.is_some() && self.machine.is_none() && !self.orphaned
+    }
+
     /// The member is called after its Machine, so that it is no other Machine's.
     pub(crate) fn is_namesake(&self) -> bool {
         self.machine.is_some_and(|machine| self.member.as_ref().is_some_and(|(_, member)| member.name == machine.name))
@@ -204,16 +209,16 @@ impl<'a> Roster<'a> {
     /// The first member that no Machine is known to carry, and that never had one: it may be that of any Machine.
     #[must_use]
     pub fn unseated(&self) -> Option<&Seat<'a>> {
-        self.seats.iter().find(|seat| seat.member.is_some() && seat.machine.is_none() && !seat.orphaned)
+        self.seats.iter().find(|seat| seat.is_unplaced())
     }
 
     /// Members that run on no Machine. Not those that may belong to Machines on their way: a watch may show a Machine's address
     /// later than etcd shows its member.
     #[must_use]
     pub fn strangers(&self) -> Vec<&Seat<'a>> {
-        let homeless = || self.seats.iter().filter(|seat| seat.member.is_some() && seat.machine.is_none());
-        let new = homeless().filter(|seat| !seat.orphaned).count();
-        homeless().filter(|seat| seat.orphaned || new > self.expected).collect()
+        let new = self.seats.iter().filter(|seat| seat.is_unplaced()).count();
+        let is_stranger = |seat: &&Seat<'_>| seat.orphaned || (seat.is_unplaced() && new > self.expected);
+        self.seats.iter().filter(is_stranger).collect()
     }
 }
 
@@ -279,12 +284,8 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         seat.admitted && seat.member.is_none() && machine.is_some_and(|machine| observation.is_in_grace(machine))
     };
     let expected = seats.iter().filter(booting).count();
-    let is_new = |seat: &Seat<'_>| {
-        let id = seat.id().filter(|_| seat.machine.is_none());
-        id.is_some_and(|id| observation.recorded(id).is_none_or(|status| status.machine.is_empty()))
-    };
-    if seats.iter().filter(|seat| is_new(seat)).count() <= expected {
-        for seat in seats.iter_mut().filter(|seat| is_new(seat)) {
+    if seats.iter().filter(|seat| seat.is_unplaced()).count() <= expected {
+        for seat in seats.iter_mut().filter(|seat| seat.is_unplaced() && seat.why() == NO_MACHINE) {
             seat.verdict = Verdict::Unknown { why: UNPLACED.to_owned() };
         }
     }
@@ -314,8 +315,11 @@ fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
     Some((u64::from_str_radix(&status.id, 16).ok()?, member))
 }
 
+/// What is known of a member that no Machine of ours carries.
+const NO_MACHINE: &str = "it runs on no Machine of this EtcdCluster";
+
 /// What is known of a member that may be that of a Machine on its way.
-const UNPLACED: &str = "it is a new Machine's, which has no address yet";
+const UNPLACED: &str = "it may be that of a new Machine, which has no address yet";
 
 /// What is known of a member that is starting.
 const NEW: &str = "it has not answered since it became a member";
@@ -351,7 +355,7 @@ fn verdict(
                 unknown(&format!("its Machine {name} is not controlled by this EtcdCluster"))
             }
             Some(name) => unknown(&format!("its Machine {name} is gone")),
-            None => unknown("it runs on no Machine of this EtcdCluster"),
+            None => unknown(NO_MACHINE),
         };
     }
     let Some(probe) = probe else { return unknown("it has not been checked yet") };

@@ -554,7 +554,7 @@ fn whoever_runs_on_no_machine_is_reported_once_no_machine_can_be_its_own() {
     }
     let why = |story: &Story| crate::roster::roster(&story.observation).by_member(id(1)).unwrap().why().to_owned();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "the watch lags behind");
-    assert_eq!(why(&story), "it is a new Machine's, which has no address yet");
+    assert_eq!(why(&story), "it may be that of a new Machine, which has no address yet");
     story.member(7, true);
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
     assert_eq!(why(&story), "it runs on no Machine of this EtcdCluster");
