@@ -1,5 +1,4 @@
-//! What reconciles LocalMachines and LocalClusters besides their own changes: those of the Machine or Cluster that refers to
-//! them.
+//! What reconciles LocalMachines and LocalClusters besides their own changes: those of their Machine or Cluster.
 
 use crate::crd::{GROUP, LocalCluster, LocalMachine};
 use api::names;

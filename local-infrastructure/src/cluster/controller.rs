@@ -6,17 +6,18 @@ use super::{
     observe::observe,
     plan::plan,
 };
-use crate::{crd::LocalCluster, hardware::Hardware, mappers::cluster_to_local_cluster};
-use controller_support::{Cached, Error, Plan, Result, Shared, WriteCache, run_controller};
+use crate::{
+    crd::{LocalCluster, conditions},
+    hardware::Hardware,
+    mappers::cluster_to_local_cluster,
+};
+use controller_support::{Cached, Error, Hold, Plan, Result, Shared, WriteCache, run_controller};
 use futures::{StreamExt, stream};
 use kube::{
-    Api, ResourceExt,
+    Api,
     runtime::{Controller, controller::Action, watcher},
 };
 use std::sync::Arc;
-
-/// Steps of one reconcile: there are two, and one is left to see that nothing undoes them.
-const STEPS: usize = 3;
 
 /// Runs until shutdown.
 pub(crate) async fn run(shared: &Shared, hardware: Arc<dyn Hardware>, clusters: Cached) {
@@ -29,11 +30,19 @@ pub(crate) async fn run(shared: &Shared, hardware: Arc<dyn Hardware>, clusters: 
 
 async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<Action> {
     let mut object = LocalCluster::clone(&context.written.newest(cached));
-    for _ in 0..STEPS {
+    let mut last = None;
+    loop {
         let observation = observe(&context, object).await?;
         match plan(&observation) {
+            Plan::Do(step) if last == Some(step) => {
+                let message =
+                    format!("{step:?} was done and is needed again: the API server does not keep what is written");
+                let plan = Plan::Block(Hold::new(conditions::CREATION_FAILED, message.clone()));
+                report(&context, &observation, &plan).await?;
+                return Err(Error::Internal(message));
+            }
             Plan::Do(step) => match execute(&context, &observation, step).await? {
-                Some(now) => object = now,
+                Some(now) => (object, last) = (now, Some(step)),
                 None => return Ok(Action::await_change()),
             },
             decision => {
@@ -42,5 +51,4 @@ async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<A
             }
         }
     }
-    Err(Error::Internal(format!("{STEPS} steps came to no end for LocalCluster {}", object.name_any())))
 }

@@ -14,7 +14,6 @@ pub(super) fn status(observation: &Observation, plan: &Plan<Step>) -> LocalClust
     let before = object.status.clone().unwrap_or_default();
     let not = |reason, message: &str| Draft::new(conditions::READY, false, reason, message);
     let ready = match plan.hold() {
-        _ if observation.is_deleting() && !observation.is_paused() => not(conditions::DELETING, ""),
         Some(hold) if !(observation.is_paused() && before.ready) => not(hold.reason, &hold.message),
         _ => Draft::new(conditions::READY, true, conditions::IS_READY, ""),
     };
