@@ -144,12 +144,11 @@ async fn finish(context: &Context, observation: &Observation, plan: &Plan) -> Re
     let cluster = &observation.cluster;
     let uid = cluster.view.uid.as_str();
     let mut delay = due(observation, plan);
+    let deferred = can_wait(cluster, plan).then(|| context.deferred.left(uid)).flatten();
     match report(observation, plan, context.reported.age(&cluster.view.uid)) {
         Update::Nothing => {}
         Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
-        Update::Write(condition) if can_wait(cluster, &condition) && context.deferred.left(uid).is_some() => {
-            delay = delay.into_iter().chain(context.deferred.left(uid)).min();
-        }
+        Update::Write(_) if deferred.is_some() => delay = delay.into_iter().chain(deferred).min(),
         Update::Write(condition) => {
             context.deferred.end(uid);
             let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);

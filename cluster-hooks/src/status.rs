@@ -32,10 +32,10 @@ pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Durati
     compare(cluster.condition.as_ref(), of_cluster(cluster, draft, &observation.now), since_write)
 }
 
-/// Whether the condition may be left unwritten for a moment: it is the first one of the Cluster, and says what is missing. Most
-/// likely the rest of the manifests is about to be applied.
-pub fn can_wait(cluster: &ClusterState, after: &Condition) -> bool {
-    cluster.condition.is_none() && after.status != "True"
+/// Whether the condition may be left unwritten for a moment: it is the first one of the Cluster, and says what is waited for.
+/// Most likely the rest of the manifests is about to be applied.
+pub fn can_wait(cluster: &ClusterState, plan: &Plan) -> bool {
+    cluster.condition.is_none() && matches!(plan, Plan::Wait(_))
 }
 
 /// The condition before anything else is written: see [`crate::plan::Step::Announce`].

@@ -70,8 +70,8 @@ pub fn differs(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) ->
     ours != *after
 }
 
-/// Whether the status may be left to a reconcile that is about to follow: everything that cannot be derived again is as before.
-/// What is left are words and counts, and after a step what it has just changed.
+/// Whether the status may be left unwritten for a moment: everything that cannot be derived again is as before. What is left
+/// are words and counts.
 #[must_use]
 pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus, next: &Plan) -> bool {
     let written = before;

@@ -88,10 +88,13 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         }
         let again = plan.hold().and_then(|hold| hold.again);
         let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), status(&observation, &plan));
-        if can_wait(config.status.as_ref(), &status, &plan)
+        // The event of what was created goes with the status; and where nothing is watched, each look costs requests.
+        let is_over = known.created.is_none() && again.is_none();
+        if is_over
+            && can_wait(config.status.as_ref(), &status, &plan)
             && let Some(left) = context.deferred.left(uid)
         {
-            return Ok(Action::requeue(again.map_or(left, |again| again.min(left))));
+            return Ok(Action::requeue(left));
         }
         context.deferred.end(uid);
         report(&context, &config, &status, &plan, &known).await?;

@@ -55,8 +55,8 @@ pub(crate) fn differs(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfi
     EtcdadmConfigStatus { conditions, ..before.clone() } != *after
 }
 
-/// Whether the status may be left to a reconcile that is about to follow: it says only in other words that there is no data
-/// yet. A config waits for its Machine, for etcd and for its turn, often for milliseconds.
+/// Whether the status may be left unwritten for a moment: it says only in other words that there is no data yet. A config waits
+/// for its Machine, for etcd and for its turn, often for milliseconds.
 pub(crate) fn can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus, plan: &Plan) -> bool {
     if !matches!(plan, Plan::Wait(_)) {
         return false;

@@ -17,8 +17,8 @@ const FULL_WINDOW: Duration = Duration::from_secs(320);
 /// What we may ask about the EtcdCluster from the manifests to the released control plane. It is some 28; that of other objects
 /// depends on how long it takes.
 const BRING_UP: usize = 33;
-/// How long there has to be no write at all before the window begins.
-const CALM: Duration = Duration::from_secs(5);
+/// How long there has to be no write at all before the window begins: a new message may be left unwritten for 10 s.
+const CALM: Duration = Duration::from_secs(11);
 
 /// Neither our manager nor the local infrastructure writes, lists or reads anything; and all the same they see at once
 /// what happens.
