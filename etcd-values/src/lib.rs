@@ -24,6 +24,15 @@ pub const INIT_NOT_AFTER: &str = "ETCDADM_INIT_NOT_AFTER";
 /// The same for `etcdadm join --cluster-id`.
 pub const CLUSTER_ID: &str = "ETCDADM_CLUSTER_ID";
 
+/// An ID of a cluster or a member as etcd's logs and `etcdctl member list` write it: hexadecimal, with or without `0x`.
+#[must_use]
+pub fn parse_id(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let is_hex = digits.chars().all(|digit| digit.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|id| is_hex && *id != 0)
+}
+
 /// The same for `etcdadm --timeout`.
 pub const TIMEOUT: &str = "ETCDADM_TIMEOUT";
 

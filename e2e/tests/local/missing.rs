@@ -110,6 +110,7 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "init-missing").await?;
     let (machines, name) = (look.etcd_machines().await?, api::names::init_secret(&look.cluster));
     let urls = look.secret(&name, "clientUrls").await?;
+    let id = look.secret(&name, "clusterId").await?;
     let locks = Api::<ConfigMap>::namespaced(bed.client(), &look.namespace);
     let found = locks.list(&ListParams::default()).await?;
     let lock = api::names::init_lock(&look.cluster);
@@ -117,7 +118,8 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     locks.delete(&lock, &DeleteParams::default()).await?;
     look.secrets().delete(&name, &DeleteParams::default()).await?;
     until("the init Secret is there again", NOTICED, async || {
-        ensure!(look.secret(&name, "clientUrls").await? == urls, "it says something else");
+        let same = look.secret(&name, "clientUrls").await? == urls && look.secret(&name, "clusterId").await? == id;
+        ensure!(same, "it says something else");
         Ok(Some(()))
     })
     .await?;

@@ -6,6 +6,7 @@ use crate::build::Role;
 use crate::observation::Observation;
 use api::conditions::reasons;
 use api::names;
+use etcd_values::parse_id;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// How long the first Machine may take until it runs etcdadm: as long as the longest `startupGraceSeconds`. After that, its
@@ -35,10 +36,16 @@ pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role,
         );
         return Err(block(reasons::SECRET_INVALID, message));
     }
-    let cluster_id = init.cluster_id.as_deref().map(|id| u64::from_str_radix(id, 16)).transpose().map_err(|_| {
-        let message = format!("Secret {secret}: key clusterId must hold the ID of the etcd cluster in hexadecimal");
-        block(reasons::SECRET_INVALID, message)
-    })?;
+    let id = |text: &str| {
+        parse_id(text).ok_or_else(|| {
+            let message = format!(
+                "Secret {secret}: key clusterId must hold the ID of the etcd cluster in hexadecimal, such as \
+                 cdf818194e3a8c32, or not be there"
+            );
+            block(reasons::SECRET_INVALID, message)
+        })
+    };
+    let cluster_id = init.cluster_id.as_deref().map(id).transpose()?;
     Ok(Role::Join { client_urls, cluster_id })
 }
 

@@ -130,7 +130,7 @@ fn summary(plan: &Plan) -> String {
 #[case::holder_not_read(|s: &mut O| { s.lock = held(None); s.guard = None }, "do read LockHolder")]
 #[case::holder_gone_and_nobody_remembers(
     |s: &mut O| { free_standing(s); s.lock = held(Some(false)); s.guard = None },
-    "block WaitingForInitialization: Machine demo-etcd-7 was to initialize etcd and no longer exists; whether it did is not known. If etcd has members, create Secret demo-etcd-init with their client URLs (key clientUrls) and this Machine joins. If there is no data to keep, delete ConfigMap demo-etcd-lock: a new, empty etcd is initialized then"
+    "block WaitingForInitialization: Machine demo-etcd-7 was to initialize etcd and no longer exists; whether it did is not known. If etcd has members, create Secret demo-etcd-init with their client URLs (key clientUrls) and the cluster's ID (key clusterId), and this Machine joins. If there is no data to keep, delete ConfigMap demo-etcd-lock: a new, empty etcd is initialized then"
 )]
 #[case::free_standing_reads_live_too(|s: &mut O| { free_standing(s); s.guard = None }, "do read Guard")]
 #[case::learner_limit_unreadable(
@@ -166,9 +166,13 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
     "do create bootstrap Secret demo-etcd-0 to join"
 )]
 #[case::empty(|s: &mut O| s.init = Some(init(" , ")), BAD_URLS)]
-#[case::no_cluster_id(
+#[case::a_cluster_id_that_is_none(
     |s: &mut O| s.init = Some(Init { cluster_id: Some("orders".to_owned()), ..init("https://a:1") }),
-    "block SecretInvalid: Secret demo-etcd-init: key clusterId must hold the ID of the etcd cluster in hexadecimal"
+    "block SecretInvalid: Secret demo-etcd-init: key clusterId must hold the ID of the etcd cluster in hexadecimal, such as cdf818194e3a8c32, or not be there"
+)]
+#[case::a_cluster_id_from_a_file(
+    |s: &mut O| s.init = Some(Init { cluster_id: Some("0xc1\n".to_owned()), ..init("https://a:1") }),
+    "do create bootstrap Secret demo-etcd-0 to join"
 )]
 #[case::no_url(|s: &mut O| s.init = Some(init("--evil")), BAD_URLS)]
 #[case::more_than_a_url(|s: &mut O| s.init = Some(init("https://a:1 $(id)")), BAD_URLS)]

@@ -141,6 +141,8 @@ fn log_levels_may_stand_behind_the_command(#[case] text: &str, #[case] level: Le
 #[case(&["init", "--timeout=-5s"], "1m30s")]
 #[case(&["join", "https://a", "--retry=maybe"], "true or false")]
 #[case(&["join", "https://a", "--cluster-id=orders"], "hexadecimal")]
+#[case(&["join", "https://a", "--cluster-id=+c1"], "hexadecimal")]
+#[case(&["join", "https://a", "--cluster-id=0"], "hexadecimal")]
 #[case(&["init", "--version", "latest"], "3.6.16")]
 #[case(&["init", "--bind-address", "node-1"], "--bind-address")]
 #[case(&["init", "--version", "3.3.27"], "3.6.16")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, go_duration};
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, go_duration, parse_id};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tracing::level_filters::LevelFilter;
@@ -29,8 +29,7 @@ pub(super) fn time(text: &str) -> Result<OffsetDateTime, String> {
 
 /// An ID as etcd's logs and `etcdctl member list` write it, with or without `0x`.
 pub(super) fn id(text: &str) -> Result<u64, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16).map_err(|_| "write an ID in hexadecimal, like cdf818194e3a8c32".to_owned())
+    parse_id(text).ok_or_else(|| "write an ID in hexadecimal, like cdf818194e3a8c32".to_owned())
 }
 
 /// A level by the names that the replaced program knew, and `trace`.
