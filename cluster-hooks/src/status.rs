@@ -10,7 +10,7 @@ use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::time::Duration;
 
-/// Between two writes that change the message alone: etcd's own message may change with every member.
+/// Between two writes that change the message alone, while something is under way: it may change with every member.
 const MESSAGES: Duration = Duration::from_secs(10);
 
 /// What is to be done about a condition.
@@ -20,7 +20,7 @@ pub enum Update {
     Nothing,
     /// Write it.
     Write(Condition),
-    /// Only the message is out of date: write it after so long.
+    /// Only the message is out of date, or overwritten by others: write it after so long.
     Later(Duration),
 }
 
@@ -33,9 +33,9 @@ pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Durati
 }
 
 /// Whether the condition may be left unwritten for a moment: it is the first one of the Cluster, and says what is waited for.
-/// Most likely the rest of the manifests is about to be applied.
+/// Most likely the rest of the manifests is about to be applied. A Cluster that is being deleted gets no more of them.
 pub fn can_wait(cluster: &ClusterState, plan: &Plan) -> bool {
-    cluster.condition.is_none() && matches!(plan, Plan::Wait(_))
+    cluster.condition.is_none() && !cluster.view.deleting && matches!(plan, Plan::Wait(_))
 }
 
 /// The condition before anything else is written: see [`crate::plan::Step::Announce`].
@@ -78,8 +78,10 @@ fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Dur
         return Update::Nothing;
     }
     let message_only = Condition { message: after.message.clone(), ..before.clone() } == after;
+    // When nothing is under way, somebody has done something, such as a pause, and looks whether it is known.
+    let can_wait = message_only && after.reason != reasons::READY;
     match since_write {
-        Some(elapsed) if message_only && elapsed < MESSAGES => Update::Later(MESSAGES.saturating_sub(elapsed)),
+        Some(elapsed) if can_wait && elapsed < MESSAGES => Update::Later(MESSAGES.saturating_sub(elapsed)),
         _ => Update::Write(after),
     }
 }

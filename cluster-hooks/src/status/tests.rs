@@ -54,6 +54,9 @@ fn only_the_first_word_of_what_is_missing_can_wait() {
     assert!(can_wait(&before, &Plan::Wait(hold())));
     assert!(!can_wait(&before, &Plan::Block(hold())), "a person is to act");
     assert!(!can_wait(&before, &Plan::Steady));
+    world.delete_cluster();
+    assert!(!can_wait(&world.observe().cluster, &Plan::Wait(hold())), "etcd may be gone a moment later");
+    let mut world = World::applied();
     world.settle();
     assert!(!can_wait(&world.observe().cluster, &Plan::Wait(hold())), "it has been said before");
 }
@@ -117,12 +120,15 @@ fn a_paused_cluster_is_not_written_to_and_one_that_goes_says_what_it_is_at() {
 }
 
 #[test]
-fn a_pause_of_the_users_is_mentioned() {
+fn a_pause_of_the_users_is_mentioned_at_once() {
     let mut world = World::applied().etcd_ready();
+    let handed_over = reported(&mut world, None);
+    write(&mut world, &handed_over);
     world.user_pause();
-    assert!(
-        matches!(reported(&mut world, None), Update::Write(c) if c.status == "True" && c.message.contains("paused by its user"))
-    );
+    let paused = reported(&mut world, Some(Duration::ZERO));
+    let condition = write(&mut world, &paused);
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("True", reasons::READY));
+    assert_eq!(condition.message, "etcd has been handed over; the control plane is paused by its user");
 }
 
 #[test]

@@ -171,9 +171,14 @@ impl Way {
                 look.until_condition("Paused", "True", "Paused", PATIENCE).await.map(drop)?
             }
             Way::ControlPlane => {
-                let text = look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
                 let wanted = "etcd has been handed over; the control plane is paused by its user";
-                ensure!(text == wanted, "the Cluster says {text:?}");
+                until("the Cluster says that the control plane is paused by its user", PATIENCE, async || {
+                    let said = look.cluster_condition("ManagedExternalEtcdReady").await?;
+                    let right = said["status"] == "True" && said["reason"] == "Ready" && said["message"] == wanted;
+                    ensure!(right, "it says {said}");
+                    Ok(Some(()))
+                })
+                .await?;
             }
         }
         // The scenario is about this time.

@@ -35,7 +35,10 @@ impl Look {
     }
 
     /// A condition of the Cluster; null if it has none of this type.
-    async fn cluster_condition(&self, type_: &str) -> Result<Value> {
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn cluster_condition(&self, type_: &str) -> Result<Value> {
         let cluster = self.api("Cluster").get(&self.cluster).await?;
         let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
         let found = conditions.into_iter().flatten().find(|condition| condition["type"] == type_);
