@@ -3,7 +3,8 @@
 #
 #   hack/release.sh [--manifests] [DIRECTORY]
 #
-#   --manifests  only what clusterctl and cluster-api-operator install from: nothing is compiled
+#   --manifests  only what clusterctl and cluster-api-operator install from: nothing is compiled, and what else is in
+#                DIRECTORY stays
 #   DIRECTORY    without one: out/release
 #
 # ARCHITECTURES says what for; without it "amd64 arm64". The manifests are rendered by the kubectl that the test bed has built,
@@ -85,9 +86,10 @@ kubectl=$(find_kubectl)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$to"
-rm -f "$to"/*.yaml "$to"/*.tar "$to"/*.tar.gz "$to"/*.cdx.json "$to"/etcdadm-linux-* "$to/machine-image.sh" "$to/SHA256SUMS"
+rm -f "$to"/*.yaml "$to/SHA256SUMS"
 manifests
 if [ -n "$everything" ]; then
+    rm -f "$to"/*.tar "$to"/*.tar.gz "$to"/*.cdx.json "$to"/etcdadm-linux-* "$to/machine-image.sh"
     for architecture in ${ARCHITECTURES:-amd64 arm64}; do programs "$architecture"; done
     install -m 0755 hack/machine-image.sh "$to/machine-image.sh"
 fi

@@ -49,7 +49,7 @@ pub struct RolloutBefore {
     pub certificates_expiry_days: i32,
 }
 
-/// After the API servers' client certificate has been made again, 60 days before it expires, so that a control plane that rolls
+/// After the API servers' client certificate has been made again, a year before it expires, so that a control plane that rolls
 /// for this gets that too. Before anybody is warned, which is 30 days before.
 fn default_certificates_expiry_days() -> i32 {
     45
