@@ -4,12 +4,14 @@
 mod cluster;
 mod docker_machine;
 mod failure_domains;
+mod infrastructure_cluster;
 mod machine;
 mod mark;
 mod secret;
 
 pub use cluster::{ClusterView, is_cluster};
 pub use docker_machine::DockerMachineView;
+pub use infrastructure_cluster::InfrastructureClusterView;
 pub use machine::{MachineView, OwnerView};
 pub use secret::{bytes as secret_bytes, text as secret_text};
 

@@ -1,7 +1,7 @@
 //! What a reconcile works with.
 
 use crate::CONTROLLER;
-use crate::mappers::{reference, template_to_etcd_clusters};
+use crate::mappers::{infrastructure_to_etcd_clusters, reference, template_to_etcd_clusters};
 use crate::metrics::Decisions;
 use crate::observe::JudgedCas;
 use crate::prober::Prober;
@@ -72,6 +72,15 @@ impl Context {
     pub(crate) fn watch_template(&self, kind: &ApiResource) -> Cached {
         let (etcds, template) = (self.etcds.clone(), kind.kind.clone());
         let map = move |object: &DynamicObject| template_to_etcd_clusters(&etcds, object, &template);
+        self.followed.watch(&self.shared.caches, kind, None, map)
+    }
+
+    /// The watch of a kind of Clusters' infrastructure. From the first use on, changes reach the EtcdClusters of Clusters that have
+    /// not taken over what it reports.
+    pub(crate) fn watch_infrastructure(&self, kind: &ApiResource) -> Cached {
+        let (clusters, etcds, infrastructure) = (self.clusters.clone(), self.etcds.clone(), kind.kind.clone());
+        let map =
+            move |object: &DynamicObject| infrastructure_to_etcd_clusters(&clusters, &etcds, object, &infrastructure);
         self.followed.watch(&self.shared.caches, kind, None, map)
     }
 

@@ -14,14 +14,21 @@ use std::sync::Arc;
 pub(crate) const BY_CLUSTER_LABEL: Index =
     Index::new("cluster label", |etcd| etcd.labels().get(names::CLUSTER_NAME_LABEL).cloned().into_iter().collect());
 
-/// EtcdClusters by [`template_key`].
-pub(crate) const BY_TEMPLATE: Index = Index::new("infrastructure template", |etcd| {
-    let field = |name: &str| etcd.data.pointer("/spec/infrastructureTemplate")?.get(name)?.as_str();
-    field("kind").zip(field("name")).map(|(kind, name)| template_key(kind, name)).into_iter().collect()
-});
+/// EtcdClusters by kind and name of their template.
+pub(crate) const BY_TEMPLATE: Index =
+    Index::new("infrastructure template", |etcd| referred(etcd, "/spec/infrastructureTemplate"));
 
-/// Kind and name of a template.
-pub(crate) fn template_key(kind: &str, name: &str) -> String {
+/// Clusters by kind and name of their infrastructure.
+pub(crate) const BY_INFRASTRUCTURE: Index =
+    Index::new("infrastructure", |cluster| referred(cluster, "/spec/infrastructureRef"));
+
+fn referred(object: &DynamicObject, path: &str) -> Vec<String> {
+    let field = |name: &str| object.data.pointer(path)?.get(name)?.as_str();
+    field("kind").zip(field("name")).map(|(kind, name)| kind_and_name(kind, name)).into_iter().collect()
+}
+
+/// By what an object is found that another one refers to.
+pub(crate) fn kind_and_name(kind: &str, name: &str) -> String {
     format!("{kind}/{name}")
 }
 

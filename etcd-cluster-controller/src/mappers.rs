@@ -1,6 +1,6 @@
 //! Which EtcdClusters a changed object concerns. What it costs does not depend on how many others there are.
 
-use crate::etcds::{BY_CLUSTER_LABEL, BY_TEMPLATE, template_key};
+use crate::etcds::{BY_CLUSTER_LABEL, BY_INFRASTRUCTURE, BY_TEMPLATE, kind_and_name};
 use api::{EtcdCluster, names};
 use controller_support::Cached;
 use controller_support::external::{ClusterView, Reference};
@@ -47,8 +47,21 @@ pub(crate) fn template_to_etcd_clusters(
     kind: &str,
 ) -> Vec<ObjectRef<EtcdCluster>> {
     let namespace = template.namespace().unwrap_or_default();
-    let users = etcds.by_index(&BY_TEMPLATE, &namespace, &template_key(kind, &template.name_any()));
+    let users = etcds.by_index(&BY_TEMPLATE, &namespace, &kind_and_name(kind, &template.name_any()));
     users.iter().map(|etcd| reference(&etcd.name_any(), template)).collect()
+}
+
+/// The EtcdClusters of a Cluster that waits for its infrastructure.
+pub(crate) fn infrastructure_to_etcd_clusters(
+    clusters: &Cached,
+    etcds: &Cached,
+    infrastructure: &DynamicObject,
+    kind: &str,
+) -> Vec<ObjectRef<EtcdCluster>> {
+    let namespace = infrastructure.namespace().unwrap_or_default();
+    let users = clusters.by_index(&BY_INFRASTRUCTURE, &namespace, &kind_and_name(kind, &infrastructure.name_any()));
+    let waiting = users.iter().filter(|cluster| !ClusterView::read(cluster).infrastructure_ready);
+    waiting.flat_map(|cluster| cluster_to_etcd_clusters(etcds, cluster)).collect()
 }
 
 /// An EtcdCluster in the namespace of another object.
@@ -116,5 +129,23 @@ mod tests {
         let users = |kind| names_of(template_to_etcd_clusters(&etcds, &template, kind));
         assert_eq!(users("LocalMachineTemplate"), ["claims", "named", "of-nobody"]);
         assert_eq!(users("OtherTemplate"), [""; 0]);
+    }
+
+    #[test]
+    fn infrastructure_wakes_only_those_who_wait_for_it() {
+        let etcds = watched(&[etcd(|etcd| etcd.metadata.name = Some("named".to_owned()))]);
+        let infrastructure = object(json!({"metadata": {"name": "demo-infra", "namespace": "default"}}));
+        let woken = |kind: &str, ready: bool| {
+            let clusters = watched(&[json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": {"name": "demo", "namespace": "default", "uid": "cluster",
+                    "annotations": {names::MANAGED_ETCD_ANNOTATION: "named"}},
+                "spec": {"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AnyCluster",
+                    "name": "demo-infra"}},
+                "status": {"initialization": {"infrastructureProvisioned": ready}}})]);
+            names_of(infrastructure_to_etcd_clusters(&clusters, &etcds, &infrastructure, kind))
+        };
+        assert_eq!(woken("AnyCluster", false), ["named"]);
+        assert_eq!(woken("AnyCluster", true), [""; 0]);
+        assert_eq!(woken("OtherCluster", false), [""; 0]);
     }
 }

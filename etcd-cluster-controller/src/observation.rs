@@ -57,6 +57,8 @@ pub struct Observation {
     /// Names of Machines that carry this EtcdCluster's label, and are not controlled by it: those of an earlier object of its
     /// name, as after a restore that has made all objects anew.
     pub not_owned: Vec<String>,
+    /// Failure domains that the infrastructure of the Cluster reports, if it is provisioned and the Cluster does not say so yet.
+    pub reported_domains: Option<BTreeSet<String>>,
     /// DockerMachines that have addresses while their Machines have none, by name of the Machine.
     pub docker_machines: BTreeMap<String, DockerMachineView>,
     /// The latest probe of each Machine's member, by name of the Machine.
@@ -236,6 +238,7 @@ impl Observation {
             template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
             machines: BTreeMap::new(),
             not_owned: Vec::new(),
+            reported_domains: None,
             docker_machines: BTreeMap::new(),
             probes: BTreeMap::new(),
             membership: Membership::NotAsked,

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod docker;
+mod infrastructure;
 mod link;
 mod members;
 
@@ -93,6 +94,7 @@ async fn read(
             let (certificates, ca) = certificates::read(context, &observation, &cluster).await?;
             observation.certificates = certificates;
             docker::read(context, &mut observation, &namespace).await;
+            infrastructure::read(context, &mut observation, &namespace).await;
             members::read(context, &mut observation, ca, live).await;
         }
     }

@@ -74,6 +74,7 @@ fn unread_cluster(snapshot: &Snapshot) -> Option<ClusterView> {
         api_version: format!("{}/v1beta2", names::CLUSTER_GROUP),
         deleting: false,
         paused: false,
+        infrastructure: None,
         infrastructure_ready: true,
         failure_domains: BTreeSet::new(),
         control_plane: None,

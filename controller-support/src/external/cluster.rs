@@ -22,6 +22,8 @@ pub struct ClusterView {
     pub deleting: bool,
     /// `spec.paused`, or the pause annotation.
     pub paused: bool,
+    /// The infrastructure.
+    pub infrastructure: Option<Reference>,
     /// The infrastructure is there: v1beta2's `infrastructureProvisioned` or v1beta1's `infrastructureReady`.
     pub infrastructure_ready: bool,
     /// Failure domains for control planes, by name. The infrastructure reports them when it is ready.
@@ -46,6 +48,7 @@ impl ClusterView {
             api_version: cluster.types.as_ref().map(|t| t.api_version.clone()).unwrap_or_default(),
             deleting: cluster.metadata.deletion_timestamp.is_some(),
             paused: flag(data, &["/spec/paused"]) || cluster.annotations().contains_key(names::PAUSED_ANNOTATION),
+            infrastructure: Reference::read(data.pointer("/spec/infrastructureRef")),
             infrastructure_ready: flag(
                 data,
                 &["/status/initialization/infrastructureProvisioned", "/status/infrastructureReady"],

@@ -1,5 +1,5 @@
 //! Failure domains of a Cluster: places, such as zones, that may fail as a whole. Cluster API copies them from the
-//! infrastructure into the Cluster's status.
+//! infrastructure into the Cluster's status, as they are.
 
 use super::string;
 use serde_json::Value;
@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 /// Names of those that are for control planes: KubeadmControlPlane uses no others either. They are a list in v1beta2, and in
 /// v1beta1 a map by name.
-pub(super) fn read(cluster: &Value) -> BTreeSet<String> {
+pub(super) fn read(object: &Value) -> BTreeSet<String> {
     let is_for_control_planes = |domain: &Value| domain["controlPlane"] == true;
-    match cluster.pointer("/status/failureDomains") {
+    match object.pointer("/status/failureDomains") {
         Some(Value::Array(list)) => {
             list.iter().filter(|domain| is_for_control_planes(domain)).filter_map(|d| string(d, "/name")).collect()
         }

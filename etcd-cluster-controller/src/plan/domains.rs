@@ -6,14 +6,24 @@ use super::View;
 use super::repair::is_kept;
 use super::rollout::is_outdated;
 use crate::roster::Seat;
+use std::collections::BTreeSet;
 
 /// The domain of the next Machine: the one with the fewest Machines that stay, of several the first by name. In a rollout those
 /// that match the spec are counted first, as they will be alone in the end. `None`: the Cluster has no domains.
 pub(super) fn next(view: &View<'_>) -> Option<String> {
     let kept = view.roster.seats.iter().filter(|seat| is_kept(view, seat));
     let (old, new): (Vec<_>, Vec<_>) = kept.partition(|seat| is_outdated(view, seat));
-    let domains = view.cluster()?.failure_domains.iter();
+    let domains = reported(view).unwrap_or(&view.cluster()?.failure_domains).iter();
     domains.min_by_key(|domain| (machines_in(domain, &new), machines_in(domain, &old))).cloned()
+}
+
+/// The domains that there are. `None`: the infrastructure has not reported yet.
+pub(super) fn reported<'a>(view: &View<'a>) -> Option<&'a BTreeSet<String>> {
+    let observation = view.observation;
+    match observation.cluster.one() {
+        Some(cluster) if cluster.infrastructure_ready => Some(&cluster.failure_domains),
+        _ => observation.reported_domains.as_ref(),
+    }
 }
 
 fn machines_in(domain: &str, seats: &[&Seat<'_>]) -> usize {

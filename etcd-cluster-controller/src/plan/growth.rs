@@ -164,8 +164,9 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     if voters == 0 { not_booting(view, machines) } else { None }
 }
 
-/// Makes the next Machine. Without a template, those that are on their way are waited for first. So is the infrastructure of the
-/// Cluster before there is etcd: it tells of failure domains, and a Machine's is never changed. Later a replacement matters more.
+/// Makes the next Machine. Without a template, those that are on their way are waited for first. So is the word of the
+/// Cluster's infrastructure before there is etcd: it tells of failure domains, and a Machine's is never changed. Later a
+/// replacement matters more.
 fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     match &view.observation.template {
         Template::NotFound(message) => block(reasons::TEMPLATE_NOT_FOUND, message),
@@ -173,7 +174,7 @@ fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan 
             let later = view.observation.interval();
             coming.unwrap_or_else(|| wait(reasons::TEMPLATE_NOT_FOUND, message)).again(later)
         }
-        Template::Found { .. } if !cluster.infrastructure_ready && !view.has_begun() => {
+        Template::Found { .. } if domains::reported(view).is_none() && !view.has_begun() => {
             coming.unwrap_or_else(|| waiting_for_infrastructure(cluster))
         }
         Template::Found { .. } => Plan::Do(Step::CreateMachine {

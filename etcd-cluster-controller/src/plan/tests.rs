@@ -197,6 +197,9 @@ fn first_things_first() {
     assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates));
     story.observation.certificates = certificates();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, "it tells of failure domains");
+    story.observation.reported_domains = Some([].into());
+    assert_eq!(creates(&story.plan()), Some(0), "whether the Cluster has them yet, or not");
+    story.observation.reported_domains = None;
     story.cluster().infrastructure_ready = true;
     assert_eq!(creates(&story.plan()), Some(0));
     story.machine(0).addresses.clear();

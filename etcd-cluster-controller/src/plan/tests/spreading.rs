@@ -248,3 +248,17 @@ fn the_status_says_where_each_member_is() {
     let places: Vec<&str> = members.iter().map(|member| member.failure_domain.as_str()).collect();
     assert_eq!(places, ["a", "b", ""], "the one whose Machine is gone was in b");
 }
+
+#[test]
+fn what_the_infrastructure_reports_counts_until_the_cluster_has_it() {
+    let mut story = Story::new(3);
+    story.cluster().infrastructure_ready = false;
+    story.observation.reported_domains = Some(["a".to_owned(), "b".to_owned()].into());
+    let domain = |story: &Story| match story.plan() {
+        Plan::Do(Step::CreateMachine { failure_domain, .. }) => failure_domain,
+        plan => panic!("{plan:?}"),
+    };
+    assert_eq!(domain(&story).as_deref(), Some("a"));
+    story.cluster().infrastructure_ready = true;
+    assert_eq!(domain(&story), None, "the Cluster's word counts");
+}
