@@ -18,6 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Whether a Machine waits for us when it is deleted.
+pub(crate) fn has_hook(machine: &MachineView) -> bool {
+    machine.annotations.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION)
+}
+
 /// What one reconcile has read.
 #[derive(Clone, Debug)]
 pub struct Observation {
@@ -272,8 +277,9 @@ impl Observation {
 
     /// Takes what the prober knows. As long as no cluster ID is recorded, any etcd that trusts the CA could be taken for ours, as
     /// one that has the address that a Machine was given: so only a list counts that a new etcd has. That is one member, called
-    /// after a Machine that has its bootstrap data, as that says.
-    pub(crate) fn take(&mut self, snapshot: Snapshot) {
+    /// after a Machine that has its bootstrap data, as that says. A Machine that was let go before it had initialized etcd, and
+    /// does it in its last moments, takes that etcd with it: the next one initializes another.
+    pub fn take(&mut self, snapshot: Snapshot) {
         self.probes = snapshot.probes;
         self.membership = snapshot.membership;
         self.heard = snapshot.heard;
@@ -286,8 +292,10 @@ impl Observation {
     }
 
     fn is_new(&self, members: &BTreeMap<u64, Member>) -> bool {
-        let initialized =
-            |member: &Member| self.machines.get(&member.name).is_some_and(|machine| self.has_data(machine));
+        let let_go = |machine: &MachineView| machine.deleting && !has_hook(machine);
+        let initialized = |member: &Member| {
+            self.machines.get(&member.name).is_some_and(|machine| self.has_data(machine) && !let_go(machine))
+        };
         members.len() == 1 && members.values().all(initialized)
     }
 

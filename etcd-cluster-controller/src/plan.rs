@@ -46,7 +46,6 @@ pub use controller_support::plan::{Hold, block, wait};
 pub use due::due;
 pub use fence::{called_off, is_fenced};
 pub use goal::Goal;
-pub(crate) use hooks::has_hook;
 pub(crate) use marked::waiting as marked_waits_for;
 pub use publish::Publish;
 pub(crate) use repair::{made_for, under_way as replacement_under_way};

@@ -3,6 +3,7 @@
 use super::record::{
     Answer, ApiServer, Cluster, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Status,
 };
+use api::names::PRE_TERMINATE_HOOK_ANNOTATION;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub struct EtcdView {
     pub object: Etcd,
     /// Who was asked, by client URL.
     pub seats: BTreeMap<String, Seat>,
-    /// The cluster ID of the first member that answered; empty before.
+    /// The cluster ID of the first member that answered on a Machine that stays; empty before.
     pub id: String,
     /// The newest member list that any member gave, by ID.
     pub list: Vec<Listed>,
@@ -190,18 +191,27 @@ impl State {
         }
     }
 
+    /// Whether a Machine is on its way out, and waits for us no more: an etcd that has only it goes with it.
+    #[must_use]
+    pub fn is_let_go(&self, machine: &str) -> bool {
+        let hook = PRE_TERMINATE_HOOK_ANNOTATION;
+        self.machines.get(machine).is_some_and(|found| found.deleting && !found.annotations.contains_key(hook))
+    }
+
     fn member(&mut self, at: Timestamp, member: &Member) {
+        let before = self.etcds.get(&member.etcd).and_then(|view| view.seats.get(&member.url));
+        let machine = match before.filter(|seat| !seat.machine.is_empty()) {
+            Some(seat) => seat.machine.clone(),
+            None => machine_at(&self.machines, &member.etcd, &member.url).unwrap_or_default(),
+        };
+        let is_let_go = self.is_let_go(&machine);
         let Some(view) = self.etcds.get_mut(&member.etcd) else { return };
         let view = Arc::make_mut(view);
         let before = view.seats.get(&member.url);
         let was_live = before.map(|seat| view.is_live(seat));
         let since = before.map_or(at, |seat| seat.since);
-        let machine = match before.filter(|seat| !seat.machine.is_empty()) {
-            Some(seat) => seat.machine.clone(),
-            None => machine_at(&self.machines, &member.etcd, &member.url).unwrap_or_default(),
-        };
         if let Answer::Status(status) = &member.answer {
-            if view.id.is_empty() {
+            if view.id.is_empty() && !is_let_go {
                 view.id.clone_from(&status.cluster_id);
             }
             let is_newer = view.list.is_empty() || status.list_at > view.list_at;

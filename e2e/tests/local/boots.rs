@@ -2,25 +2,33 @@
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
-use api::EtcdCluster;
+use api::{EtcdCluster, names};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::until::until;
 use futures::future::try_join_all;
 use futures::try_join;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A slow boot, well within the default grace.
 const SLOW: Duration = Duration::from_secs(90);
+/// A boot that ends after its Machine has been deleted.
+const BOOT: Duration = Duration::from_secs(12);
+/// By then a member that is probed every second has been probed.
+const PROBED: Duration = Duration::from_secs(5);
+/// Keeps a Machine that we have let go, as somebody else's pre-terminate hook does.
+const THEIR_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/of-somebody-else";
 /// Grace of the clusters with a machine that never boots: as short as a busy computer allows for the other machines.
 const GRACE: i64 = 20;
 
 /// Side by side: a machine that takes 90 seconds to boot is waited for without a word of complaint; one that never boots
-/// is reported, and the cluster goes on around it as far as is safe.
+/// is reported, and the cluster goes on around it as far as is safe; one that is deleted before it boots, and initializes etcd
+/// all the same, takes that etcd with it.
 pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
     Look::make_namespace(&bed.client(), "boots").await?;
-    try_join!(late(bed), second_never(bed), first_never(bed))?;
+    try_join!(late(bed), second_never(bed), first_never(bed), deleted(bed))?;
     Ok(())
 }
 
@@ -93,6 +101,55 @@ async fn first_never(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
+/// The first of three is deleted before it boots. Nothing has begun, so we let it go; somebody else keeps its Machine, and so
+/// it initializes etcd. That etcd is not taken for the EtcdCluster's, which would wait for it forever.
+async fn deleted(bed: &Bed) -> Result<()> {
+    let first = "deleted-etcd-0";
+    let look =
+        apply(bed, Manifests::new("boots", "deleted")?, |machines| machines.fault_boot_delay("boots", first, BOOT))
+            .await?;
+    let machines = look.api("Machine");
+    until("the first Machine has its bootstrap data", PATIENCE, async || {
+        let data = machines.get(first).await?.data.pointer("/spec/bootstrap/dataSecretName").cloned();
+        Ok(data.filter(|name| !name.is_null()))
+    })
+    .await?;
+    let keep = async |value: Value| {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {(THEIR_HOOK): value}}}));
+        machines.patch(first, &PatchParams::default(), &patch).await
+    };
+    keep(json!("scenario")).await?;
+    look.delete("Machine", first).await?;
+    until("we have let it go", BOOT, async || {
+        let machine = machines.get(first).await?;
+        Ok((!machine.annotations().contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION)).then_some(()))
+    })
+    .await?;
+    until("it initializes etcd", PATIENCE, async || {
+        let etcd = look.membership(&bed.machines, &[first.to_owned()]).await?;
+        ensure!(etcd.voters() == [first], "{:?}", etcd.members);
+        Ok(Some(()))
+    })
+    .await?;
+    // The scenario is about this time.
+    tokio::time::sleep(PROBED).await;
+    for round in 0..3 {
+        look_again(&look, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 100 + round}}})).await?;
+        let etcd = look.etcds().get(&look.etcd).await?;
+        let recorded = etcd.annotations().get(names::CLUSTER_ID_ANNOTATION);
+        let status = etcd.status.clone().unwrap_or_default();
+        ensure!(recorded.is_none() && !status.initialized, "etcd {recorded:?} is taken for ours: {:?}", status.members);
+    }
+    keep(Value::Null).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    let there = look.etcd_machines().await?;
+    ensure!(there == ["deleted-etcd-1", "deleted-etcd-2", "deleted-etcd-3"], "{there:?}");
+    let etcd = look.membership(&bed.machines, &there).await?;
+    ensure!(etcd.voters() == there, "{:?}", etcd.members);
+    Ok(())
+}
+
 /// Makes the fault, and then the cluster.
 async fn apply(
     bed: &Bed,
@@ -121,8 +178,8 @@ async fn stays_so(look: &Look, machines: &[&str]) -> Result<()> {
 
 /// Changes the EtcdCluster, and waits until the controller has taken the change into account.
 pub(crate) async fn look_again(look: &Look, patch: &Value) -> Result<()> {
-    let params = kube::api::PatchParams::default();
-    let changed: EtcdCluster = look.etcds().patch(&look.etcd, &params, &kube::api::Patch::Merge(patch)).await?;
+    let params = PatchParams::default();
+    let changed: EtcdCluster = look.etcds().patch(&look.etcd, &params, &Patch::Merge(patch)).await?;
     let generation = changed.metadata.generation.context("the API server counts generations")?;
     until(format!("generation {generation} of {} is seen", changed.name_any()), Duration::from_secs(20), async || {
         let seen = look.status().await?.observed_generation;

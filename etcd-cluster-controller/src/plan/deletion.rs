@@ -1,8 +1,8 @@
 //! Deleting the EtcdCluster. It asks nothing of etcd, so it finishes in whatever state that is.
 
 use super::retire::going;
-use super::{Plan, Step, View, block, has_hook, wait};
-use crate::observation::ClusterLink;
+use super::{Plan, Step, View, block, wait};
+use crate::observation::{ClusterLink, has_hook};
 use crate::quorum::cluster_going;
 use api::conditions::reasons;
 use api::{EtcdCluster, names};

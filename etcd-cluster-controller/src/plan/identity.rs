@@ -155,6 +155,11 @@ mod tests {
         }
         story.healthy(0);
         story.etcd().metadata.annotations.get_or_insert_default().remove(names::CLUSTER_ID_ANNOTATION);
+        taken(story)
+    }
+
+    /// What the prober knows counts as far as an observation takes it.
+    fn taken(mut story: Story) -> Story {
         let Observation { probes, membership, heard, .. } = story.observation.clone();
         story.observation.take(Snapshot { probes, membership, heard });
         story
@@ -181,11 +186,6 @@ mod tests {
         assert!(status.members.is_empty() && status.cluster_id.is_empty(), "{status:?}");
         beside.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "c");
         assert_eq!(records(&beside).as_deref(), Some("c"), "a person says that it is ours");
-        let taken = |mut story: Story| {
-            let Observation { probes, membership, heard, .. } = story.observation.clone();
-            story.observation.take(Snapshot { probes, membership, heard });
-            story
-        };
         let mut early = begins_beside(1);
         early.observation.bootstrapped.clear();
         assert_eq!(records(&taken(early)), None, "the Machine cannot have initialized anything yet");
@@ -193,6 +193,20 @@ mod tests {
         let Membership::Known { members, .. } = &mut of_another.observation.membership else { panic!("not listed") };
         members.get_mut(&id(0)).unwrap().name = "other-etcd-0".to_owned();
         assert_eq!(records(&taken(of_another)), None, "an etcd of one member that another Machine has");
+    }
+
+    #[test]
+    fn an_etcd_goes_with_the_only_machine_that_was_let_go_before_it_initialized() {
+        let mut late = begins_beside(1);
+        late.delete_at_once(0);
+        let mut late = taken(late);
+        let plan = late.plan();
+        assert!(matches!(plan, Plan::Wait(_)), "{plan:?}");
+        let status = late.settle();
+        assert!(!status.initialized && status.members.is_empty() && status.cluster_id.is_empty(), "{status:?}");
+        let mut kept = begins_beside(1);
+        kept.delete(0);
+        assert!(matches!(taken(kept).plan(), Plan::Do(Step::Record { .. })), "one that waits for us has begun");
     }
 
     #[test]

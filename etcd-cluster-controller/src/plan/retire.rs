@@ -2,8 +2,8 @@
 //! it, and only then the Machine goes.
 
 use super::in_use::InUse;
-use super::{Plan, Step, View, block, deletion, has_hook, operation, rollout};
-use crate::observation::hex;
+use super::{Plan, Step, View, block, deletion, operation, rollout};
+use crate::observation::{has_hook, hex};
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
 use api::conditions::reasons;

@@ -40,6 +40,9 @@ fn bring_up() {
     let budget = Budget { faults: 1, ..Budget::default() };
     check("bring-up of one", &[State::empty(1, budget)], LIMIT);
     check("bring-up of three", &[State::empty(3, budget)], LIMIT);
+    let budget = Budget { deletions: 1, ..Budget::default() };
+    check("bring-up of one, and its Machine is deleted", &[State::empty(1, budget)], LIMIT);
+    check("bring-up of three, and a Machine is deleted", &[State::empty(3, budget)], LIMIT);
 }
 
 #[test]

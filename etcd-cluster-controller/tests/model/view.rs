@@ -8,7 +8,8 @@ use api::{EtcdCluster, names};
 use controller_support::external::{ClusterView, MachineView};
 use etcd_cluster_controller::observation::probe::{ListFault, MemberFault, OurFault, Run, RunKind};
 use etcd_cluster_controller::observation::{
-    Certificates, ClusterLink, Member as Entry, Membership, Observation, Outcome, Probe as Probed, Report, Template,
+    Certificates, ClusterLink, Member as Entry, Membership, Observation, Outcome, Probe as Probed, Report, Snapshot,
+    Template,
 };
 use etcd_cluster_controller::plan::{Decision, Plan, called_off, is_fenced, plan};
 use etcd_cluster_controller::status::status;
@@ -159,9 +160,6 @@ impl Book {
             if view.secrets.data.has(seat) {
                 observation.bootstrapped.insert(name(seat), could_boot(view, seat));
             }
-            if let Some(probe) = probe(view, seat) {
-                observation.probes.insert(name(seat), probe);
-            }
         }
         if view.secrets.init {
             let mut urls: Vec<String> = view.secrets.urls.iter().map(client_url).collect();
@@ -172,12 +170,15 @@ impl Book {
             let admitted = view.secrets.admitted.iter().map(|seat| (uid(seat), could_boot(view, seat)));
             observation.admitted = Some(admitted.collect());
         }
-        observation.membership = match view.probes.list {
+        let membership = match view.probes.list {
             List::NotAsked => Membership::NotAsked,
             List::NoQuorum => Membership::Unknown(ListFault::NoQuorum(None)),
             List::Known => Membership::Known { cluster_id: CLUSTER_ID, members: members(view), at: ago(0) },
         };
-        observation.heard = Some(view.probes.heard.iter().map(id).collect());
+        let seats = (0..SEATS).filter(|seat| view.machines.is[*seat].exists());
+        let probes = seats.filter_map(|seat| Some((name(seat), probe(view, seat)?))).collect();
+        let heard = Some(view.probes.heard.iter().map(id).collect());
+        observation.take(Snapshot { probes, membership, heard });
         observation
     }
 }

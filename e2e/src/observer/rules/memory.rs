@@ -69,12 +69,15 @@ impl Rule for Memory {
             self.falls_silent(moment.now(), member);
             return findings;
         };
+        let machine = after.seats.get(&member.url).map_or("", |seat| &seat.machine);
         if status.cluster_id != after.id {
+            if moment.after.is_let_go(machine) {
+                return findings;
+            }
             let stranger = (member.etcd.clone(), member.url.clone(), status.cluster_id.clone());
             self.strangers.entry(stranger).or_insert((moment.now(), false));
             return findings;
         }
-        let machine = after.seats.get(&member.url).map_or("", |seat| &seat.machine);
         findings.extend(self.answers(moment.now(), member, status, machine));
         if before.list != after.list {
             let id = |listed: &String| (member.etcd.clone(), listed.clone());

@@ -139,6 +139,10 @@ fn members(#[case] story: Story, #[case] found: &[&str]) {
     replaced(three()).list(&[(0, LEARNER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]), &["forgetful voter"]
 )]
 #[case::etcd_begins_anew(three().stranger(1).after(1), &["forgetful voter"])]
+#[case::an_etcd_goes_with_its_machine_before_the_first_one_that_stays(
+    Story::of(3).let_go(4).stranger(4).after(9).list(&[(0, VOTER), (1, VOTER), (2, VOTER)]).answer(&[0, 1, 2]).after(9),
+    &[]
+)]
 #[case::an_address_is_given_away(three().fault(&[1], None).given_away(1).stranger(1).after(60), &[])]
 #[case::its_machine_is_seen_a_moment_later(three().fault(&[1], None).stranger(1).after(1).given_away(1).after(60), &[])]
 #[case::its_machine_is_seen_too_late(three().fault(&[1], None).stranger(1).after(9).given_away(1).after(60), &["forgetful voter"])]

@@ -65,6 +65,18 @@ impl Story {
         self.lines.push(Line { at: self.at, event: Event::Machine(machine) });
     }
 
+    /// A Machine is being deleted, and has no hook of ours any more.
+    pub(super) fn let_go(self, number: usize) -> Self {
+        let machine = Machine {
+            name: format!("ns/m{number}"),
+            etcd: ETCD.to_owned(),
+            addresses: vec![format!("10.0.0.{number}")],
+            deleting: true,
+            ..Machine::default()
+        };
+        self.and(Event::Machine(machine))
+    }
+
     /// Seconds pass, and something is seen that changes nothing.
     pub(super) fn after(mut self, seconds: i64) -> Self {
         self.at += SignedDuration::from_secs(seconds);
