@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 /// What we need of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfrastructureClusterView {
-    /// It is there: v1beta2's `initialization.provisioned` or v1beta1's `ready`. Cluster API takes over what it reports from
-    /// then on.
+    /// It is there, and stays: v1beta2's `initialization.provisioned` or v1beta1's `ready`. Cluster API takes over what it
+    /// reports from then on. One that is being deleted is that of an earlier Cluster of the same name.
     pub provisioned: bool,
     /// Failure domains for control planes, by name.
     pub failure_domains: BTreeSet<String>,
@@ -22,7 +22,8 @@ impl InfrastructureClusterView {
     pub fn read(infrastructure: &DynamicObject) -> Self {
         let data = &infrastructure.data;
         Self {
-            provisioned: flag(data, &["/status/initialization/provisioned", "/status/ready"]),
+            provisioned: infrastructure.metadata.deletion_timestamp.is_none()
+                && flag(data, &["/status/initialization/provisioned", "/status/ready"]),
             failure_domains: failure_domains::read(data),
         }
     }
@@ -50,5 +51,10 @@ mod tests {
         }
         assert!(!view(&json!({"initialization": {"provisioned": false}})).provisioned);
         assert!(!view(&Value::Null).provisioned);
+        let mut earlier: DynamicObject =
+            serde_json::from_value(json!({"metadata": {"name": "demo"}, "status": {"ready": true}})).unwrap();
+        assert!(InfrastructureClusterView::read(&earlier).provisioned);
+        earlier.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-11-24T00:00:00Z")).unwrap());
+        assert!(!InfrastructureClusterView::read(&earlier).provisioned, "it goes with an earlier Cluster");
     }
 }
