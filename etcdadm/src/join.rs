@@ -112,7 +112,7 @@ impl<'a> Join<'a> {
             let observation = self.observation(membership).await?;
             match plan::join(&observation) {
                 JoinStep::Add => self.add(&observation.membership).await?,
-                JoinStep::RemoveOwnLearner(id) => self.remove_own_learner(id).await?,
+                JoinStep::RemoveOwnLearner(id) => self.remove_own_learner(id, &observation.membership).await?,
                 JoinStep::Start(id) => {
                     if self.may_start(id, &observation).await? {
                         self.start(id, &observation).await?;
@@ -143,19 +143,16 @@ impl<'a> Join<'a> {
         Ok(Observation { own_url: self.own_url.clone(), local: self.node.local().await?, membership })
     }
 
-    /// Asks these members for their versions. One that never started tells nothing.
-    async fn versions(&mut self, members: impl IntoIterator<Item = &Member>) -> Versions {
+    /// Asks members for their versions: those that `asked` chooses. One that never started tells nothing.
+    async fn versions(&mut self, membership: &Membership, asked: impl Fn(&Member) -> bool) -> Versions {
         let own = self.node.settings.version.clone();
         let mut versions = Versions { own, members: Vec::new(), floor: None };
-        for member in members {
-            for endpoint in member.client_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
-                if let Ok((program, storage)) = self.cluster.versions(&endpoint).await {
-                    if let Ok(version) = program.parse() {
-                        self.told.insert(member.id, version);
-                    }
-                    versions.floor = storage.parse().ok().max(versions.floor);
-                    break;
+        for member in membership.members.iter().filter(|member| asked(member)) {
+            if let Some((program, storage)) = self.cluster.versions(membership, member).await {
+                if let Ok(version) = program.parse() {
+                    self.told.insert(member.id, version);
                 }
+                versions.floor = storage.parse().ok().max(versions.floor);
             }
             let name = format!("member {:x} ({})", member.id, member.peer_urls.join(","));
             versions.members.push((name, self.told.get(&member.id).cloned()));
@@ -168,9 +165,9 @@ impl<'a> Join<'a> {
         if observation.local.owner.is_some() || self.compared == Some(id) {
             return Ok(true);
         }
-        let members = &observation.membership.members;
-        let learner = members.iter().any(|member| member.id == id && member.learner);
-        let versions = self.versions(members.iter().filter(|member| member.has_started())).await;
+        let membership = &observation.membership;
+        let learner = membership.members.iter().any(|member| member.id == id && member.learner);
+        let versions = self.versions(membership, Member::has_started).await;
         let may = self.has_leave("the member is not started", versions.to_start(id, learner)).await?;
         if may {
             self.compared = Some(id);
@@ -191,7 +188,7 @@ impl<'a> Join<'a> {
 
     async fn add(&mut self, membership: &Membership) -> Result<()> {
         preflight::check(&self.node.paths, &self.node.settings)?;
-        let versions = self.versions(membership.members.iter().filter(|member| member.has_started())).await;
+        let versions = self.versions(membership, Member::has_started).await;
         let learner = match versions.role().map_err(|why| anyhow!(why))? {
             Role::Learner => true,
             Role::Voter => false,
@@ -208,7 +205,7 @@ impl<'a> Join<'a> {
             }
         };
         self.silence = None;
-        match self.cluster.add(&self.own_url, learner).await {
+        match self.cluster.add(membership, &self.own_url, learner).await {
             Ok((id, membership)) => {
                 let role = if learner { "learner" } else { "voter" };
                 tracing::info!("added to cluster {:x} as {role} {id:x}", membership.cluster_id);
@@ -233,12 +230,12 @@ impl<'a> Join<'a> {
         }
     }
 
-    async fn remove_own_learner(&mut self, id: u64) -> Result<()> {
+    async fn remove_own_learner(&mut self, id: u64, membership: &Membership) -> Result<()> {
         tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join anew");
         // The record first: with it, a machine that is not listed does not join.
         let name = self.node.settings.name.clone();
         MemberRecord::disowned(id, name, self.own_url.clone()).store(&self.node.paths)?;
-        match self.cluster.remove(id).await {
+        match self.cluster.remove(membership, id).await {
             Ok(()) => Ok(()),
             Err(failure) => self.wait_out("the lost learner is not removed", failure, FAILURE_PAUSE).await,
         }
@@ -262,20 +259,20 @@ impl<'a> Join<'a> {
     }
 
     async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
-        if let Err(why) = self.follows(id).await {
+        if let Err(why) = self.follows(id, membership).await {
             self.node.wait(self.pause(), why).await;
             return Ok(());
         }
         if !self.may_promote(id, membership).await? {
             return Ok(());
         }
-        let answer = self.cluster.promote(id).await;
+        let answer = self.cluster.promote(membership, id).await;
         self.after_promotion(id, answer).await
     }
 
     /// Whether the versions of all members let the learner be promoted.
     async fn may_promote(&mut self, id: u64, membership: &Membership) -> Result<bool> {
-        let versions = self.versions(&membership.members).await;
+        let versions = self.versions(membership, |_| true).await;
         self.has_leave("the learner is not promoted", versions.to_promote(id)).await
     }
 
@@ -296,8 +293,8 @@ impl<'a> Join<'a> {
     /// Whether the learner on this machine runs, and has nearly all that the cluster has; if not, what is waited for. etcd
     /// promotes one that has stopped as well, and a voter that does not run costs the cluster a member. And it counts nine
     /// tenths of the log as nearly all of it, however long that is.
-    async fn follows(&mut self, id: u64) -> Result<(), String> {
-        let own = self.member.progress().await;
+    async fn follows(&mut self, id: u64, membership: &Membership) -> Result<(), String> {
+        let own = self.member.progress(membership).await;
         let own = own.map_err(|why| format!("for learner {id:x}, which does not answer on this machine ({why})"))?;
         if own.member_id != id {
             return Err(format!("for learner {id:x}: member {:x} answers on this machine", own.member_id));
@@ -305,8 +302,8 @@ impl<'a> Join<'a> {
         if own.leader == 0 {
             return Err(format!("for learner {id:x} to find the leader"));
         }
-        let voter =
-            self.cluster.progress().await.map_err(|why| format!("for a voter to tell how far it is ({why})"))?;
+        let voter = self.cluster.progress(membership).await;
+        let voter = voter.map_err(|why| format!("for a voter to tell how far it is ({why})"))?;
         let behind = voter.applied.saturating_sub(own.applied);
         if behind > BEHIND {
             Err(format!("for learner {id:x} to catch up: it is {behind} entries behind"))

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use etcd_client::{Certificate, Client, ConnectOptions, Identity, MemberAddOptions, TlsOptions};
+use etcd_client::{
+    Certificate, Client, ConnectOptions, Identity, MemberAddOptions, ResponseHeader, StatusResponse, TlsOptions,
+};
 use tokio::time::timeout;
 
 use super::{Failure, Member, Membership};
@@ -20,6 +22,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(4);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The cluster behind some endpoints. Each request goes to one endpoint, so that it is known who carried it out.
+///
+/// An address may be given to another cluster that trusts the same authority, between one request and the next too. So
+/// what follows from a list takes that list, and an answer of another cluster is a failure.
 pub struct Cluster {
     ca: String,
     certificate: String,
@@ -66,31 +71,35 @@ impl Cluster {
         self.request(&endpoint, CHECK_TIMEOUT, async |client| client.get("etcdadm", None).await.map(|_| ())).await
     }
 
-    /// Versions of the member that answers at `endpoint`: its program's, and that of the cluster's storage, which no
-    /// member is older than. The latter is empty before etcd 3.6.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub async fn versions(&mut self, endpoint: &Endpoint) -> Result<(String, String), Failure> {
-        self.request(endpoint, CHECK_TIMEOUT, async |client| {
-            let status = client.status().await?;
-            Ok((status.version().to_owned(), status.storage_version().to_owned()))
-        })
-        .await
+    /// Versions that a listed member tells at one of its client URLs: its program's, and that of the cluster's storage,
+    /// which no member is older than. The latter is empty before etcd 3.6. `None` if it does not answer at any of them:
+    /// whoever else does speaks for itself.
+    pub async fn versions(&mut self, listed: &Membership, member: &Member) -> Option<(String, String)> {
+        for endpoint in member.client_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
+            let Ok(status) = self.status(&endpoint, listed).await else { continue };
+            if member_id(status.header()) == member.id {
+                return Some((status.version().to_owned(), status.storage_version().to_owned()));
+            }
+        }
+        None
     }
 
-    /// How far the member behind the first endpoint is. Learners answer too.
+    /// How far the member of the listed cluster behind the first endpoint is. Learners answer too.
     ///
     /// # Errors
-    /// When it does not answer.
-    pub async fn progress(&mut self) -> Result<Progress, Failure> {
+    /// When no member of that cluster answers.
+    pub async fn progress(&mut self, listed: &Membership) -> Result<Progress, Failure> {
         let endpoint = self.first()?;
-        self.request(&endpoint, CHECK_TIMEOUT, async |client| {
-            let status = client.status().await?;
-            let member_id = status.header().map_or(0, etcd_client::ResponseHeader::member_id);
-            Ok(Progress { member_id, leader: status.leader(), applied: status.raft_applied_index() })
-        })
-        .await
+        let status = self.status(&endpoint, listed).await?;
+        let member_id = member_id(status.header());
+        Ok(Progress { member_id, leader: status.leader(), applied: status.raft_applied_index() })
+    }
+
+    /// What a member of the listed cluster says of itself.
+    async fn status(&mut self, endpoint: &Endpoint, listed: &Membership) -> Result<StatusResponse, Failure> {
+        let status = self.request(endpoint, CHECK_TIMEOUT, async |client| client.status().await).await?;
+        same_cluster(listed.cluster_id, cluster_id(status.header()))?;
+        Ok(status)
     }
 
     /// Adds an endpoint to try after the others.
@@ -132,13 +141,10 @@ impl Cluster {
 
     async fn list_through(&mut self, endpoint: &Endpoint) -> Result<Membership, Failure> {
         let membership = self.list_of_any(endpoint).await?;
-        match self.id {
-            Some(id) if id != membership.cluster_id => {
-                let other = membership.cluster_id;
-                Err(Failure::Transient(format!("it is a member of cluster {other:x}, and not of {id:x}")))
-            }
-            _ => Ok(membership),
+        if let Some(id) = self.id {
+            same_cluster(id, membership.cluster_id)?;
         }
+        Ok(membership)
     }
 
     async fn list_of_any(&mut self, endpoint: &Endpoint) -> Result<Membership, Failure> {
@@ -147,41 +153,62 @@ impl Cluster {
             // member first makes sure that it has caught up with everything decided until now.
             client.get("etcdadm", None).await?;
             let response = client.member_list().await?;
-            let cluster_id = response.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
+            let cluster_id = cluster_id(response.header());
             Ok(Membership { cluster_id, members: response.members().iter().map(member).collect() })
         })
         .await
     }
 
-    /// Adds a member with this peer URL, and answers its ID and all members.
+    /// Adds a member with this peer URL to the listed cluster, and answers its ID and all members.
     ///
     /// # Errors
     /// After [`Failure::Transient`] the member may have been added all the same.
-    pub async fn add(&mut self, peer_url: &str, learner: bool) -> Result<(u64, Membership), Failure> {
-        self.at_voter(async |client| {
+    pub async fn add(
+        &mut self,
+        listed: &Membership,
+        peer_url: &str,
+        learner: bool,
+    ) -> Result<(u64, Membership), Failure> {
+        let added = self.at_voter(async |client| {
             let options = learner.then(|| MemberAddOptions::new().with_is_learner());
             let response = client.member_add(vec![peer_url.to_owned()], options).await?;
-            let cluster_id = response.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
+            let cluster_id = cluster_id(response.header());
             let id = response.member().map_or(0, etcd_client::Member::id);
             Ok((id, Membership { cluster_id, members: response.member_list().iter().map(member).collect() }))
-        })
-        .await
+        });
+        let (id, membership) = added.await?;
+        match same_cluster(listed.cluster_id, membership.cluster_id) {
+            Ok(()) => Ok((id, membership)),
+            Err(why) => Err(self.take_out(id, &why).await),
+        }
     }
 
-    /// Makes a learner a voter.
+    /// Removes a member that another cluster was given by mistake, through the connection that it was added over. It
+    /// has never started, so that cluster loses nothing.
+    async fn take_out(&mut self, id: u64, why: &Failure) -> Failure {
+        let outcome = match self.at_voter(async |client| client.member_remove(id).await).await {
+            Ok(_) => "is removed again".to_owned(),
+            Err(failure) => format!("could not be removed again ({failure})"),
+        };
+        Failure::Transient(format!("{why}; member {id:x}, which it has added, {outcome}"))
+    }
+
+    /// Makes a learner of the listed cluster a voter.
     ///
     /// # Errors
     /// [`Failure::NotInSync`] until it has caught up.
-    pub async fn promote(&mut self, id: u64) -> Result<(), Failure> {
-        self.at_voter(async |client| client.member_promote(id).await.map(|_| ())).await
+    pub async fn promote(&mut self, listed: &Membership, id: u64) -> Result<(), Failure> {
+        let answer = self.at_voter(async |client| client.member_promote(id).await).await?;
+        same_cluster(listed.cluster_id, cluster_id(answer.header()))
     }
 
-    /// Removes a member.
+    /// Removes a member of the listed cluster.
     ///
     /// # Errors
     /// After [`Failure::Transient`] it may have been removed all the same.
-    pub async fn remove(&mut self, id: u64) -> Result<(), Failure> {
-        self.at_voter(async |client| client.member_remove(id).await.map(|_| ())).await
+    pub async fn remove(&mut self, listed: &Membership, id: u64) -> Result<(), Failure> {
+        let answer = self.at_voter(async |client| client.member_remove(id).await).await?;
+        same_cluster(listed.cluster_id, cluster_id(answer.header()))
     }
 
     fn first(&self) -> Result<Endpoint, Failure> {
@@ -241,3 +268,22 @@ fn member(member: &etcd_client::Member) -> Member {
         learner: member.is_learner(),
     }
 }
+
+fn cluster_id(header: Option<&ResponseHeader>) -> u64 {
+    header.map_or(0, ResponseHeader::cluster_id)
+}
+
+fn member_id(header: Option<&ResponseHeader>) -> u64 {
+    header.map_or(0, ResponseHeader::member_id)
+}
+
+/// Another cluster may be gone from an address as it has come.
+fn same_cluster(expected: u64, answered: u64) -> Result<(), Failure> {
+    if answered == expected {
+        return Ok(());
+    }
+    Err(Failure::Transient(format!("a member of cluster {answered:x} answered, and none of {expected:x}")))
+}
+
+#[cfg(test)]
+mod tests;

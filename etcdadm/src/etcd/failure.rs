@@ -121,4 +121,4 @@ impl fmt::Display for Failure {
 impl Error for Failure {}
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

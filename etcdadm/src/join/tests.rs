@@ -82,7 +82,7 @@ async fn a_lost_learner_that_was_not_removed_never_starts_again() {
     let mut observation = observation(&machine);
     observation.membership.members[1].learner = true;
     assert_eq!(plan::join(&observation), JoinStep::RemoveOwnLearner(NEW));
-    run(&machine).remove_own_learner(NEW).await.unwrap();
+    run(&machine).remove_own_learner(NEW, &observation.membership).await.unwrap();
     observation.local = local(&machine);
     assert_eq!(plan::join(&observation), JoinStep::RemoveOwnLearner(NEW), "nobody answered");
     observation.membership.members.pop();
@@ -97,7 +97,7 @@ async fn a_lost_learner_without_a_record_is_recorded_before_it_is_removed() {
     let mut observation = observation(&machine);
     observation.membership.members[1].learner = true;
     assert_eq!(plan::join(&observation), JoinStep::RemoveOwnLearner(NEW));
-    run(&machine).remove_own_learner(NEW).await.unwrap();
+    run(&machine).remove_own_learner(NEW, &observation.membership).await.unwrap();
     observation.local = local(&machine);
     assert_eq!((recorded(&machine), plan::join(&observation)), (Some(NEW), JoinStep::RemoveOwnLearner(NEW)));
     observation.membership.members.pop();
@@ -127,7 +127,7 @@ async fn a_machine_is_looked_at_before_it_is_added() {
 #[tokio::test]
 async fn a_learner_that_does_not_answer_is_waited_for() {
     let machine = machine("127.0.77.13", UnitState::Up);
-    let why = run(&machine).follows(NEW).await.unwrap_err();
+    let why = run(&machine).follows(NEW, &observation(&machine).membership).await.unwrap_err();
     assert!(why.starts_with("for learner 44, which does not answer on this machine"), "{why}");
 }
 

@@ -19,7 +19,7 @@ use crate::pki::authority::Authority;
 use crate::pki::leaf::{Leaf, San};
 use crate::settings::tests::example;
 
-type Issued = CertifiedKey<KeyPair>;
+pub(in crate::etcd) type Issued = CertifiedKey<KeyPair>;
 
 #[rstest]
 #[case(9, "etcdserver: too many learner members in cluster", Failure::TooManyLearners)]
@@ -33,7 +33,7 @@ fn etcds_words_decide(#[case] code: i32, #[case] message: &str, #[case] expected
 }
 
 /// An authority that has been there for longer than a leaf is good.
-fn authority() -> Authority {
+pub(in crate::etcd) fn authority() -> Authority {
     crate::set_up_tls();
     let root = tempfile::tempdir().unwrap();
     let long_ago = OffsetDateTime::now_utc() - Duration::days(400);
@@ -41,14 +41,14 @@ fn authority() -> Authority {
 }
 
 /// A leaf for loopback addresses, issued so many days from now.
-fn issued(authority: &Authority, days: i64) -> Issued {
+pub(in crate::etcd) fn issued(authority: &Authority, days: i64) -> Issued {
     let sans = vec![San::Ip(IpAddr::from(Ipv4Addr::LOCALHOST))];
     let leaf = Leaf { common_name: "m1".to_owned(), organization: None, sans, server: true };
     leaf.issue(authority, OffsetDateTime::now_utc() + Duration::days(days)).unwrap()
 }
 
-/// Shakes hands with one client, as etcd does: both sides show a certificate.
-fn serve(shown: &Issued, trusted: &Authority) -> Endpoint {
+/// TLS as etcd does it: both sides show a certificate.
+pub(in crate::etcd) fn tls(shown: &Issued, trusted: &Authority) -> Arc<ServerConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(trusted.bundle_pem.as_bytes()).unwrap()).unwrap();
     let certificate = CertificateDer::from_pem_slice(shown.cert.pem().as_bytes()).unwrap();
@@ -57,11 +57,17 @@ fn serve(shown: &Issued, trusted: &Authority) -> Endpoint {
     let mut config =
         ServerConfig::builder().with_client_cert_verifier(verifier).with_single_cert(vec![certificate], key).unwrap();
     config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
+}
+
+/// Shakes hands with one client.
+fn serve(shown: &Issued, trusted: &Authority) -> Endpoint {
+    let config = tls(shown, trusted);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut connection = ServerConnection::new(Arc::new(config)).unwrap();
+        let mut connection = ServerConnection::new(config).unwrap();
         // It fails on one of the two sides. Closed before everything is read, the alert could be lost on its way.
         while connection.is_handshaking() && connection.complete_io(&mut stream).is_ok() {}
         let _ = stream.shutdown(Shutdown::Write);
@@ -78,7 +84,7 @@ async fn failure(of: &Authority, server: &Issued, client: &Issued, trusted: &Aut
     cluster.list().await.unwrap_err()
 }
 
-const GOOD: i64 = 0;
+pub(in crate::etcd) const GOOD: i64 = 0;
 const EXPIRED: i64 = -390;
 const NOT_VALID_YET: i64 = 10;
 
