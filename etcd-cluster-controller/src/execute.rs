@@ -78,7 +78,7 @@ pub(crate) async fn execute(context: &Context, observation: &Observation, step: 
         Step::AddHook { machine } => machines::add_hook(context, observation, machine).await,
         Step::DeleteMachine { name, why } => machines::delete(context, observation, name, *why).await,
         // These change only the status, which is written at the end of the reconcile.
-        Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) => Ok(Outcome::Done),
+        Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) | Step::NoteRelease { .. } => Ok(Outcome::Done),
         Step::MoveLeader { from, to } => membership::move_leader(context, observation, *from, *to).await,
         Step::RemoveMember(permission) => membership::remove(context, observation, permission).await,
         Step::ReleaseHook { machine, proof } => machines::release(context, observation, machine, proof).await,

@@ -5,7 +5,7 @@ pub mod probe;
 
 pub use probe::{Membership, Outcome, Probe, Report, Snapshot};
 
-use api::etcd_cluster::MemberStatus;
+use api::etcd_cluster::{MemberStatus, RemovedMember};
 use api::etcdadm_config::EtcdadmConfigSpec;
 use api::{EtcdCluster, names};
 use controller_support::external::{ClusterView, DockerMachineView, MachineView};
@@ -278,7 +278,8 @@ impl Observation {
     /// Takes what the prober knows. As long as no cluster ID is recorded, any etcd that trusts the CA could be taken for ours, as
     /// one that has the address that a Machine was given: so only a list counts that a new etcd has. That is one member, called
     /// after a Machine that has its bootstrap data, as that says. A Machine that was let go before it had initialized etcd, and
-    /// does it in its last moments, takes that etcd with it: the next one initializes another.
+    /// does it in its last moments, takes that etcd with it: the next one initializes another. The status says who was let go,
+    /// as a watch may show the hook still.
     pub fn take(&mut self, snapshot: Snapshot) {
         self.probes = snapshot.probes;
         self.membership = snapshot.membership;
@@ -292,11 +293,23 @@ impl Observation {
     }
 
     fn is_new(&self, members: &BTreeMap<u64, Member>) -> bool {
-        let let_go = |machine: &MachineView| machine.deleting && !has_hook(machine);
+        let released =
+            |machine: &MachineView| (machine.deleting && !has_hook(machine)) || self.release_is_noted(machine);
         let initialized = |member: &Member| {
-            self.machines.get(&member.name).is_some_and(|machine| self.has_data(machine) && !let_go(machine))
+            self.machines.get(&member.name).is_some_and(|machine| self.has_data(machine) && !released(machine))
         };
         members.len() == 1 && members.values().all(initialized)
+    }
+
+    /// Whether the status says that a Machine is let go without having become a member.
+    pub(crate) fn release_is_noted(&self, machine: &MachineView) -> bool {
+        self.etcd.status.as_ref().is_some_and(|status| status.released_machine_uids.contains(&machine.uid))
+    }
+
+    /// What became of the member that a Machine had, if that has left etcd.
+    pub(crate) fn removal_of(&self, machine: &MachineView) -> Option<&RemovedMember> {
+        let records = &self.etcd.status.as_ref()?.removed_members;
+        records.iter().find(|record| record.machine_uid == machine.uid)
     }
 
     /// Machine of a member: the one that it is called after, as names are never used again. A host name of another kind says
@@ -345,10 +358,7 @@ impl Observation {
     /// The recorded cluster ID, in hexadecimal.
     #[must_use]
     pub fn recorded_cluster_id(&self) -> Option<&str> {
-        let annotated = self.etcd.annotations().get(names::CLUSTER_ID_ANNOTATION).map(String::as_str);
-        let status = || self.etcd.status.as_ref().map(|status| status.cluster_id.as_str());
-        // Emptying the annotation must not have whoever answers next taken for ours.
-        annotated.filter(|id| !id.is_empty()).or_else(status).filter(|id| !id.is_empty())
+        self.etcd.recorded_cluster_id()
     }
 
     /// Endpoints that API servers may be using, separated by commas: by the Cluster hook's annotation. Whoever replaces the

@@ -120,10 +120,7 @@ impl<'a> View<'a> {
 
     /// Whether etcd has come up once. A new CA or a second "first" member would then mean a second, empty etcd.
     pub(crate) fn has_begun(&self) -> bool {
-        let status = self.observation.etcd.status.as_ref();
-        self.observation.init_urls.is_some()
-            || self.observation.recorded_cluster_id().is_some()
-            || status.is_some_and(|status| status.initialized)
+        self.observation.init_urls.is_some() || self.observation.etcd.has_begun()
     }
 
     /// Whether a member leaves before its replacement joins, as there is no room for both.

@@ -58,11 +58,14 @@ pub enum Refusal {
         /// Healthy voters that would be left, and all voters that would be.
         left: (usize, usize),
     },
+    /// The quorum would hang on machines that are let go, and that may vote in their last moments.
+    HangsOnReleased,
 }
 
 /// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is what a
 /// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy, with one exception: the
 /// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
+/// And the quorum has to stay if those that were let go vote in their last moments, or it is no nearer to being lost.
 ///
 /// With `maxSurge: 0` a replacement has no room before the member is gone. So one may leave where all the others are well, and
 /// at most one fewer than wanted: a quorum is left, and no second one leaves before the replacement votes.
@@ -89,10 +92,24 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, spec: &EtcdClusterSpec) -
     let wanted = usize::try_from(spec.replicas).unwrap_or(0);
     let is_as_safe = after >= now.min(survives(wanted, wanted));
     let goes_first = spec.removes_first() && left_healthy == left_voters && left_voters + 1 >= wanted;
-    if after >= 0 && (is_as_safe || goes_first) {
-        return Ok(MayRemove { member_id, list });
+    if after < 0 || !(is_as_safe || goes_first) {
+        return Err(Refusal::TooFewWouldBeLeft { now, after, left: (left_healthy, left_voters) });
     }
-    Err(Refusal::TooFewWouldBeLeft { now, after, left: (left_healthy, left_voters) })
+    let now = survives_released(roster, |_| true, 0) + i64::from(doubtful);
+    let after = survives_released(roster, |seat| seat.id() != Some(member_id), 0);
+    if after < now.min(0) {
+        return Err(Refusal::HangsOnReleased);
+    }
+    Ok(MayRemove { member_id, list })
+}
+
+/// How many further failures are survived when those that were let go, and so many more machines that are no members, have become
+/// voters in their last moments and are destroyed. Of the seats, only some are counted.
+fn survives_released(roster: &Roster<'_>, counts: impl Fn(&Seat<'_>) -> bool, more: usize) -> i64 {
+    let seats = || roster.seats.iter().filter(|seat| counts(seat));
+    let voters = seats().filter(|seat| seat.is_voter() || (seat.released && seat.may_vote)).count();
+    let healthy = seats().filter(|seat| seat.is_voter() && !seat.released && seat.is_well()).count();
+    survives(voters + more, healthy)
 }
 
 /// Proof that a Machine may go. Not `Clone`.
@@ -100,7 +117,7 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, spec: &EtcdClusterSpec) -
 pub enum MayGo {
     /// Its member has left etcd.
     MemberGone(MemberGone),
-    /// It has never been a member, and cannot become one unnoticed.
+    /// It has never been a member, and etcd survives if it becomes one in its last moments.
     NeverMember(NeverMember),
 }
 
@@ -110,7 +127,7 @@ pub struct MemberGone {
     machine_uid: String,
 }
 
-/// Proof that a Machine is not, and has never been, a member.
+/// Proof that a Machine is not, and has never been, a member, and that etcd survives if it becomes one in its last moments.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NeverMember {
     machine_uid: String,
@@ -129,20 +146,27 @@ impl MayGo {
     }
 }
 
-/// The member of a Machine has left etcd, by us or by somebody else, and a linearizable list has no member of that Machine.
+/// The member of a Machine has left etcd, by us or by somebody else, and a linearizable list has no member of that Machine. A
+/// machine whose member somebody else has removed while it joins may add it once more, so its grace has to end first.
 #[must_use]
 pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &MachineView) -> Option<MayGo> {
     let record = records.iter().find(|record| record.machine_uid == machine.uid)?;
+    let stays_out = match record.state {
+        RemovalState::Removing => false,
+        RemovalState::Removed => true,
+        RemovalState::Missing => roster.by_machine(&machine.name).is_none_or(|seat| !seat.joining),
+    };
     let gone = roster.is_listed()
-        && record.state != RemovalState::Removing
+        && stays_out
         && roster.members().all(|(id, _)| hex(id) != record.id)
         && roster.by_machine(&machine.name).is_none_or(|seat| seat.member.is_none());
     gone.then(|| MayGo::MemberGone(MemberGone { machine_uid: machine.uid.clone() }))
 }
 
 /// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it, nor of one
-/// that may be its own, no member of the list answers there but one that is another Machine's by name, and it does not boot any
-/// more: the machine of one that does may vote before it is destroyed, and take the quorum with it. Before etcd has begun there is no member to lose.
+/// that may be its own, no member of the list answers there but one that is another Machine's by name, and it has not joined
+/// within its grace. Nothing keeps its machine from joining later, voting, and taking the quorum with it when it is destroyed:
+/// so it goes only where etcd survives that. Before etcd has begun there is no member to lose.
 #[must_use]
 pub fn never_member(
     roster: &Roster<'_>,
@@ -158,10 +182,16 @@ pub fn never_member(
     let answering = seat.probe.and_then(Probe::report).map(|report| report.member_id);
     // One that is called after another Machine is that Machine's, at an address that has changed hands.
     let answers = || answering.and_then(|id| roster.by_member(id)).is_some_and(|other| !other.is_namesake());
-    let cannot_join = || roster.is_listed() && !seat.joining && roster.unseated().is_none() && !answers();
-    let certain = !seat.admitted || !begun || cannot_join();
+    let has_not_joined = || roster.is_listed() && !seat.joining && roster.unseated().is_none() && !answers();
+    let certain = !seat.admitted || !begun || (has_not_joined() && (!seat.may_vote || survives_going(roster, machine)));
     (seat.member.is_none() && !recorded && certain)
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
+}
+
+/// Whether the quorum stays if the machine of a seat that is not a member votes in its last moments, and is destroyed.
+fn survives_going(roster: &Roster<'_>, machine: &MachineView) -> bool {
+    let is_other = |seat: &Seat<'_>| seat.machine.is_none_or(|other| other.name != machine.name);
+    survives_released(roster, is_other, 1) >= 0
 }
 
 /// For the rule that has found the EtcdCluster being deleted.

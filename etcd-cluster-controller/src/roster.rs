@@ -2,8 +2,8 @@
 //! read it, so that they cannot disagree on who is well.
 
 use crate::observation::probe::{MemberFault, RunKind};
-use crate::observation::{Member, Observation, Outcome, Probe, hex};
-use api::etcd_cluster::{Health, MemberRole, MemberStatus};
+use crate::observation::{Member, Observation, Outcome, Probe, has_hook, hex};
+use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -57,6 +57,10 @@ pub struct Seat<'a> {
     pub joining: bool,
     /// The member had a Machine, and that is gone.
     pub orphaned: bool,
+    /// It does not vote, and nothing keeps it from doing so: its Machine has bootstrap data.
+    pub may_vote: bool,
+    /// The Machine goes without waiting for us, or is about to.
+    pub released: bool,
 }
 
 impl Seat<'_> {
@@ -255,8 +259,10 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             Verdict::Unhealthy { .. } | Verdict::Unknown { .. } => false,
         };
         let admitted = machine.is_some_and(|machine| observation.is_admitted(machine));
-        let joining = false;
-        seats.push(Seat { machine, member: Some((id, member)), probe, verdict, counts, admitted, joining, orphaned });
+        let (joining, may_vote) = (false, member.learner);
+        let released = machine.is_some_and(|machine| is_released(observation, machine));
+        let member = Some((id, member));
+        seats.push(Seat { machine, member, probe, verdict, counts, admitted, joining, orphaned, may_vote, released });
     }
     for machine in observation.machines.values().filter(|machine| !seated.contains(machine.name.as_str())) {
         let probe = observation.probes.get(&machine.name);
@@ -272,6 +278,8 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             admitted,
             joining,
             orphaned: false,
+            may_vote: observation.has_data(machine) && !has_left(observation, machine),
+            released: is_released(observation, machine),
         });
     }
     seats.sort_by(|a, b| {
@@ -290,6 +298,15 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         }
     }
     Roster { seats, listed, expected }
+}
+
+fn is_released(observation: &Observation, machine: &MachineView) -> bool {
+    machine.deleting && (!has_hook(machine) || observation.release_is_noted(machine))
+}
+
+/// Whether this controller has removed the member of a Machine: it does not add itself again.
+pub(crate) fn has_left(observation: &Observation, machine: &MachineView) -> bool {
+    observation.removal_of(machine).is_some_and(|record| record.state == RemovalState::Removed)
 }
 
 /// Machines in the order in which they were made: `x-9` before `x-10`.

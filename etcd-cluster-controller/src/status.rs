@@ -41,6 +41,7 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
         version: lowest_version(&members),
         cluster_id: observation.recorded_cluster_id().unwrap_or_default().to_owned(),
         operation: ledger::operation(before.operation.clone(), &decision.next, failed),
+        released_machine_uids: ledger::released_machine_uids(&view, &before, &decision.next),
         last_remediation: ledger::last_remediation(before.last_remediation.clone(), &decision.next),
         removed_members: ledger::removed_members(&view, &before, &decision.next),
         members,

@@ -2,6 +2,7 @@
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::RemovalState;
 use api::{EtcdCluster, names};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::until::until;
@@ -20,15 +21,17 @@ const BOOT: Duration = Duration::from_secs(12);
 const PROBED: Duration = Duration::from_secs(5);
 /// Keeps a Machine that we have let go, as somebody else's pre-terminate hook does.
 const THEIR_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/of-somebody-else";
+/// A boot that takes most of the grace.
+const LATER: Duration = Duration::from_secs(15);
 /// Grace of the clusters with a machine that never boots: as short as a busy computer allows for the other machines.
 const GRACE: i64 = 20;
 
 /// Side by side: a machine that takes 90 seconds to boot is waited for without a word of complaint; one that never boots
 /// is reported, and the cluster goes on around it as far as is safe; one that is deleted before it boots, and initializes etcd
-/// all the same, takes that etcd with it.
+/// all the same, takes that etcd with it; one that is deleted after its time, and joins all the same, takes nothing with it.
 pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
     Look::make_namespace(&bed.client(), "boots").await?;
-    try_join!(late(bed), second_never(bed), first_never(bed), deleted(bed))?;
+    try_join!(late(bed), second_never(bed), first_never(bed), deleted(bed), given_up(bed))?;
     Ok(())
 }
 
@@ -108,23 +111,10 @@ async fn deleted(bed: &Bed) -> Result<()> {
     let look =
         apply(bed, Manifests::new("boots", "deleted")?, |machines| machines.fault_boot_delay("boots", first, BOOT))
             .await?;
-    let machines = look.api("Machine");
-    until("the first Machine has its bootstrap data", PATIENCE, async || {
-        let data = machines.get(first).await?.data.pointer("/spec/bootstrap/dataSecretName").cloned();
-        Ok(data.filter(|name| !name.is_null()))
-    })
-    .await?;
-    let keep = async |value: Value| {
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {(THEIR_HOOK): value}}}));
-        machines.patch(first, &PatchParams::default(), &patch).await
-    };
-    keep(json!("scenario")).await?;
+    until_data(&look, first).await?;
+    keep(&look, first, json!("scenario")).await?;
     look.delete("Machine", first).await?;
-    until("we have let it go", BOOT, async || {
-        let machine = machines.get(first).await?;
-        Ok((!machine.annotations().contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION)).then_some(()))
-    })
-    .await?;
+    until_released(&look, first, BOOT).await?;
     until("it initializes etcd", PATIENCE, async || {
         let etcd = look.membership(&bed.machines, &[first.to_owned()]).await?;
         ensure!(etcd.voters() == [first], "{:?}", etcd.members);
@@ -140,11 +130,86 @@ async fn deleted(bed: &Bed) -> Result<()> {
         let status = etcd.status.clone().unwrap_or_default();
         ensure!(recorded.is_none() && !status.initialized, "etcd {recorded:?} is taken for ours: {:?}", status.members);
     }
-    keep(Value::Null).await?;
+    keep(&look, first, Value::Null).await?;
+    ends_with(bed, &look, &["deleted-etcd-1", "deleted-etcd-2", "deleted-etcd-3"]).await
+}
+
+/// The second of three is deleted when its time is over, and the first votes alone: it is kept until the third votes too, as it
+/// may join still. Let go, it does so: its member is removed, and nothing is lost.
+async fn given_up(bed: &Bed) -> Result<()> {
+    let (dead, slow) = ("given-etcd-1", "given-etcd-2");
+    let manifests = Manifests::new("boots", "given")?.with("EtcdCluster", short_grace);
+    let look = apply(bed, manifests, |machines| {
+        machines.fault_no_boot("boots", dead)?;
+        machines.fault_boot_delay("boots", slow, LATER)
+    })
+    .await?;
+    until_data(&look, slow).await?;
+    keep(&look, dead, json!("scenario")).await?;
+    look.delete("Machine", dead).await?;
+    until("it is said why it is kept", LATER, async || {
+        let status = look.status().await?;
+        let said = status.conditions.iter().any(|condition| condition.message.contains("take the quorum with it"));
+        ensure!(said && waits_for_us(&look, dead).await?, "{:?}", status.conditions);
+        let etcd = look.membership(&bed.machines, &["given-etcd-0".to_owned()]).await?;
+        ensure!(etcd.voters() == ["given-etcd-0"], "{:?}", etcd.members);
+        Ok(Some(()))
+    })
+    .await?;
+    until_released(&look, dead, PATIENCE).await?;
+    let there = ["given-etcd-0".to_owned(), slow.to_owned()];
+    let etcd = look.membership(&bed.machines, &there).await?;
+    ensure!(there.iter().all(|name| etcd.voters().contains(&name.as_str())), "{:?}", etcd.members);
+
+    bed.machines.clear_faults("boots", dead)?;
+    let machine = bed.machines.get("boots", dead)?;
+    tokio::task::spawn_blocking(move || machine.reboot()).await??;
+    until("it has joined, and its member is removed", PATIENCE, async || {
+        let removed = look.status().await?.removed_members;
+        ensure!(
+            removed.iter().any(|record| record.machine == dead && record.state == RemovalState::Removed),
+            "{removed:?}"
+        );
+        Ok(Some(()))
+    })
+    .await?;
+    keep(&look, dead, Value::Null).await?;
+    ends_with(bed, &look, &["given-etcd-0", slow, "given-etcd-3"]).await
+}
+
+/// Waits until a Machine has its bootstrap data. The next one has it when the time of the one before is over.
+async fn until_data(look: &Look, machine: &str) -> Result<()> {
+    until(format!("{machine} has its bootstrap data"), PATIENCE, async || {
+        let machine = look.api("Machine").get(machine).await?;
+        let data = machine.data.pointer("/spec/bootstrap/dataSecretName").cloned();
+        Ok(data.filter(|name| !name.is_null()).map(|_| ()))
+    })
+    .await
+}
+
+/// Whether a Machine has our pre-terminate hook.
+async fn waits_for_us(look: &Look, machine: &str) -> Result<bool> {
+    let machine = look.api("Machine").get(machine).await?;
+    Ok(machine.annotations().contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION))
+}
+
+async fn until_released(look: &Look, machine: &str, patience: Duration) -> Result<()> {
+    until("we have let it go", patience, async || Ok((!waits_for_us(look, machine).await?).then_some(()))).await
+}
+
+/// Has somebody else keep a Machine that is deleted, or no longer.
+async fn keep(look: &Look, machine: &str, value: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {(THEIR_HOOK): value}}}));
+    look.api("Machine").patch(machine, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// All is well in the end, with these Machines and no other.
+async fn ends_with(bed: &Bed, look: &Look, machines: &[&str]) -> Result<()> {
     look.until_ready(PATIENCE).await?;
-    released(&look).await?;
+    released(look).await?;
     let there = look.etcd_machines().await?;
-    ensure!(there == ["deleted-etcd-1", "deleted-etcd-2", "deleted-etcd-3"], "{there:?}");
+    ensure!(there == machines, "{there:?}");
     let etcd = look.membership(&bed.machines, &there).await?;
     ensure!(etcd.voters() == there, "{:?}", etcd.members);
     Ok(())

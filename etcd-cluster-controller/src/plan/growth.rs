@@ -8,7 +8,7 @@ mod waits;
 use super::{Hold, Plan, Step, View, block, deletion, domains, init, repair, retire, rollout, wait};
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
-use crate::roster::{Seat, number};
+use crate::roster::{Seat, has_left, number};
 use api::conditions::reasons;
 use api::etcd_cluster::RemovalState;
 use api::names;
@@ -34,6 +34,8 @@ enum Progress {
     Missing,
     /// It is being deleted, and is not a member: it may become one yet.
     Leaving,
+    /// The same of one whose grace is over, with members to count on: it no longer holds anybody up.
+    GivenUp,
     /// It is being deleted, and its member has left etcd. It never adds itself again, and holds nobody up.
     Left,
 }
@@ -204,6 +206,7 @@ fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress
     }
     match () {
         () if machine.deleting && has_left(observation, machine) => Progress::Left,
+        () if machine.deleting && view.has_begun() && is_late(observation, machine) => Progress::GivenUp,
         () if machine.deleting => Progress::Leaving,
         () if missing_since(observation, machine).is_some() => Progress::Missing,
         () if is_held_back(view, seat, machine) => Progress::HeldBack,
@@ -228,16 +231,8 @@ fn is_held_back(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool
 
 /// The member of a Machine that etcd no longer lists, and since when.
 pub(super) fn missing_since<'a>(observation: &'a Observation, machine: &MachineView) -> Option<(&'a str, Timestamp)> {
-    let records = &observation.etcd.status.as_ref()?.removed_members;
-    let record = records.iter().find(|record| record.machine_uid == machine.uid);
-    record.filter(|record| record.state == RemovalState::Missing).map(|record| (record.id.as_str(), record.since.0))
-}
-
-/// Whether the member of a Machine was removed from etcd by this controller.
-fn has_left(observation: &Observation, machine: &MachineView) -> bool {
-    let records = observation.etcd.status.iter().flat_map(|status| &status.removed_members);
-    let mut of_the_machine = records.filter(|record| record.machine_uid == machine.uid);
-    of_the_machine.any(|record| record.state == RemovalState::Removed)
+    let record = observation.removal_of(machine).filter(|record| record.state == RemovalState::Missing)?;
+    Some((record.id.as_str(), record.since.0))
 }
 
 /// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it.

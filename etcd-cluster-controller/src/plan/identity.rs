@@ -4,7 +4,7 @@
 
 use super::{Plan, Step, View, block};
 use crate::observation::probe::ListFault;
-use crate::observation::{Membership, hex};
+use crate::observation::{Membership, Report, hex};
 use api::conditions::reasons;
 use api::names;
 use kube::ResourceExt;
@@ -15,15 +15,20 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let recorded = observation.recorded_cluster_id();
     let answering = answering(view);
     let accepted = observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION);
-    if let Some(accepted) = accepted
-        && answering.contains(accepted)
-        && recorded != Some(accepted)
-    {
-        let annotations = BTreeMap::from([
-            (names::CLUSTER_ID_ANNOTATION, Some(accepted.clone())),
-            (names::ACCEPT_CLUSTER_ID_ANNOTATION, None),
-        ]);
-        return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
+    let serving = serving(view);
+    let record = |annotations| Plan::Do(Step::Record { finalizer: false, annotations });
+    match accepted {
+        // Done. Left there, it would give the identity back to a cluster of the past one day.
+        Some(accepted) if recorded == Some(accepted) => {
+            return Some(record(BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)])));
+        }
+        Some(accepted) if answering.contains(accepted) && serving.is_none() => {
+            return Some(record(BTreeMap::from([
+                (names::CLUSTER_ID_ANNOTATION, Some(accepted.clone())),
+                (names::ACCEPT_CLUSTER_ID_ANNOTATION, None),
+            ])));
+        }
+        _ => {}
     }
     let others: Vec<&str> = answering.iter().map(String::as_str).filter(|id| Some(*id) != recorded).collect();
     let expected = match (recorded, &observation.membership) {
@@ -48,9 +53,16 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         (recorded != Some(&id)).then(answers)
     });
     let strangers: Vec<String> = strangers.collect();
+    let kept = serving.map(|machine| {
+        format!(
+            ". Cluster {} has a quorum at Machine {machine}, and no other ID is accepted as long as it has",
+            recorded.unwrap_or_default()
+        )
+    });
     let message = format!(
-        "{}, {expected}. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses{}. Nothing is changed until then",
+        "{}, {expected}{}. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses{}. Nothing is changed until then",
         strangers.join(", "),
+        kept.unwrap_or_default(),
         observation.etcd.namespace().unwrap_or_default(),
         names::ETCD_CLUSTER_GROUP,
         observation.etcd.name_any(),
@@ -58,6 +70,15 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         if recorded.is_none() { ", and delete the Machines that have them" } else { "" }
     );
     Some(block(reasons::CLUSTER_ID_CHANGED, message))
+}
+
+/// A Machine whose member serves the recorded cluster, and was found to have a quorum at the latest look.
+fn serving<'a>(view: &View<'a>) -> Option<&'a str> {
+    let recorded = view.observation.recorded_cluster_id()?;
+    let serves = |report: &Report| hex(report.cluster_id) == recorded && !report.learner && report.linearizable.is_ok();
+    let mut probes = view.observation.probes.iter();
+    let (machine, _) = probes.find(|(_, probe)| probe.report().is_some_and(serves))?;
+    Some(machine)
 }
 
 /// Whether every Machine is being deleted at whose address something answers.
@@ -213,7 +234,48 @@ mod tests {
     fn a_machine_that_was_given_an_address_of_another_etcd_can_be_deleted() {
         let mut story = begins_beside(3);
         story.delete(0);
+        assert_eq!(story.plan(), Plan::Do(Step::NoteRelease { machine_uid: "uid-0".to_owned() }));
+        story.settle();
         let plan = story.plan();
         assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(0)), "{plan:?}");
+    }
+
+    #[test]
+    fn an_etcd_goes_with_a_machine_that_another_manager_is_about_to_release() {
+        let mut noted = begins_beside(1);
+        noted.delete(0);
+        assert!(matches!(taken(noted.clone()).plan(), Plan::Do(Step::Record { .. })), "it waits for us, and has begun");
+        noted.etcd().status.get_or_insert_default().released_machine_uids = vec!["uid-0".to_owned()];
+        let mut noted = taken(noted);
+        let plan = noted.plan();
+        assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(0)), "{plan:?}");
+        noted.gone(0);
+        assert_eq!(noted.settle().released_machine_uids, ["uid-0"], "a watch that lags may show it still");
+    }
+
+    #[test]
+    fn an_id_is_not_accepted_while_the_recorded_cluster_has_a_quorum() {
+        let mut story = Story::with_voters(3, 3);
+        let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(2)).unwrap().outcome else {
+            panic!("it does not answer")
+        };
+        report.cluster_id = 0xdead;
+        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "dead");
+        let plan = story.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert!(hold.message.contains("Cluster c has a quorum at Machine demo-etcd-0"), "{}", hold.message);
+        for index in 0..2 {
+            story.failing(index, "stopped for the restore");
+        }
+        let plan = story.plan();
+        assert!(matches!(&plan, Plan::Do(Step::Record { .. })), "{plan:?}");
+    }
+
+    #[test]
+    fn a_word_that_was_kept_is_not_left_lying_there() {
+        let mut story = Story::with_voters(3, 3);
+        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "c");
+        let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
+        assert_eq!(story.plan(), Plan::Do(Step::Record { finalizer: false, annotations }));
     }
 }

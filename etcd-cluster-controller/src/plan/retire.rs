@@ -8,13 +8,14 @@ use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_me
 use crate::roster::Seat;
 use api::conditions::reasons;
 use api::etcd_cluster::OperationKind;
+use api::names;
 use controller_support::external::MachineView;
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let leaving = || view.roster.seats.iter().filter(|seat| is_wanted(seat));
     for seat in leaving() {
         if let Some((machine, proof)) = seat.machine.and_then(|machine| Some((machine, may_go(view, seat, machine)?))) {
-            return Some(Plan::Do(Step::ReleaseHook { machine: machine.name.clone(), proof }));
+            return Some(Plan::Do(release(view, seat, machine, proof)));
         }
     }
     // Whoever serves least goes first, and the leader last.
@@ -29,6 +30,15 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     }
     let only = leaving().find_map(|seat| would_lose_data(view, seat));
     only.map(|message| block(reasons::WOULD_LOSE_DATA, message))
+}
+
+/// It is written down first of a machine that may initialize etcd in its last moments, or join it: whoever finds that one, or
+/// counts who would be left, this manager or another, must know that it goes.
+fn release(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView, proof: MayGo) -> Step {
+    if seat.admitted && matches!(proof, MayGo::NeverMember(_)) && !view.observation.release_is_noted(machine) {
+        return Step::NoteRelease { machine_uid: machine.uid.clone() };
+    }
+    Step::ReleaseHook { machine: machine.name.clone(), proof }
 }
 
 /// Whether the Machine of a seat waits for us to let it go.
@@ -123,6 +133,14 @@ fn explain(view: &View<'_>, refusal: &Refusal) -> String {
             survives(*now),
             survives(*after)
         ),
+        Refusal::HangsOnReleased => {
+            let released = view.roster.seats.iter().filter(|seat| seat.released && !seat.is_voter());
+            let names: Vec<&str> = released.filter_map(|seat| Some(seat.machine?.name.as_str())).collect();
+            format!(
+                "without it, etcd would lose its quorum if Machines that go vote before they are destroyed ({}); it goes when they are gone, or another member has joined",
+                names.join(", ")
+            )
+        }
     }
 }
 
@@ -158,8 +176,17 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
         return format!("member {id:x} runs on no known Machine, and may be its own");
     }
     let until = view.observation.end_of_grace(machine).filter(|_| seat.joining);
-    let until = until.map(|until| format!("; if it does not, it goes at {until:.0}")).unwrap_or_default();
-    format!("it boots and may still become a member, which is then removed{until}")
+    if let Some(until) = until {
+        return format!(
+            "it boots and may still become a member, which is then removed; if it does not, it goes at {until:.0}"
+        );
+    }
+    format!(
+        "it has not become a member in its time, and its machine may still join, vote and take the quorum with it when it is destroyed. It goes when etcd has enough healthy members to survive that. If its machine is off for good, let it go by hand: kubectl annotate -n {} machines.cluster.x-k8s.io {} {}-",
+        machine.namespace,
+        machine.name,
+        names::PRE_TERMINATE_HOOK_ANNOTATION
+    )
 }
 
 /// Every Machine that is being deleted, and what it waits for. Empty text: for nothing of ours.

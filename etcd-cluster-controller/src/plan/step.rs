@@ -117,6 +117,11 @@ pub enum Step {
     },
     /// Remove a member from etcd.
     RemoveMember(MayRemove),
+    /// Write down that a Machine is about to be let go that has not become a member. The status carries it.
+    NoteRelease {
+        /// UID of the Machine.
+        machine_uid: String,
+    },
     /// Let Cluster API finish the deletion of a Machine.
     ReleaseHook {
         /// Name of the Machine.
@@ -168,6 +173,7 @@ impl Step {
             | Self::Finish(_)
             | Self::MoveLeader { .. }
             | Self::RemoveMember(_)
+            | Self::NoteRelease { .. }
             | Self::ReleaseHook { .. }
             | Self::DeleteMachines { .. }
             | Self::RemoveFinalizer => false,
@@ -195,6 +201,7 @@ impl Step {
             Self::Finish(_) => "a change of etcd has ended".to_owned(),
             Self::MoveLeader { from, to } => format!("moving leadership from member {from:x} to {to:x}"),
             Self::RemoveMember(permission) => format!("removing member {:x} from etcd", permission.member_id()),
+            Self::NoteRelease { machine_uid } => format!("about to let the Machine with UID {machine_uid} go"),
             Self::ReleaseHook { machine, .. } => format!("letting Machine {machine} go"),
             Self::DeleteMachines { delete, release, .. } => {
                 let names: Vec<&str> = delete.iter().chain(release).map(String::as_str).collect();

@@ -61,7 +61,9 @@ fn what(plan: &Plan) -> (&'static str, String) {
         Step::DeleteMachine { why: WhyDeleted::Surplus, .. } => reasons::SCALING_DOWN,
         Step::DeleteMachine { why: WhyDeleted::Outdated, .. } => reasons::ROLLING_OUT,
         Step::Begin(_) | Step::Finish(_) | Step::MoveLeader { .. } | Step::RemoveMember(_) => reasons::REMOVING_MEMBER,
-        Step::DeleteMachines { .. } | Step::RemoveFinalizer | Step::ReleaseHook { .. } => reasons::DELETING,
+        Step::DeleteMachines { .. } | Step::RemoveFinalizer | Step::NoteRelease { .. } | Step::ReleaseHook { .. } => {
+            reasons::DELETING
+        }
         Step::PublishInit { .. }
         | Step::CreateMachine { .. }
         | Step::Admit { .. }

@@ -29,6 +29,18 @@ pub(super) fn last_remediation(before: Option<LastRemediation>, next: &Plan) -> 
     }
 }
 
+/// The Machines that are let go without having become members. Before etcd has begun none is forgotten: a manager whose watches lag
+/// may still find the etcd of one that is gone.
+pub(super) fn released_machine_uids(view: &View<'_>, before: &EtcdClusterStatus, next: &Plan) -> Vec<String> {
+    let is_there = |uid: &String| view.observation.machines.values().any(|machine| machine.uid == *uid);
+    let mut uids: Vec<String> =
+        before.released_machine_uids.iter().filter(|uid| !view.has_begun() || is_there(uid)).cloned().collect();
+    if let Plan::Do(Step::NoteRelease { machine_uid }) = next {
+        uids.push(machine_uid.clone());
+    }
+    uids
+}
+
 /// The members that left, or are about to, and whose Machines are still there.
 pub(super) fn removed_members(view: &View<'_>, before: &EtcdClusterStatus, next: &Plan) -> Vec<RemovedMember> {
     let now = || Time(view.observation.now);

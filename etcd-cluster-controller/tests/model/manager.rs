@@ -53,7 +53,7 @@ pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
         }
         Plan::Do(Step::CreateMachine { .. }) => &[Ending::Killed, Ending::KilledBetween],
         // The status is all that they write.
-        Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_)) => &[],
+        Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) | Step::NoteRelease { .. }) => &[],
         Plan::Do(_) => &[Ending::Killed],
         Plan::Steady | Plan::Wait(_) | Plan::Block(_) => &[],
     }
@@ -63,7 +63,7 @@ pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
 pub fn pause(state: &State, book: &mut Book) -> Option<Paused> {
     let choice = choose(state, book);
     let does = match &book.page(choice.page).decision.next {
-        Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_)) => false,
+        Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) | Step::NoteRelease { .. }) => false,
         Plan::Do(_) => !choice.off,
         Plan::Steady | Plan::Wait(_) | Plan::Block(_) => false,
     };
@@ -162,7 +162,7 @@ impl Reconcile<'_> {
                     self.after.machines.deleting.put(seat, true);
                 }
             }
-            Step::Finish(_) => {}
+            Step::Finish(_) | Step::NoteRelease { .. } => {}
             Step::MoveLeader { from, to } => {
                 rules::leadership(self.view(), seat_of_id(*to))?;
                 self.move_leader(seat_of_id(*from), seat_of_id(*to));
@@ -172,13 +172,19 @@ impl Reconcile<'_> {
                 let seat = seat_of(machine);
                 let is_as_seen = matches!(proof, MayGo::MemberGone(_)) || self.admission_is_as_seen(seat);
                 if self.before.machines.is[seat].exists() && is_as_seen {
-                    rules::release(&self.before, seat)?;
+                    let (paused, changed_since) = (self.paused.is_some(), self.changed_since());
+                    rules::release(&self.before, seat, paused, changed_since)?;
                     self.after.machines.hook.put(seat, false);
                 }
             }
             other => return Err(Broken(format!("the model does not know the step {other:?}"))),
         }
         Ok(())
+    }
+
+    /// Whether a machine or a network has failed or recovered since a manager that was stopped has decided.
+    fn changed_since(&self) -> bool {
+        self.paused.is_some_and(|paused| paused.changed_since)
     }
 
     fn secret_is_as_seen(&self) -> bool {
@@ -271,8 +277,7 @@ impl Reconcile<'_> {
         if !permission.was_made_from(&list) || !members[seat].is_listed() {
             return Ok(());
         }
-        let changed_since = self.paused.is_some_and(|paused| paused.changed_since);
-        rules::removal(&self.before, self.view(), seat, changed_since)?;
+        rules::removal(&self.before, self.view(), seat, self.changed_since())?;
         self.after.world.members[seat] = Member::Removed;
         Ok(())
     }

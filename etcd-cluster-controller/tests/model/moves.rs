@@ -28,6 +28,8 @@ pub enum Move {
     Init(usize),
     /// `etcdadm join`: it adds its machine as a learner, starts it, and has it promoted.
     Join(usize),
+    /// The same in the last moments of its machine.
+    JoinLate(usize),
     Start(usize),
     Promote(usize),
     /// Cluster API finishes the deletion of a Machine that was let go.
@@ -226,10 +228,7 @@ impl Moves<'_> {
 
     /// `etcdadm` on a machine. See "What happens" in `docs/etcdadm.md`.
     fn etcdadm(&mut self, seat: usize) -> Result<(), (Move, Broken)> {
-        let (world, machines) = (&self.state.world, &self.state.machines);
-        // One that has not joined within its grace is taken not to do so in the moment between the last look and being gone.
-        let is_late = machines.is[seat] == Machine::Booted && machines.deleting.has(seat);
-        let may_join = !(is_late && (self.state.paused.is_some() || !machines.hook.has(seat)));
+        let world = &self.state.world;
         let learners =
             world.members.iter().filter(|member| matches!(member, Member::Unstarted | Member::Learner)).count();
         match world.members[seat] {
@@ -240,8 +239,16 @@ impl Moves<'_> {
                     next.world.begun = true;
                 });
             }
-            Member::None if world.has_quorum() && learners < MAX_LEARNERS && may_join => {
-                self.add(Move::Join(seat), |next| next.world.members[seat] = Member::Unstarted);
+            Member::None if world.has_quorum() && learners < MAX_LEARNERS => {
+                let join = |next: &mut State| next.world.members[seat] = Member::Unstarted;
+                // Whoever has not joined in its time does it just then, when it is let go: as rare as a fault.
+                let is_late = self.state.machines.is[seat] == Machine::Booted && self.state.machines.deleting.has(seat);
+                if !is_late || (self.state.paused.is_none() && self.state.machines.hook.has(seat)) {
+                    self.add(Move::Join(seat), join);
+                } else if let Some(mut next) = spend(self.state, |budget| &mut budget.faults) {
+                    join(&mut next);
+                    self.found.push((Move::JoinLate(seat), next));
+                }
             }
             Member::Unstarted => self.add(Move::Start(seat), |next| next.world.members[seat] = Member::Learner),
             Member::Learner if world.has_quorum() => {

@@ -25,7 +25,9 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let is_as_seen = (0..SEATS).all(|seat| entry(view.probes.members[seat]) == entry(now.world.members[seat]));
     rule(is_as_seen, "nothing is removed by an old member list")?;
     let is_orphan = now.machines.is[seat] == Machine::Gone && now.world.members[seat] != Member::Voter;
-    rule(now.machines.deleting.has(seat) || is_orphan, "nobody is removed whose Machine stays")?;
+    // One that was leaving when it was decided may be gone by now.
+    let has_left = now.machines.is[seat] == Machine::Gone && view.machines.deleting.has(seat);
+    rule(now.machines.deleting.has(seat) || is_orphan || has_left, "nobody is removed whose Machine stays")?;
     let mut without = now.world;
     without.members[seat] = Member::Removed;
     // Replicas that a user has raised since were not known.
@@ -38,6 +40,8 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let goes_first = removes_first(&view.etcd) && all_well && voters.count() + 1 >= usize::from(now.etcd.replicas);
     let kept = (goes_first || after >= before.min(wanted)) && (after >= 0 || before < 0);
     rule(kept || changed_since, "rule 1: no removal lowers the tolerance")?;
+    let spared = !keeps_quorum(now, None) || keeps_quorum(&State { world: without, ..*now }, None);
+    rule(spared || changed_since, "rule 1: nobody is removed while the quorum hangs on machines that are let go")?;
     for list in now.etcd.in_use.lists().into_iter().filter(|list| list.has(seat) && is_well(view, seat)) {
         let alive = list.iter().filter(|other| *other != seat && is_well(view, *other)).count();
         rule(alive > list.len() / 2 || changed_since, "rule 5: of every list in use f + 1 endpoints stay alive")?;
@@ -48,9 +52,27 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
 }
 
 /// Of a Machine that is let go, at that moment.
-pub fn release(now: &State, seat: usize) -> Result<(), Broken> {
-    let carries = now.world.members[seat].is_listed() && now.is_known_to_have_begun();
-    rule(!carries, "no Machine is let go while it carries a member")
+pub fn release(now: &State, seat: usize, is_late: bool, changed_since: bool) -> Result<(), Broken> {
+    if !now.is_known_to_have_begun() {
+        return Ok(());
+    }
+    // It may have joined since a manager that was stopped has decided.
+    let carries = now.world.members[seat].is_listed();
+    rule(!carries || is_late, "no Machine is let go while it carries a member")?;
+    let had = now.world.has_quorum();
+    rule(!had || keeps_quorum(now, Some(seat)) || changed_since, "whoever is let go does not take the quorum with it")
+}
+
+/// Whether a quorum is left if the machines that are let go, and one more, become voters and are destroyed.
+fn keeps_quorum(now: &State, one_more: Option<usize>) -> bool {
+    let mut then = now.world;
+    let goes = |seat: &usize| now.is_released(*seat) || one_more == Some(*seat);
+    for seat in (0..SEATS).filter(goes).filter(|seat| now.machines.is[*seat].boots()) {
+        if then.members[seat] != Member::Removed {
+            (then.members[seat], then.processes[seat]) = (Member::Voter, Process::Off);
+        }
+    }
+    then.has_quorum()
 }
 
 /// Of an operation that begins, by what the controller knows.
@@ -237,11 +259,9 @@ pub fn first(now: &State) -> Result<(), Broken> {
 
 /// Of every state.
 pub fn always(state: &State) -> Result<(), Broken> {
-    let let_go = |seat: &usize| {
-        state.machines.is[*seat].exists() && state.machines.deleting.has(*seat) && !state.machines.hook.has(*seat)
-    };
-    let votes = (0..SEATS).filter(let_go).any(|seat| state.world.members[seat] == Member::Voter);
-    rule(!votes || !state.is_known_to_have_begun(), "no voter is on a Machine that was let go")
+    let first = state.world.first.filter(|seat| state.is_released(*seat));
+    let votes = first.is_some_and(|seat| state.world.members[seat] == Member::Voter);
+    rule(!votes || !state.is_known_to_have_begun(), "the etcd of a first Machine that was let go is not taken for ours")
 }
 
 /// Whether all is as wanted, and nothing is left over.

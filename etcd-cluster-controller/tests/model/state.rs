@@ -110,6 +110,8 @@ pub struct Status {
     pub operation: Option<Operation>,
     /// The seat of `lastRemediation`.
     pub remediation: Option<usize>,
+    /// Seats of `releasedMachineUIDs`.
+    pub released: Set,
     pub endpoints: Set,
 }
 
@@ -385,6 +387,11 @@ impl State {
     /// The controller knows that etcd has come up. Before that there is nothing to lose.
     pub fn is_known_to_have_begun(&self) -> bool {
         self.secrets.init || self.etcd.cluster_id || self.etcd.status.initialized
+    }
+
+    /// Whether a Machine goes without waiting for us.
+    pub fn is_released(&self, seat: usize) -> bool {
+        self.machines.is[seat].exists() && self.machines.deleting.has(seat) && !self.machines.hook.has(seat)
     }
 
     /// The status names a member for the Machine: that one is expected there.

@@ -83,6 +83,7 @@ impl State {
                 && self.world.members[seat] == Member::None
                 && self.etcd.status.members[seat].is_none()
                 && self.etcd.status.removed[seat].is_none()
+                && (!self.etcd.status.released.has(seat) || !self.is_known_to_have_begun())
                 && self.etcd.status.operation.is_none_or(|operation| operation.seat != seat)
                 && !self.etcd.status.endpoints.has(seat)
                 && !self.etcd.in_use.has(seat)
@@ -115,6 +116,7 @@ impl State {
             &mut self.world.unasked,
             &mut self.world.cut_off,
             &mut self.etcd.status.endpoints,
+            &mut self.etcd.status.released,
             &mut self.etcd.outdated,
         ] {
             *set = set.without(seat);

@@ -353,6 +353,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
         removed_members: (0..SEATS).filter_map(removed).collect(),
         operation,
         last_remediation,
+        released_machine_uids: facts.released.iter().map(uid).collect(),
         ..EtcdClusterStatus::default()
     }
 }
@@ -363,6 +364,7 @@ fn read(status: &EtcdClusterStatus) -> Status {
     facts.creation_complete = status.creation_complete;
     facts.remediation = status.last_remediation.as_ref().map(|record| seat_of(&record.machine));
     facts.endpoints = seats_of_urls(&status.endpoints);
+    facts.released = status.released_machine_uids.iter().map(|uid| seat_of(uid)).fold(Set::default(), Set::with);
     let seat = |id: &str| seat_of_id(u64::from_str_radix(id, 16).unwrap_or_default());
     for member in &status.members {
         facts.members[seat(&member.id)] = Some(Record {

@@ -109,7 +109,7 @@ impl World {
             Step::MoveLeader { to, .. } => self.with_reports(|report| report.leader = *to),
             Step::RemoveMember(permission) => self.remove(permission.member_id()),
             // The status carries them.
-            Step::Begin(_) | Step::Finish(_) | Step::BeginRemediation(_) => {}
+            Step::Begin(_) | Step::Finish(_) | Step::BeginRemediation(_) | Step::NoteRelease { .. } => {}
             // Of certificates, of Machines without a Node, of a deletion: nothing that a forecast is about.
             Step::EnsureCertificates
             | Step::LabelCa

@@ -67,6 +67,7 @@ pub(super) fn waiting_for(
         | Progress::HeldBack
         | Progress::NotBooting
         | Progress::Leaving
+        | Progress::GivenUp
         | Progress::Left => {
             let hint = repair::why_not(view, seat).map(|why| format!("; {why}")).unwrap_or_default();
             let message = format!("member {}. Nothing is added before it is healthy{hint}", seat.describe());

@@ -224,7 +224,7 @@ impl World {
                 }
             }
             // They are nothing but what the status says.
-            Plan::Do(Step::Begin(_) | Step::Finish(_)) => {}
+            Plan::Do(Step::Begin(_) | Step::Finish(_) | Step::NoteRelease { .. }) => {}
             Plan::Do(Step::MoveLeader { .. }) => {}
             Plan::Do(Step::RemoveMember(permission)) => {
                 let begun = self.story.observation.etcd.status.as_ref().and_then(|status| status.operation.clone());

@@ -183,19 +183,95 @@ fn whoever_never_was_a_member_goes_at_once() {
     story.delete(1);
     let plan = story.plan();
     assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(1)), "{plan:?}");
-    // One that may have joined does so only by a list that does not have it.
-    story.gone(1);
-    story.machine(2);
-    story.delete(2);
+}
+
+/// One that has not joined in its time, with so many voters.
+fn late(voters: usize) -> Story {
+    let mut story = Story::with_voters(3, voters);
+    story.machine(voters);
+    story.delete(voters);
     story.pass(600);
-    let mut unlisted = story.clone();
+    for index in 0..voters {
+        story.healthy(index);
+    }
+    story
+}
+
+#[test]
+fn a_machine_that_has_not_joined_in_its_time_goes_where_etcd_survives_that_it_joins_all_the_same() {
+    let mut unlisted = late(3);
     unlisted.unlisted();
-    assert!(!matches!(unlisted.plan(), Plan::Do(Step::ReleaseHook { .. })));
-    assert!(
-        matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })),
-        "it does not boot any more: {:?}",
-        story.plan()
-    );
+    assert!(!matches!(unlisted.plan(), Plan::Do(Step::NoteRelease { .. } | Step::ReleaseHook { .. })));
+    let mut story = late(3);
+    assert_eq!(step(&mut story), Plan::Do(Step::NoteRelease { machine_uid: "uid-3".to_owned() }));
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(3)), "{plan:?}");
+    // It would be the second of two voters that are down, of four.
+    story.failing(0, "down");
+    assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })));
+    // It holds nobody up: the next comes in its place.
+    let mut alone = late(1);
+    let plan = step(&mut alone);
+    assert!(matches!(&plan, Plan::Do(Step::CreateMachine { .. })), "{plan:?}");
+    let said = message(&alone, c::MACHINES_DELETING);
+    assert!(said.contains("take the quorum with it") && said.contains("kubectl annotate -n default"), "{said}");
+    alone.machine(2);
+    alone.voter(2);
+    assert!(matches!(alone.plan(), Plan::Do(Step::NoteRelease { .. })), "{:?}", alone.plan());
+    // Without its data, it cannot boot.
+    let mut empty = late(1);
+    empty.observation.bootstrapped.remove(&name(1));
+    empty
+        .observation
+        .admitted
+        .get_or_insert_default()
+        .insert("uid-1".to_owned(), k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+    assert!(matches!(empty.plan(), Plan::Do(Step::NoteRelease { .. })), "{:?}", empty.plan());
+}
+
+#[test]
+fn whoever_was_let_go_and_may_join_counts_as_a_voter_that_is_down() {
+    let mut story = Story::with_voters(1, 2);
+    story.delete(1);
+    let removes = |story: &Story| matches!(story.plan(), Plan::Do(Step::Begin(_)));
+    assert!(removes(&story), "{:?}", story.plan());
+    story.machine(2);
+    story.delete_at_once(2);
+    assert!(!removes(&story), "{:?}", story.plan());
+    story.settle();
+    let said = message(&story, c::MACHINES_DELETING);
+    assert!(said.contains("vote before they are destroyed (demo-etcd-2)"), "{said}");
+    // Also where a watch shows the hook still.
+    let mut noted = Story::with_voters(1, 2);
+    noted.delete(1);
+    noted.machine(2);
+    noted.delete(2);
+    assert!(removes(&noted), "{:?}", noted.plan());
+    noted.etcd().status.as_mut().unwrap().released_machine_uids = vec!["uid-2".to_owned()];
+    assert!(!removes(&noted), "{:?}", noted.plan());
+    noted.gone(2);
+    assert!(removes(&noted), "{:?}", noted.plan());
+    assert!(noted.settle().released_machine_uids.is_empty(), "it is gone");
+}
+
+/// It joins still, and adds itself once more.
+#[test]
+fn a_machine_whose_member_somebody_removed_while_it_joined_is_kept_until_it_cannot_join() {
+    let mut story = Story::with_voters(3, 3);
+    story.machine(3);
+    story.member(3, true);
+    story.settle();
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(3));
+    }
+    story.settle();
+    story.delete(3);
+    assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
+    story.pass(600);
+    for index in 0..3 {
+        story.healthy(index);
+    }
+    assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
 }
 
 /// Its machine may add itself, vote, and be destroyed a moment later: two voters, and one of them dead.
@@ -312,7 +388,7 @@ fn a_member_is_not_seated_on_a_dead_machine_that_had_its_address() {
     answers.observation.probes.insert(name(2), probe);
     answers.delete(2);
     let plan = step(&mut answers);
-    assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(2)), "{plan:?}");
+    assert_eq!(plan, Plan::Do(Step::NoteRelease { machine_uid: "uid-2".to_owned() }));
     // Where the name says nothing, it may be that of either: neither is released.
     if let Membership::Known { members, .. } = &mut story.observation.membership {
         members.get_mut(&id(3)).unwrap().name = "ip-10-0-0-3".to_owned();
