@@ -53,7 +53,8 @@ impl Context {
 pub(crate) struct Known {
     pub data_secret: Option<DataSecret>,
     pub values: Option<FoundValues>,
-    pub init: Option<Init>,
+    /// The init Secret, or that it does not exist. `None`: not read.
+    pub init: Option<Option<Init>>,
     pub guard: Option<Guard>,
     pub holder_exists: Option<bool>,
     pub refused: Option<String>,

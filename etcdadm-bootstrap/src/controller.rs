@@ -19,9 +19,9 @@ use std::time::Duration;
 
 /// How long to wait before Cluster API's kinds are looked up again: at first, and at most.
 const LOOK_UP_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-/// Steps of one reconcile. The longest way takes eight: four reads, the lock, a lost race for it, the Secret, and a
-/// race for that.
-const STEPS: usize = 10;
+/// Steps of one reconcile. The longest way takes nine: five reads, the lock, a lost race for it, the Secret, and a race
+/// for that.
+const STEPS: usize = 11;
 
 /// Runs the controller until shutdown. While the API server is down or Cluster API is not installed, it waits.
 ///

@@ -65,6 +65,7 @@ pub(crate) fn ready_to_init() -> Observation {
         data_secret: DataSecret::Absent,
         authority: Some(CertificateAuthority::from_pem(CERT.as_bytes(), KEY.as_bytes())),
         init: None,
+        init_is_live: false,
         lock: Lock::Ours,
         guard: Some(Guard::NotInitialized),
         secret_values: Some(Ok(SecretValues::default())),
@@ -72,10 +73,11 @@ pub(crate) fn ready_to_init() -> Observation {
     }
 }
 
-/// The same once the cluster is initialized.
+/// The same once the cluster is initialized, and right before the data is made.
 pub(crate) fn ready_to_join() -> Observation {
     Observation {
         init: Some(init("https://10.0.0.1:2379, https://[fd00::2]:2379")),
+        init_is_live: true,
         lock: Lock::Free,
         guard: None,
         ..ready_to_init()

@@ -29,6 +29,8 @@ pub(crate) struct Observation {
     pub authority: Option<Result<CertificateAuthority, InvalidAuthority>>,
     /// The init Secret, if it exists.
     pub init: Option<Init>,
+    /// Whether it was read live, and not from the watch.
+    pub init_is_live: bool,
     /// Who may initialize.
     pub lock: Lock,
     /// Whether there is something that must not be initialized again. `None`: not read yet.

@@ -41,6 +41,7 @@ pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, known
         data_secret: watched_data_secret(context, &config, known),
         authority: None,
         init: None,
+        init_is_live: known.init.is_some(),
         lock: Lock::Free,
         guard: known.guard.clone(),
         secret_values: known.values.clone().or_else(|| no_references.then(|| Ok(SecretValues::default()))),
@@ -59,7 +60,7 @@ pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, known
         CertificateAuthority::from_pem(&value("tls.crt"), &value("tls.key"))
     });
     let watched_init = || secret(&names::init_secret(&cluster)).map(|secret| read_init(&secret));
-    let init = known.init.clone().or_else(watched_init);
+    let init = known.init.clone().unwrap_or_else(watched_init);
     observation.authority = authority;
     observation.init = init;
     if let Some(machine) = &observation.machine {

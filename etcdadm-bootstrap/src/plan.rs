@@ -1,9 +1,11 @@
 //! What to do next. Pure and total: the same observation always gives the same answer.
 //!
 //! The rules, in their order: what every bootstrap needs ([`prerequisites`]), init or join ([`role`]), the values of
-//! Secrets, rendering, and for the first member the init lock ([`initialize`]).
+//! Secrets, rendering, and last for the first member the init lock ([`initialize`]), for others a live look at the init
+//! Secret ([`join`]).
 
 mod initialize;
+mod join;
 mod prerequisites;
 mod role;
 
@@ -60,6 +62,8 @@ pub(crate) enum Need {
     LockHolder,
     /// Whether etcd has been initialized, or may be about to be.
     Guard,
+    /// The init Secret as it is now.
+    InitSecret,
 }
 
 /// For logs: nothing of the Secret's content.
@@ -97,6 +101,8 @@ fn create_data_secret(observation: &Observation) -> Result<Plan, Plan> {
     let init = matches!(role, Role::Init { .. });
     if init {
         initialize::initialize(observation, &ready)?;
+    } else {
+        join::join(observation)?;
     }
     let secret = Box::new(objects::data_secret(&observation.config, ready.cluster, ready.machine, data));
     Ok(Plan::Do(Step::CreateDataSecret { secret, init }))

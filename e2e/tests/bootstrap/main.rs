@@ -2,6 +2,7 @@
 //! that they can stop at every point in between.
 
 mod boot;
+mod lag;
 mod scenarios;
 mod stage;
 
@@ -21,6 +22,10 @@ fn main() -> ExitCode {
             scenarios::lock_lost_in_between,
         ),
         Scenario::of_a_world("bootstrap_never_initializes_twice_without_an_etcd_cluster", scenarios::free_standing),
+        Scenario::of_a_world(
+            "bootstrap_joins_the_etcd_of_now_although_a_watch_lags",
+            scenarios::joins_what_is_there_now,
+        ),
         Scenario::of_a_world("bootstrap_goes_on_where_it_was_killed", scenarios::goes_on),
         Scenario::of_a_world("bootstrap_leaves_a_foreign_secret_alone", scenarios::leaves_foreign_alone),
         Scenario::of_a_world("bootstrap_waits_for_secrets_of_files", scenarios::waits_for_files),

@@ -50,15 +50,20 @@ impl Stage {
 
     /// Runs the controller as `user`.
     pub(crate) async fn run_as(&mut self, user: &str) -> Result<()> {
+        self.run_with(self.plane.client_for(user).await?);
+        Ok(())
+    }
+
+    /// Runs the controller, which reaches the API server by this client.
+    pub(crate) fn run_with(&mut self, client: Client) {
         let (stop, shutdown) = Shutdown::new();
-        let shared = Shared::new(self.plane.client_for(user).await?, shutdown);
+        let shared = Shared::new(client, shutdown);
         let task = tokio::spawn(async move {
             if let Err(error) = etcdadm_bootstrap::run(shared).await {
                 eprintln!("the controller has ended: {error}");
             }
         });
         self.running.push((stop, task));
-        Ok(())
     }
 
     /// Runs the controller.

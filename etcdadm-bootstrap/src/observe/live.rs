@@ -4,7 +4,7 @@ use super::{is_from_before, owner_of, read_init};
 use crate::build::objects::{LockInformation, etcd_cluster_of};
 use crate::build::{SecretValues, references};
 use crate::context::{Context, Known, LockRecord};
-use crate::observation::{DataSecret, FoundValues, Guard, Lock, MissingValue, Observation};
+use crate::observation::{DataSecret, FoundValues, Guard, Init, Lock, MissingValue, Observation};
 use crate::plan::Need;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::external::{MachineView, secret_bytes};
@@ -27,9 +27,16 @@ pub(crate) async fn read(context: &Context, observation: &Observation, need: Nee
         Need::Guard => {
             let Some(machine) = &observation.machine else { return Ok(()) };
             let cluster = observation.cluster_name().unwrap_or_default();
-            let init = get(context, &context.secrets, &machine.namespace, &names::init_secret(cluster)).await?;
-            known.init = init.filter(|secret| !is_from_before(secret, machine)).map(|secret| read_init(&secret));
+            // Where there was none, the watch may show one by now, and that counts.
+            if let Some(init) = init_secret(context, machine, cluster).await? {
+                known.init = Some(Some(init));
+            }
             known.guard = Some(guard(context, machine, cluster, &observation.config).await?);
+        }
+        Need::InitSecret => {
+            let Some(machine) = &observation.machine else { return Ok(()) };
+            let cluster = observation.cluster_name().unwrap_or_default();
+            known.init = Some(init_secret(context, machine, cluster).await?);
         }
     }
     Ok(())
@@ -46,6 +53,12 @@ pub(crate) async fn data_secret(context: &Context, config: &EtcdadmConfig) -> Re
 pub(crate) async fn init_lock(context: &Context, namespace: &str, name: &str) -> Result<Option<LockRecord>> {
     let lock = get(context, &context.config_maps, namespace, name).await?;
     Ok(lock.map(|lock| LockRecord::read(&lock)))
+}
+
+/// The init Secret of the Machine's etcd.
+async fn init_secret(context: &Context, machine: &MachineView, cluster: &str) -> Result<Option<Init>> {
+    let secret = get(context, &context.secrets, &machine.namespace, &names::init_secret(cluster)).await?;
+    Ok(secret.filter(|secret| !is_from_before(secret, machine)).map(|secret| read_init(&secret)))
 }
 
 async fn get(context: &Context, kind: &Cached, namespace: &str, name: &str) -> Result<Option<DynamicObject>> {
@@ -92,7 +105,8 @@ async fn guard(context: &Context, machine: &MachineView, cluster: &str, config: 
         match etcd.filter(|etcd| etcd.metadata.uid.as_deref() == Some(uid)) {
             None => return Ok(Guard::OwnerGone),
             Some(etcd) if etcd.metadata.deletion_timestamp.is_some() => return Ok(Guard::OwnerGone),
-            Some(etcd) if is_initialized(&etcd) => return Ok(Guard::Initialized),
+            // The init Secret, which the controller of EtcdClusters counts as well, has been read before.
+            Some(etcd) if etcd.has_begun() => return Ok(Guard::Initialized),
             Some(_) => {}
         }
     }
@@ -102,13 +116,6 @@ async fn guard(context: &Context, machine: &MachineView, cluster: &str, config: 
     };
     let begun = other_data_secret(context, machine, &selector, config).await?;
     Ok(begun.map_or(Guard::NotInitialized, Guard::Begun))
-}
-
-/// Whether etcd has members, or had some. A backup of the management cluster that was restored has no status: what is left
-/// then is the recorded cluster ID.
-fn is_initialized(etcd: &EtcdCluster) -> bool {
-    etcd.annotations().contains_key(names::CLUSTER_ID_ANNOTATION)
-        || etcd.status.as_ref().is_some_and(|status| status.initialized)
 }
 
 /// Name of another Machine with bootstrap data, among the Secrets that `selector` finds. The data goes with its config,
@@ -128,24 +135,4 @@ async fn other_data_secret(
         configs.map(|owner| &owner.uid).any(|uid| Some(uid) != config.metadata.uid.as_ref())
     };
     Ok(list.items.iter().find(is_of_another).map(ResourceExt::name_any))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use api::EtcdClusterStatus;
-    use serde_json::json;
-
-    #[test]
-    fn an_etcd_that_lost_its_status_in_a_restore_is_not_initialized_again() {
-        let template = json!({"apiVersion": "x/v1", "kind": "XMachineTemplate", "name": "demo"});
-        let spec = json!({"infrastructureTemplate": template});
-        let mut etcd = EtcdCluster::new("demo-etcd", serde_json::from_value(spec).expect("a spec"));
-        assert!(!is_initialized(&etcd));
-        etcd.status = Some(EtcdClusterStatus { initialized: true, ..EtcdClusterStatus::default() });
-        assert!(is_initialized(&etcd));
-        etcd.status = None;
-        etcd.annotations_mut().insert(names::CLUSTER_ID_ANNOTATION.to_owned(), "c1".to_owned());
-        assert!(is_initialized(&etcd), "the cluster ID is recorded");
-    }
 }

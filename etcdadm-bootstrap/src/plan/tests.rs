@@ -165,6 +165,21 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
     |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another", "machine-uid"])),
     "do create bootstrap Secret demo-etcd-0 to join"
 )]
+#[case::from_the_watch(|s: &mut O| s.init_is_live = false, "do read InitSecret")]
+#[case::held_back_by_the_watch(
+    |s: &mut O| { s.init_is_live = false; s.init.as_mut().unwrap().admitted = Some(admitted(&["another"])) },
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join one at a time, and Secret demo-etcd-init does not admit it"
+)]
+#[case::values_come_first(|s: &mut O| { s.init_is_live = false; s.secret_values = None }, "do read SecretValues")]
+#[case::unrenderable_costs_no_look(
+    |s: &mut O| { s.init_is_live = false; bad_file(s) },
+    "block InvalidSpec: spec.files[0].path: must be an absolute path of a file, without `.`, `..` and doubled slashes"
+)]
+#[case::gone_since_the_watch_showed_it(|s: &mut O| s.init = None, "do create init lock demo-etcd-lock")]
+#[case::gone_and_etcd_has_begun(
+    |s: &mut O| { s.init = None; s.lock = Lock::Ours; s.guard = Some(Guard::Initialized) },
+    "wait WaitingForInitialization: etcd is initialized, but Secret demo-etcd-init with the client URLs of its members does not exist. The controller of the EtcdCluster makes it when a voter is healthy; without an EtcdCluster, create it (key clientUrls)"
+)]
 #[case::empty(|s: &mut O| s.init = Some(init(" , ")), BAD_URLS)]
 #[case::a_cluster_id_that_is_none(
     |s: &mut O| s.init = Some(Init { cluster_id: Some("orders".to_owned()), ..init("https://a:1") }),

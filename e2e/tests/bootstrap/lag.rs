@@ -1,0 +1,115 @@
+//! A watch of Secrets that lags behind as long as a scenario wants: a proxy between the controller and the API server.
+
+use crate::stage::SOON;
+use anyhow::{Context, Result};
+use futures::stream::unfold;
+use http::{Request, Response, Uri, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
+use kube::{Client, Config};
+use std::net::Ipv4Addr;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// The proxy. It listens until it is dropped.
+pub(crate) struct LaggingSecrets {
+    /// For the controller.
+    pub(crate) client: Client,
+    state: State,
+    task: JoinHandle<()>,
+}
+
+type State = watch::Sender<Events>;
+
+/// What becomes of the events of Secrets.
+#[derive(PartialEq)]
+enum Events {
+    Pass,
+    /// None has come yet.
+    AreHeldBack,
+    /// One waits here, and all after it do.
+    Wait,
+}
+
+impl LaggingSecrets {
+    /// Passes everything on to `server`, until something is held back.
+    pub(crate) async fn start(server: Client) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address: Uri = format!("http://{}", listener.local_addr()?).parse()?;
+        let state = State::new(Events::Pass);
+        let states = state.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (server, state) = (server.clone(), states.clone());
+                let service = service_fn(move |request| pass(server.clone(), state.clone(), request));
+                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        Ok(Self { client: Client::try_from(Config::new(address))?, state, task })
+    }
+
+    /// From now on no event of a Secret comes through, until [`Self::release`]. Reads do.
+    pub(crate) fn hold(&self) {
+        self.state.send_replace(Events::AreHeldBack);
+    }
+
+    /// Waits until an event is held back.
+    pub(crate) async fn lags(&self) -> Result<()> {
+        let mut state = self.state.subscribe();
+        let waits = state.wait_for(|state| *state == Events::Wait);
+        timeout(SOON, waits).await.context("no event of a Secret has come")??;
+        Ok(())
+    }
+
+    /// Everything that was held back comes through.
+    pub(crate) fn release(&self) {
+        self.state.send_replace(Events::Pass);
+    }
+}
+
+impl Drop for LaggingSecrets {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn pass(
+    server: Client,
+    state: State,
+    request: Request<Incoming>,
+) -> Result<Response<UnsyncBoxBody<Bytes, kube::Error>>> {
+    let lags = is_watch_of_secrets(request.uri());
+    let (mut parts, body) = request.into_parts();
+    // It names this proxy.
+    parts.headers.remove(header::HOST);
+    let body = Body::from(body.collect().await?.to_bytes());
+    let answer = server.send(Request::from_parts(parts, body)).await?;
+    Ok(answer.map(|body| if lags { held_back(body, state) } else { body.boxed_unsync() }))
+}
+
+fn is_watch_of_secrets(uri: &Uri) -> bool {
+    uri.path().ends_with("/secrets") && uri.query().is_some_and(|query| query.contains("watch=true"))
+}
+
+fn held_back(body: Body, state: State) -> UnsyncBoxBody<Bytes, kube::Error> {
+    let pieces = unfold((body, state), |(mut body, state)| async move {
+        let piece = body.frame().await?;
+        state.send_if_modified(|state| {
+            let waits = *state == Events::AreHeldBack;
+            if waits {
+                *state = Events::Wait;
+            }
+            waits
+        });
+        state.subscribe().wait_for(|state| *state == Events::Pass).await.ok()?;
+        Some((piece, (body, state)))
+    });
+    StreamBody::new(pieces).boxed_unsync()
+}
