@@ -36,10 +36,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
     let cluster = &observation.cluster;
     match step {
         Step::Read(need) => Err(Error::Internal(format!("{need:?} is not a write"))),
-        Step::ClaimEtcd => {
-            let etcd = etcd_of(observation)?;
-            patch_etcd(context, cluster, etcd, &build::patch::claim(etcd, &cluster.view)).await
-        }
+        Step::ClaimEtcd => claim(context, cluster, etcd_of(observation)?).await,
         Step::Announce(hold) => {
             let announced = status::announcement(cluster, hold, &observation.now);
             condition(context, cluster, &announced).await.map(|()| Outcome::Done)
@@ -285,6 +282,20 @@ fn refused(control_plane: &Reference, result: Result<Outcome>) -> Result<Outcome
             Ok(Outcome::Refused(format!("{control_plane} cannot be changed: {}", answer(&source))))
         }
         other => other,
+    }
+}
+
+/// Claims an etcd as it is now. One that comes up changes all the time, so that the version that a watch shows is an old one by
+/// then; what has to be as it was is whose it is.
+async fn claim(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> Result<Outcome> {
+    let (reference, view) = (&etcd.reference, &cluster.view);
+    let resource = context.shared.kinds.find(&reference.group, &reference.kind, ETCD_PROVIDER_CONTRACTS).await?;
+    let live = apply::get_live(&context.shared.client, &resource, &view.namespace, &reference.name).await?;
+    let exists = |name: &str| context.clusters.get(&view.namespace, name).is_some();
+    let live = live.map(|live| EtcdView::read(&live, reference, view, exists));
+    match live.filter(|live| live.uid == etcd.uid && live.claim.is_open() && !live.deleting) {
+        Some(live) => patch_etcd(context, cluster, &live, &build::patch::claim(&live, view)).await,
+        None => Ok(Outcome::Outdated),
     }
 }
 
