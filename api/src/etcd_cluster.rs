@@ -485,6 +485,9 @@ pub struct RemovedMember {
     pub machine_uid: String,
     /// How far the removal is.
     pub state: RemovalState,
+    /// Its etcd had not started when that was found: its machine may have no record of it, and add itself once more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_started: bool,
     /// Since when it is in this state.
     pub since: Time,
 }

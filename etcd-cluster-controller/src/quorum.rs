@@ -65,7 +65,8 @@ pub enum Refusal {
 /// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is what a
 /// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy, with one exception: the
 /// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
-/// And the quorum has to stay if those that were let go vote in their last moments, or it is no nearer to being lost.
+/// And the quorum has to stay however many of those that were let go vote in their last moments; where it would not stay with the
+/// member either, it is no nearer to being lost.
 ///
 /// With `maxSurge: 0` a replacement has no room before the member is gone. So one may leave where all the others are well, and
 /// at most one fewer than wanted: a quorum is left, and no second one leaves before the replacement votes.
@@ -95,21 +96,27 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, spec: &EtcdClusterSpec) -
     if after < 0 || !(is_as_safe || goes_first) {
         return Err(Refusal::TooFewWouldBeLeft { now, after, left: (left_healthy, left_voters) });
     }
-    let now = survives_released(roster, |_| true, 0) + i64::from(doubtful);
-    let after = survives_released(roster, |seat| seat.id() != Some(member_id), 0);
-    if after < now.min(0) {
+    let is_other = |seat: &Seat<'_>| seat.id() != Some(member_id);
+    let gives = i64::from(doubtful && !target.released);
+    let endangers = |come| {
+        let now = survives_coming(roster, |_| true, come) + gives;
+        survives_coming(roster, is_other, come) < now.min(0)
+    };
+    if (0..=coming(roster, is_other)).any(endangers) {
         return Err(Refusal::HangsOnReleased);
     }
     Ok(MayRemove { member_id, list })
 }
 
-/// How many further failures are survived when those that were let go, and so many more machines that are no members, have become
-/// voters in their last moments and are destroyed. Of the seats, only some are counted.
-fn survives_released(roster: &Roster<'_>, counts: impl Fn(&Seat<'_>) -> bool, more: usize) -> i64 {
-    let seats = || roster.seats.iter().filter(|seat| counts(seat));
-    let voters = seats().filter(|seat| seat.is_voter() || (seat.released && seat.may_vote)).count();
-    let healthy = seats().filter(|seat| seat.is_voter() && !seat.released && seat.is_well()).count();
-    survives(voters + more, healthy)
+/// How many of those that were let go may vote in their last moments. Of the seats, only some are counted.
+fn coming(roster: &Roster<'_>, counts: impl Fn(&Seat<'_>) -> bool) -> usize {
+    roster.seats.iter().filter(|seat| counts(seat) && seat.released && seat.may_vote).count()
+}
+
+/// How many further failures are survived when so many of them have come, and all that were let go are destroyed.
+fn survives_coming(roster: &Roster<'_>, counts: impl Fn(&Seat<'_>) -> bool, come: usize) -> i64 {
+    let voters = || roster.voters().filter(|seat| counts(seat));
+    survives(voters().count() + come, voters().filter(|seat| !seat.released && seat.is_well()).count())
 }
 
 /// Proof that a Machine may go. Not `Clone`.
@@ -147,19 +154,23 @@ impl MayGo {
 }
 
 /// The member of a Machine has left etcd, by us or by somebody else, and a linearizable list has no member of that Machine. A
-/// machine whose member somebody else has removed while it joins may add it once more, so its grace has to end first.
+/// machine whose member somebody else has removed while it joins may add it once more, so its grace has to end first. So may one
+/// whose member had not started, and it may be late with that too.
 #[must_use]
 pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &MachineView) -> Option<MayGo> {
     let record = records.iter().find(|record| record.machine_uid == machine.uid)?;
+    let seat = roster.by_machine(&machine.name);
+    let is_past_joining = || seat.is_none_or(|seat| !seat.joining);
     let stays_out = match record.state {
         RemovalState::Removing => false,
+        _ if record.never_started => is_past_joining() && seat.is_none_or(|seat| goes_safely(roster, seat, machine)),
         RemovalState::Removed => true,
-        RemovalState::Missing => roster.by_machine(&machine.name).is_none_or(|seat| !seat.joining),
+        RemovalState::Missing => is_past_joining(),
     };
     let gone = roster.is_listed()
         && stays_out
         && roster.members().all(|(id, _)| hex(id) != record.id)
-        && roster.by_machine(&machine.name).is_none_or(|seat| seat.member.is_none());
+        && seat.is_none_or(|seat| seat.member.is_none());
     gone.then(|| MayGo::MemberGone(MemberGone { machine_uid: machine.uid.clone() }))
 }
 
@@ -183,15 +194,15 @@ pub fn never_member(
     // One that is called after another Machine is that Machine's, at an address that has changed hands.
     let answers = || answering.and_then(|id| roster.by_member(id)).is_some_and(|other| !other.is_namesake());
     let has_not_joined = || roster.is_listed() && !seat.joining && roster.unseated().is_none() && !answers();
-    let certain = !seat.admitted || !begun || (has_not_joined() && (!seat.may_vote || survives_going(roster, machine)));
+    let certain = !seat.admitted || !begun || (has_not_joined() && goes_safely(roster, seat, machine));
     (seat.member.is_none() && !recorded && certain)
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
 }
 
-/// Whether the quorum stays if the machine of a seat that is not a member votes in its last moments, and is destroyed.
-fn survives_going(roster: &Roster<'_>, machine: &MachineView) -> bool {
+/// Whether the quorum stays if the machine of a seat without a member votes in its last moments, where it can, and is destroyed.
+fn goes_safely(roster: &Roster<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool {
     let is_other = |seat: &Seat<'_>| seat.machine.is_none_or(|other| other.name != machine.name);
-    survives_released(roster, is_other, 1) >= 0
+    !seat.may_vote || survives_coming(roster, is_other, coming(roster, is_other) + 1) >= 0
 }
 
 /// For the rule that has found the EtcdCluster being deleted.

@@ -76,6 +76,12 @@ impl Seat<'_> {
         self.member.as_ref().is_some_and(|(_, member)| !member.learner)
     }
 
+    /// The member's etcd has started: it has told its name. By then its machine has a record of it.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.member.as_ref().is_some_and(|(_, member)| !member.name.is_empty())
+    }
+
     /// The member answers its checks right now.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
@@ -304,9 +310,10 @@ fn is_released(observation: &Observation, machine: &MachineView) -> bool {
     machine.deleting && (!has_hook(machine) || observation.release_is_noted(machine))
 }
 
-/// Whether this controller has removed the member of a Machine: it does not add itself again.
+/// Whether this controller has removed the member of a Machine, whose machine has a record of it: it does not add itself again.
 pub(crate) fn has_left(observation: &Observation, machine: &MachineView) -> bool {
-    observation.removal_of(machine).is_some_and(|record| record.state == RemovalState::Removed)
+    let record = observation.removal_of(machine);
+    record.is_some_and(|record| record.state == RemovalState::Removed && !record.never_started)
 }
 
 /// Machines in the order in which they were made: `x-9` before `x-10`.

@@ -98,6 +98,8 @@ fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<S
             Some("no other machine would boot until the infrastructure of the Cluster is provisioned".to_owned())
         }
         () if seat.is_voter() => obstacle_of_a_voter(view),
+        // Otherwise one after the other would be made, marked and kept.
+        () if retire::keeps_a_late_one(view) => Some("another Machine that is late is kept, and goes first".to_owned()),
         // One that has not made it in its time serves nobody, nor does a learner that has failed by then. So each has at least
         // that time, however often it is marked.
         () if (seat.member.is_none() || seat.is_unhealthy()) && is_late(observation, machine) => None,

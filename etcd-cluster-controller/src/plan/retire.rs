@@ -35,7 +35,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 /// It is written down first of a machine that may initialize etcd in its last moments, or join it: whoever finds that one, or
 /// counts who would be left, this manager or another, must know that it goes.
 fn release(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView, proof: MayGo) -> Step {
-    if seat.admitted && matches!(proof, MayGo::NeverMember(_)) && !view.observation.release_is_noted(machine) {
+    let may_come = seat.may_vote || (seat.admitted && matches!(proof, MayGo::NeverMember(_)));
+    if may_come && !view.observation.release_is_noted(machine) {
         return Step::NoteRelease { machine_uid: machine.uid.clone() };
     }
     Step::ReleaseHook { machine: machine.name.clone(), proof }
@@ -52,9 +53,19 @@ pub(super) fn leaves(seat: &Seat<'_>) -> bool {
     seat.member.is_some() && (seat.is_leaving() || (seat.orphaned && !seat.is_voter()))
 }
 
-/// Whether somebody is on the way out, and waits for us.
+/// Whether somebody is on the way out, and waits for us. Not one that is late, which may wait for others to join.
 pub(super) fn is_under_way(view: &View<'_>) -> bool {
-    view.roster.seats.iter().any(|seat| is_wanted(seat) || leaves(seat))
+    view.roster.seats.iter().any(|seat| (is_wanted(seat) && !is_late(seat)) || leaves(seat))
+}
+
+/// Whether a Machine that is late is kept, as it may take the quorum with it.
+pub(super) fn keeps_a_late_one(view: &View<'_>) -> bool {
+    view.roster.seats.iter().any(|seat| is_wanted(seat) && is_late(seat))
+}
+
+/// Whether a Machine has not become a member in its time.
+fn is_late(seat: &Seat<'_>) -> bool {
+    seat.member.is_none() && seat.admitted && !seat.joining
 }
 
 fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<MayGo> {
@@ -134,7 +145,7 @@ fn explain(view: &View<'_>, refusal: &Refusal) -> String {
             survives(*after)
         ),
         Refusal::HangsOnReleased => {
-            let released = view.roster.seats.iter().filter(|seat| seat.released && !seat.is_voter());
+            let released = view.roster.seats.iter().filter(|seat| seat.released);
             let names: Vec<&str> = released.filter_map(|seat| Some(seat.machine?.name.as_str())).collect();
             format!(
                 "without it, etcd would lose its quorum if Machines that go vote before they are destroyed ({}); it goes when they are gone, or another member has joined",
@@ -181,8 +192,13 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
             "it boots and may still become a member, which is then removed; if it does not, it goes at {until:.0}"
         );
     }
+    let when = if view.has_room() {
+        "It goes when etcd has enough healthy members to survive that. If its machine is off for good, let it go by hand"
+    } else {
+        "With maxSurge 0, no other Machine is made before it is gone. When its machine is off for good, let it go by hand"
+    };
     format!(
-        "it has not become a member in its time, and its machine may still join, vote and take the quorum with it when it is destroyed. It goes when etcd has enough healthy members to survive that. If its machine is off for good, let it go by hand: kubectl annotate -n {} machines.cluster.x-k8s.io {} {}-",
+        "it has not become a member in its time, and its machine may still join, vote and take the quorum with it when it is destroyed. {when}: kubectl annotate -n {} machines.cluster.x-k8s.io {} {}-",
         machine.namespace,
         machine.name,
         names::PRE_TERMINATE_HOOK_ANNOTATION

@@ -55,6 +55,7 @@ pub(super) fn removed_members(view: &View<'_>, before: &EtcdClusterStatus, next:
                 machine: machine.map(|machine| machine.name.clone()).unwrap_or_default(),
                 machine_uid: operation.machine_uid.clone(),
                 state: RemovalState::Removing,
+                never_started: true,
                 since: now(),
             });
         }
@@ -66,6 +67,11 @@ pub(super) fn removed_members(view: &View<'_>, before: &EtcdClusterStatus, next:
             records.retain(|record| record.id != operation.member_id || record.state != RemovalState::Removing);
         }
         _ => {}
+    }
+    // It may start until it is removed.
+    let has_started = |id: &str| view.roster.members().any(|(member, seat)| hex(member) == id && seat.has_started());
+    for record in records.iter_mut().filter(|record| record.state == RemovalState::Removing) {
+        record.never_started &= !has_started(&record.id);
     }
     if view.roster.is_listed() {
         // Listed again: an etcd that was restored, or a list that was read from another cluster before. A restore, or a member
@@ -99,6 +105,7 @@ fn missing(view: &View<'_>, before: &EtcdClusterStatus, records: &[RemovedMember
             machine: machine.name.clone(),
             machine_uid: machine.uid.clone(),
             state: RemovalState::Missing,
+            never_started: member.name.is_empty(),
             since: Time(view.observation.now),
         })
     };

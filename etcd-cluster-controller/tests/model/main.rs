@@ -77,6 +77,10 @@ fn a_watch_lags() {
     let budget = Budget { lags: 1, ..Budget::default() };
     check("a watch lags while one of three is down", &[State::with_one_down(3, budget)], LIMIT);
     check("a watch lags in a bring-up", &[State::empty(3, budget)], LIMIT);
+    let budget = Budget { deletions: 1, ..budget };
+    check("a watch lags in a bring-up of one, and its Machine is deleted", &[State::empty(1, budget)], LIMIT);
+    let budget = Budget { faults: 1, lags: 0, ..budget };
+    check("a second manager in a bring-up of one, and its Machine is deleted", &[State::empty(1, budget)], LIMIT);
 }
 
 #[test]

@@ -278,7 +278,9 @@ impl Reconcile<'_> {
             return Ok(());
         }
         rules::removal(&self.before, self.view(), seat, self.changed_since())?;
-        self.after.world.members[seat] = Member::Removed;
+        // A machine that has not started its etcd has no record of it, and adds itself once more.
+        let is_recorded = members[seat] != Member::Unstarted;
+        self.after.world.members[seat] = if is_recorded { Member::Removed } else { Member::None };
         Ok(())
     }
 }

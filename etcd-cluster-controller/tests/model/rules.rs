@@ -4,11 +4,12 @@
 use crate::in_use::InUse;
 use crate::manager::is_recorded;
 use crate::set::{SEATS, Set};
-use crate::state::{Etcd, Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View};
+use crate::state::{Etcd, Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View, World};
 use crate::view::{Decided, id, reason, seat_of_id};
 use api::conditions::reasons;
 use api::etcd_cluster::{Operation, OperationKind};
 use etcd_cluster_controller::plan::{Plan, WhyDeleted};
+use etcd_cluster_controller::quorum::survives;
 
 /// A rule is broken.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +41,9 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let goes_first = removes_first(&view.etcd) && all_well && voters.count() + 1 >= usize::from(now.etcd.replicas);
     let kept = (goes_first || after >= before.min(wanted)) && (after >= 0 || before < 0);
     rule(kept || changed_since, "rule 1: no removal lowers the tolerance")?;
-    let spared = !keeps_quorum(now, None) || keeps_quorum(&State { world: without, ..*now }, None);
+    let survives = |world: &World, come| survives_coming(now, world, None, come);
+    let spared =
+        (0..=coming(now, Some(seat))).all(|come| survives(&without, come) >= survives(&now.world, come).min(0));
     rule(spared || changed_since, "rule 1: nobody is removed while the quorum hangs on machines that are let go")?;
     for list in now.etcd.in_use.lists().into_iter().filter(|list| list.has(seat) && is_well(view, seat)) {
         let alive = list.iter().filter(|other| *other != seat && is_well(view, *other)).count();
@@ -60,19 +63,24 @@ pub fn release(now: &State, seat: usize, is_late: bool, changed_since: bool) -> 
     let carries = now.world.members[seat].is_listed();
     rule(!carries || is_late, "no Machine is let go while it carries a member")?;
     let had = now.world.has_quorum();
-    rule(!had || keeps_quorum(now, Some(seat)) || changed_since, "whoever is let go does not take the quorum with it")
+    let coming = coming(now, Some(seat));
+    let kept = (0..=coming).all(|come| survives_coming(now, &now.world, Some(seat), come) >= 0);
+    rule(!had || kept || changed_since, "whoever is let go does not take the quorum with it")
 }
 
-/// Whether a quorum is left if the machines that are let go, and one more, become voters and are destroyed.
-fn keeps_quorum(now: &State, one_more: Option<usize>) -> bool {
-    let mut then = now.world;
+/// How many machines that are let go, and one more, may become voters in their last moments.
+fn coming(now: &State, one_more: Option<usize>) -> usize {
     let goes = |seat: &usize| now.is_released(*seat) || one_more == Some(*seat);
-    for seat in (0..SEATS).filter(goes).filter(|seat| now.machines.is[*seat].boots()) {
-        if then.members[seat] != Member::Removed {
-            (then.members[seat], then.processes[seat]) = (Member::Voter, Process::Off);
-        }
-    }
-    then.has_quorum()
+    let may_vote = |seat: &usize| !matches!(now.world.members[*seat], Member::Voter | Member::Removed);
+    (0..SEATS).filter(goes).filter(may_vote).filter(|seat| now.machines.is[*seat].boots()).count()
+}
+
+/// How many failures are survived when so many of them have come, and all that are let go are destroyed.
+fn survives_coming(now: &State, world: &World, one_more: Option<usize>, come: usize) -> i64 {
+    let goes = |seat: usize| now.is_released(seat) || one_more == Some(seat);
+    let voters = || (0..SEATS).filter(|seat| world.members[*seat] == Member::Voter);
+    let up = voters().filter(|seat| world.is_up(*seat) && !goes(*seat)).count();
+    survives(voters().count() + come, up)
 }
 
 /// Of an operation that begins, by what the controller knows.
@@ -292,11 +300,13 @@ fn has_trouble(state: &State) -> bool {
         Member::Unstarted | Member::Learner => !state.etcd.status.members[seat].is_some_and(|record| record.housed),
         Member::None | Member::Removed => false,
     };
+    // Nobody has seen that it started before it was removed: whether its machine comes again is not known.
+    let may_come = |seat: usize| state.machines.is[seat].exists() && state.etcd.status.never_started.has(seat);
     let dead = |seat: usize| {
         let down = matches!(state.world.processes[seat], Process::Down | Process::Lost);
         (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_left(seat))
     };
-    (0..SEATS).any(dead)
+    (0..SEATS).any(|seat| dead(seat) || may_come(seat))
 }
 
 /// Reasons for which something is waited for that does not come by itself.

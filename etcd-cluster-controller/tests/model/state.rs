@@ -67,6 +67,8 @@ pub struct Record {
     pub failing: bool,
     /// It has never answered.
     pub silent: bool,
+    /// Its etcd has not started.
+    pub unnamed: bool,
     /// Its Machine is known.
     pub housed: bool,
 }
@@ -110,6 +112,8 @@ pub struct Status {
     pub operation: Option<Operation>,
     /// The seat of `lastRemediation`.
     pub remediation: Option<usize>,
+    /// Those of `removed` whose etcd had not started.
+    pub never_started: Set,
     /// Seats of `releasedMachineUIDs`.
     pub released: Set,
     pub endpoints: Set,
@@ -322,8 +326,9 @@ impl State {
             }
             state.world.members[seat] = Member::Voter;
             state.world.processes[seat] = Process::Up;
-            let (health, failing, silent) = (Health::Healthy, false, false);
-            state.etcd.status.members[seat] = Some(Record { learner: false, health, failing, silent, housed: true });
+            let (health, failing, silent, unnamed) = (Health::Healthy, false, false, false);
+            state.etcd.status.members[seat] =
+                Some(Record { learner: false, health, failing, silent, unnamed, housed: true });
             state.etcd.status.endpoints.put(seat, true);
         }
         state.secrets.init = true;
@@ -359,8 +364,9 @@ impl State {
         state.world.processes[seat] = Process::Up;
         if is_learner {
             state.world.members[seat] = Member::Learner;
-            let (health, failing, silent) = (Health::Healthy, false, false);
-            state.etcd.status.members[seat] = Some(Record { learner: true, health, failing, silent, housed: true });
+            let (health, failing, silent, unnamed) = (Health::Healthy, false, false, false);
+            state.etcd.status.members[seat] =
+                Some(Record { learner: true, health, failing, silent, unnamed, housed: true });
         }
         state.etcd.last_number = Some(replicas);
         state

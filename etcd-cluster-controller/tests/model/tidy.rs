@@ -117,6 +117,7 @@ impl State {
             &mut self.world.cut_off,
             &mut self.etcd.status.endpoints,
             &mut self.etcd.status.released,
+            &mut self.etcd.status.never_started,
             &mut self.etcd.outdated,
         ] {
             *set = set.without(seat);

@@ -295,7 +295,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
         let record = facts.members[seat]?;
         let started = !record.silent;
         Some(MemberStatus {
-            name: name(seat),
+            name: if record.unnamed { String::new() } else { name(seat) },
             id: format!("{:x}", id(seat)),
             machine: if record.housed { name(seat) } else { String::new() },
             failure_domain: String::new(),
@@ -323,7 +323,8 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
             Removal::Missing => shipped::RemovalState::Missing,
         };
         let (machine, machine_uid) = (name(seat), uid(seat));
-        Some(RemovedMember { id: format!("{:x}", id(seat)), machine, machine_uid, state, since: Time(ago(0)) })
+        let (id, never_started) = (format!("{:x}", id(seat)), facts.never_started.has(seat));
+        Some(RemovedMember { id, machine, machine_uid, state, never_started, since: Time(ago(0)) })
     };
     let operation = facts.operation.map(|operation| shipped::Operation {
         kind: match operation.kind {
@@ -376,10 +377,12 @@ fn read(status: &EtcdClusterStatus) -> Status {
             },
             failing: member.unhealthy_since.is_some(),
             silent: member.version.is_empty(),
+            unnamed: member.name.is_empty(),
             housed: !member.machine.is_empty(),
         });
     }
     for record in &status.removed_members {
+        facts.never_started.put(seat(&record.id), record.never_started);
         facts.removed[seat(&record.id)] = Some(match record.state {
             shipped::RemovalState::Removing => Removal::Removing,
             shipped::RemovalState::Removed => Removal::Removed,

@@ -271,7 +271,103 @@ fn a_machine_whose_member_somebody_removed_while_it_joined_is_kept_until_it_cann
     for index in 0..3 {
         story.healthy(index);
     }
+    assert!(matches!(step(&mut story), Plan::Do(Step::NoteRelease { .. })));
     assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
+}
+
+/// Its machine has no record of it, and adds itself once more: the second of two voters, and then it is destroyed.
+#[test]
+fn a_machine_whose_member_left_before_it_started_may_come_again() {
+    for by_us in [true, false] {
+        let mut story = Story::with_voters(3, 1);
+        story.machine(1);
+        story.member(1, true);
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            members.get_mut(&id(1)).unwrap().name.clear();
+        }
+        story.settle();
+        if by_us {
+            story.delete(1);
+            assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
+        }
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            members.remove(&id(1));
+        }
+        step(&mut story);
+        let record = story.observation.etcd.status.as_ref().unwrap().removed_members[0].clone();
+        assert!(record.never_started && record.state != RemovalState::Removing, "{record:?}");
+        if !by_us {
+            story.delete(1);
+        }
+        for _ in 0..2 {
+            let plan = story.plan();
+            let goes = matches!(plan, Plan::Do(Step::NoteRelease { .. } | Step::ReleaseHook { .. }));
+            assert!(!goes, "by us: {by_us}, {plan:?}");
+            story.pass(600);
+            story.healthy(0);
+        }
+        story.machine(2);
+        story.voter(2);
+        assert!(matches!(step(&mut story), Plan::Do(Step::NoteRelease { .. })), "by us: {by_us}");
+        assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "by us: {by_us}");
+    }
+}
+
+#[test]
+fn one_of_several_that_were_let_go_may_be_enough_to_take_the_quorum() {
+    let mut story = Story::with_voters(1, 2);
+    story.delete(1);
+    for late in 2..4 {
+        story.machine(late);
+        story.delete_at_once(late);
+    }
+    assert!(!matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
+}
+
+/// It goes, whatever is done: then the other one is a voter of one.
+#[test]
+fn a_voter_that_was_let_go_is_removed_beside_another_that_may_come() {
+    let mut story = Story::with_voters(1, 2);
+    story.delete_at_once(1);
+    story.unknown(1);
+    story.machine(2);
+    story.delete_at_once(2);
+    assert!(begins(&story.plan(), OperationKind::RemoveMember, id(1)), "{:?}", story.plan());
+}
+
+#[test]
+fn a_late_machine_that_is_kept_holds_up_no_mark_of_a_voter_and_every_mark_of_another_late_one() {
+    let mut only = Story::with_voters(1, 1);
+    only.machine(1);
+    only.delete(1);
+    only.pass(600);
+    only.healthy(0);
+    only.mark(0);
+    assert!(matches!(only.plan(), Plan::Do(Step::BeginRemediation(_))), "{:?}", only.plan());
+    let mut late = Story::with_voters(3, 1);
+    late.machine(1);
+    late.machine(2);
+    late.pass(600);
+    late.healthy(0);
+    late.mark(2);
+    assert!(matches!(late.plan(), Plan::Do(Step::DeleteMachine { .. })), "{:?}", late.plan());
+    late.delete(1);
+    assert!(!matches!(late.plan(), Plan::Do(Step::DeleteMachine { .. })), "{:?}", late.plan());
+}
+
+#[test]
+fn without_room_it_is_said_that_nobody_can_come_in_place_of_a_late_machine() {
+    let mut story = Story::with_voters(3, 1);
+    story.surges(0);
+    for late in 1..3 {
+        story.machine(late);
+        story.delete(late);
+    }
+    story.pass(600);
+    story.healthy(0);
+    story.settle();
+    let said = message(&story, c::MACHINES_DELETING);
+    assert!(said.contains("With maxSurge 0, no other Machine is made before it is gone"), "{said}");
 }
 
 /// Its machine may add itself, vote, and be destroyed a moment later: two voters, and one of them dead.
