@@ -9,6 +9,7 @@ mod look;
 mod members;
 mod metrics;
 mod observed;
+mod states;
 
 use crate::plane::{Plane, PlaneOptions, users};
 use crate::process::{Command, Process};
@@ -29,6 +30,7 @@ pub use look::Look;
 pub use members::{Member, Membership};
 pub use metrics::{metrics, reader, set_log_level};
 use observed::Observed;
+pub use states::{States, never_ready_again};
 
 /// Ports of the managers' admin servers: the first manager's, the second's.
 pub(crate) const ADMIN_PORTS: [u16; 2] = [9700, 9701];

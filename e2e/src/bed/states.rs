@@ -1,6 +1,7 @@
 //! Every state that an object goes through.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use api::EtcdCluster;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, WatchEvent, WatchParams};
 use kube::{Resource, ResourceExt};
@@ -10,17 +11,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
 /// What an object has been since it was begun.
-pub(crate) struct History<K> {
+pub struct States<K> {
     states: Arc<Mutex<Vec<K>>>,
     watch: JoinHandle<Result<()>>,
 }
 
-impl<K> History<K>
+impl<K> States<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     /// Begins with the object as it is.
-    pub(crate) async fn of(api: Api<K>, name: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When it cannot be read or watched.
+    pub async fn of(api: Api<K>, name: &str) -> Result<Self> {
         let begin = api.get(name).await?;
         let version = begin.resource_version().unwrap_or_default();
         let states = Arc::new(Mutex::new(vec![begin]));
@@ -48,7 +52,7 @@ where
     ///
     /// # Errors
     /// When it has ended before: some states may be missing.
-    pub(crate) async fn stop(self) -> Result<Vec<K>> {
+    pub async fn stop(self) -> Result<Vec<K>> {
         if self.watch.is_finished() {
             self.watch.await?.context("the watch has ended")?;
         } else {
@@ -56,4 +60,22 @@ where
         }
         Ok(std::mem::take(&mut *self.states.lock().unwrap_or_else(PoisonError::into_inner)))
     }
+}
+
+/// Once Ready was given up, it was not claimed again.
+///
+/// # Errors
+/// When it was, or was never given up.
+pub fn never_ready_again(states: &[EtcdCluster]) -> Result<()> {
+    let ready = |etcd: &EtcdCluster| {
+        let conditions = etcd.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().find(|condition| condition.type_ == "Ready").cloned()
+    };
+    let mut given_up = false;
+    for condition in states.iter().filter_map(ready) {
+        ensure!(!given_up || condition.status != "True", "Ready was claimed again: {condition:?}");
+        given_up |= condition.status != "True";
+    }
+    ensure!(given_up, "Ready was never given up");
+    Ok(())
 }

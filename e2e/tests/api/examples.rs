@@ -77,10 +77,20 @@ pub(crate) fn the_documents_of_a_file_belong_together() -> Result<()> {
             let gate = document.value.pointer("/spec/availabilityGates/0/conditionType").and_then(Value::as_str);
             let tells = kind != "Cluster" || gate == Some(MANAGED_EXTERNAL_ETCD_READY);
             ensure!(tells, "{file}: Available of Cluster {name} does not tell of etcd");
+            ensure!(kind != "KubeadmControlPlane" || ignores(document), "{file}: {name} may fail by one silent member");
         }
         ensure!(documents.iter().any(|document| document.kind == "Cluster"), "{file}: no Cluster");
     }
     Ok(())
+}
+
+/// Whether neither the first node nor a later one fails because a single endpoint of etcd is silent.
+fn ignores(control_plane: &Document) -> bool {
+    let spec = &control_plane.value["spec"]["kubeadmConfigSpec"];
+    ["initConfiguration", "joinConfiguration"].iter().all(|configuration| {
+        let ignored = spec[configuration]["nodeRegistration"]["ignorePreflightErrors"].as_array();
+        ignored.is_some_and(|ignored| ignored.iter().any(|check| check == "ExternalEtcdVersion"))
+    })
 }
 
 /// Creates it as `kubectl apply --dry-run=server` does, or says why the server refuses it.

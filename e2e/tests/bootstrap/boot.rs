@@ -95,6 +95,11 @@ pub(crate) async fn every_field(world: World) -> Result<()> {
     ensure!(said(&["cut", "-d:", "-f1,8", "/etc/shadow"])?.lines().any(|line| line == "former:1"));
     ensure!(said(&["ls", "/srv/etcd"])?.contains("member"));
     ensure!(said(&["sh", "-c", "/opt/etcd/etcdctl.sh endpoint health 2>&1"])?.contains("is healthy"));
+    let quota = r"curl --silent http://127.0.0.1:2381/metrics | grep ^etcd_server_quota_backend_bytes";
+    let quota = said(&["sh", "-c", quota])?;
+    ensure!(quota.trim().ends_with(" 4.294967296e+09"), "{quota}");
+    let arguments = said(&["sh", "-c", "tr '\\0' '\\n' < /proc/$(pidof etcd)/environ"])?;
+    ensure!(arguments.lines().any(|line| line == "ETCD_MAX_REQUEST_BYTES=3145728"), "{arguments}");
     machine.destroy()?;
     Ok(())
 }

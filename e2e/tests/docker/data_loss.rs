@@ -3,8 +3,8 @@
 
 use crate::clusters::{PATIENCE, look_closely, up};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::Look;
 use e2e::bed::data::{DataLoss, Host, Keys, never_comes_back, said};
+use e2e::bed::{Look, States, never_ready_again};
 use e2e::docker::{Container, DockerBed};
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -66,6 +66,7 @@ async fn loses(bed: &DockerBed, look: &Look, name: &str, loss: DataLoss, keys: &
     keys.write(&lost, 5).await?;
     look.until_ready(PATIENCE).await?;
     let before = members(&lost).await?;
+    let states = States::of(look.etcds(), &look.etcd).await?;
     loss.strike(&lost).await?;
     never_comes_back(&lost, loss, WATCHED).await?;
 
@@ -73,6 +74,7 @@ async fn loses(bed: &DockerBed, look: &Look, name: &str, loss: DataLoss, keys: &
     ensure!(message.contains(name), "the member is named: {message}");
     let status = look.status().await?;
     ensure!(!status.ready, "the cluster is said to be ready: {:?}", status.conditions);
+    never_ready_again(&states.stop().await?)?;
     let now = look.etcd_machines().await?;
     ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
     for other in machines.iter().filter(|other| *other != name) {

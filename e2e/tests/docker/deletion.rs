@@ -199,7 +199,7 @@ async fn with_workers(bed: &DockerBed, namespace: &str) -> Result<()> {
 }
 
 /// Deletes the Cluster, waits until nothing of it is left, and checks the order in which it went and what was said.
-async fn deleted(bed: &DockerBed, look: &Look, what: &str) -> Result<Vec<String>> {
+pub(crate) async fn deleted(bed: &DockerBed, look: &Look, what: &str) -> Result<Vec<String>> {
     let before = bed.plane.mark();
     let begun = Instant::now();
     look.delete("Cluster", &look.cluster).await?;

@@ -10,6 +10,12 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use serde_json::Value;
 use std::pin::pin;
+use std::time::Duration;
+
+/// The annotation that wakes a control plane.
+const GONE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/etcd-gone";
+/// What a control plane may take to go once etcd has gone, with its machines.
+const SOON: Duration = Duration::from_secs(40);
 
 /// Where people look while they wait: the condition of the Cluster about its etcd, and that of the EtcdCluster.
 const SAYS: [(&str, &str); 2] = [("Cluster", "ManagedExternalEtcdReady"), ("EtcdCluster", "Deleting")];
@@ -53,6 +59,25 @@ fn said(object: &DynamicObject, (kind, type_): (&str, &str)) -> Option<String> {
     let condition = conditions.iter().find(|condition| condition["type"] == type_)?;
     let text = |field: &str| condition[field].as_str().unwrap_or_default();
     Some(format!("{kind} {type_}={} {}: {}", text("status"), text("reason"), text("message")))
+}
+
+/// By the API server's own account: when the last Machine of etcd was gone, we gave the control plane's controller a reason to
+/// look, and the control plane was gone soon after. Its API server no longer answers by then, so the controller is in its error
+/// back-off, of up to two minutes.
+pub(crate) fn the_control_plane_was_woken(requests: &Requests, look: &Look) -> Result<()> {
+    let machines = granted(requests, look, users::CAPI_CORE).resource("machines").writes();
+    let of_etcd = machines.iter().filter(|request| request.name.starts_with(&format!("{}-", look.etcd)));
+    let etcd_gone = of_etcd.map(|request| request.received).max().context("no Machine of etcd has gone")?;
+    let ours = granted(requests, look, users::PROVIDER).verb("patch").resource("kubeadmcontrolplanes");
+    let woken = ours.iter().find(|request| request.body["metadata"]["annotations"][GONE_ANNOTATION] == "true");
+    let woken = woken.context("we have not woken the control plane")?.received;
+    ensure!(woken >= etcd_gone, "woken at {woken}, and the last Machine of etcd was there until {etcd_gone}");
+    let theirs = granted(requests, look, users::CAPI_CONTROL_PLANE).resource("kubeadmcontrolplanes").writes();
+    let gone = theirs.iter().map(|request| request.received).max().context("the control plane has not gone")?;
+    let took = gone.duration_since(etcd_gone);
+    println!("  the control plane has gone {:.1} s after etcd", took.as_secs_f32());
+    ensure!(took.unsigned_abs() < SOON, "the control plane was gone at {gone}, and etcd at {etcd_gone}");
+    Ok(())
 }
 
 /// By the API server's own account: etcd was deleted after the last worker Machine, and the control plane after the last

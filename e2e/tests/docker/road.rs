@@ -1,6 +1,8 @@
 //! The whole road: from one apply to a Kubernetes cluster that works on an etcd of its own.
 
 use crate::clusters::servers;
+use crate::deletion::deleted;
+use crate::departure::the_control_plane_was_woken;
 use anyhow::{Result, ensure};
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, Workload};
@@ -9,14 +11,18 @@ use std::time::{Duration, Instant};
 /// What each stage may take, on a computer that is busy with other things.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Three members, one control-plane node, one worker.
+/// Three members, one control-plane node, one worker; and the way back, on which the control plane must not wait for an API
+/// server that has lost its etcd.
 pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
-    travel(bed, "examples/docker/cluster.yaml", "road1", 1).await
+    let look = travel(bed, "examples/docker/cluster.yaml", "road1", 1).await?;
+    let before = bed.plane.mark();
+    deleted(bed, &look, "with an API server that works").await?;
+    the_control_plane_was_woken(&bed.plane.requests_since(before)?, &look)
 }
 
 /// Three members, three control-plane nodes, one worker.
 pub(crate) async fn three_control_planes(bed: &mut DockerBed) -> Result<()> {
-    travel(bed, "examples/docker/three-control-planes.yaml", "road3", 3).await
+    travel(bed, "examples/docker/three-control-planes.yaml", "road3", 3).await.map(drop)
 }
 
 /// The manifest of the managed-external-etcd proposal: three control-plane nodes, no worker, and the older kinds DockerCluster
@@ -28,10 +34,11 @@ pub(crate) async fn of_the_proposal(bed: &mut DockerBed) -> Result<()> {
 }
 
 /// Follows an example, whose one worker is one more Node.
-pub(crate) async fn travel(bed: &mut DockerBed, example: &str, name: &str, control_planes: usize) -> Result<()> {
+pub(crate) async fn travel(bed: &mut DockerBed, example: &str, name: &str, control_planes: usize) -> Result<Look> {
     let manifests = Manifests::of(example, name, name)?;
     let look = Look::at(&bed.client(), &manifests);
-    follow(bed, &manifests, &look, control_planes + 1).await
+    follow(bed, &manifests, &look, control_planes + 1).await?;
+    Ok(look)
 }
 
 /// Applies documents once, and does nothing by hand: etcd becomes Ready, every Node Ready, and what is stored through the

@@ -8,8 +8,9 @@ use e2e::apply::apply_object;
 use e2e::bed::{Bed, Look, Manifests, Membership};
 use e2e::observer::Silence;
 use e2e::until::until;
+use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,6 +63,81 @@ pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
 
     // And so it stays when the spec has changed, and everything is looked at anew.
     and_after_another_look(bed, &ours, &before).await
+}
+
+/// Two clusters of one CA, all of whose members are well. The Machine of one shows the address of the other's, and the other way
+/// round, as where an infrastructure mixes them up: neither takes anything over from the other, and nothing is changed.
+pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let (left, right) = futures::try_join!(up(bed, "addresses-c", "left", 3), up(bed, "addresses-d", "right", 3))?;
+    let both = [&left, &right];
+    let before = try_join_all(both.map(Look::status)).await?;
+    let machines = try_join_all(both.map(Look::etcd_machines)).await?;
+    let shown = async |look: &Look| {
+        let machine = look.api("LocalMachine").get(&look.member_names(2)[1]).await?;
+        anyhow::Ok(machine.data["status"]["addresses"].clone())
+    };
+    let (of_left, of_right) = futures::try_join!(shown(&left), shown(&right))?;
+    ensure!(of_left != of_right, "both show {of_left}");
+    let (one, other) = (left.member_names(2).remove(1), right.member_names(2).remove(1));
+    futures::try_join!(show(&left, &one, &of_right), show(&right, &other, &of_left))?;
+    tokio::time::sleep(ROUNDS).await;
+    for (index, look) in both.into_iter().enumerate() {
+        crate::boots::look_again(look, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 3}}})).await?;
+        tokio::time::sleep(ROUNDS).await;
+        let now = look.status().await?;
+        is_what_it_was(&before[index], &now).context(look.etcd.clone())?;
+        ensure!(now.operation.is_none() && now.removed_members.is_empty(), "{:?}", now.operation);
+        let (was, is) = (&machines[index], look.etcd_machines().await?);
+        ensure!(is == *was, "the Machines of {} were {was:?}, and are {is:?}", look.etcd);
+        ensure!(etcd(bed, look).await?.voters() == *was, "{:?}", etcd(bed, look).await?.members);
+        let found = look.control_plane_endpoints().await?.join(",");
+        ensure!(found == now.endpoints, "the control plane of {} has {found}", look.etcd);
+    }
+    for look in both {
+        show_its_own(look, &look.member_names(2)[1]).await?;
+        look.until_ready(PATIENCE).await?;
+    }
+    Ok(())
+}
+
+/// Has a Machine show addresses that are not its machine's. Its LocalMachine is paused meanwhile, as its controller would
+/// correct them.
+pub(crate) async fn show(look: &Look, machine: &str, addresses: &Value) -> Result<()> {
+    let machines = look.api("LocalMachine");
+    pause(look, machine, Some("")).await?;
+    until(format!("LocalMachine {machine} is paused"), PATIENCE, async || {
+        let conditions = machines.get(machine).await?.data["status"]["conditions"].clone();
+        let is = |condition: &Value| condition["type"] == "Paused" && condition["status"] == "True";
+        Ok(conditions.as_array().is_some_and(|conditions| conditions.iter().any(is)).then_some(()))
+    })
+    .await?;
+    let own = PatchParams::default();
+    let patch = json!({"status": {"addresses": addresses}});
+    machines.patch_status(machine, &own, &Patch::Merge(&patch)).await.context("change the address")?;
+    let mut looks = 0;
+    until(format!("Machine {machine} shows {addresses}"), PATIENCE, async || {
+        // Cluster API fails at each of so many Machines without Nodes, and looks again after minutes only.
+        looks += 1;
+        let touch = json!({"metadata": {"annotations": {"looks": looks.to_string()}}});
+        look.api("Machine").patch(machine, &own, &Patch::Merge(&touch)).await.context("touch the Machine")?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let found = look.api("Machine").get(machine).await?.data["status"]["addresses"].clone();
+        ensure!(found == *addresses, "it has {found}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Lets a Machine show its machine's addresses again.
+pub(crate) async fn show_its_own(look: &Look, machine: &str) -> Result<()> {
+    pause(look, machine, None).await
+}
+
+async fn pause(look: &Look, machine: &str, value: Option<&str>) -> Result<()> {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {(names::PAUSED_ANNOTATION): value}}}));
+    let patched = look.api("LocalMachine").patch(machine, &PatchParams::default(), &patch).await;
+    patched.map(drop).with_context(|| format!("pause LocalMachine {machine}, or no longer"))
 }
 
 /// Also when all is looked at anew, and its last member is left alone.

@@ -1,6 +1,7 @@
 //! From one apply to an unpaused control plane.
 
 use anyhow::{Context, Result, ensure};
+use api::conditions::MACHINE_UP_TO_DATE;
 use e2e::apply::apply_object;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::plane::workload::WorkloadApiServer;
@@ -29,11 +30,23 @@ pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
     ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
     released(&look).await?;
     bed.exactly(&[(&look, 3)]).await?;
+    machines_match(&look).await?;
     gate_was_kept(&look, &bed.plane.requests_since(before)?)?;
 
     let server = WorkloadApiServer::start(bed.world(), &look.etcd_access().await?).await?;
     bed.observe_api_server(&format!("{}/{}", look.namespace, look.cluster), &server);
     server.store_an_object().await
+}
+
+/// Every Machine says that it matches the spec, as Cluster API expects of the owner of Machines.
+async fn machines_match(look: &Look) -> Result<()> {
+    for name in look.etcd_machines().await? {
+        let machine = look.api("Machine").get(&name).await?;
+        let conditions = machine.data.pointer("/status/conditions").and_then(|conditions| conditions.as_array());
+        let shown = conditions.into_iter().flatten().find(|condition| condition["type"] == MACHINE_UP_TO_DATE);
+        ensure!(shown.is_some_and(|condition| condition["status"] == "True"), "{name}: {conditions:?}");
+    }
+    Ok(())
 }
 
 /// One member and five, side by side in one namespace.

@@ -205,6 +205,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(confirmation::is_asked_for),
         scenario!(uninstalled::manager_first),
         scenario!(addresses::given_to_another_cluster),
+        scenario!(addresses::exchanged).long(true),
         scenario!(own_errors::blame_no_member),
         scenario!(gitops::same_manifest_again),
         scenario!(idle::costs_nothing).alone(true),

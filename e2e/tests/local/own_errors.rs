@@ -2,6 +2,7 @@
 
 mod crowd;
 
+use crate::addresses::{show, show_its_own};
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
@@ -13,7 +14,7 @@ use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -95,35 +96,12 @@ fn open_files(bed: &mut Bed) -> Result<usize> {
 /// may have moved to where the name leads. The LocalMachine is paused meanwhile, as its controller would correct the address.
 async fn with_an_unknown_name(bed: &Bed, crowd: &Crowd) -> Result<()> {
     let look = &crowd.looks[0];
-    let (machine, own) = (look.member_names(1)[0].clone(), PatchParams::default());
-    let machines = look.api("LocalMachine");
-    let address = machines.get(&machine).await?.data["status"]["addresses"][0]["address"].clone();
+    let machine = look.member_names(1)[0].clone();
+    let address = look.api("LocalMachine").get(&machine).await?.data["status"]["addresses"][0]["address"].clone();
     let address: Ipv4Addr = address.as_str().context("no address")?.parse()?;
-    let paused =
-        |value: Option<&str>| Patch::Merge(json!({"metadata": {"annotations": {(names::PAUSED_ANNOTATION): value}}}));
-    machines.patch(&machine, &own, &paused(Some(""))).await.context("pause the LocalMachine")?;
-    until(format!("LocalMachine {machine} is paused"), PATIENCE, async || {
-        let conditions = machines.get(&machine).await?.data["status"]["conditions"].clone();
-        let is = |condition: &Value| condition["type"] == "Paused" && condition["status"] == "True";
-        Ok(conditions.as_array().is_some_and(|conditions| conditions.iter().any(is)).then_some(()))
-    })
-    .await?;
     let result = async {
         let unknown = json!([{"type": "InternalDNS", "address": format!("{machine}.invalid")}]);
-        let patch = json!({"status": {"addresses": unknown}});
-        machines.patch_status(&machine, &own, &Patch::Merge(&patch)).await.context("change the address")?;
-        let mut looks = 0;
-        until(format!("Machine {machine} has a name only"), PATIENCE, async || {
-            // Cluster API fails at each of so many Machines without Nodes, and looks again after minutes only.
-            looks += 1;
-            let touch = json!({"metadata": {"annotations": {"looks": looks.to_string()}}});
-            look.api("Machine").patch(&machine, &own, &Patch::Merge(&touch)).await.context("touch the Machine")?;
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            let found = look.api("Machine").get(&machine).await?.data["status"]["addresses"].clone();
-            ensure!(found == unknown, "it has {found}");
-            Ok(Some(()))
-        })
-        .await?;
+        show(look, &machine, &unknown).await?;
         hangs(bed, look, &machine, address, true)?;
         doubted(look).await.context("the name is asked")?;
         tokio::time::sleep(LASTS).await;
@@ -131,7 +109,7 @@ async fn with_an_unknown_name(bed: &Bed, crowd: &Crowd) -> Result<()> {
     };
     let result = result.await;
     hangs(bed, look, &machine, address, false)?;
-    machines.patch(&machine, &own, &paused(None)).await.context("let the LocalMachine go on")?;
+    show_its_own(look, &machine).await?;
     result
 }
 

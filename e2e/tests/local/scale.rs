@@ -1,15 +1,12 @@
 //! More members for a cluster that is in use: its control plane is told of them once, when all are there.
 
-pub(crate) mod history;
-
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::{EtcdClusterStatus, MemberRole};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, Look, Manifests, States};
 use e2e::history::{self as load, Load, MemberData};
 use e2e::plane::{Requests, users};
 use e2e::until::until;
-use history::History;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -43,8 +40,8 @@ async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, kill
 
     let mark = bed.plane.mark();
     let writers = load::History::begin(bed.world(), namespace, &look.etcd_access().await?, LOAD).await?;
-    let etcds = History::of(look.etcds(), &look.etcd).await?;
-    let clusters = History::of(look.api("Cluster"), &look.cluster).await?;
+    let etcds = States::of(look.etcds(), &look.etcd).await?;
+    let clusters = States::of(look.api("Cluster"), &look.cluster).await?;
     let patch = Patch::Merge(json!({"spec": {"replicas": after}}));
     look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
     if killed {

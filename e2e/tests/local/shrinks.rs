@@ -4,10 +4,9 @@
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
 use crate::records::warnings;
-use crate::scale::history::History as States;
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, Look, Manifests, States};
 use e2e::history::History;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};

@@ -167,13 +167,15 @@ fn an_older_copy_is_refused_and_the_latest_data_is_not() {
     let machine = Machine::new();
     assert!(machine.starts());
     machine.write_log();
-    let copy = machine.copy_of_data();
+    let before_the_stop = machine.root.path().join("before-the-stop");
+    std::fs::rename(machine.copy_of_data(), &before_the_stop).unwrap();
     machine.guard("stopped");
     let latest = machine.root.path().join("latest");
     std::fs::rename(machine.copy_of_data(), &latest).unwrap();
-    assert!(!copy.exists());
 
-    // Taken while etcd ran, and at the last stop.
+    machine.put_data(&before_the_stop);
+    assert_eq!(machine.data(), Data::Outdated);
+    assert!(!machine.starts(), "etcd may have written more before it was stopped");
     machine.put_data(&latest);
     assert!(machine.starts(), "the data of the last stop is the latest");
     machine.guard("stopped");

@@ -1,11 +1,9 @@
 //! A cluster with something in it that must not be lost.
 
 use crate::bring_up::{PATIENCE, released};
-use crate::scale::history::History;
 use anyhow::{Context, Result, ensure};
-use api::EtcdCluster;
 use e2e::bed::data::{DataLoss, Keys, never_comes_back};
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, Look, Manifests, Membership, States, never_ready_again};
 use e2e::observer::Silence;
 use e2e::until::until;
 use local_infrastructure::machine::Machine;
@@ -64,12 +62,12 @@ impl<'a> Cluster<'a> {
         let before = Membership::on(lost.clone()).await?;
         ensure!(before.voters().len() == self.replicas, "{before:?}");
 
-        let history = History::of(self.look.etcds(), &self.look.etcd).await?;
+        let states = States::of(self.look.etcds(), &self.look.etcd).await?;
         self.bed.fault(&format!("{about}: {loss}"), &[&lost], Silence::Lasting);
         loss.strike(&lost).await?;
         never_comes_back(&lost, loss, WATCHED).await?;
         self.is_told_of(member).await?;
-        never_ready_again(&history.stop().await?)?;
+        never_ready_again(&states.stop().await?)?;
 
         let now = self.look.etcd_machines().await?;
         ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
@@ -151,19 +149,4 @@ impl<'a> Cluster<'a> {
     fn name(&self, number: usize) -> String {
         format!("{}-{number}", self.look.etcd)
     }
-}
-
-/// Once Ready was given up, it was not claimed again.
-fn never_ready_again(states: &[EtcdCluster]) -> Result<()> {
-    let ready = |etcd: &EtcdCluster| {
-        let conditions = etcd.status.iter().flat_map(|status| &status.conditions);
-        conditions.into_iter().find(|condition| condition.type_ == "Ready").cloned()
-    };
-    let mut given_up = false;
-    for condition in states.iter().filter_map(ready) {
-        ensure!(!given_up || condition.status != "True", "Ready was claimed again: {condition:?}");
-        given_up |= condition.status != "True";
-    }
-    ensure!(given_up, "Ready was never given up");
-    Ok(())
 }
