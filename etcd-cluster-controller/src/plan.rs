@@ -75,6 +75,7 @@ const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
     repair::plan,
     marked::plan,
     growth::plan,
+    identity::tidy,
 ];
 
 /// What was decided.
@@ -147,7 +148,7 @@ pub fn plan(observation: &Observation) -> Decision {
 }
 
 pub(crate) fn decide(view: &View<'_>) -> Decision {
-    let next = RULES.iter().find_map(|rule| rule(view)).unwrap_or(Plan::Steady);
+    let next = RULES.iter().find_map(|rule| rule(view).filter(|plan| *plan != Plan::Steady)).unwrap_or(Plan::Steady);
     let goal = goal::goal(view);
     Decision { publish: publish::publish(view, &goal, &next), next, goal }
 }

@@ -154,8 +154,8 @@ impl MayGo {
 }
 
 /// The member of a Machine has left etcd, by us or by somebody else, and a linearizable list has no member of that Machine. A
-/// machine whose member somebody else has removed while it joins may add it once more, so its grace has to end first. So may one
-/// whose member had not started, and it may be late with that too.
+/// machine may add its member once more if that had not started, and if it has removed it itself, as a learner that has lost its
+/// data: then it goes as one that has never been a member does.
 #[must_use]
 pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &MachineView) -> Option<MayGo> {
     let record = records.iter().find(|record| record.machine_uid == machine.uid)?;
@@ -163,9 +163,10 @@ pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &Mac
     let is_past_joining = || seat.is_none_or(|seat| !seat.joining);
     let stays_out = match record.state {
         RemovalState::Removing => false,
-        _ if record.never_started => is_past_joining() && seat.is_none_or(|seat| goes_safely(roster, seat, machine)),
-        RemovalState::Removed => true,
-        RemovalState::Missing => is_past_joining(),
+        RemovalState::Removed if !record.never_started => true,
+        RemovalState::Removed | RemovalState::Missing => {
+            is_past_joining() && seat.is_none_or(|seat| goes_safely(roster, seat, machine))
+        }
     };
     let gone = roster.is_listed()
         && stays_out
@@ -323,6 +324,8 @@ mod tests {
             target in 0..11_usize,
             // Whether a member leaves before its replacement joins.
             removes_first in any::<bool>(),
+            // Machines that are let go and may join in their last moments.
+            late in 0..3_usize,
         ) {
             let mut story = Story::with_voters(replicas, 0);
             if removes_first {
@@ -345,6 +348,10 @@ mod tests {
                     _ => {}
                 }
             }
+            for index in 20..20 + late {
+                story.machine(index);
+                story.delete_at_once(index);
+            }
             let seats = roster(&story.observation);
             if may_remove(&seats, id(target), &story.observation.etcd.spec).is_ok() {
                 let voters: Vec<(usize, bool)> = members.iter().enumerate()
@@ -357,6 +364,13 @@ mod tests {
                 let f = i64::from((replicas - 1) / 2);
                 let goes_first = removes_first && healthy(Some(target)) == left && left + 1 >= usize::try_from(replicas).unwrap();
                 prop_assert!((goes_first || after >= now.min(f)) && after >= 0, "{now} -> {after}, f {f}");
+                for come in 0..=late {
+                    let (now, after) = (
+                        survives(voters.len() + come, healthy(None) + doubtful),
+                        survives(left + come, healthy(Some(target))),
+                    );
+                    prop_assert!(after >= now.min(0), "with {come} of {late}: {now} -> {after}");
+                }
             }
         }
     }

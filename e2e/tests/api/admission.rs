@@ -163,6 +163,14 @@ pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) 
     ensure!(delete(&server.client, "moved", None).await?.is_err(), "it has begun elsewhere");
     accepted(server.patch(&moved, "", &confirm(json!("moved"))).await?)?;
     accepted(delete(&server.client, "moved", None).await?)?;
+
+    // Somebody has replaced the object while it was paused: the status alone tells.
+    let replaced = cluster("replaced", &json!({"replicas": 3}));
+    accepted(server.create(&replaced).await?)?;
+    accepted(server.patch(&replaced, "/status", &json!({"status": {"clusterID": "1c0ffee"}})).await?)?;
+    ensure!(delete(&server.client, "replaced", None).await?.is_err(), "its cluster ID is in the status");
+    accepted(server.patch(&replaced, "", &confirm(json!("replaced"))).await?)?;
+    accepted(delete(&server.client, "replaced", None).await?)?;
     Ok(())
 }
 

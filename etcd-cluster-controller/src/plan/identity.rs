@@ -16,19 +16,16 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let answering = answering(view);
     let accepted = observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION);
     let serving = serving(view);
-    let record = |annotations| Plan::Do(Step::Record { finalizer: false, annotations });
-    match accepted {
-        // Done. Left there, it would give the identity back to a cluster of the past one day.
-        Some(accepted) if recorded == Some(accepted) => {
-            return Some(record(BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)])));
-        }
-        Some(accepted) if answering.contains(accepted) && serving.is_none() => {
-            return Some(record(BTreeMap::from([
-                (names::CLUSTER_ID_ANNOTATION, Some(accepted.clone())),
-                (names::ACCEPT_CLUSTER_ID_ANNOTATION, None),
-            ])));
-        }
-        _ => {}
+    if let Some(accepted) = accepted
+        && answering.contains(accepted)
+        && recorded != Some(accepted)
+        && serving.is_none()
+    {
+        let annotations = BTreeMap::from([
+            (names::CLUSTER_ID_ANNOTATION, Some(accepted.clone())),
+            (names::ACCEPT_CLUSTER_ID_ANNOTATION, None),
+        ]);
+        return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
     }
     let others: Vec<&str> = answering.iter().map(String::as_str).filter(|id| Some(*id) != recorded).collect();
     let expected = match (recorded, &observation.membership) {
@@ -70,6 +67,15 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         if recorded.is_none() { ", and delete the Machines that have them" } else { "" }
     );
     Some(block(reasons::CLUSTER_ID_CHANGED, message))
+}
+
+/// Takes an accepted ID away that is the recorded one: left there, it would give the identity back to a cluster of the past one
+/// day. When nothing else is to be done, as somebody may put it back each time.
+pub(super) fn tidy(view: &View<'_>) -> Option<Plan> {
+    let accepted = view.observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION)?;
+    let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
+    (view.observation.recorded_cluster_id() == Some(accepted))
+        .then_some(Plan::Do(Step::Record { finalizer: false, annotations }))
 }
 
 /// A Machine whose member serves the recorded cluster, and was found to have a quorum at the latest look.
@@ -277,5 +283,8 @@ mod tests {
         story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "c");
         let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
         assert_eq!(story.plan(), Plan::Do(Step::Record { finalizer: false, annotations }));
+        // Somebody may put it there again each time.
+        story.etcd().spec.replicas = 5;
+        assert!(matches!(story.plan(), Plan::Do(Step::CreateMachine { .. })), "{:?}", story.plan());
     }
 }

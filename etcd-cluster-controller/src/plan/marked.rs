@@ -98,8 +98,11 @@ fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<S
             Some("no other machine would boot until the infrastructure of the Cluster is provisioned".to_owned())
         }
         () if seat.is_voter() => obstacle_of_a_voter(view),
-        // Otherwise one after the other would be made, marked and kept.
-        () if retire::keeps_a_late_one(view) => Some("another Machine that is late is kept, and goes first".to_owned()),
+        // Otherwise one after the other would be made, marked and kept. One whose member has started leaves etcd, and is not kept.
+        () if !seat.has_started() && is_to_wait(view) => Some(
+            "another Machine that is late is kept, as it could take the quorum with it; it goes when another member has joined, or by hand as MachinesDeleting says"
+                .to_owned(),
+        ),
         // One that has not made it in its time serves nobody, nor does a learner that has failed by then. So each has at least
         // that time, however often it is marked.
         () if (seat.member.is_none() || seat.is_unhealthy()) && is_late(observation, machine) => None,
@@ -109,6 +112,14 @@ fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<S
             Some(format!("it may become a voter yet{until}"))
         }
     }
+}
+
+/// Whether another late Machine is kept, and those that may come yet would free it; or as many are kept as are wanted.
+fn is_to_wait(view: &View<'_>) -> bool {
+    let stays = |seat: &&Seat<'_>| seat.machine.is_some_and(|machine| !machine.deleting);
+    let may_come = |seat: &Seat<'_>| seat.member.is_none() && (seat.joining || !seat.admitted);
+    let kept = retire::late_ones(view);
+    kept > 0 && (kept >= view.wanted() || view.roster.seats.iter().filter(stays).any(may_come))
 }
 
 /// A healthy voter goes only where all is well otherwise, so that nothing is begun that a second fault would bring to a halt.

@@ -3,7 +3,7 @@
 
 use super::in_use::InUse;
 use super::{Plan, Step, View, block, deletion, operation, rollout};
-use crate::observation::{has_hook, hex};
+use crate::observation::{Probe, has_hook, hex};
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
 use api::conditions::reasons;
@@ -58,9 +58,9 @@ pub(super) fn is_under_way(view: &View<'_>) -> bool {
     view.roster.seats.iter().any(|seat| (is_wanted(seat) && !is_late(seat)) || leaves(seat))
 }
 
-/// Whether a Machine that is late is kept, as it may take the quorum with it.
-pub(super) fn keeps_a_late_one(view: &View<'_>) -> bool {
-    view.roster.seats.iter().any(|seat| is_wanted(seat) && is_late(seat))
+/// How many late Machines are kept, as they may take the quorum with them.
+pub(super) fn late_ones(view: &View<'_>) -> usize {
+    view.roster.seats.iter().filter(|seat| is_wanted(seat) && is_late(seat)).count()
 }
 
 /// Whether a Machine has not become a member in its time.
@@ -145,7 +145,7 @@ fn explain(view: &View<'_>, refusal: &Refusal) -> String {
             survives(*after)
         ),
         Refusal::HangsOnReleased => {
-            let released = view.roster.seats.iter().filter(|seat| seat.released);
+            let released = view.roster.seats.iter().filter(|seat| seat.released && (seat.may_vote || seat.is_voter()));
             let names: Vec<&str> = released.filter_map(|seat| Some(seat.machine?.name.as_str())).collect();
             format!(
                 "without it, etcd would lose its quorum if Machines that go vote before they are destroyed ({}); it goes when they are gone, or another member has joined",
@@ -186,10 +186,15 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
     if let Some(id) = view.roster.unseated().and_then(Seat::id) {
         return format!("member {id:x} runs on no known Machine, and may be its own");
     }
+    // Whose that member is may be recorded wrongly, so nobody is told to take the pre-terminate hook away.
+    let answering = seat.probe.and_then(Probe::report).map(|report| report.member_id);
+    if let Some(other) = answering.and_then(|id| view.roster.by_member(id)).filter(|other| !other.is_namesake()) {
+        return format!("member {} answers at its address, and may be its own", other.name());
+    }
     let until = view.observation.end_of_grace(machine).filter(|_| seat.joining);
     if let Some(until) = until {
         return format!(
-            "it boots and may still become a member, which is then removed; if it does not, it goes at {until:.0}"
+            "it boots and may still become a member, which is then removed; if it does not, it goes from {until:.0} on where etcd survives that it joins later"
         );
     }
     let when = if view.has_room() {
@@ -198,7 +203,7 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
         "With maxSurge 0, no other Machine is made before it is gone. When its machine is off for good, let it go by hand"
     };
     format!(
-        "it has not become a member in its time, and its machine may still join, vote and take the quorum with it when it is destroyed. {when}: kubectl annotate -n {} machines.cluster.x-k8s.io {} {}-",
+        "it is not a member, and its time is over. Its machine may still join, vote and take the quorum with it when it is destroyed. {when}: kubectl annotate -n {} machines.cluster.x-k8s.io {} {}-",
         machine.namespace,
         machine.name,
         names::PRE_TERMINATE_HOOK_ANNOTATION

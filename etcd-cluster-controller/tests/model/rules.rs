@@ -292,6 +292,24 @@ fn is_as_wanted(state: &State, decided: &Decided) -> bool {
         && (state.etcd.in_use.is_empty() || state.etcd.in_use == InUse::only(status.endpoints))
 }
 
+/// Nobody has seen that the member of a Machine started before it was removed, so whether its machine comes again is not known; it
+/// could take the quorum with it, and nobody else is to come.
+fn is_kept_for_good(state: &State, seat: usize) -> bool {
+    let (machines, status) = (&state.machines, &state.etcd.status);
+    let is_kept = machines.is[seat].exists() && machines.deleting.has(seat) && machines.hook.has(seat);
+    let come = coming(state, Some(seat)) + usize::from(state.world.members[seat] == Member::Removed);
+    let wanted = usize::from(state.etcd.replicas);
+    let there = || (0..SEATS).filter(|seat| machines.is[*seat].exists());
+    let stays = |seat: &usize| !machines.deleting.has(*seat);
+    let votes = |seat: usize| state.world.members[seat] == Member::Voter && state.world.is_up(seat);
+    let is_complete = there().filter(stays).count() == wanted && there().filter(stays).all(votes);
+    let is_full = removes_first(&state.etcd) && there().count() >= wanted;
+    is_kept
+        && status.never_started.has(seat)
+        && survives_coming(state, &state.world, Some(seat), come) < 0
+        && (is_complete || is_full)
+}
+
 /// What only a person, or luck, can mend, and the reasons that tell of it.
 fn has_trouble(state: &State) -> bool {
     // A learner that is known to have had a Machine is removed without a person.
@@ -300,13 +318,11 @@ fn has_trouble(state: &State) -> bool {
         Member::Unstarted | Member::Learner => !state.etcd.status.members[seat].is_some_and(|record| record.housed),
         Member::None | Member::Removed => false,
     };
-    // Nobody has seen that it started before it was removed: whether its machine comes again is not known.
-    let may_come = |seat: usize| state.machines.is[seat].exists() && state.etcd.status.never_started.has(seat);
     let dead = |seat: usize| {
         let down = matches!(state.world.processes[seat], Process::Down | Process::Lost);
         (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_left(seat))
     };
-    (0..SEATS).any(|seat| dead(seat) || may_come(seat))
+    (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat))
 }
 
 /// Reasons for which something is waited for that does not come by itself.

@@ -21,7 +21,7 @@ const CERTIFICATES: &str =
     "certificates: members trust the CA that they were made with, and it is never replaced beside them";
 const REMEDIATION: &str =
     "marked: a Machine that is marked for remediation is replaced when nothing else is to be done";
-const MACHINE: &str = "Look at the Machine, its infrastructure and its console: kubectl describe machine -n NAMESPACE MACHINE. A Machine that will never boot may be deleted: another one is made.";
+const MACHINE: &str = "Look at the Machine, its infrastructure and its console: kubectl describe machine -n NAMESPACE MACHINE. A Machine that will never boot may be deleted: another one is made when there is room.";
 
 /// What is known about a reason.
 #[must_use]
