@@ -293,7 +293,7 @@ async fn claim(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> Re
     let live = apply::get_live(&context.shared.client, &resource, &view.namespace, &reference.name).await?;
     let exists = |name: &str| context.clusters.get(&view.namespace, name).is_some();
     let live = live.map(|live| EtcdView::read(&live, reference, view, exists));
-    match live.filter(|live| live.uid == etcd.uid && live.claim.is_open() && !live.deleting) {
+    match live.filter(|live| etcd.is_still_open(live)) {
         Some(live) => patch_etcd(context, cluster, &live, &build::patch::claim(&live, view)).await,
         None => Ok(Outcome::Outdated),
     }

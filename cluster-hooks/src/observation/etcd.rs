@@ -117,6 +117,12 @@ impl EtcdView {
         }
     }
 
+    /// Whether it may be claimed as it is now: it is the one that was seen, and still nobody's, or that of the same namesake.
+    pub fn is_still_open(&self, live: &Self) -> bool {
+        let owned_as_seen = live.claim == self.claim && live.owners == self.owners;
+        live.uid == self.uid && owned_as_seen && live.claim.is_open() && !live.deleting
+    }
+
     /// It may be used: there is something to connect to, and it is there to stay.
     pub fn usable(&self) -> bool {
         self.ready && !self.deleting && !self.endpoints.is_empty()
@@ -217,5 +223,25 @@ mod tests {
         assert_eq!(claim(json!({"labels": label("demo"), "ownerReferences": namesake})), Claim::OfNamesake);
         let stranger = json!([{"apiVersion": "example.org/v1", "kind": "Cluster", "name": "x", "uid": "s"}]);
         assert_eq!(claim(json!({"ownerReferences": stranger})), Claim::Free);
+    }
+
+    #[test]
+    fn it_is_claimed_only_while_it_is_owned_as_it_was_seen() {
+        let owned_by = |uid: &str| {
+            let owner =
+                json!([{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "demo", "uid": uid}]);
+            read(&json!({"uid": "e1", "resourceVersion": uid, "ownerReferences": owner}), &json!({}))
+        };
+        let free = |uid: &str| read(&json!({"uid": uid, "resourceVersion": "9"}), &json!({"initialized": uid == "e1"}));
+        assert!(
+            read(&json!({"uid": "e1"}), &json!({})).is_still_open(&free("e1")),
+            "what it says of itself may change"
+        );
+        assert!(!free("e1").is_still_open(&free("e2")), "another object of its name");
+        assert!(!free("e1").is_still_open(&owned_by("c0")), "a namesake has claimed it meanwhile, maybe a later one");
+        assert!(owned_by("c0").is_still_open(&owned_by("c0")));
+        assert!(!owned_by("c0").is_still_open(&owned_by("c2")));
+        let going = json!({"uid": "e1", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert!(!free("e1").is_still_open(&read(&going, &json!({}))));
     }
 }
