@@ -10,6 +10,7 @@ use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
+use local_infrastructure::machine::Machine;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -80,6 +81,10 @@ pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
     let (of_left, of_right) = futures::try_join!(shown(&left), shown(&right))?;
     ensure!(of_left != of_right, "both show {of_left}");
     let (one, other) = (left.member_names(2).remove(1), right.member_names(2).remove(1));
+    let hidden = [bed.machines.get(&left.namespace, &one)?, bed.machines.get(&right.namespace, &other)?];
+    let hidden: Vec<&Machine> = hidden.iter().collect();
+    let what = "two Machines show each other's address";
+    bed.fault(what, &hidden, Silence::Lasting);
     futures::try_join!(show(&left, &one, &of_right), show(&right, &other, &of_left))?;
     tokio::time::sleep(ROUNDS).await;
     for (index, look) in both.into_iter().enumerate() {
@@ -98,6 +103,7 @@ pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
         show_its_own(look, &look.member_names(2)[1]).await?;
         look.until_ready(PATIENCE).await?;
     }
+    bed.fault_is_over(what, &hidden);
     Ok(())
 }
 

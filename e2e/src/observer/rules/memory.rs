@@ -153,17 +153,19 @@ impl Memory {
         due.into_iter().map(finding).collect()
     }
 
-    /// A member of another cluster answers: it may have got the address of a machine that is gone. Otherwise its etcd
-    /// has begun anew.
+    /// A member of another cluster answers: it may have got the address of a machine that is gone, or a Machine is said to have
+    /// the address of another one. Otherwise its etcd has begun anew.
     fn still_strange(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let (now, state) = (moment.now(), moment.after);
         let ends = matches!(moment.line.event, Event::Ended);
         let is_due = |since: Timestamp| ends || now.duration_since(since) >= EXPLAINED;
-        let of_another = |(etcd, url, _): &Stranger| {
-            state.machines.values().any(|machine| {
-                let has = |address: &String| client_url(address) == *url;
-                machine.etcd != *etcd && !machine.etcd.is_empty() && machine.addresses.iter().any(has)
-            })
+        let of_another = |(etcd, url, id): &Stranger| {
+            let is_known = state.etcds.iter().any(|(other, view)| other != etcd && view.id == *id);
+            is_known
+                || state.machines.values().any(|machine| {
+                    let has = |address: &String| client_url(address) == *url;
+                    machine.etcd != *etcd && !machine.etcd.is_empty() && machine.addresses.iter().any(has)
+                })
         };
         self.strangers.retain(|stranger, (_, told)| *told || !of_another(stranger));
         let due = self.strangers.iter_mut().filter(|(_, (since, told))| !*told && is_due(*since));

@@ -146,6 +146,7 @@ fn members(#[case] story: Story, #[case] found: &[&str]) {
 #[case::an_address_is_given_away(three().fault(&[1], None).given_away(1).stranger(1).after(60), &[])]
 #[case::its_machine_is_seen_a_moment_later(three().fault(&[1], None).stranger(1).after(1).given_away(1).after(60), &[])]
 #[case::its_machine_is_seen_too_late(three().fault(&[1], None).stranger(1).after(9).given_away(1).after(60), &["forgetful voter"])]
+#[case::a_machine_is_said_to_have_anothers_address(three().beside_another().fault(&[1], None).stranger(1).after(60), &[])]
 #[case::another_etcd_cluster_of_that_name(three().anew().list(&[(0, VOTER)]).stranger(0).after(9), &[])]
 fn memories(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);

@@ -209,6 +209,19 @@ impl Story {
         self
     }
 
+    /// There is another etcd cluster, the one that strangers are members of, with a member elsewhere.
+    pub(super) fn beside_another(mut self) -> Self {
+        let other = "other/e".to_owned();
+        let id = "88".to_owned();
+        let list = vec![Listed { id: id.clone(), name: "m9".to_owned(), learner: false, urls: urls(&[9]) }];
+        let status = Status { id, cluster_id: "another".to_owned(), list, ..self.status(9) };
+        let etcd = Etcd { name: other.clone(), uid: "other".to_owned(), replicas: 1, ..self.etcd.clone() };
+        self = self.and(Event::Etcd(etcd));
+        self.machine(&other, 9);
+        let (answer, gap) = (Answer::Status(Box::new(status)), self.gap);
+        self.and(Event::Member(Member { etcd: other, url: url(9), answer, gap }))
+    }
+
     /// An API server uses these endpoints.
     pub(super) fn server(self, numbers: &[usize]) -> Self {
         let (name, cluster) = ("ns/server".to_owned(), "ns/c".to_owned());
