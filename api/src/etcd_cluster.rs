@@ -1,12 +1,12 @@
 //! EtcdCluster: a managed etcd cluster whose members are Machines of Cluster API.
 
+mod begun;
 mod rollout;
 
 pub use rollout::{RollingUpdate, RolloutBefore, RolloutStrategy, RolloutType};
 
 use crate::etcdadm_config::EtcdadmConfigSpec;
 use crate::meta::{AddressType, TemplateMeta};
-use crate::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -376,24 +376,6 @@ pub struct EtcdClusterStatus {
     pub conditions: Vec<Condition>,
 }
 
-impl EtcdCluster {
-    /// The recorded ID of etcd's cluster, in hexadecimal: the annotation's, or else the status's. One of them may be lost in a move
-    /// or a restore, and emptying the annotation must not have whoever answers next taken for ours.
-    #[must_use]
-    pub fn recorded_cluster_id(&self) -> Option<&str> {
-        let annotated = self.metadata.annotations.as_ref().and_then(|all| all.get(names::CLUSTER_ID_ANNOTATION));
-        let annotated = annotated.map(String::as_str).filter(|id| !id.is_empty());
-        let status = || self.status.as_ref().map(|status| status.cluster_id.as_str());
-        annotated.or_else(status).filter(|id| !id.is_empty())
-    }
-
-    /// Whether etcd has come up once, as far as the object tells: a second "first" member would then be a second, empty etcd.
-    #[must_use]
-    pub fn has_begun(&self) -> bool {
-        self.recorded_cluster_id().is_some() || self.status.as_ref().is_some_and(|status| status.initialized)
-    }
-}
-
 /// Whether a member votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MemberRole {
@@ -541,34 +523,4 @@ pub struct MemberStatus {
     /// for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_expires: Option<Time>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn an_etcd_has_begun_as_soon_as_anything_tells_of_it() {
-        let table = [
-            ("new", None, None, false),
-            ("a status that says nothing", None, Some(json!({})), false),
-            ("initialized", None, Some(json!({"initialized": true})), true),
-            ("status lost in a restore", Some("c1"), None, true),
-            ("annotation lost", None, Some(json!({"clusterID": "c1"})), true),
-            ("annotation emptied", Some(""), Some(json!({"clusterID": "c1"})), true),
-            ("annotation of no ID", Some(""), None, false),
-        ];
-        for (case, annotation, status, expected) in table {
-            let annotations = annotation.map(|id| json!({(names::CLUSTER_ID_ANNOTATION): id}));
-            let etcd: EtcdCluster = serde_json::from_value(json!({
-                "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
-                "metadata": {"name": "demo-etcd", "annotations": annotations},
-                "spec": {"infrastructureTemplate": {"apiVersion": "x/v1", "kind": "XMachineTemplate", "name": "demo"}},
-                "status": status
-            }))
-            .expect("an EtcdCluster");
-            assert_eq!(etcd.has_begun(), expected, "{case}");
-        }
-    }
 }

@@ -293,10 +293,8 @@ impl Observation {
     }
 
     fn is_new(&self, members: &BTreeMap<u64, Member>) -> bool {
-        let released =
-            |machine: &MachineView| (machine.deleting && !has_hook(machine)) || self.release_is_noted(machine);
         let initialized = |member: &Member| {
-            self.machines.get(&member.name).is_some_and(|machine| self.has_data(machine) && !released(machine))
+            self.machines.get(&member.name).is_some_and(|machine| self.has_data(machine) && !self.is_released(machine))
         };
         members.len() == 1 && members.values().all(initialized)
     }
@@ -304,6 +302,11 @@ impl Observation {
     /// Whether the status says that a Machine is let go without having become a member.
     pub(crate) fn release_is_noted(&self, machine: &MachineView) -> bool {
         self.etcd.status.as_ref().is_some_and(|status| status.released_machine_uids.contains(&machine.uid))
+    }
+
+    /// Whether a Machine goes without waiting for us, or is about to: by the note also where a watch shows less.
+    pub(crate) fn is_released(&self, machine: &MachineView) -> bool {
+        (machine.deleting && !has_hook(machine)) || self.release_is_noted(machine)
     }
 
     /// What became of the member that a Machine had, if that has left etcd.

@@ -1,7 +1,7 @@
 //! What may be taken away from an etcd cluster. Nothing else makes the tokens that removing a member and letting its
 //! Machine go take: an unsafe order cannot be written down.
 
-use crate::observation::{Membership, Probe, hex};
+use crate::observation::{Membership, hex};
 use crate::roster::{Roster, Seat};
 use api::etcd_cluster::{EtcdClusterSpec, EtcdClusterStatus, RemovalState, RemovedMember};
 use controller_support::external::MachineView;
@@ -191,10 +191,8 @@ pub fn never_member(
         status.members.iter().any(|member| member.machine == machine.name)
             || status.removed_members.iter().any(|record| record.machine_uid == machine.uid)
     });
-    let answering = seat.probe.and_then(Probe::report).map(|report| report.member_id);
-    // One that is called after another Machine is that Machine's, at an address that has changed hands.
-    let answers = || answering.and_then(|id| roster.by_member(id)).is_some_and(|other| !other.is_namesake());
-    let has_not_joined = || roster.is_listed() && !seat.joining && roster.unseated().is_none() && !answers();
+    let has_not_joined =
+        || roster.is_listed() && !seat.joining && roster.unseated().is_none() && roster.answering_at(seat).is_none();
     let certain = !seat.admitted || !begun || (has_not_joined() && goes_safely(roster, seat, machine));
     (seat.member.is_none() && !recorded && certain)
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))

@@ -2,7 +2,7 @@
 //! read it, so that they cannot disagree on who is well.
 
 use crate::observation::probe::{MemberFault, RunKind};
-use crate::observation::{Member, Observation, Outcome, Probe, has_hook, hex};
+use crate::observation::{Member, Observation, Outcome, Probe, hex};
 use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
@@ -216,6 +216,14 @@ impl<'a> Roster<'a> {
         self.seats.iter().find(|seat| seat.machine.is_some_and(|machine| machine.name == name))
     }
 
+    /// The member that answers at the address of a seat's Machine, if it may be that one's: one that is called after another Machine
+    /// is that Machine's, at an address that has changed hands.
+    #[must_use]
+    pub fn answering_at(&self, seat: &Seat<'_>) -> Option<&Seat<'a>> {
+        let report = seat.probe.and_then(Probe::report)?;
+        self.by_member(report.member_id).filter(|other| !other.is_namesake())
+    }
+
     /// The first member that no Machine is known to carry, and that never had one: it may be that of any Machine.
     #[must_use]
     pub fn unseated(&self) -> Option<&Seat<'a>> {
@@ -266,7 +274,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         };
         let admitted = machine.is_some_and(|machine| observation.is_admitted(machine));
         let (joining, may_vote) = (false, member.learner);
-        let released = machine.is_some_and(|machine| is_released(observation, machine));
+        let released = machine.is_some_and(|machine| observation.is_released(machine));
         let member = Some((id, member));
         seats.push(Seat { machine, member, probe, verdict, counts, admitted, joining, orphaned, may_vote, released });
     }
@@ -285,7 +293,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             joining,
             orphaned: false,
             may_vote: observation.has_data(machine) && !has_left(observation, machine),
-            released: is_released(observation, machine),
+            released: observation.is_released(machine),
         });
     }
     seats.sort_by(|a, b| {
@@ -304,10 +312,6 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         }
     }
     Roster { seats, listed, expected }
-}
-
-fn is_released(observation: &Observation, machine: &MachineView) -> bool {
-    machine.deleting && (!has_hook(machine) || observation.release_is_noted(machine))
 }
 
 /// Whether this controller has removed the member of a Machine, whose machine has a record of it: it does not add itself again.

@@ -1,9 +1,10 @@
 //! Machines that somebody has deleted. Cluster API keeps them running for our hook; the member leaves etcd when rule 1 allows
 //! it, and only then the Machine goes.
 
+use super::growth::is_late;
 use super::in_use::InUse;
 use super::{Plan, Step, View, block, deletion, operation, rollout};
-use crate::observation::{Probe, has_hook, hex};
+use crate::observation::{has_hook, hex};
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
 use api::conditions::reasons;
@@ -55,17 +56,17 @@ pub(super) fn leaves(seat: &Seat<'_>) -> bool {
 
 /// Whether somebody is on the way out, and waits for us. Not one that is late, which may wait for others to join.
 pub(super) fn is_under_way(view: &View<'_>) -> bool {
-    view.roster.seats.iter().any(|seat| (is_wanted(seat) && !is_late(seat)) || leaves(seat))
+    view.roster.seats.iter().any(|seat| (is_wanted(seat) && !has_not_joined(view, seat)) || leaves(seat))
 }
 
 /// How many late Machines are kept, as they may take the quorum with them.
 pub(super) fn late_ones(view: &View<'_>) -> usize {
-    view.roster.seats.iter().filter(|seat| is_wanted(seat) && is_late(seat)).count()
+    view.roster.seats.iter().filter(|seat| is_wanted(seat) && has_not_joined(view, seat)).count()
 }
 
 /// Whether a Machine has not become a member in its time.
-fn is_late(seat: &Seat<'_>) -> bool {
-    seat.member.is_none() && seat.admitted && !seat.joining
+fn has_not_joined(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    seat.member.is_none() && seat.machine.is_some_and(|machine| is_late(view.observation, machine))
 }
 
 fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<MayGo> {
@@ -187,8 +188,7 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
         return format!("member {id:x} runs on no known Machine, and may be its own");
     }
     // Whose that member is may be recorded wrongly, so nobody is told to take the pre-terminate hook away.
-    let answering = seat.probe.and_then(Probe::report).map(|report| report.member_id);
-    if let Some(other) = answering.and_then(|id| view.roster.by_member(id)).filter(|other| !other.is_namesake()) {
+    if let Some(other) = view.roster.answering_at(seat) {
         return format!("member {} answers at its address, and may be its own", other.name());
     }
     let until = view.observation.end_of_grace(machine).filter(|_| seat.joining);

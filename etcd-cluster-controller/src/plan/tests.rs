@@ -1,6 +1,7 @@
 //! The create path as a table of stories, and what must hold in every one.
 
 mod growing;
+mod late;
 mod leaving;
 mod marked;
 mod removing_first;

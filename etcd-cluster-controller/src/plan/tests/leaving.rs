@@ -12,13 +12,13 @@ use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Writes the status that goes with the plan, and gives the plan.
-fn step(story: &mut Story) -> Plan {
+pub(super) fn step(story: &mut Story) -> Plan {
     let plan = story.plan();
     story.settle();
     plan
 }
 
-fn begins(plan: &Plan, kind: OperationKind, member: u64) -> bool {
+pub(super) fn begins(plan: &Plan, kind: OperationKind, member: u64) -> bool {
     matches!(plan, Plan::Do(Step::Begin(operation)) if operation.kind == kind && operation.member_id == format!("{member:x}"))
 }
 
@@ -35,7 +35,7 @@ fn removed(story: &mut Story, member: u64) {
     }
 }
 
-fn message(story: &Story, type_: &str) -> String {
+pub(super) fn message(story: &Story, type_: &str) -> String {
     let status = story.observation.etcd.status.as_ref().unwrap();
     status.conditions.iter().find(|condition| condition.type_ == type_).unwrap().message.clone()
 }
@@ -183,222 +183,6 @@ fn whoever_never_was_a_member_goes_at_once() {
     story.delete(1);
     let plan = story.plan();
     assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(1)), "{plan:?}");
-}
-
-/// One that has not joined in its time, with so many voters.
-fn late(voters: usize) -> Story {
-    let mut story = Story::with_voters(3, voters);
-    story.machine(voters);
-    story.delete(voters);
-    story.pass(600);
-    for index in 0..voters {
-        story.healthy(index);
-    }
-    story
-}
-
-#[test]
-fn a_machine_that_has_not_joined_in_its_time_goes_where_etcd_survives_that_it_joins_all_the_same() {
-    let mut unlisted = late(3);
-    unlisted.unlisted();
-    assert!(!matches!(unlisted.plan(), Plan::Do(Step::NoteRelease { .. } | Step::ReleaseHook { .. })));
-    let mut story = late(3);
-    assert_eq!(step(&mut story), Plan::Do(Step::NoteRelease { machine_uid: "uid-3".to_owned() }));
-    let plan = story.plan();
-    assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(3)), "{plan:?}");
-    // It would be the second of two voters that are down, of four.
-    story.failing(0, "down");
-    assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })));
-    // It holds nobody up: the next comes in its place.
-    let mut alone = late(1);
-    let plan = step(&mut alone);
-    assert!(matches!(&plan, Plan::Do(Step::CreateMachine { .. })), "{plan:?}");
-    let said = message(&alone, c::MACHINES_DELETING);
-    assert!(said.contains("take the quorum with it") && said.contains("kubectl annotate -n default"), "{said}");
-    alone.machine(2);
-    alone.voter(2);
-    assert!(matches!(alone.plan(), Plan::Do(Step::NoteRelease { .. })), "{:?}", alone.plan());
-    // Without its data, it cannot boot.
-    let mut empty = late(1);
-    empty.observation.bootstrapped.remove(&name(1));
-    empty
-        .observation
-        .admitted
-        .get_or_insert_default()
-        .insert("uid-1".to_owned(), k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
-    assert!(matches!(empty.plan(), Plan::Do(Step::NoteRelease { .. })), "{:?}", empty.plan());
-}
-
-#[test]
-fn whoever_was_let_go_and_may_join_counts_as_a_voter_that_is_down() {
-    let mut story = Story::with_voters(1, 2);
-    story.delete(1);
-    let removes = |story: &Story| matches!(story.plan(), Plan::Do(Step::Begin(_)));
-    assert!(removes(&story), "{:?}", story.plan());
-    story.machine(2);
-    story.delete_at_once(2);
-    assert!(!removes(&story), "{:?}", story.plan());
-    story.settle();
-    let said = message(&story, c::MACHINES_DELETING);
-    assert!(said.contains("vote before they are destroyed (demo-etcd-2)"), "{said}");
-    // Also where a watch shows the hook still.
-    let mut noted = Story::with_voters(1, 2);
-    noted.delete(1);
-    noted.machine(2);
-    noted.delete(2);
-    assert!(removes(&noted), "{:?}", noted.plan());
-    noted.etcd().status.as_mut().unwrap().released_machine_uids = vec!["uid-2".to_owned()];
-    assert!(!removes(&noted), "{:?}", noted.plan());
-    noted.gone(2);
-    assert!(removes(&noted), "{:?}", noted.plan());
-    assert!(noted.settle().released_machine_uids.is_empty(), "it is gone");
-}
-
-/// It joins still, and adds itself once more.
-#[test]
-fn a_machine_whose_member_somebody_removed_while_it_joined_is_kept_until_it_cannot_join() {
-    let mut story = Story::with_voters(3, 3);
-    story.machine(3);
-    story.member(3, true);
-    story.settle();
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(3));
-    }
-    story.settle();
-    story.delete(3);
-    assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
-    story.pass(600);
-    for index in 0..3 {
-        story.healthy(index);
-    }
-    assert!(matches!(step(&mut story), Plan::Do(Step::NoteRelease { .. })));
-    assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
-}
-
-/// Its machine has no record of it, and adds itself once more: the second of two voters, and then it is destroyed.
-#[test]
-fn a_machine_whose_member_left_before_it_started_may_come_again() {
-    // By us, or by somebody else; and a learner that has removed itself, as it has lost its data, comes again in any case.
-    for (by_us, has_started) in [(true, false), (false, false), (false, true)] {
-        let mut story = Story::with_voters(3, 1);
-        story.machine(1);
-        story.member(1, true);
-        if let Membership::Known { members, .. } = &mut story.observation.membership
-            && !has_started
-        {
-            members.get_mut(&id(1)).unwrap().name.clear();
-        }
-        story.settle();
-        if by_us {
-            story.delete(1);
-            assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
-        }
-        if let Membership::Known { members, .. } = &mut story.observation.membership {
-            members.remove(&id(1));
-        }
-        step(&mut story);
-        let record = story.observation.etcd.status.as_ref().unwrap().removed_members[0].clone();
-        assert!(record.never_started != has_started && record.state != RemovalState::Removing, "{record:?}");
-        if !by_us {
-            story.delete(1);
-        }
-        for _ in 0..2 {
-            let plan = story.plan();
-            let goes = matches!(plan, Plan::Do(Step::NoteRelease { .. } | Step::ReleaseHook { .. }));
-            assert!(!goes, "by us: {by_us}, {plan:?}");
-            story.pass(600);
-            story.healthy(0);
-        }
-        story.machine(2);
-        story.voter(2);
-        assert!(matches!(step(&mut story), Plan::Do(Step::NoteRelease { .. })), "by us: {by_us}");
-        assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "by us: {by_us}");
-    }
-}
-
-#[test]
-fn one_of_several_that_were_let_go_may_be_enough_to_take_the_quorum() {
-    let mut story = Story::with_voters(1, 2);
-    story.delete(1);
-    for late in 2..4 {
-        story.machine(late);
-        story.delete_at_once(late);
-    }
-    assert!(!matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
-}
-
-/// It goes, whatever is done: then the other one is a voter of one.
-#[test]
-fn a_voter_that_was_let_go_is_removed_beside_another_that_may_come() {
-    let mut story = Story::with_voters(1, 2);
-    story.delete_at_once(1);
-    story.unknown(1);
-    story.machine(2);
-    story.delete_at_once(2);
-    assert!(begins(&story.plan(), OperationKind::RemoveMember, id(1)), "{:?}", story.plan());
-}
-
-#[test]
-fn a_late_machine_that_is_kept_holds_up_no_mark_of_a_voter_and_every_mark_of_another_late_one() {
-    let mut only = Story::with_voters(1, 1);
-    only.machine(1);
-    only.delete(1);
-    only.pass(600);
-    only.healthy(0);
-    only.mark(0);
-    assert!(matches!(only.plan(), Plan::Do(Step::BeginRemediation(_))), "{:?}", only.plan());
-    let mut late = Story::with_voters(3, 1);
-    late.machine(1);
-    late.machine(2);
-    late.pass(600);
-    late.healthy(0);
-    late.mark(2);
-    assert!(matches!(late.plan(), Plan::Do(Step::DeleteMachine { .. })), "{:?}", late.plan());
-    // The first is kept. As long as somebody may come, it may become free; then another is made in place of the second.
-    late.delete(1);
-    let deletes = |story: &Story| matches!(story.plan(), Plan::Do(Step::DeleteMachine { .. }));
-    assert!(deletes(&late), "{:?}", late.plan());
-    let mut coming = late.clone();
-    coming.machine(3);
-    assert!(!deletes(&coming), "{:?}", coming.plan());
-    late.machine(3);
-    late.machine(4);
-    late.pass(600);
-    late.healthy(0);
-    late.delete(3);
-    assert!(deletes(&late), "{:?}", late.plan());
-    late.delete(4);
-    assert!(!deletes(&late), "as many are kept as are wanted: {:?}", late.plan());
-    // A learner that is dead is removed, and its machine has a record of it.
-    let mut dead = Story::with_voters(3, 1);
-    dead.machine(1);
-    dead.delete(1);
-    dead.machine(2);
-    dead.member(2, true);
-    dead.failing(2, "down");
-    dead.publish();
-    dead.mark(2);
-    dead.pass(599);
-    dead.settle();
-    dead.pass(1);
-    dead.healthy(0);
-    let plan = dead.plan();
-    assert!(matches!(&plan, Plan::Do(Step::DeleteMachine { name: gone, .. }) if *gone == name(2)), "{plan:?}");
-}
-
-#[test]
-fn without_room_it_is_said_that_nobody_can_come_in_place_of_a_late_machine() {
-    let mut story = Story::with_voters(3, 1);
-    story.surges(0);
-    for late in 1..3 {
-        story.machine(late);
-        story.delete(late);
-    }
-    story.pass(600);
-    story.healthy(0);
-    story.settle();
-    let said = message(&story, c::MACHINES_DELETING);
-    assert!(said.contains("With maxSurge 0, no other Machine is made before it is gone"), "{said}");
 }
 
 /// Its machine may add itself, vote, and be destroyed a moment later: two voters, and one of them dead.
