@@ -305,6 +305,15 @@ mod tests {
     }
 
     #[test]
+    fn a_noted_release_counts_also_where_a_watch_does_not_show_the_deletion_yet() {
+        let mut story = Story::with_voters(1, 2);
+        story.machine(2);
+        assert_eq!(refusal(&story, 1), None);
+        story.etcd().status.get_or_insert_default().released_machine_uids = vec!["uid-2".to_owned()];
+        assert_eq!(refusal(&story, 1), Some(Refusal::HangsOnReleased));
+    }
+
+    #[test]
     fn without_a_list_nothing_is_removed() {
         let mut story = Story::with_voters(3, 3);
         assert_eq!(refusal(&story, 9), Some(Refusal::NotListed));
