@@ -54,6 +54,8 @@ pub use figures::Figures;
 pub use judge::{MemberData, Verdict};
 pub use load::Load;
 
+/// Acknowledged writes of a history that shows something.
+const FEWEST: usize = 30;
 /// How long the last read, which needs a quorum, may take to be answered.
 const LAST_READ: Duration = Duration::from_secs(30);
 /// How long the watches may take to tell everything, once that is known.
@@ -144,7 +146,8 @@ impl History {
     /// Ends the load, reads everything a last time, and waits until the watches have told as much.
     ///
     /// # Errors
-    /// When the last read is not answered, or a watch does not come to the end.
+    /// When the last read is not answered, or a watch does not come to the end; when there were so few writes that nothing is
+    /// shown.
     pub async fn end(mut self) -> Result<Record> {
         self.stop.store(true, Ordering::Relaxed);
         let clients = std::mem::take(&mut self.clients).join_all().await;
@@ -154,13 +157,16 @@ impl History {
         let watchers = std::mem::take(&mut self.watchers).join_all();
         let watches = timeout(CAUGHT_UP, watchers).await;
         let watches = watches.with_context(|| format!("a watch does not tell all changes up to revision {last}"))?;
-        Ok(Record {
+        let record = Record {
             directory: self.directory,
             judge: self.judge,
             seed: self.seed,
             operations: self.operations,
             watches: watches.into_iter().flatten().collect(),
-        })
+        };
+        let figures = record.figures();
+        ensure!(figures.writes >= FEWEST, "{figures}: fewer than {FEWEST} writes show little");
+        Ok(record)
     }
 
     fn start_client(&mut self, endpoints: &Endpoints, load: Load) {

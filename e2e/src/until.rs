@@ -1,6 +1,7 @@
 //! Waiting for something to become true.
 
-use std::fmt::Display;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
@@ -8,14 +9,30 @@ use anyhow::{Result, anyhow};
 /// Time between two looks. Short beside anything worth waiting for, long beside what one look costs.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// What must not be seen on the way, not even once: it ends [`until`], which otherwise takes every error for "not yet".
+///
+/// ```ignore
+/// ensure!(voters >= 3, Broken(format!("{voters} voters")));
+/// ```
+#[derive(Debug)]
+pub struct Broken(pub String);
+
+impl Display for Broken {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Error for Broken {}
+
 /// Looks again and again until `check` answers something, and gives that.
 ///
-/// `Ok(None)` means not yet. So does an error: a server that is being restarted is a reason to look again, and
-/// `bail!("phase is {phase}")` is the way to say how far things are. When `timeout` has passed, the last of those is what
-/// the error tells.
+/// `Ok(None)` means not yet. So does an error that is not [`Broken`]: a server that is being restarted is a reason to look
+/// again, and `bail!("phase is {phase}")` is the way to say how far things are. When `timeout` has passed, the last of those
+/// is what the error tells.
 ///
 /// # Errors
-/// When `timeout` passes first. A look that hangs counts as well.
+/// When `timeout` passes first. A look that hangs counts as well. When something is [`Broken`], at once.
 pub async fn until<T>(
     what: impl Display,
     timeout: Duration,
@@ -28,6 +45,7 @@ pub async fn until<T>(
         match tokio::time::timeout(left, check()).await {
             Ok(Ok(Some(found))) => return Ok(found),
             Ok(Ok(None)) => "not yet".clone_into(&mut last),
+            Ok(Err(error)) if error.is::<Broken>() => return Err(error.context(format!("while waiting: {what}"))),
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) if looks > 0 => last.push_str(" (and the look after that did not come back)"),
             Err(_) => (),
@@ -50,6 +68,16 @@ mod tests {
             if looks < 3 { Err(anyhow!("look {looks}")) } else { Ok(Some(looks)) }
         });
         assert_eq!(found.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_must_not_be_seen_is_the_end() {
+        let result = until("the end", Duration::from_secs(60), async || {
+            anyhow::ensure!(false, Broken("two leaders".to_owned()));
+            Ok(Some(()))
+        });
+        let message = format!("{:#}", result.await.unwrap_err());
+        assert_eq!(message, "while waiting: the end: two leaders");
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use crate::writes::Writer;
 use anyhow::{Result, ensure};
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, Workload};
-use e2e::until::until;
+use e2e::until::{Broken, until};
 use futures::try_join;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) async fn two_of_three_machines(bed: &mut DockerBed) -> Result<()> {
     until("three other members are well, and the control plane has their endpoints", REPLACED, async || {
         let (machines, status) = (look.etcd_machines().await?, look.status().await?);
         let available = status.conditions.iter().find(|condition| condition.type_ == "Available");
-        ensure!(available.is_some_and(|condition| condition.status != "False"), "{available:?}");
+        ensure!(available.is_none_or(|condition| condition.status != "False"), Broken(format!("{available:?}")));
         ensure!(
             machines.len() == 3 && !before[..2].iter().any(|name| machines.contains(name)),
             "Machines {machines:?}"
