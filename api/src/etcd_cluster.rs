@@ -35,6 +35,7 @@ const TIME_RULE: &str = "self.matches(r'^2[0-9]{3}-[0-9]{2}-[0-9]{2}T([01][0-9]|
     label("clusterctl.cluster.x-k8s.io", ""),
     label("clusterctl.cluster.x-k8s.io/move-hierarchy", "true"),
     label("etcdcluster.cluster.x-k8s.io/provider-contract-v1", "v1alpha4_v1beta1"),
+    label("visualizer.cluster.x-k8s.io", ""),
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",

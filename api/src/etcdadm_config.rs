@@ -36,6 +36,7 @@ fn http2_rule() -> String {
     label("cluster.x-k8s.io/v1beta1", "v1alpha4_v1beta1"),
     label("cluster.x-k8s.io/v1beta2", "v1alpha4_v1beta1"),
     label("clusterctl.cluster.x-k8s.io", ""),
+    label("visualizer.cluster.x-k8s.io", ""),
     printcolumn(
         name = "Cluster",
         type_ = "string",
@@ -408,6 +409,7 @@ pub struct Initialization {
     label("cluster.x-k8s.io/v1beta1", "v1alpha4_v1beta1"),
     label("cluster.x-k8s.io/v1beta2", "v1alpha4_v1beta1"),
     label("clusterctl.cluster.x-k8s.io", ""),
+    label("visualizer.cluster.x-k8s.io", ""),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct EtcdadmConfigTemplateSpec {

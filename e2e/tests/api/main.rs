@@ -4,6 +4,7 @@
 mod admission;
 mod alerts;
 mod cloud_init;
+mod config;
 mod config_cases;
 mod diagnosis;
 mod etcd_cases;
@@ -92,7 +93,7 @@ async fn server(slot: &mut Option<Plane>, world: &World) -> anyhow::Result<Serve
         *slot = Some(Plane::start(world, options).await?);
     }
     match slot {
-        Some(plane) => Ok(Server::new(plane.client(), plane.kubeconfig()?)),
+        Some(plane) => Ok(Server::new(plane.client(), plane.kubeconfig()?, &world.tools().kubectl)),
         None => anyhow::bail!("there is no plane"),
     }
 }
@@ -111,6 +112,8 @@ fn tests() -> Vec<(&'static str, Test)> {
     vec![
         test!(installed::every_crd_is_established),
         test!(installed::every_rule_has_a_message_and_is_judged),
+        test!(config::every_folder_is_accepted),
+        test!(config::people_may_look_or_change),
         test!(served::one_object_is_read_in_both_versions),
         test!(served::the_documents_of_the_proposal_and_the_example_apply),
         test!(served::defaults),

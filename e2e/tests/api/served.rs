@@ -156,7 +156,8 @@ pub(crate) async fn scale_subresource(server: &Server) -> Result<()> {
 
 /// "Is it well?", and if not, why: in the narrow table, without `describe`.
 pub(crate) async fn columns_answer_whether_it_is_well(server: &Server) -> Result<()> {
-    let etcd = cluster("shown", &json!({"replicas": 3}));
+    let mut etcd = cluster("shown", &json!({"replicas": 3}));
+    etcd["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "demo"});
     accepted(server.create(&etcd).await?)?;
     let condition = |type_: &str, reason: &str| {
         json!({"type": type_, "status": "False", "reason": reason, "message": "Machine shown-2 has no address yet",
@@ -164,14 +165,21 @@ pub(crate) async fn columns_answer_whether_it_is_well(server: &Server) -> Result
     };
     let status = json!({"status": {
         "readyReplicas": 2, "replicas": 3, "version": "3.6.16", "endpoints": "https://10.0.0.1:2379",
-        "conditions": [condition("Available", "Other"), condition("Ready", "WaitingForMachineAddress")],
+        "updatedReplicas": 1,
+        "conditions": [
+            condition("Available", "Other"), condition("Ready", "WaitingForMachineAddress"), condition("Paused", "NotPaused"),
+        ],
     }});
     accepted(server.patch(&etcd, "/status", &status).await?)?;
     let columns = server.columns(&etcd).await?;
     let value = |name: &str| columns.iter().find(|column| column.0 == name).map(|column| column.1.clone());
     for (name, expected) in [
         ("Name", json!("shown")),
+        ("Cluster", json!("demo")),
         ("Ready", json!("False")),
+        ("Available", json!("False")),
+        ("UpToDate", json!(1)),
+        ("Paused", json!("False")),
         ("Reason", json!("WaitingForMachineAddress")),
         ("Desired", json!(3)),
         ("Healthy", json!(2)),

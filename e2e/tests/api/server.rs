@@ -32,11 +32,13 @@ pub(crate) struct Server {
     pub(crate) client: Client,
     /// How programs reach it.
     pub(crate) kubeconfig: PathBuf,
+    /// kubectl of its version.
+    pub(crate) kubectl: PathBuf,
 }
 
 impl Server {
-    pub(crate) fn new(client: Client, kubeconfig: &Path) -> Self {
-        Self { client, kubeconfig: kubeconfig.to_owned() }
+    pub(crate) fn new(client: Client, kubeconfig: &Path, kubectl: &Path) -> Self {
+        Self { client, kubeconfig: kubeconfig.to_owned(), kubectl: kubectl.to_owned() }
     }
 
     /// Creates an object in namespace default, or says why the server refuses it.

@@ -2,7 +2,7 @@
 //! and used with the real clusterctl, in the scenario `clusterctl::whole_life`.
 
 use crate::read;
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 use manager::flags::Flags;
 use serde_yaml::Value;
 use std::collections::BTreeSet;
@@ -51,6 +51,7 @@ fn clusterctl_finds_every_crd_and_its_versions() {
         let labels = &crd["metadata"]["labels"];
         assert_eq!(labels["cluster.x-k8s.io/provider"], "bootstrap-etcdadm", "{file}");
         assert_eq!(labels["clusterctl.cluster.x-k8s.io"], "", "{file}: clusterctl move would pass it over");
+        assert_eq!(labels["visualizer.cluster.x-k8s.io"], "", "{file}: Cluster API's visualizer does not show it");
         let served = crd["spec"]["versions"].as_sequence().unwrap();
         let served: BTreeSet<&str> = served.iter().filter_map(|version| version["name"].as_str()).collect();
         for contract in ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"] {
@@ -133,6 +134,17 @@ fn the_operators_sample_is_for_this_version() {
     let namespace = namespace.as_str().unwrap();
     let label = format!("provider-components={}", label["provider-components"].as_str().unwrap());
     assert!(documentation.contains(&format!("kubectl -n {namespace} label configmap {version} {label}")));
+}
+
+#[test]
+fn the_manager_understands_what_the_documentation_has_people_run() {
+    let pages = ["README.md", "CONTRIBUTING.md", "docs/install.md", "docs/troubleshooting.md"].map(read);
+    let blocks = pages.iter().flat_map(|page| page.split("```").skip(1).step_by(2)).flat_map(str::lines);
+    let lines: Vec<&str> = blocks.filter(|line| line.trim().starts_with("target/debug/manager ")).collect();
+    assert!(!lines.is_empty());
+    for line in lines {
+        Flags::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
 }
 
 #[test]

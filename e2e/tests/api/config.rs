@@ -1,0 +1,129 @@
+//! The folders of `config/`: kubectl renders each of them, a real API server takes what comes of it, and roles permit what they
+//! say.
+
+use crate::server::Server;
+use anyhow::{Context, Result, ensure};
+use e2e::apply::{apply, apply_object, documents};
+use e2e::process::output;
+use e2e::until::until;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const VIEW: &str = include_str!("../../../config/rbac/view_role.yaml");
+const EDIT: &str = include_str!("../../../config/rbac/edit_role.yaml");
+/// A binding is in force a moment after it was written.
+const SOON: Duration = Duration::from_secs(20);
+/// Kinds of the Prometheus operator, whose CRDs are not ours.
+const FOREIGN: [&str; 2] = ["PrometheusRule", "ServiceMonitor"];
+
+pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
+    let mut rendered = Vec::new();
+    for folder in folders()? {
+        let name = folder.file_name().unwrap_or_default().display().to_string();
+        let mut kustomize = Command::new(&server.kubectl);
+        kustomize.arg("kustomize").arg(&folder);
+        let documents = documents(&run(kustomize).await?).with_context(|| name.clone())?;
+        ensure!(!documents.is_empty(), "{name} is empty");
+        let text = |pointer: &str| -> BTreeSet<String> {
+            let texts = documents.iter().filter_map(|document| document.pointer(pointer)?.as_str());
+            texts.map(str::to_owned).collect()
+        };
+        if FOREIGN.iter().all(|kind| text("/kind").contains(*kind)) {
+            ensure!(name == "prometheus", "{name} has kinds of the Prometheus operator");
+            continue;
+        }
+        // Without it, the server would not even look.
+        for namespace in text("/metadata/namespace") {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            apply_object(&server.client, &namespace).await?;
+        }
+        let mut apply = Command::new(&server.kubectl);
+        apply.arg("--kubeconfig").arg(&server.kubeconfig);
+        apply.args(["apply", "--server-side", "--force-conflicts", "--validate=strict", "--dry-run=server", "-k"]);
+        apply.arg(&folder);
+        run(apply).await?;
+        rendered.push(name);
+    }
+    ensure!(rendered.len() > 8, "only {rendered:?}");
+    Ok(())
+}
+
+/// Those that kustomize knows.
+fn folders() -> Result<Vec<PathBuf>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config");
+    let mut folders = Vec::new();
+    for folder in fs::read_dir(root)? {
+        let folder = folder?.path();
+        if folder.join("kustomization.yaml").exists() {
+            folders.push(folder);
+        }
+    }
+    Ok(folders)
+}
+
+async fn run(mut command: Command) -> Result<String> {
+    tokio::task::spawn_blocking(move || output(&mut command)).await?
+}
+
+/// Whoever may look sees everything of ours and changes nothing; whoever may change does not do what the manager does.
+pub(crate) async fn people_may_look_or_change(server: &Server) -> Result<()> {
+    for (role, manifest) in [("capi-etcdadm-view", VIEW), ("capi-etcdadm-edit", EDIT)] {
+        apply(&server.client, manifest).await?;
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": role}],
+        });
+        apply_object(&server.client, &binding).await?;
+    }
+    let etcd = "etcdcluster.cluster.x-k8s.io/etcdclusters";
+    let template = "bootstrap.cluster.x-k8s.io/etcdadmconfigtemplates";
+    let config = "bootstrap.cluster.x-k8s.io/etcdadmconfigs";
+    let (viewer, editor) = ("capi-etcdadm-view", "capi-etcdadm-edit");
+    for (user, verb, resource) in [(viewer, "get", etcd), (editor, "patch", etcd)] {
+        until(format!("{user} may {verb} {resource}"), SOON, async || {
+            Ok(may(server, user, verb, resource).await?.then_some(()))
+        })
+        .await?;
+    }
+    for (user, verb, resource, expected) in [
+        (viewer, "watch", etcd, true),
+        (viewer, "get", "etcdcluster.cluster.x-k8s.io/etcdclusters/scale", true),
+        (viewer, "list", config, true),
+        (viewer, "list", template, true),
+        (viewer, "patch", etcd, false),
+        (viewer, "delete", etcd, false),
+        (viewer, "get", "/secrets", false),
+        (editor, "create", etcd, true),
+        (editor, "delete", etcd, true),
+        (editor, "patch", "etcdcluster.cluster.x-k8s.io/etcdclusters/scale", true),
+        (editor, "create", template, true),
+        (editor, "patch", "etcdcluster.cluster.x-k8s.io/etcdclusters/status", false),
+        (editor, "create", config, false),
+        (editor, "get", "/secrets", false),
+    ] {
+        ensure!(may(server, user, verb, resource).await? == expected, "{user}: {verb} {resource}");
+    }
+    Ok(())
+}
+
+/// Whether a user may do something in namespace default. `resource`: `GROUP/PLURAL`, or `GROUP/PLURAL/SUBRESOURCE`.
+async fn may(server: &Server, user: &str, verb: &str, resource: &str) -> Result<bool> {
+    let parts: Vec<&str> = resource.split('/').collect();
+    let review: SubjectAccessReview = serde_json::from_value(json!({"metadata": {}, "spec": {
+        "user": user,
+        "resourceAttributes": {
+            "namespace": "default", "verb": verb, "group": parts.first(), "resource": parts.get(1),
+            "subresource": parts.get(2),
+        },
+    }}))?;
+    let answer = Api::all(server.client.clone()).create(&PostParams::default(), &review).await?;
+    Ok(answer.status.context("no answer")?.allowed)
+}
