@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate release manifests book deny lint test demo model bench bench-clusters bench-docker
+.PHONY: help setup build generate release manifests book deny lint test demo model mutants bench bench-clusters bench-docker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -12,7 +12,7 @@ setup: ## Install what building and testing need and this computer lacks
 build: ## Build every program (target/debug)
 	cargo build --workspace --bins
 
-generate: ## Write config/crd again from the types in api/ and local-infrastructure/
+generate: ## Write config/crd and docs/api-reference.md again from the types in api/ and local-infrastructure/
 	cargo run --quiet -p manager --bin generate-crds
 	cargo run --quiet -p local-infrastructure -- crds --out config/crd/local
 
@@ -22,7 +22,7 @@ release: ## Write what a release page holds (out/release): manifests, programs, 
 manifests: ## Write only what clusterctl installs from (out/release)
 	hack/release.sh --manifests
 
-book: ## Build the site of the documentation (out/book); needs mdbook
+book: ## Build the site of the documentation (out/book); installs mdbook
 	hack/book.sh
 
 lint: ## Check formatting, lints and rustdoc
@@ -39,6 +39,9 @@ test: ## Run every test that CI runs (hack/test.sh --help: one tier, one test)
 
 model: ## Check the plan of etcd's controller in many more states than the unit tests do
 	E2E_FULL=1 cargo test --release -p etcd-cluster-controller --test model -- --nocapture
+
+mutants: ## Break each rule of that plan on purpose, and see that the model check notices
+	hack/mutants.sh
 
 demo: ## Show an etcd cluster and its control plane come up on this computer
 	hack/demo.sh

@@ -135,11 +135,12 @@ end_of_what_runs_beside() {
 generated_files_are_up_to_date() {
     local fresh same=0
     fresh=$(mktemp -d)
-    "$programs/generate-crds" "$fresh" >/dev/null &&
-        "$programs/local-infrastructure" crds --out "$fresh/local" >/dev/null &&
-        diff -r --exclude=kustomization.yaml config/crd "$fresh" || same=1
+    "$programs/generate-crds" "$fresh/crd" "$fresh/api-reference.md" >/dev/null &&
+        "$programs/local-infrastructure" crds --out "$fresh/crd/local" >/dev/null &&
+        diff -r --exclude=kustomization.yaml config/crd "$fresh/crd" &&
+        diff docs/api-reference.md "$fresh/api-reference.md" || same=1
     rm -rf "$fresh"
-    [ $same = 0 ] || echo "config/crd is not what the types say: run make generate"
+    [ $same = 0 ] || echo "config/crd or docs/api-reference.md is not what the types say: run make generate"
     return $same
 }
 
@@ -149,7 +150,7 @@ real_parts() {
     check "real parts" "$programs/e2e" tools build ${E2E_FULL+--all-etcd}
 }
 
-# In a directory of their own: cargo lets nobody else use one that it is working in.
+# What is looked at and not run. In a directory of its own: cargo lets nobody else use one that it is working in.
 lints() {
     check "lints" env CARGO_TARGET_DIR="$target/lints" \
         nice -n 19 cargo clippy --quiet --workspace --all-targets -- -D warnings
@@ -158,6 +159,8 @@ lints() {
         nice -n 19 cargo clippy --quiet --workspace "${docker_tests[@]}" -- -D warnings
     check "rustdoc" env CARGO_TARGET_DIR="$target/lints" RUSTDOCFLAGS="-D warnings" \
         nice -n 19 cargo doc --quiet --workspace --no-deps
+    check "dependencies" nice -n 19 hack/deny.sh
+    check "site" nice -n 19 hack/book.sh "$target/book"
 }
 
 # The containers have a C library of their own, so they get an etcdadm without libraries.
