@@ -106,6 +106,34 @@ mod tests {
         insta::assert_snapshot!(all.join("\n"));
     }
 
+    /// The command lines of this program that stand in blocks of the documentation.
+    fn documented() -> Vec<String> {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let pages = ["docs", "docs/tasks"].map(|folder| std::fs::read_dir(root.join(folder)).unwrap());
+        let pages = pages.into_iter().flatten().map(|entry| entry.unwrap().path()).chain([root.join("README.md")]);
+        let mut found = Vec::new();
+        for page in pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+            let text = std::fs::read_to_string(page).unwrap();
+            let blocks = text.split("```").skip(1).step_by(2).flat_map(str::lines);
+            let lines =
+                blocks.filter_map(|line| line.trim().trim_start_matches("$ ").strip_prefix("kubectl etcdcluster"));
+            found.extend(lines.filter(|line| line.starts_with(' ')).map(str::to_owned));
+        }
+        found
+    }
+
+    #[test]
+    fn every_documented_command_line_is_one() {
+        let lines = documented();
+        assert!(lines.len() > 10, "{lines:?}");
+        for line in lines {
+            let words = line.split_whitespace().take_while(|word| !matches!(*word, "|" | ">" | "#" | "&&"));
+            if let Err(error) = Cli::try_parse_from(["kubectl-etcdcluster"].into_iter().chain(words)) {
+                panic!("kubectl etcdcluster{line}: {error}");
+            }
+        }
+    }
+
     #[test]
     fn flags_stand_anywhere_as_with_kubectl() {
         let parsed = Cli::try_parse_from(["kubectl-etcdcluster", "-n", "a", "status", "demo", "-o", "json"]).unwrap();

@@ -5,6 +5,7 @@ mod clocks;
 mod cluster_api;
 mod control_plane;
 mod crds;
+mod database;
 mod etcd_version;
 mod image;
 mod link;
@@ -150,7 +151,7 @@ const INSTALLATION: [(&str, OfInstallation); 6] = [
     ("clocks", clocks::check),
 ];
 /// Checks of an EtcdCluster, by name.
-const SUBJECT: [(&str, OfSubject); 11] = [
+const SUBJECT: [(&str, OfSubject); 12] = [
     ("names", names::check),
     ("replicas", replicas::check),
     ("etcd version", etcd_version::check),
@@ -162,6 +163,7 @@ const SUBJECT: [(&str, OfSubject); 11] = [
     ("Secrets", secrets::check),
     ("certificates", certificates::check),
     ("ports", ports::check),
+    ("database", database::check),
 ];
 
 /// All findings about the installation, by name of the check.

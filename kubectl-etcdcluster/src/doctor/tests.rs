@@ -128,7 +128,7 @@ fn whatever_is_wrong_is_said_with_what_to_do() {
     type Change = fn(&mut Subject, &mut Installation);
     let external = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external";
     assert!(subject().control_plane.unwrap().unwrap().pointer(external).is_some());
-    let cases: [(&str, Change); 30] = [
+    let cases: [(&str, Change); 32] = [
         ("a CRD is missing", |_, i| i.crds.as_mut().unwrap().retain(|crd| !crd.name.starts_with("etcdclusters"))),
         ("a CRD without its contract", |_, i| {
             i.crds.as_mut().unwrap().iter_mut().for_each(|crd| drop(crd.labels.remove("cluster.x-k8s.io/v1beta2")));
@@ -192,6 +192,13 @@ fn whatever_is_wrong_is_said_with_what_to_do() {
             let key = s.secrets.as_mut().unwrap()[4].keys.get_mut("tls.crt").unwrap();
             key.certificates[0].not_after = NOW;
             s.live.as_mut().unwrap()["status"]["members"][1]["certificateExpires"] = json!("2027-11-03T08:00:00Z");
+        }),
+        ("a database that is almost full", |s, _| {
+            s.live.as_mut().unwrap()["status"]["members"][1]["databaseSizeBytes"] = json!(1_800_000_000);
+        }),
+        ("a database beyond a quota of its own", |s, _| {
+            s.etcd["spec"]["etcdadmConfigSpec"]["etcd"] = json!({"quotaBackendBytes": 1 << 29});
+            s.live.as_mut().unwrap()["status"]["members"][2]["databaseSizeBytes"] = json!(536_870_912);
         }),
         ("a member that does not answer", |s, _| {
             set(s.live.as_mut().unwrap(), "/status/members/1/health", json!("Unhealthy"));
