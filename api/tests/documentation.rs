@@ -44,6 +44,63 @@ fn every_condition_and_reason_is_explained_and_nothing_else() {
     assert!(invented.is_empty(), "docs/conditions.md explains {invented:?}, which nothing has");
 }
 
+/// Reasons of events that stand in a source file as they are. Others are those of conditions.
+fn event_reasons(path: &Path) -> BTreeSet<String> {
+    /// What an event is recorded by, and which of the texts after it is the reason: the first one may be the action.
+    const RECORDS: [(&str, usize); 7] = [
+        ("events.normal(", 1),
+        ("events.warning(", 1),
+        ("record_event(", 1),
+        (" event(context,", 0),
+        (" normal(\"", 0),
+        (" warning(\"", 0),
+        ("reason: \"", 0),
+    ];
+    let source = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let (source, _) = source.split_once("#[cfg(test)]").unwrap_or((&source, ""));
+    let mut found = BTreeSet::new();
+    for (record, number) in RECORDS {
+        for (at, _) in source.match_indices(record) {
+            let rest = &source[at..];
+            let call = rest.split(';').next().unwrap_or(rest);
+            let texts = call.split('"').skip(1).step_by(2);
+            found.extend(texts.filter(|text| is_name(text)).nth(number).map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// The sources of a crate.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "tests") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_event_is_explained_and_no_other() {
+    let mut files = Vec::new();
+    for of in ["cluster-hooks", "etcd-cluster-controller", "etcdadm-bootstrap", "local-infrastructure"] {
+        sources(&repository(of).join("src"), &mut files);
+    }
+    let known: BTreeSet<String> = files.iter().flat_map(|file| event_reasons(file)).collect();
+    assert!(known.len() > 20 && known.contains("MachineDeleted"), "{known:?}");
+    let page = read("docs/operations.md");
+    let (_, section) = page.split_once("\n## Events").unwrap();
+    let explained = explained(section.split("\n## ").next().unwrap());
+    let mut conditions = constants("api/src/conditions.rs", "use ");
+    conditions.extend(constants("local-infrastructure/src/crd.rs", "pub mod conditions"));
+    let missing: Vec<_> = known.iter().filter(|reason| !explained.contains(*reason)).collect();
+    assert!(missing.is_empty(), "docs/operations.md does not explain the events {missing:?}");
+    let invented: Vec<_> = explained.difference(&known).filter(|reason| !conditions.contains(*reason)).collect();
+    assert!(invented.is_empty(), "docs/operations.md explains events {invented:?}, which nothing records");
+}
+
 /// Explained elsewhere, or together with the field that has them.
 const CLOSED: [&str; 4] = ["conditions", "etcdadmConfigSpec", "passwdFrom", "contentFrom"];
 
@@ -154,6 +211,35 @@ fn links_lead_somewhere() {
             if !heading.is_empty() {
                 let there = headings(&std::fs::read_to_string(&path).unwrap());
                 assert!(there.contains(heading), "{}: {target} is not a heading there", page.display());
+            }
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+/// What people are to type exists: scripts, folders and files of the repository, and targets of the Makefile.
+#[test]
+fn what_commands_name_is_there() {
+    let makefile = read("Makefile");
+    let mut count = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for line in text.split("```").skip(1).step_by(2).flat_map(str::lines) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            for word in &words {
+                // A copy's source stands before a colon.
+                let path = word.trim_start_matches("./").split(':').next().unwrap_or_default();
+                if ["hack/", "config/", "examples/"].iter().any(|folder| path.starts_with(folder)) {
+                    count += 1;
+                    assert!(repository(path).exists(), "{}: {line}: {path} does not exist", page.display());
+                }
+            }
+            // Variables may stand before it.
+            let command: Vec<&str> = words.iter().copied().skip_while(|word| word.contains('=')).collect();
+            if let ["make", target, ..] = command[..] {
+                count += 1;
+                let there = makefile.lines().any(|rule| rule.starts_with(&format!("{target}:")));
+                assert!(there, "{}: {line}: the Makefile has no {target}", page.display());
             }
         }
     }

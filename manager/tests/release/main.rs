@@ -1,6 +1,7 @@
 //! What a release consists of.
 
 mod images;
+mod krew;
 mod manifests;
 mod materials;
 
