@@ -5,18 +5,24 @@
 #
 #   DIRECTORY  where the pages go; default: out/book
 #
-# It fails if mdBook does, and if a page of the site links to a file that is not there. mdBook comes with
-# `cargo install --locked mdbook`.
+# mdBook is installed if it is missing, and so is what draws the diagrams. It fails if mdBook does, if a page of the site links to
+# a file that is not there, and if a diagram is shown as text.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 case "${1:-}" in
 -*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/book.sh && exit ;;
 esac
-command -v mdbook >/dev/null || {
-    echo "mdbook is not installed: cargo install --locked mdbook" >&2
-    exit 1
+MDBOOK=0.5.4
+MERMAID=0.17.1
+
+# Installs a program of a version, unless that is what it says it is.
+install_program() {
+    "$1" --version 2>/dev/null | grep --quiet --fixed-strings "$2" || cargo install --quiet --locked --version "$2" "$1"
 }
+install_program mdbook "$MDBOOK"
+install_program mdbook-mermaid "$MERMAID"
+
 mkdir -p "${1:-out/book}"
 to=$(cd "${1:-out/book}" && pwd)
 work=$(mktemp -d)
@@ -32,6 +38,7 @@ cp e2e/src/scenarios.rs "$work/source/e2e/src"
 sed -e 's|](|](docs/|' -e 's|](docs/\.\./|](|' docs/SUMMARY.md >"$work/source/SUMMARY.md"
 rm "$work/source/docs/SUMMARY.md"
 
+mdbook-mermaid install "$work" >/dev/null
 mdbook build "$work"
 rm -rf "${to:?}"/*
 cp -r "$work/book/." "$to"
@@ -47,4 +54,8 @@ while IFS= read -r page; do
     done < <(grep -o 'href="[^"#:]*[#"]' "$page" | sed -e 's/^href="//' -e 's/[#"]$//' -e '/^$/d' | sort -u)
 done < <(find "$to" -name '*.html' ! -name 404.html)
 [ $missing = 0 ]
+if grep --recursive --files-with-matches --include='*.html' 'language-mermaid' "$to" >&2; then
+    echo "these pages show a diagram as text" >&2
+    exit 1
+fi
 echo "$to/index.html"
