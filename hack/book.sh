@@ -33,7 +33,7 @@ mkdir "$work/source"
 cp book.toml "$work"
 cp -r README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs examples "$work/source"
 mkdir -p "$work/source/e2e/src"
-cp e2e/src/scenarios.rs "$work/source/e2e/src"
+cp e2e/src/scenarios.rs e2e/src/malformed.rs "$work/source/e2e/src"
 # Of its links, those without a folder are to pages of docs/.
 sed -e 's|](|](docs/|' -e 's|](docs/\.\./|](|' docs/SUMMARY.md >"$work/source/SUMMARY.md"
 rm "$work/source/docs/SUMMARY.md"
