@@ -159,8 +159,6 @@ lints() {
         nice -n 19 cargo clippy --quiet --workspace "${docker_tests[@]}" -- -D warnings
     check "rustdoc" env CARGO_TARGET_DIR="$target/lints" RUSTDOCFLAGS="-D warnings" \
         nice -n 19 cargo doc --quiet --workspace --no-deps
-    check "dependencies" nice -n 19 hack/deny.sh
-    check "site" nice -n 19 hack/book.sh "$target/book"
 }
 
 # The containers have a C library of their own, so they get an etcdadm without libraries.
@@ -218,6 +216,15 @@ for tier in "${tiers[@]}"; do
     esac
 done
 end_of_what_runs_beside
+# With programs that are built first where they are missing. By themselves: that takes minutes, and all processors.
+case " ${tiers[*]} " in
+*" unit "*)
+    if [ -z "$name" ]; then
+        check "dependencies" hack/deny.sh
+        check "site" hack/book.sh "$target/book"
+    fi
+    ;;
+esac
 
 # What failed once more: it may stand far above, and whoever runs this may keep only the end.
 awk '/^failures:$/ { on = 1 } /^test result: / { on = 0 } on' "$logs"/*
