@@ -31,7 +31,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 /// The step of the operation, if it is still wanted and still safe.
 fn resume(view: &View<'_>, operation: &Operation) -> Option<Step> {
     let id = u64::from_str_radix(&operation.member_id, 16).ok()?;
-    let seat = view.roster.by_member(id).filter(|seat| retire::leaves(seat))?;
+    let seat = view.roster.by_member(id).filter(|seat| retire::leaves(view, seat))?;
     let permission = retire::may_leave(view, seat).ok()?;
     match operation.kind {
         OperationKind::RemoveMember => Some(Step::RemoveMember(permission)),

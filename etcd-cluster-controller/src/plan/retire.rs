@@ -20,7 +20,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         }
     }
     // Whoever serves least goes first, and the leader last.
-    let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(seat)).collect();
+    let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(view, seat)).collect();
     members.sort_by_key(|seat| (seat.is_healthy(), seat.leads()));
     for seat in members {
         let (Some(id), Ok(_)) = (seat.id(), may_leave(view, seat)) else { continue };
@@ -50,13 +50,21 @@ fn is_wanted(seat: &Seat<'_>) -> bool {
 
 /// Whether a member is to leave etcd: its Machine is being deleted, also one that was released before the member showed up; or
 /// the Machine is gone, and the member has never had a vote.
-pub(super) fn leaves(seat: &Seat<'_>) -> bool {
-    seat.member.is_some() && (seat.is_leaving() || (seat.orphaned && !seat.is_voter()))
+pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let goes = || seat.is_leaving() && !is_starting(view, seat);
+    seat.member.is_some() && (goes() || (seat.orphaned && !seat.is_voter()))
+}
+
+/// Whether a learner was added just now, and its etcd is about to start. From then on its machine knows that it was a member, and
+/// does not join again. One that is removed before might, and its Machine would be kept for as long as it may join.
+fn is_starting(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let is_new = seat.member.is_some() && !seat.is_voter() && !seat.has_started() && !seat.is_unhealthy();
+    is_new && !seat.released && seat.machine.is_some_and(|machine| view.observation.is_in_grace(machine))
 }
 
 /// Whether somebody is on the way out, and waits for us. Not one that is late, which may wait for others to join.
 pub(super) fn is_under_way(view: &View<'_>) -> bool {
-    view.roster.seats.iter().any(|seat| (is_wanted(seat) && !has_not_joined(view, seat)) || leaves(seat))
+    view.roster.seats.iter().any(|seat| (is_wanted(seat) && !has_not_joined(view, seat)) || leaves(view, seat))
 }
 
 /// How many late Machines are kept, as they may take the quorum with them.
@@ -225,6 +233,8 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
             format!("{} is under way since {:.0}", operation::describe(operation), operation.since.0)
         } else if let Some(message) = would_lose_data(view, seat) {
             message
+        } else if is_starting(view, seat) {
+            "its member was added just now, and is removed when its etcd has started".to_owned()
         } else if seat.member.is_some() {
             may_leave(view, seat).err().unwrap_or_default()
         } else if may_go(view, seat, machine).is_none() {

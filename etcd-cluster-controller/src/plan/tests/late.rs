@@ -113,7 +113,11 @@ fn a_machine_whose_member_left_before_it_started_may_come_again() {
         story.settle();
         if by_us {
             story.delete(1);
-            assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)));
+            assert!(!begins(&step(&mut story), OperationKind::RemoveMember, id(1)), "it may start any moment");
+            story.failing(1, "closed");
+            story.pass(60);
+            story.healthy(0);
+            assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)), "{:?}", story.plan());
         }
         if let Membership::Known { members, .. } = &mut story.observation.membership {
             members.remove(&id(1));
@@ -136,6 +140,35 @@ fn a_machine_whose_member_left_before_it_started_may_come_again() {
         assert!(matches!(step(&mut story), Plan::Do(Step::NoteRelease { .. })), "by us: {by_us}");
         assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "by us: {by_us}");
     }
+}
+
+/// As soon as its etcd has started, its machine knows that it was a member, and nobody has to wait for it.
+#[test]
+fn a_learner_that_was_added_just_now_leaves_when_it_has_started() {
+    let mut story = Story::with_voters(3, 3);
+    story.machine(3);
+    story.admit(3);
+    story.member(3, true);
+    let rename = |story: &mut Story, name: &str| match &mut story.observation.membership {
+        Membership::Known { members, .. } => members.get_mut(&id(3)).unwrap().name = name.to_owned(),
+        other => panic!("{other:?}"),
+    };
+    rename(&mut story, "");
+    story.delete(3);
+    assert!(!begins(&step(&mut story), OperationKind::RemoveMember, id(3)));
+    let status = story.settle();
+    let told = status.conditions.iter().find(|condition| condition.type_ == c::MACHINES_DELETING).unwrap();
+    assert!(told.message.contains("is removed when its etcd has started"), "{told:?}");
+    let mut destroyed = story.clone();
+    destroyed.delete_at_once(3);
+    assert!(begins(&destroyed.plan(), OperationKind::RemoveMember, id(3)), "its machine may be gone");
+    rename(&mut story, &name(3));
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(3)));
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(3));
+    }
+    assert!(matches!(step(&mut story), Plan::Do(Step::Finish(_))));
+    assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
 }
 
 #[test]

@@ -408,7 +408,8 @@ fn a_machine_whose_member_may_be_one_that_no_machine_carries_is_kept() {
     let said = message(&story, c::MACHINES_DELETING);
     assert!(said.contains("member 102"), "{said}");
     story.address(2);
-    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)), "a learner");
+    story.member(2, true);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)), "a learner that has started");
 }
 
 #[test]
