@@ -25,6 +25,7 @@ mod repair;
 mod retire;
 mod rollout;
 mod step;
+mod stuck;
 mod surplus;
 mod template;
 #[cfg(test)]

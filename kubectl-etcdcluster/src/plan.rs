@@ -110,6 +110,7 @@ impl Edit<'_> {
             (WhyDeleted::Surplus, "deleted, as too many"),
             (WhyDeleted::Unhealthy, "replaced, as unhealthy"),
             (WhyDeleted::Marked, "replaced, as marked"),
+            (WhyDeleted::Stuck, "replaced, as stuck"),
         ] {
             let names = self.deleted(why);
             if !names.is_empty() {

@@ -27,11 +27,12 @@ const LATER: Duration = Duration::from_secs(15);
 const GRACE: i64 = 20;
 
 /// Side by side: a machine that takes 90 seconds to boot is waited for without a word of complaint; one that never boots
-/// is reported, and the cluster goes on around it as far as is safe; one that is deleted before it boots, and initializes etcd
+/// is reported, and the cluster goes on around it as far as is safe, and then it is replaced, where that is the mode; one that is
+/// deleted before it boots, and initializes etcd
 /// all the same, takes that etcd with it; one that is deleted after its time, and joins all the same, takes nothing with it.
 pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
     Look::make_namespace(&bed.client(), "boots").await?;
-    try_join!(late(bed), second_never(bed), first_never(bed), deleted(bed), given_up(bed))?;
+    try_join!(late(bed), second_never(bed), replaced(bed), first_never(bed), deleted(bed), given_up(bed))?;
     Ok(())
 }
 
@@ -61,7 +62,10 @@ async fn late(bed: &Bed) -> Result<()> {
 /// The second of three: the third is admitted once the grace is over, and no fourth is made. Booted after all, it joins.
 async fn second_never(bed: &Bed) -> Result<()> {
     let dead = "second-etcd-1";
-    let manifests = Manifests::new("boots", "second")?.with("EtcdCluster", short_grace);
+    let manifests = Manifests::new("boots", "second")?.with("EtcdCluster", |etcd| {
+        short_grace(etcd);
+        etcd["spec"]["remediation"] = json!({"mode": "Report"});
+    });
     let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
     let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is named: {message}");
@@ -88,6 +92,18 @@ async fn second_never(bed: &Bed) -> Result<()> {
     look.until_ready(PATIENCE).await?;
     released(&look).await?;
     one_etcd_of_three(bed, &look).await
+}
+
+/// The second of three again, with nobody to help: another one is made in its place, which joins.
+async fn replaced(bed: &Bed) -> Result<()> {
+    let dead = "replaced-etcd-1";
+    let manifests = Manifests::new("boots", "replaced")?.with("EtcdCluster", short_grace);
+    let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
+    let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
+    ensure!(message.contains(dead) && message.contains("it is replaced from "), "it says: {message}");
+    let warning = look.until_the_only_warning().await?;
+    ensure!(warning.starts_with("Warning MachineNotBooting") && warning.contains(dead), "the warning is: {warning}");
+    ends_with(bed, &look, &["replaced-etcd-0", "replaced-etcd-2", "replaced-etcd-3"]).await
 }
 
 /// The first of three: without it there is nothing to join, so no other is admitted, and none boots.

@@ -2,7 +2,7 @@
 //! what no event tells: times that run out, and answers that may have become different.
 
 use super::repair::recovers;
-use super::{Plan, View, marked};
+use super::{Plan, View, marked, stuck};
 use crate::build;
 use crate::observation::Observation;
 use std::time::Duration;
@@ -29,6 +29,7 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
                 deadline(observation),
                 steady(&view),
                 marked::due(&view),
+                stuck::due(&view),
                 rollout(observation),
                 expiry(observation),
                 renewal(observation),

@@ -1,6 +1,6 @@
-//! Machines that are marked for remediation, by a MachineHealthCheck or by a person. Such a Machine is replaced although its
-//! member answers: a mark tells of what no probe sees. It is deleted, and goes the way of every Machine that is deleted: a
-//! healthy voter leaves when its replacement votes.
+//! Machines that are marked for remediation, by a MachineHealthCheck or by a person, and those that are stuck. A marked Machine
+//! is replaced although its member answers: a mark tells of what no probe sees. It is deleted, and goes the way of every Machine
+//! that is deleted: a healthy voter leaves when its replacement votes.
 //!
 //! A voter that fails is left to `repair`, marked or not: that knows when a failed one may go. Nothing here is done for haste,
 //! so everything else comes first.
@@ -9,7 +9,7 @@ use super::growth::is_late;
 use super::repair::{self, RETRY_PERIOD, is_paused, recovers};
 use super::rollout::{is_outdated, may_go_first, obstacle_to_replacing};
 use super::step::WhyDeleted;
-use super::{Hold, Plan, Step, View, retire};
+use super::{Hold, Plan, Step, View, retire, stuck};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use api::etcd_cluster::RemediationMode;
@@ -17,26 +17,58 @@ use api::names;
 use controller_support::external::MachineView;
 use std::time::Duration;
 
+/// A Machine that is to be replaced, and why.
+struct Wanted<'v, 'a> {
+    seat: &'v Seat<'a>,
+    machine: &'a MachineView,
+    mark: Mark<'a>,
+}
+
+/// Why a Machine is to be replaced.
+#[derive(Clone, Copy)]
+enum Mark<'a> {
+    /// Somebody has marked it: who.
+    Marked(&'a str),
+    /// It will not become a voter: what has happened to it.
+    Stuck(&'static str),
+}
+
+impl Mark<'_> {
+    fn why_deleted(self) -> WhyDeleted {
+        match self {
+            Self::Marked(_) => WhyDeleted::Marked,
+            Self::Stuck(_) => WhyDeleted::Stuck,
+        }
+    }
+
+    fn describe(self) -> String {
+        match self {
+            Self::Marked(by) => format!("is marked for remediation ({by})"),
+            Self::Stuck(why) => format!("is stuck ({why})"),
+        }
+    }
+}
+
 /// Deletes a marked Machine. The replacement of a voter is written down before, as for one that has failed: the new Machine
 /// then says what it was made for, and a MachineHealthCheck that marks every new one is slowed down.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
-    let free = marked(view).filter(|(seat, machine, why)| hold(view, seat, machine, why).is_none());
-    let (seat, machine, _) = free.min_by_key(|(seat, ..)| (seat.is_voter(), seat.leads()))?;
+    let free = wanted(view).filter(|wanted| hold(view, wanted).is_none());
+    let Wanted { seat, machine, mark } = free.min_by_key(|wanted| (wanted.seat.is_voter(), wanted.seat.leads()))?;
     if seat.is_voter() && !is_begun(view, seat, machine) {
         return Some(repair::record(view.observation, machine));
     }
-    Some(Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Marked }))
+    Some(Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: mark.why_deleted() }))
 }
 
-/// Marked Machines that stay for now, and what each of them waits for.
+/// Machines that are to be replaced and stay for now, and what each of them waits for.
 pub(crate) fn waiting(view: &View<'_>) -> Vec<Hold> {
-    let one = |(seat, machine, why): (&Seat<'_>, &MachineView, &str)| {
+    let one = |wanted: Wanted<'_, '_>| {
         let next = || Hold::new(reasons::REPLACING_MEMBER, "it is replaced next");
-        let hold = hold(view, seat, machine, why).unwrap_or_else(next);
-        let message = format!("Machine {} is marked for remediation ({why}): {}", machine.name, hold.message);
+        let hold = hold(view, &wanted).unwrap_or_else(next);
+        let message = format!("Machine {} {}: {}", wanted.machine.name, wanted.mark.describe(), hold.message);
         Hold { message, ..hold }
     };
-    marked(view).map(one).collect()
+    wanted(view).map(one).collect()
 }
 
 /// When the time of one of them has come. `None`: an event tells.
@@ -44,11 +76,14 @@ pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     waiting(view).into_iter().filter_map(|hold| hold.again).min()
 }
 
-fn marked<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = (&'v Seat<'a>, &'a MachineView, &'a str)> {
-    view.roster.seats.iter().filter_map(|seat| {
+/// Those that are marked, and those that are stuck and not marked.
+fn wanted<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = Wanted<'v, 'a>> {
+    let marked = view.roster.seats.iter().filter_map(|seat| {
         let machine = seat.machine.filter(|machine| !machine.deleting)?;
-        Some((seat, machine, machine.marked.as_deref()?))
-    })
+        Some(Wanted { seat, machine, mark: Mark::Marked(machine.marked.as_deref()?) })
+    });
+    let stuck = stuck::due_now(view).filter(|(_, machine, _)| machine.marked.is_none());
+    marked.chain(stuck.map(|(seat, machine, why)| Wanted { seat, machine, mark: Mark::Stuck(why) }))
 }
 
 /// Whether its replacement is written down, and it has been healthy ever since.
@@ -57,10 +92,11 @@ fn is_begun(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool {
     begun.is_some_and(|last| matches!(&seat.verdict, Verdict::Healthy { since } if *since <= last.time.0))
 }
 
-/// Why a marked Machine is not deleted now.
-fn hold(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView, why: &str) -> Option<Hold> {
+/// Why a Machine that is to be replaced is not deleted now.
+fn hold(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<Hold> {
+    let Wanted { seat, machine, mark } = wanted;
     let waits = |message| Hold::new(reasons::WAITING_FOR_REMEDIATION, message);
-    if let Some(hold) = obstacle(view, seat, machine).map(waits) {
+    if let Some(hold) = obstacle(view, wanted).map(waits) {
         return Some(hold);
     }
     // One that serves can wait: unless a person has said how long, that is as long as it counts as a replacement.
@@ -68,12 +104,12 @@ fn hold(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView, why: &str) -> O
         0 => (i32::MAX, "minHealthyPeriodSeconds"),
         seconds => (seconds, RETRY_PERIOD),
     };
-    let what = format!("{}: its Machine is marked for remediation ({why})", seat.name());
+    let what = format!("{}: its Machine {}", seat.name(), mark.describe());
     repair::limit(view.observation, machine, &what, period).filter(|_| seat.is_voter())
 }
 
-fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<String> {
-    let observation = view.observation;
+fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
+    let (Wanted { seat, machine, mark }, observation) = (wanted, view.observation);
     match () {
         () if observation.etcd.spec.remediation.mode == RemediationMode::Report => Some(format!(
             "it is not replaced by itself (spec.remediation.mode): delete Machine {} to have that done",
@@ -103,6 +139,7 @@ fn obstacle(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<S
             "another Machine that is late is kept, as it could take the quorum with it; it goes when another member has joined, or by hand as MachinesDeleting says"
                 .to_owned(),
         ),
+        () if matches!(mark, Mark::Stuck(_)) => None,
         // One that has not made it in its time serves nobody, nor does a learner that has failed by then. So each has at least
         // that time, however often it is marked.
         () if (seat.member.is_none() || seat.is_unhealthy()) && is_late(observation, machine) => None,

@@ -18,6 +18,8 @@ pub enum WhyDeleted {
     Outdated,
     /// A MachineHealthCheck or a person has marked it for remediation.
     Marked,
+    /// It serves nobody, and will not become a voter by all appearances.
+    Stuck,
 }
 
 impl WhyDeleted {
@@ -29,6 +31,7 @@ impl WhyDeleted {
             Self::Surplus => "there are more members than wanted",
             Self::Outdated => "it does not match the spec",
             Self::Marked => "it is marked for remediation",
+            Self::Stuck => "it has no member that votes, and its time is over",
         }
     }
 }

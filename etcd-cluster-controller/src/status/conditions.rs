@@ -55,7 +55,8 @@ fn what(plan: &Plan) -> (&'static str, String) {
     };
     let reason = match step {
         Step::Record { .. } | Step::EnsureCertificates | Step::LabelCa => reasons::WAITING_FOR_CERTIFICATES,
-        Step::BeginRemediation(_) | Step::DeleteMachine { why: WhyDeleted::Unhealthy | WhyDeleted::Marked, .. } => {
+        Step::BeginRemediation(_)
+        | Step::DeleteMachine { why: WhyDeleted::Unhealthy | WhyDeleted::Marked | WhyDeleted::Stuck, .. } => {
             reasons::REPLACING_MEMBER
         }
         Step::DeleteMachine { why: WhyDeleted::Surplus, .. } => reasons::SCALING_DOWN,

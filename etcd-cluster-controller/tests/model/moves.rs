@@ -38,6 +38,10 @@ pub enum Move {
     Minute,
     /// Who boots, or was to boot, has had its grace.
     Grace,
+    /// A machine that is off has no voter when every grace is over.
+    Overdue(usize),
+    /// The same of one that is on, and slow.
+    Dawdle(usize),
     /// The watch that lags has caught up.
     CatchUp,
     /// Members that this controller could not ask or hear can be asked.
@@ -85,6 +89,7 @@ impl Move {
                 | Self::Vanish(_)
                 | Self::Minute
                 | Self::Grace
+                | Self::Overdue(_)
                 | Self::CatchUp
                 | Self::Ask
                 | Self::Tell
@@ -242,7 +247,8 @@ impl Moves<'_> {
             Member::None if world.has_quorum() && learners < MAX_LEARNERS => {
                 let join = |next: &mut State| next.world.members[seat] = Member::Unstarted;
                 // Whoever has not joined in its time does it just then, when it is let go: as rare as a fault.
-                let is_late = self.state.machines.is[seat] == Machine::Booted && self.state.machines.deleting.has(seat);
+                let is_late = matches!(self.state.machines.is[seat], Machine::Booted | Machine::Overdue)
+                    && self.state.machines.deleting.has(seat);
                 if !is_late || (self.state.paused.is_none() && self.state.machines.hook.has(seat)) {
                     self.add(Move::Join(seat), join);
                 } else if let Some(mut next) = spend(self.state, |budget| &mut budget.faults) {
@@ -282,6 +288,9 @@ impl Moves<'_> {
                     *machine = at_the_end(seat).unwrap_or(*machine);
                 }
             });
+        }
+        for seat in (0..SEATS).filter(|seat| state.is_late(*seat) && state.world.processes[*seat] != Process::Up) {
+            self.add(Move::Overdue(seat), |next| next.machines.is[seat] = Machine::Overdue);
         }
         if state.lag != Lag::None {
             self.add(Move::CatchUp, |next| next.lag = Lag::None);
@@ -337,6 +346,9 @@ impl Moves<'_> {
                 if serves && !state.world.cut_off.has(seat) {
                     self.fault(Move::CutOff(seat), |next| next.world.cut_off.put(seat, true));
                 }
+            }
+            if state.is_late(seat) && process == Process::Up {
+                self.fault(Move::Dawdle(seat), |next| next.machines.is[seat] = Machine::Overdue);
             }
             self.fault(Move::Destroy(seat), |next| next.machines.is[seat] = Machine::Gone);
             let can_lead = state.world.members[seat] == Member::Voter && state.world.is_up(seat);

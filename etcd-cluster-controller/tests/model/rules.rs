@@ -130,6 +130,11 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
             rule(comes || is_there || voters % 2 == 0 || removes_first(&view.etcd), says)
         }
         WhyDeleted::Marked => rule(false, "nobody marks a Machine here"),
+        WhyDeleted::Stuck => {
+            let votes = view.probes.members[seat] == Member::Voter;
+            rule(!votes, "rule 2: no voter is deleted as one that does not become one")?;
+            rule(view.machines.is[seat] == Machine::Overdue, "no Machine is deleted that still has time to join")
+        }
         WhyDeleted::Surplus => rule(too_many, "no Machine is deleted that is wanted"),
         WhyDeleted::Outdated => {
             rule(view.etcd.outdated.has(seat), "no Machine is replaced that matches the spec")?;
@@ -318,8 +323,10 @@ fn has_trouble(state: &State) -> bool {
         Member::Unstarted | Member::Learner => !state.etcd.status.members[seat].is_some_and(|record| record.housed),
         Member::None | Member::Removed => false,
     };
+    // Whoever does not vote is replaced once its time is over.
+    let is_needed = |seat: usize| state.world.members[seat] == Member::Voter || !state.is_known_to_have_begun();
     let dead = |seat: usize| {
-        let down = matches!(state.world.processes[seat], Process::Down | Process::Lost);
+        let down = matches!(state.world.processes[seat], Process::Down | Process::Lost) && is_needed(seat);
         (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_left(seat))
     };
     (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat))

@@ -18,6 +18,8 @@ pub enum Machine {
     Booting,
     /// Its grace is over, or it carries a voter.
     Booted,
+    /// Every grace is over that anybody gives it, and it carries no voter.
+    Overdue,
     /// Deleted when it was admitted and had no bootstrap data, and its grace is over.
     NeverBoots,
     /// Deleted, and gone with its machine.
@@ -31,7 +33,7 @@ impl Machine {
 
     /// It has bootstrap data.
     pub fn boots(self) -> bool {
-        matches!(self, Self::Booting | Self::Booted)
+        matches!(self, Self::Booting | Self::Booted | Self::Overdue)
     }
 }
 
@@ -409,6 +411,12 @@ impl State {
     pub fn replaced(&self) -> Option<usize> {
         let stays = |seat: &usize| self.machines.is[*seat].exists() && !self.machines.deleting.has(*seat);
         self.etcd.status.remediation.filter(stays)
+    }
+
+    /// Whether a Machine that stays has had its grace, and carries no voter.
+    pub fn is_late(&self, seat: usize) -> bool {
+        let is_late = self.machines.is[seat] == Machine::Booted && !self.machines.deleting.has(seat);
+        is_late && self.world.members[seat] != Member::Voter
     }
 
     /// What the prober would find now. Those that fail without a gap for long are known by [`World::long`].

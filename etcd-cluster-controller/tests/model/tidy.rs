@@ -9,7 +9,7 @@ impl State {
     pub fn tidy(&mut self) {
         for seat in 0..SEATS {
             let member = self.world.members[seat];
-            if member == Member::Voter && self.machines.is[seat] == Machine::Booting {
+            if member == Member::Voter && matches!(self.machines.is[seat], Machine::Booting | Machine::Overdue) {
                 self.machines.is[seat] = Machine::Booted;
             }
             if self.machines.is[seat] == Machine::Gone {

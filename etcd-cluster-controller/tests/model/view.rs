@@ -26,6 +26,8 @@ const NOW: i64 = 100_000;
 /// `unhealthyAfterSeconds`, and the start-up grace with one second more.
 const LONG: i64 = 60;
 const GRACE: i64 = 601;
+/// Six graces, which is the most that a Machine gets.
+const ALL_GRACES: i64 = 3_601;
 const CLUSTER_ID: u64 = 0xc;
 /// The infrastructure template of the spec.
 const TEMPLATE: &str = "etcd";
@@ -215,7 +217,11 @@ fn base() -> Observation {
 }
 
 fn could_boot(view: &View, seat: usize) -> Timestamp {
-    ago(if matches!(view.machines.is[seat], Machine::Booted | Machine::NeverBoots) { GRACE } else { 0 })
+    ago(match view.machines.is[seat] {
+        Machine::Booted | Machine::NeverBoots => GRACE,
+        Machine::Overdue => ALL_GRACES,
+        Machine::Absent | Machine::HeldBack | Machine::Booting | Machine::Gone => 0,
+    })
 }
 
 fn machine(view: &View, seat: usize) -> MachineView {

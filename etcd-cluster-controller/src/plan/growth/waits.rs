@@ -2,7 +2,7 @@
 
 use super::{Machines, Progress, is_late, missing_since};
 use crate::observation::Observation;
-use crate::plan::{Plan, View, repair, wait};
+use crate::plan::{Plan, View, repair, stuck, wait};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use controller_support::external::{ClusterView, MachineView};
@@ -32,15 +32,17 @@ pub(super) fn waiting_for(
         Progress::Missing => {
             let (id, since) = missing_since(observation, machine).unwrap_or_default();
             let message = format!(
-                "member {id} of Machine {name} has been missing from etcd's member list since {since:.0}, and this controller did not remove it. Delete Machine {name} to have it replaced"
+                "member {id} of Machine {name} has been missing from etcd's member list since {since:.0}, and this controller did not remove it. Delete Machine {name} to have it replaced{}",
+                stuck::then(view, seat, machine)
             );
             wait(reasons::MEMBER_MISSING, message)
         }
         // The next Machine has to wait for this one.
         Progress::Learner if is_late(observation, machine) => {
             let message = format!(
-                "{}. No other is added before it votes; look at the console of its Machine",
-                late(observation, seat, machine, "has a member that is still a learner after")
+                "{}. No other is added before it votes; look at the console of its Machine{}",
+                late(observation, seat, machine, "has a member that is still a learner after"),
+                stuck::then(view, seat, machine)
             );
             wait(reasons::WAITING_FOR_PROMOTION, message)
         }
@@ -102,7 +104,8 @@ fn end_of_running_grace(observation: &Observation, machine: &MachineView) -> Opt
 pub(super) fn not_booting(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     let stuck = machines.0.iter().filter(|(_, _, state)| *state == Progress::NotBooting);
     let one = |(seat, machine, _): &(&Seat<'_>, &MachineView, Progress)| {
-        late(view.observation, seat, machine, "has not become a member within")
+        let late = late(view.observation, seat, machine, "has not become a member within");
+        format!("{late}{}", stuck::then(view, seat, machine))
     };
     let stuck: Vec<String> = stuck.map(one).collect();
     (!stuck.is_empty()).then(|| {

@@ -20,13 +20,13 @@ fn marked(replicas: i32, indices: &[usize]) -> Story {
     story
 }
 
-fn told(story: &Story) -> Condition {
+pub(super) fn told(story: &Story) -> Condition {
     let status = status(&story.observation, &plan(&story.observation), None);
     status.conditions.into_iter().find(|condition| condition.type_ == c::REMEDIATING).unwrap()
 }
 
 /// Nobody is replaced, and it is said why.
-fn waits(story: &Story, why: &str) {
+pub(super) fn waits(story: &Story, why: &str) {
     let next = story.plan();
     assert!(begins(&next).is_none() && deletes(&next).is_none(), "{next:?}");
     let told = told(story);
@@ -226,7 +226,7 @@ fn one_that_does_not_become_a_member_goes_when_its_time_is_over() {
     story.pass(600);
     assert_eq!(deletes(&story.plan()), Some(("demo-etcd-2", WhyDeleted::Marked)), "{:?}", story.plan());
     story.observation.machines.get_mut(&name(2)).unwrap().marked = None;
-    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING, "without a mark a person decides");
+    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING, "without a mark it has longer");
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! Machines that serve nobody, and will not by all appearances: one that has not become a member in its time, one whose learner
+//! does not get on, one whose member somebody else has removed. Such a Machine is replaced like a
+//! [marked](super::marked) one.
+//!
+//! It is reported after one grace and replaced after two. What has kept it from voting may keep the next one from it too: a
+//! template, an image, a command. So each Machine gets a grace more than the one that was made before it, until one of them votes.
+
+use super::View;
+use super::growth::{is_late, missing_since};
+use crate::roster::{Seat, number};
+use api::etcd_cluster::RemediationMode;
+use controller_support::external::MachineView;
+use k8s_openapi::jiff::Timestamp;
+use std::time::Duration;
+
+/// So many graces a Machine has at most to become a voter: an hour, unless `startupGraceSeconds` says otherwise. A learner that
+/// answers always has as many: it may be receiving a large database.
+const MOST: u64 = 6;
+
+/// A Machine that will not become a voter by all appearances.
+pub(super) struct Stuck {
+    /// What has happened to it.
+    pub(super) why: &'static str,
+    /// From then on it is to be replaced.
+    pub(super) replaced_from: Timestamp,
+}
+
+/// Whether a Machine is stuck. Not before etcd has begun: then another Machine would initialize it.
+pub(super) fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> {
+    if machine.deleting || seat.is_voter() || !view.has_begun() {
+        return None;
+    }
+    let observation = view.observation;
+    let (why, since, graces) = if let Some((_, since)) = missing_since(observation, machine) {
+        ("its member is missing from the member list", since, 1)
+    } else if !is_late(observation, machine) {
+        return None;
+    } else if seat.member.is_none() {
+        ("it does not become a member", observation.could_boot_since(machine)?, graces(view, machine))
+    } else {
+        let graces = if seat.is_unhealthy() { graces(view, machine) } else { MOST };
+        ("its member does not get beyond a learner", observation.could_boot_since(machine)?, graces)
+    };
+    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
+    let after = i64::try_from(graces).ok()?.saturating_mul(grace);
+    Some(Stuck { why, replaced_from: Timestamp::from_second(since.as_second().saturating_add(after)).ok()? })
+}
+
+/// The Machines that are to be replaced now, each with what has happened to it.
+pub(super) fn due_now<'v, 'a>(
+    view: &'v View<'a>,
+) -> impl Iterator<Item = (&'v Seat<'a>, &'a MachineView, &'static str)> {
+    all(view)
+        .filter(|(_, _, stuck)| stuck.replaced_from <= view.observation.now)
+        .map(|(seat, machine, stuck)| (seat, machine, stuck.why))
+}
+
+/// When the next one is to be replaced. `None`: nobody, or somebody already.
+pub(super) fn due(view: &View<'_>) -> Option<Duration> {
+    let now = view.observation.now;
+    let next = all(view).map(|(_, _, stuck)| stuck.replaced_from).filter(|from| *from > now).min()?;
+    Duration::try_from(next.duration_since(now)).ok()
+}
+
+/// From when on it is replaced without anybody's help, for people. Empty where it is only reported.
+pub(super) fn then(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> String {
+    if view.observation.etcd.spec.remediation.mode == RemediationMode::Report {
+        return String::new();
+    }
+    let stuck = of(view, seat, machine);
+    stuck.map(|stuck| format!("; it is replaced from {:.0} on", stuck.replaced_from)).unwrap_or_default()
+}
+
+fn all<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = (&'v Seat<'a>, &'a MachineView, Stuck)> {
+    let seats = view.roster.seats.iter().filter_map(|seat| Some((seat, seat.machine?)));
+    seats.filter_map(|(seat, machine)| Some((seat, machine, of(view, seat, machine)?)))
+}
+
+/// How many graces a Machine has: two, and one more for each that was made before it and after the newest voter's, by the numbers
+/// in their names, which are never used again.
+fn graces(view: &View<'_>, machine: &MachineView) -> u64 {
+    let newest = view.roster.voters().filter_map(|seat| number(&seat.name())).max();
+    let made = newest.map_or(1, |newest| number(&machine.name).unwrap_or_default().saturating_sub(newest));
+    made.saturating_add(1).clamp(2, MOST)
+}

@@ -1,0 +1,153 @@
+//! Machines that do not become voters, as stories.
+
+use super::marked::{told, waits};
+use super::repairing::deletes;
+use super::{admits, creates, reason};
+use crate::fixture::{Story, id, name};
+use crate::observation::{Membership, Template};
+use crate::plan::{Plan, Step, WhyDeleted, due};
+use api::conditions::reasons;
+use api::etcd_cluster::RemediationMode;
+use api::names;
+
+/// Two of three vote, and the third Machine boots.
+fn booting() -> Story {
+    let mut story = Story::with_voters(3, 2);
+    story.machine(2);
+    story.admit(2);
+    story.publish();
+    story
+}
+
+fn is_replaced(story: &Story, index: usize) {
+    assert_eq!(deletes(&story.plan()), Some((name(index).as_str(), WhyDeleted::Stuck)), "{:?}", story.plan());
+}
+
+/// It is only reported, and said when it is replaced.
+fn is_reported(story: &Story, as_: &str) {
+    let plan = story.plan();
+    assert_eq!(reason(&plan), as_);
+    assert!(plan.hold().unwrap().message.contains("it is replaced from "), "{plan:?}");
+}
+
+fn again(story: &Story) -> Option<u64> {
+    due(&story.observation, &story.plan()).map(|again| again.as_secs())
+}
+
+#[test]
+fn one_that_does_not_become_a_member_is_reported_and_then_replaced() {
+    let mut story = booting();
+    story.pass(600);
+    is_reported(&story, reasons::MACHINE_NOT_BOOTING);
+    assert_eq!(again(&story), Some(600), "nothing else would tell");
+    story.pass(599);
+    is_reported(&story, reasons::MACHINE_NOT_BOOTING);
+    story.pass(1);
+    is_replaced(&story, 2);
+    story.delete(2);
+    let plan = story.plan();
+    assert!(matches!(plan, Plan::Do(Step::NoteRelease { .. })), "etcd survives it if that one comes now: {plan:?}");
+    story.gone(2);
+    assert!(creates(&story.plan()).is_some(), "{:?}", story.plan());
+}
+
+#[test]
+fn each_further_one_has_longer_up_to_an_hour() {
+    for (number, graces) in [(2, 2), (3, 3), (5, 5), (6, 6), (40, 6)] {
+        let mut story = Story::with_voters(3, 2);
+        story.machine(number);
+        story.admit(number);
+        story.publish();
+        story.pass(graces * 600 - 1);
+        is_reported(&story, reasons::MACHINE_NOT_BOOTING);
+        story.pass(1);
+        is_replaced(&story, number);
+    }
+}
+
+#[test]
+fn a_learner_that_fails_is_replaced_and_one_that_answers_has_longer() {
+    let mut story = booting();
+    story.member(2, true);
+    story.failing(2, "down");
+    story.pass(1_199);
+    story.settle();
+    is_reported(&story, reasons::WAITING_FOR_PROMOTION);
+    story.pass(1);
+    is_replaced(&story, 2);
+    story.healthy(2);
+    is_reported(&story, reasons::WAITING_FOR_PROMOTION);
+    story.pass(2_399);
+    is_reported(&story, reasons::WAITING_FOR_PROMOTION);
+    story.pass(1);
+    is_replaced(&story, 2);
+    story.member(2, false);
+    story.healthy(2);
+    assert_eq!(deletes(&story.plan()), None, "it votes");
+}
+
+#[test]
+fn one_whose_member_somebody_has_removed_is_replaced() {
+    let mut story = Story::with_voters(3, 3);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(2));
+    }
+    story.failing(2, "removed");
+    story.publish();
+    story.settle();
+    is_reported(&story, reasons::MEMBER_MISSING);
+    story.pass(600);
+    is_replaced(&story, 2);
+}
+
+#[test]
+fn nobody_is_replaced_where_that_is_not_wanted_or_would_not_help() {
+    let changes: [(&str, fn(&mut Story)); 5] = [
+        ("spec.remediation.mode", |story| story.etcd().spec.remediation.mode = RemediationMode::Report),
+        ("it is paused", |story| {
+            let machine = story.observation.machines.get_mut(&name(2)).unwrap();
+            machine.annotations.insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+        }),
+        ("the infrastructure template", |story| story.observation.template = Template::NotFound("gone".to_owned())),
+        ("no other machine would boot", |story| story.cluster().infrastructure_ready = false),
+        ("the member list", Story::unlisted),
+    ];
+    for (why, change) in changes {
+        let mut story = booting();
+        story.pass(1_200);
+        change(&mut story);
+        assert_eq!(deletes(&story.plan()), None, "{why}");
+        assert!(told(&story).message.contains(why), "{why}: {:?}", told(&story));
+        waits(&story, why);
+    }
+}
+
+#[test]
+fn nobody_is_replaced_before_etcd_has_begun() {
+    let mut story = Story::new(3);
+    story.machine(0);
+    story.held_back(1);
+    story.pass(10_000);
+    assert_eq!(deletes(&story.plan()), None, "another one would initialize etcd");
+    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING);
+}
+
+#[test]
+fn one_that_is_passed_by_goes_when_its_time_is_over_and_others_join_meanwhile() {
+    let mut story = Story::with_voters(3, 1);
+    story.held_back(1);
+    story.held_back(2);
+    story.pass(10_000);
+    story.admit(1);
+    story.address(1);
+    story.pass(600);
+    assert_eq!(admits(&story.plan()), Some(name(2).as_str()));
+    story.admit(2);
+    story.address(2);
+    story.bootstrap(2);
+    story.pass(600);
+    is_replaced(&story, 1);
+    story.delete(1);
+    // It may still join, and the only voter would go with it: so it is kept, and nobody waits for it.
+    assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
+}
