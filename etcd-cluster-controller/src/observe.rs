@@ -170,10 +170,11 @@ fn bootstrapped(secrets: &Cached, namespace: &str, observation: &Observation) ->
     observation.machines.values().filter_map(of).collect()
 }
 
-/// From a watch, so it costs nothing to look also when no Machine is missing: its owner may be.
+/// From a watch, so it costs nothing to look also when no Machine is missing: its owner may be. Not where etcd goes without its
+/// Cluster.
 fn needs_template(observation: &Observation) -> bool {
     let going = observation.etcd.metadata.deletion_timestamp.is_some();
-    !going && matches!(&observation.cluster, ClusterLink::One(cluster) if !cluster.deleting)
+    matches!(&observation.cluster, ClusterLink::One(cluster) if cluster.deleting || !going)
 }
 
 async fn template(context: &Context, etcd: &EtcdCluster, namespace: &str) -> Template {

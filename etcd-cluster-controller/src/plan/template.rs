@@ -12,10 +12,11 @@ pub(crate) fn owns_template(observation: &Observation, plan: &Plan) -> bool {
     else {
         return false;
     };
-    let going = cluster.deleting || observation.etcd.metadata.deletion_timestamp.is_some();
+    // Where the Cluster goes, the template is to go with it: that may be before there has been time to say so.
+    let goes_alone = observation.etcd.metadata.deletion_timestamp.is_some() && !cluster.deleting;
     let beside = observation.etcd.spec.infrastructure_template.namespace.as_deref();
     matches!(plan, Plan::Steady | Plan::Wait(_))
-        && !going
+        && !goes_alone
         && paused_object(observation).is_none()
         // What was found is in the EtcdCluster's own namespace.
         && beside.is_none_or(|namespace| Some(namespace) == observation.etcd.namespace().as_deref())
@@ -56,6 +57,18 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_that_goes_before_anything_else_was_done_takes_the_template_with_it() {
+        let mut story = without_owner(Story::new(3));
+        story.held_back(0);
+        story.cluster().deleting = true;
+        assert!(owns(&story), "{:?}", story.plan());
+        story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+        assert!(owns_template(&story.observation, &super::super::wait(reasons::DELETING, "")));
+        story.cluster().deleting = false;
+        assert!(!owns_template(&story.observation, &super::super::wait(reasons::DELETING, "")), "etcd goes alone");
+    }
+
+    #[test]
     fn a_template_is_left_alone_where_nothing_may_be_changed() {
         let changed = |change: fn(&mut Story)| {
             let mut story = without_owner(Story::with_voters(3, 3));
@@ -63,7 +76,6 @@ mod tests {
             owns(&story)
         };
         assert!(!changed(|story| story.cluster().paused = true));
-        assert!(!changed(|story| story.cluster().deleting = true));
         assert!(!changed(|story| story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now))));
         assert!(!changed(|story| story.etcd().spec.infrastructure_template.namespace = Some("other".to_owned())));
         let blocked = super::super::block(reasons::REFUSED, "forbidden");
