@@ -102,7 +102,8 @@ fn one_whose_member_somebody_has_removed_is_replaced() {
 
 #[test]
 fn nobody_is_replaced_where_that_is_not_wanted_or_would_not_help() {
-    let changes: [(&str, fn(&mut Story)); 5] = [
+    type Change = fn(&mut Story);
+    let changes: [(&str, Change); 5] = [
         ("spec.remediation.mode", |story| story.etcd().spec.remediation.mode = RemediationMode::Report),
         ("it is paused", |story| {
             let machine = story.observation.machines.get_mut(&name(2)).unwrap();
