@@ -40,7 +40,7 @@ test: ## Run every test that CI runs (hack/test.sh --help: one tier, one test)
 model: ## Check the plan of etcd's controller in many more states than the unit tests do
 	E2E_FULL=1 cargo test --release -p etcd-cluster-controller --test model -- --nocapture
 
-mutants: ## Break each rule of that plan on purpose, and see that the model check notices
+mutants: ## Break each rule of that plan on purpose, and see that the model check or a unit test notices
 	hack/mutants.sh
 
 demo: ## Show an etcd cluster and its control plane come up on this computer

@@ -3,7 +3,7 @@
 #
 #   hack/test.sh [--unit] [--api] [--local] [--docker] [NAME]
 #
-#   --unit    formatting, lints, rustdoc, generated files, and pure logic
+#   --unit    formatting, lints, rustdoc, generated files, pure logic, dependencies, and the site of the documentation
 #   --api     CRDs, admission policies and examples against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root

@@ -147,6 +147,9 @@ async fn finish(
     let due = due(observation, &decision.next);
     let can_wait = failure.is_none() && !is_live && can_wait(etcd.status.as_ref(), &after, &decision.next);
     if can_wait && let Some(left) = context.deferred.left(uid) {
+        if owns_template(observation, &decision.next) {
+            own_template(context, observation).await;
+        }
         return Ok(Action::requeue(due.map_or(left, |due| due.min(left))));
     }
     context.deferred.end(uid);

@@ -76,13 +76,15 @@ pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     waiting(view).into_iter().filter_map(|hold| hold.again).min()
 }
 
-/// Those that are marked, and those that are stuck and not marked.
+/// Those that are marked, and those that are stuck, whether marked or not: a mark alone gives a learner all the time it wants.
 fn wanted<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = Wanted<'v, 'a>> {
     let marked = view.roster.seats.iter().filter_map(|seat| {
         let machine = seat.machine.filter(|machine| !machine.deleting)?;
         Some(Wanted { seat, machine, mark: Mark::Marked(machine.marked.as_deref()?) })
     });
-    let stuck = stuck::due_now(view).filter(|(_, machine, _)| machine.marked.is_none());
+    let is_stuck =
+        |wanted: &Wanted<'_, '_>| stuck::due_now(view).any(|(_, other, _)| other.name == wanted.machine.name);
+    let (marked, stuck) = (marked.filter(move |wanted| !is_stuck(wanted)), stuck::due_now(view));
     marked.chain(stuck.map(|(seat, machine, why)| Wanted { seat, machine, mark: Mark::Stuck(why) }))
 }
 
@@ -139,6 +141,10 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
             "another Machine that is late is kept, as it could take the quorum with it; it goes when another member has joined, or by hand as MachinesDeleting says"
                 .to_owned(),
         ),
+        // Where the infrastructure takes none back, or somebody keeps them, there is not one more each time.
+        () if matches!(mark, Mark::Stuck(_)) && lingers(view) => {
+            Some("another Machine that was let go is not gone yet".to_owned())
+        }
         () if matches!(mark, Mark::Stuck(_)) => None,
         // One that has not made it in its time serves nobody, nor does a learner that has failed by then. So each has at least
         // that time, however often it is marked.
@@ -149,6 +155,11 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
             Some(format!("it may become a voter yet{until}"))
         }
     }
+}
+
+/// Whether a Machine that was let go is there still, without a member.
+fn lingers(view: &View<'_>) -> bool {
+    view.roster.seats.iter().any(|seat| seat.is_leaving() && seat.member.is_none() && seat.released)
 }
 
 /// Whether another late Machine is kept, and those that may come yet would free it; or as many are kept as are wanted.

@@ -7,7 +7,8 @@
 
 use super::View;
 use super::growth::{is_late, missing_since};
-use crate::roster::{Seat, number};
+use crate::quorum::never_member;
+use crate::roster::{Seat, Verdict, number};
 use api::etcd_cluster::RemediationMode;
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
@@ -25,25 +26,53 @@ pub(super) struct Stuck {
     pub(super) replaced_from: Timestamp,
 }
 
-/// Whether a Machine is stuck. Not before etcd has begun: then another Machine would initialize it.
+/// Whether a Machine is stuck. Not before etcd has begun: then another Machine would initialize it. Nor while it may be somebody's
+/// machine whose member is known by no Machine, or where nothing could be made in its place.
 pub(super) fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> {
-    if machine.deleting || seat.is_voter() || !view.has_begun() {
+    let (observation, roster) = (view.observation, &view.roster);
+    if machine.deleting || seat.is_voter() || !view.has_begun() || roster.unseated().is_some() {
         return None;
     }
-    let observation = view.observation;
+    // etcd takes nobody in while a voter is away, and a machine waits for that.
+    let able = all_well_since(view)?;
     let (why, since, graces) = if let Some((_, since)) = missing_since(observation, machine) {
         ("its member is missing from the member list", since, 1)
     } else if !is_late(observation, machine) {
         return None;
     } else if seat.member.is_none() {
+        let learns = |other: &Seat<'_>| other.member.is_some() && !other.is_voter();
+        // It may be this one that answers, or another one's turn to learn.
+        if roster.answering_at(seat).is_some() || roster.seats.iter().any(learns) || is_kept_without_room(view, seat) {
+            return None;
+        }
         ("it does not become a member", observation.could_boot_since(machine)?, graces(view, machine))
+    } else if let Verdict::Healthy { since } = seat.verdict {
+        ("its member does not get beyond a learner", since, MOST)
+    } else if seat.is_unhealthy() {
+        ("its member does not get beyond a learner", observation.could_boot_since(machine)?, graces(view, machine))
     } else {
-        let graces = if seat.is_unhealthy() { graces(view, machine) } else { MOST };
-        ("its member does not get beyond a learner", observation.could_boot_since(machine)?, graces)
+        return None;
     };
     let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
     let after = i64::try_from(graces).ok()?.saturating_mul(grace);
-    Some(Stuck { why, replaced_from: Timestamp::from_second(since.as_second().saturating_add(after)).ok()? })
+    let replaced_from = Timestamp::from_second(since.max(able).as_second().saturating_add(after)).ok()?;
+    Some(Stuck { why, replaced_from })
+}
+
+/// Since when every voter has been healthy. `None`: one is not, or nothing is known.
+fn all_well_since(view: &View<'_>) -> Option<Timestamp> {
+    let mut latest = None;
+    for voter in view.roster.voters() {
+        let Verdict::Healthy { since } = voter.verdict else { return None };
+        latest = latest.max(Some(since));
+    }
+    latest
+}
+
+/// Whether no other Machine would be made before this one is gone, and it would be kept, as it may join all the same.
+fn is_kept_without_room(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let status = view.observation.etcd.status.as_ref();
+    !view.has_room() && never_member(&view.roster, seat, status, view.has_begun()).is_none()
 }
 
 /// The Machines that are to be replaced now, each with what has happened to it.
@@ -77,9 +106,10 @@ fn all<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = (&'v Seat<'a>, &'a Ma
 }
 
 /// How many graces a Machine has: two, and one more for each that was made before it and after the newest voter's, by the numbers
-/// in their names, which are never used again.
+/// in their names, which are never used again. Where no voter's Machine has a number, nothing is known, and it has all of them.
 fn graces(view: &View<'_>, machine: &MachineView) -> u64 {
-    let newest = view.roster.voters().filter_map(|seat| number(&seat.name())).max();
-    let made = newest.map_or(1, |newest| number(&machine.name).unwrap_or_default().saturating_sub(newest));
-    made.saturating_add(1).clamp(2, MOST)
+    let of = |machine: &MachineView| number(&machine.name);
+    let newest = view.roster.voters().filter_map(|seat| of(seat.machine?)).max();
+    let (Some(newest), Some(own)) = (newest, of(machine)) else { return MOST };
+    own.saturating_sub(newest).saturating_add(1).clamp(2, MOST)
 }

@@ -264,7 +264,8 @@ fn probe(view: &View, seat: usize) -> Option<Probed> {
     };
     let (outcome, lasted) = match view.probes.seats[seat] {
         Probe::None => return None,
-        Probe::Healthy => (report(Ok(())), LONG),
+        Probe::Healthy if view.probes.members[seat] == Member::Learner => (report(Ok(())), LONG),
+        Probe::Healthy => (report(Ok(())), ALL_GRACES),
         Probe::Failing => (Outcome::MemberFault(MemberFault::Refused), 0),
         Probe::LongFailing => (Outcome::MemberFault(MemberFault::Refused), LONG),
         Probe::NoLeader => (report(Err(MemberFault::NoLeader)), 0),

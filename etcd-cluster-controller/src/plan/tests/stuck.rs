@@ -77,7 +77,7 @@ fn a_learner_that_fails_is_replaced_and_one_that_answers_has_longer() {
     is_replaced(&story, 2);
     story.healthy(2);
     is_reported(&story, reasons::WAITING_FOR_PROMOTION);
-    story.pass(2_399);
+    story.pass(3_599);
     is_reported(&story, reasons::WAITING_FOR_PROMOTION);
     story.pass(1);
     is_replaced(&story, 2);
@@ -121,6 +121,103 @@ fn nobody_is_replaced_where_that_is_not_wanted_or_would_not_help() {
         assert!(told(&story).message.contains(why), "{why}: {:?}", told(&story));
         waits(&story, why);
     }
+}
+
+/// etcd takes nobody in while a voter is away: whoever waits for that is not stuck, and has its time anew afterwards.
+#[test]
+fn the_time_counts_only_while_every_voter_is_well() {
+    let mut story = booting();
+    let list = story.observation.membership.clone();
+    story.failing(1, "down");
+    story.unlisted();
+    story.pass(5_000);
+    story.observation.membership = list;
+    story.healthy(1);
+    assert_eq!(deletes(&story.plan()), None, "it could not join before");
+    story.pass(1_199);
+    assert_eq!(deletes(&story.plan()), None);
+    story.pass(1);
+    is_replaced(&story, 2);
+    // A failed voter is being replaced, and a person looks into its Machine.
+    let mut story = Story::with_voters(5, 5);
+    story.failing(1, "down");
+    story.pass(60);
+    story.settle();
+    let machine = story.observation.machines.get_mut(&name(1)).unwrap();
+    machine.annotations.insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+    story.machine(5);
+    story.admit(5);
+    story.pass(10_000);
+    assert_eq!(deletes(&story.plan()), None, "its replacement waits for the voter that is down");
+    // A voter whose Machine is gone.
+    let mut story = Story::with_voters(3, 3);
+    story.machine(3);
+    story.admit(3);
+    story.gone(1);
+    story.pass(10_000);
+    assert_eq!(deletes(&story.plan()), None, "nothing would be made in its place");
+}
+
+#[test]
+fn one_that_may_be_a_member_or_waits_for_its_turn_is_not_stuck() {
+    let mut story = Story::with_voters(3, 1);
+    for index in 1..3 {
+        story.machine(index);
+        story.admit(index);
+    }
+    story.member(1, true);
+    story.healthy(1);
+    story.publish();
+    story.pass(3_000);
+    assert_eq!(deletes(&story.plan()), None, "another one learns");
+    // Members that have been taken over are called after their hosts, and no Machine shows an address.
+    let mut story = Story::with_voters(3, 3);
+    story.etcd().status.as_mut().unwrap().members.clear();
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.values_mut().for_each(|member| member.name = format!("host of {}", member.name));
+    }
+    story.observation.machines.get_mut(&name(1)).unwrap().addresses.clear();
+    story.unknown(1);
+    story.pass(10_000);
+    assert_eq!(deletes(&story.plan()), None, "one of the members may be its own");
+    // Without room, and kept as it may join all the same.
+    let mut story = Story::with_voters(3, 1);
+    story.surges(0);
+    for index in 1..3 {
+        story.machine(index);
+        story.admit(index);
+    }
+    story.publish();
+    story.pass(10_000);
+    assert_eq!(deletes(&story.plan()), None, "no other would be made");
+}
+
+#[test]
+fn a_mark_takes_no_time_away_and_gives_none() {
+    let mut story = booting();
+    story.member(2, true);
+    story.healthy(2);
+    story.mark(2);
+    story.pass(3_599);
+    waits(&story, "it may become a voter yet");
+    story.pass(1);
+    is_replaced(&story, 2);
+}
+
+#[test]
+fn one_goes_after_the_other() {
+    let mut story = Story::with_voters(5, 3);
+    for index in 3..5 {
+        story.machine(index);
+        story.admit(index);
+    }
+    story.publish();
+    story.pass(1_800);
+    is_replaced(&story, 3);
+    story.delete_at_once(3);
+    waits(&story, "another Machine that was let go is not gone yet");
+    story.gone(3);
+    is_replaced(&story, 4);
 }
 
 #[test]
