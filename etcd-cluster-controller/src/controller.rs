@@ -146,16 +146,16 @@ async fn finish(
     let uid = etcd.metadata.uid.as_deref().unwrap_or_default();
     let due = due(observation, &decision.next);
     let can_wait = failure.is_none() && !is_live && can_wait(etcd.status.as_ref(), &after, &decision.next);
-    if can_wait && let Some(left) = context.deferred.left(uid) {
-        if owns_template(observation, &decision.next) {
-            own_template(context, observation).await;
-        }
-        return Ok(Action::requeue(due.map_or(left, |due| due.min(left))));
+    let deferred = can_wait.then(|| context.deferred.left(uid)).flatten();
+    if deferred.is_none() {
+        context.deferred.end(uid);
+        write_status(context, observation, after).await?;
     }
-    context.deferred.end(uid);
-    write_status(context, observation, after).await?;
     if owns_template(observation, &decision.next) {
         own_template(context, observation).await;
+    }
+    if let Some(left) = deferred {
+        return Ok(Action::requeue(due.map_or(left, |due| due.min(left))));
     }
     show_up_to_date(context, observation).await;
     match failure {

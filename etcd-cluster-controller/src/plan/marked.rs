@@ -76,16 +76,16 @@ pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     waiting(view).into_iter().filter_map(|hold| hold.again).min()
 }
 
-/// Those that are marked, and those that are stuck, whether marked or not: a mark alone gives a learner all the time it wants.
+/// Those that are stuck or marked. One that is both counts as stuck: a mark alone gives a learner all the time it wants.
 fn wanted<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = Wanted<'v, 'a>> {
-    let marked = view.roster.seats.iter().filter_map(|seat| {
+    view.roster.seats.iter().filter_map(|seat| {
         let machine = seat.machine.filter(|machine| !machine.deleting)?;
-        Some(Wanted { seat, machine, mark: Mark::Marked(machine.marked.as_deref()?) })
-    });
-    let is_stuck =
-        |wanted: &Wanted<'_, '_>| stuck::due_now(view).any(|(_, other, _)| other.name == wanted.machine.name);
-    let (marked, stuck) = (marked.filter(move |wanted| !is_stuck(wanted)), stuck::due_now(view));
-    marked.chain(stuck.map(|(seat, machine, why)| Wanted { seat, machine, mark: Mark::Stuck(why) }))
+        let mark = match stuck::now(view, seat, machine) {
+            Some(why) => Mark::Stuck(why),
+            None => Mark::Marked(machine.marked.as_deref()?),
+        };
+        Some(Wanted { seat, machine, mark })
+    })
 }
 
 /// Whether its replacement is written down, and it has been healthy ever since.

@@ -19,16 +19,16 @@ use std::time::Duration;
 const MOST: u64 = 6;
 
 /// A Machine that will not become a voter by all appearances.
-pub(super) struct Stuck {
+struct Stuck {
     /// What has happened to it.
-    pub(super) why: &'static str,
+    why: &'static str,
     /// From then on it is to be replaced.
-    pub(super) replaced_from: Timestamp,
+    replaced_from: Timestamp,
 }
 
-/// Whether a Machine is stuck. Not before etcd has begun: then another Machine would initialize it. Nor while it may be somebody's
-/// machine whose member is known by no Machine, or where nothing could be made in its place.
-pub(super) fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> {
+/// Whether a Machine is stuck. Not before etcd has begun: then another Machine would initialize it. Nor while a member is listed
+/// that runs on no known Machine, as it may be this one's.
+fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> {
     let (observation, roster) = (view.observation, &view.roster);
     if machine.deleting || seat.is_voter() || !view.has_begun() || roster.unseated().is_some() {
         return None;
@@ -75,19 +75,16 @@ fn is_kept_without_room(view: &View<'_>, seat: &Seat<'_>) -> bool {
     !view.has_room() && never_member(&view.roster, seat, status, view.has_begun()).is_none()
 }
 
-/// The Machines that are to be replaced now, each with what has happened to it.
-pub(super) fn due_now<'v, 'a>(
-    view: &'v View<'a>,
-) -> impl Iterator<Item = (&'v Seat<'a>, &'a MachineView, &'static str)> {
-    all(view)
-        .filter(|(_, _, stuck)| stuck.replaced_from <= view.observation.now)
-        .map(|(seat, machine, stuck)| (seat, machine, stuck.why))
+/// What has happened to a Machine that is to be replaced now.
+pub(super) fn now(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<&'static str> {
+    of(view, seat, machine).filter(|stuck| stuck.replaced_from <= view.observation.now).map(|stuck| stuck.why)
 }
 
 /// When the next one is to be replaced. `None`: nobody, or somebody already.
 pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     let now = view.observation.now;
-    let next = all(view).map(|(_, _, stuck)| stuck.replaced_from).filter(|from| *from > now).min()?;
+    let seats = view.roster.seats.iter().filter_map(|seat| of(view, seat, seat.machine?));
+    let next = seats.map(|stuck| stuck.replaced_from).filter(|from| *from > now).min()?;
     Duration::try_from(next.duration_since(now)).ok()
 }
 
@@ -98,11 +95,6 @@ pub(super) fn then(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> S
     }
     let stuck = of(view, seat, machine);
     stuck.map(|stuck| format!("; it is replaced from {:.0} on", stuck.replaced_from)).unwrap_or_default()
-}
-
-fn all<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = (&'v Seat<'a>, &'a MachineView, Stuck)> {
-    let seats = view.roster.seats.iter().filter_map(|seat| Some((seat, seat.machine?)));
-    seats.filter_map(|(seat, machine)| Some((seat, machine, of(view, seat, machine)?)))
 }
 
 /// How many graces a Machine has: two, and one more for each that was made before it and after the newest voter's, by the numbers

@@ -9,12 +9,20 @@ use crate::plan::{Plan, Step, WhyDeleted, due};
 use api::conditions::reasons;
 use api::etcd_cluster::RemediationMode;
 use api::names;
+use std::ops::Range;
 
 /// Two of three vote, and the third Machine boots.
 fn booting() -> Story {
-    let mut story = Story::with_voters(3, 2);
-    story.machine(2);
-    story.admit(2);
+    beside(3, 2, 2..3)
+}
+
+/// So many vote, and these Machines boot beside them.
+fn beside(replicas: i32, voters: usize, machines: Range<usize>) -> Story {
+    let mut story = Story::with_voters(replicas, voters);
+    for index in machines {
+        story.machine(index);
+        story.admit(index);
+    }
     story.publish();
     story
 }
@@ -54,10 +62,7 @@ fn one_that_does_not_become_a_member_is_reported_and_then_replaced() {
 #[test]
 fn each_further_one_has_longer_up_to_an_hour() {
     for (number, graces) in [(2, 2), (3, 3), (5, 5), (6, 6), (40, 6)] {
-        let mut story = Story::with_voters(3, 2);
-        story.machine(number);
-        story.admit(number);
-        story.publish();
+        let mut story = beside(3, 2, number..number + 1);
         story.pass(graces * 600 - 1);
         is_reported(&story, reasons::MACHINE_NOT_BOOTING);
         story.pass(1);
@@ -160,14 +165,9 @@ fn the_time_counts_only_while_every_voter_is_well() {
 
 #[test]
 fn one_that_may_be_a_member_or_waits_for_its_turn_is_not_stuck() {
-    let mut story = Story::with_voters(3, 1);
-    for index in 1..3 {
-        story.machine(index);
-        story.admit(index);
-    }
+    let mut story = beside(3, 1, 1..3);
     story.member(1, true);
     story.healthy(1);
-    story.publish();
     story.pass(3_000);
     assert_eq!(deletes(&story.plan()), None, "another one learns");
     // Members that have been taken over are called after their hosts, and no Machine shows an address.
@@ -181,13 +181,8 @@ fn one_that_may_be_a_member_or_waits_for_its_turn_is_not_stuck() {
     story.pass(10_000);
     assert_eq!(deletes(&story.plan()), None, "one of the members may be its own");
     // Without room, and kept as it may join all the same.
-    let mut story = Story::with_voters(3, 1);
+    let mut story = beside(3, 1, 1..3);
     story.surges(0);
-    for index in 1..3 {
-        story.machine(index);
-        story.admit(index);
-    }
-    story.publish();
     story.pass(10_000);
     assert_eq!(deletes(&story.plan()), None, "no other would be made");
 }
@@ -206,12 +201,7 @@ fn a_mark_takes_no_time_away_and_gives_none() {
 
 #[test]
 fn one_goes_after_the_other() {
-    let mut story = Story::with_voters(5, 3);
-    for index in 3..5 {
-        story.machine(index);
-        story.admit(index);
-    }
-    story.publish();
+    let mut story = beside(5, 3, 3..5);
     story.pass(1_800);
     is_replaced(&story, 3);
     story.delete_at_once(3);
