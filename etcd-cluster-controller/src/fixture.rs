@@ -116,6 +116,7 @@ impl Story {
             failure_domain: None,
             data_secret: None,
             infrastructure: None,
+            infrastructure_ready_since: None,
             infrastructure_ready: true,
             addresses: vec![("InternalIP".to_owned(), address(index))],
             marked: None,

@@ -3,8 +3,10 @@
 use super::{Reference, addresses, flag, mark, string};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// An owner of an object.
@@ -49,12 +51,15 @@ pub struct MachineView {
     pub bootstrap_config: Option<Reference>,
     /// Its infrastructure.
     pub infrastructure: Option<Reference>,
-    /// Failure domain that it was made for.
+    /// Failure domain that it is in: the one that the infrastructure reports (Cluster API 1.13 and later), or else the one that it was
+    /// made for.
     pub failure_domain: Option<String>,
     /// Secret with its bootstrap data.
     pub data_secret: Option<String>,
     /// The infrastructure is there.
     pub infrastructure_ready: bool,
+    /// Since when it is, where the Machine says so.
+    pub infrastructure_ready_since: Option<Timestamp>,
     /// Addresses as (type, address), in the order of the Machine.
     pub addresses: Vec<(String, String)>,
     /// Who wants it replaced, and why. For people.
@@ -89,16 +94,25 @@ impl MachineView {
             }),
             bootstrap_config: Reference::read(data.pointer("/spec/bootstrap/configRef")),
             infrastructure: Reference::read(data.pointer("/spec/infrastructureRef")),
-            failure_domain: string(data, "/spec/failureDomain"),
+            failure_domain: string(data, "/status/failureDomain").or_else(|| string(data, "/spec/failureDomain")),
             data_secret: string(data, "/spec/bootstrap/dataSecretName"),
             infrastructure_ready: flag(
                 data,
                 &["/status/initialization/infrastructureProvisioned", "/status/infrastructureReady"],
             ),
+            infrastructure_ready_since: infrastructure_ready_since(data),
             addresses: addresses(data),
             marked: mark::read(machine),
         }
     }
+}
+
+/// When condition `InfrastructureReady` became true. It has this name and form in every version of Cluster API.
+fn infrastructure_ready_since(data: &Value) -> Option<Timestamp> {
+    let conditions = data.pointer("/status/conditions")?.as_array()?;
+    let ready = conditions.iter().find(|condition| condition["type"] == "InfrastructureReady")?;
+    let since = ready["lastTransitionTime"].as_str().filter(|_| ready["status"] == "True")?;
+    since.parse().ok()
 }
 
 #[cfg(test)]
@@ -123,5 +137,25 @@ mod tests {
         assert_eq!(view.addresses, [("InternalIP".to_owned(), "10.0.0.2".to_owned())]);
         assert!(view.infrastructure_ready);
         assert_eq!(view.failure_domain.as_deref(), Some("a"));
+        assert_eq!(view.infrastructure_ready_since, None);
+    }
+
+    #[test]
+    fn what_the_infrastructure_reports_comes_first() {
+        let since = |status: &str| {
+            let machine: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "demo-etcd-0"},
+                "spec": {"failureDomain": "a"},
+                "status": {"failureDomain": "b", "conditions": [
+                    {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:09Z"},
+                    {"type": "InfrastructureReady", "status": status, "lastTransitionTime": "2026-01-01T00:00:10Z"}]}
+            }))
+            .unwrap();
+            let view = MachineView::read(&machine);
+            assert_eq!(view.failure_domain.as_deref(), Some("b"));
+            view.infrastructure_ready_since.map(|since| since.to_string())
+        };
+        assert_eq!(since("True").as_deref(), Some("2026-01-01T00:00:10Z"));
+        assert_eq!(since("False"), None);
     }
 }

@@ -9,6 +9,7 @@ use super::View;
 use super::growth::{is_late, missing_since};
 use crate::quorum::never_member;
 use crate::roster::{Seat, Verdict, number};
+use api::conditions::PAUSED;
 use api::etcd_cluster::RemediationMode;
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
@@ -34,7 +35,7 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
         return None;
     }
     // etcd takes nobody in while a voter is away, and a machine waits for that.
-    let able = all_well_since(view)?;
+    let able = all_well_since(view)?.max(unpaused_since(view)?);
     let (why, since, graces) = if let Some((_, since)) = missing_since(observation, machine) {
         ("its member is missing from the member list", since, 1)
     } else if !is_late(observation, machine) {
@@ -45,7 +46,10 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
         if roster.answering_at(seat).is_some() || roster.seats.iter().any(learns) || is_kept_without_room(view, seat) {
             return None;
         }
-        ("it does not become a member", observation.could_boot_since(machine)?, graces(view, machine))
+        // Cluster API's health checks count from there too.
+        let could_boot =
+            observation.could_boot_since(machine)?.max(machine.infrastructure_ready_since.unwrap_or_default());
+        ("it does not become a member", could_boot, graces(view, machine))
     } else if let Verdict::Healthy { since } = seat.verdict {
         ("its member does not get beyond a learner", since, MOST)
     } else if seat.is_unhealthy() {
@@ -57,6 +61,16 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
     let after = i64::try_from(graces).ok()?.saturating_mul(grace);
     let replaced_from = Timestamp::from_second(since.max(able).as_second().saturating_add(after)).ok()?;
     Some(Stuck { why, replaced_from })
+}
+
+/// Since when nothing has been paused: what is paused may not boot. `None`: something was a moment ago.
+fn unpaused_since(view: &View<'_>) -> Option<Timestamp> {
+    let conditions = view.observation.etcd.status.iter().flat_map(|status| &status.conditions);
+    match conditions.into_iter().find(|condition| condition.type_ == PAUSED) {
+        Some(paused) if paused.status == "False" => Some(paused.last_transition_time.0),
+        Some(_) => None,
+        None => Some(Timestamp::default()),
+    }
 }
 
 /// Since when every voter has been healthy. `None`: one is not, or nothing is known.
@@ -97,9 +111,12 @@ pub(super) fn then(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> S
     stuck.map(|stuck| format!("; it is replaced from {:.0} on", stuck.replaced_from)).unwrap_or_default()
 }
 
-/// How many graces a Machine has: two, and one more for each that was made before it and after the newest voter's, by the numbers
+/// How many graces a Machine has: all of them while its infrastructure is still being made. Then two, and one more for each that was made before it and after the newest voter's, by the numbers
 /// in their names, which are never used again. Where no voter's Machine has a number, nothing is known, and it has all of them.
 fn graces(view: &View<'_>, machine: &MachineView) -> u64 {
+    if !machine.infrastructure_ready && view.observation.address(machine).is_none() {
+        return MOST;
+    }
     let of = |machine: &MachineView| number(&machine.name);
     let newest = view.roster.voters().filter_map(|seat| of(seat.machine?)).max();
     let (Some(newest), Some(own)) = (newest, of(machine)) else { return MOST };

@@ -247,6 +247,7 @@ fn machine(view: &View, seat: usize) -> MachineView {
         infrastructure: None,
         failure_domain: None,
         data_secret: boots.then(|| name(seat)),
+        infrastructure_ready_since: None,
         infrastructure_ready: true,
         addresses: shown.then(|| ("InternalIP".to_owned(), address(seat))).into_iter().collect(),
         marked: None,

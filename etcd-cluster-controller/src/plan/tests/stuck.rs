@@ -128,6 +128,40 @@ fn nobody_is_replaced_where_that_is_not_wanted_or_would_not_help() {
     }
 }
 
+#[test]
+fn one_whose_infrastructure_is_still_being_made_has_all_the_time() {
+    let mut story = booting();
+    let machine = story.observation.machines.get_mut(&name(2)).unwrap();
+    (machine.infrastructure_ready, machine.addresses) = (false, Vec::new());
+    story.pass(3_000);
+    is_reported(&story, reasons::MACHINE_NOT_BOOTING);
+    let now = story.observation.now;
+    let machine = story.observation.machines.get_mut(&name(2)).unwrap();
+    (machine.infrastructure_ready, machine.infrastructure_ready_since) = (true, Some(now));
+    machine.addresses = vec![("InternalIP".to_owned(), crate::fixture::address(2))];
+    story.pass(1_199);
+    is_reported(&story, reasons::MACHINE_NOT_BOOTING);
+    story.pass(1);
+    is_replaced(&story, 2);
+}
+
+#[test]
+fn the_time_of_a_pause_does_not_count() {
+    let mut story = booting();
+    story.settle();
+    story.cluster().paused = true;
+    story.pass(5_000);
+    story.settle();
+    story.cluster().paused = false;
+    assert_eq!(deletes(&story.plan()), None, "the status still says that it is paused");
+    story.settle();
+    assert_eq!(deletes(&story.plan()), None);
+    story.pass(1_199);
+    assert_eq!(deletes(&story.plan()), None);
+    story.pass(1);
+    is_replaced(&story, 2);
+}
+
 /// etcd takes nobody in while a voter is away: whoever waits for that is not stuck, and has its time anew afterwards.
 #[test]
 fn the_time_counts_only_while_every_voter_is_well() {
