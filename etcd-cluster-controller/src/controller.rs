@@ -151,9 +151,10 @@ async fn finish(
         context.deferred.end(uid);
         write_status(context, observation, after).await?;
     }
-    if owns_template(observation, &decision.next) {
-        own_template(context, observation).await;
-    }
+    let failure = match failure {
+        None if owns_template(observation, &decision.next) => own_template(context, observation).await.err(),
+        failure => failure,
+    };
     if let Some(left) = deferred {
         return Ok(Action::requeue(due.map_or(left, |due| due.min(left))));
     }

@@ -12,14 +12,20 @@ use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
-/// Makes the Cluster an owner of the template. A failure is reported, and tried again much later: the owner matters when
+/// Makes the Cluster an owner of the template. A refusal is reported, and tried again much later: the owner matters when
 /// the Cluster goes.
-pub(crate) async fn own_template(context: &Context, observation: &Observation) {
+///
+/// # Errors
+/// When the API server could not answer, or somebody else has changed the template: it is to be tried again soon.
+pub(crate) async fn own_template(context: &Context, observation: &Observation) -> Result<()> {
     let uid = observation.etcd.uid().unwrap_or_default();
     if context.refused.get(&uid).is_some() {
-        return;
+        return Ok(());
     }
-    let Err(error) = add_owner(context, observation).await else { return };
+    let Err(error) = add_owner(context, observation).await else { return Ok(()) };
+    if !error.is_invalid() {
+        return Err(error);
+    }
     context.refused.insert(uid, ());
     tracing::warn!(%error, "the Cluster was not made an owner of the infrastructure template");
     if let Error::Api { source, .. } = &error {
@@ -33,6 +39,7 @@ pub(crate) async fn own_template(context: &Context, observation: &Observation) {
         );
         context.events.warning(&observation.etcd.object_ref(&()), "Own", "TemplateNotOwned", note).await;
     }
+    Ok(())
 }
 
 async fn add_owner(context: &Context, observation: &Observation) -> Result<Outcome> {
