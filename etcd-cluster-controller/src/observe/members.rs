@@ -47,7 +47,7 @@ fn target(observation: &Observation, machine: &MachineView) -> Target {
         machine: machine.name.clone(),
         urls,
         member_id: recorded.and_then(|member| u64::from_str_radix(&member.id, 16).ok()),
-        eager: !settled && !machine.deleting && observation.is_in_grace(machine),
+        eager: !settled && observation.is_in_grace(machine),
     }
 }
 
@@ -66,6 +66,8 @@ mod tests {
         assert_eq!(targets, [(name(0), Some(id(0)), false), (name(1), None, true)]);
         assert_eq!(plan.cluster_id, Some(0xc));
         assert_eq!(plan.targets[0].urls, ["https://10.0.0.1:2379"]);
+        story.delete(1);
+        assert!(super::plan(&story.observation, None).targets[1].eager, "it leaves only once it has started");
         story.pass(601);
         assert!(!super::plan(&story.observation, None).targets[1].eager, "its grace is over");
     }
