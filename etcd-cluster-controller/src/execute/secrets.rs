@@ -89,12 +89,28 @@ async fn take_over_ca(
     if secret.labels().contains_key(names::ETCD_CLUSTER_LABEL) {
         return Ok(ControlFlow::Break(Outcome::Outdated));
     }
+    if let Some(other) = other_user(&secret, cluster) {
+        let message =
+            format!("Secret {name} is used by {other}: a CA serves one etcd cluster; rename one of the Clusters");
+        return Ok(ControlFlow::Break(Outcome::Blocked(Hold::new(reasons::NAME_TAKEN, message))));
+    }
     let ca = usable(name, read_ca(&secret));
     if ca.is_continue() {
         let labels = json!({"metadata": {"labels": build::labels(etcd, cluster)}});
         let _: DynamicObject = apply::merge(&api, CONTROLLER, name, &labels).await?;
     }
     Ok(ca)
+}
+
+/// Who else uses a Secret that has the name of our CA: the Secret of a Cluster `X-managed` has it too, with Cluster API's name
+/// for the CA of etcd within its control plane.
+fn other_user(secret: &DynamicObject, cluster: &str) -> Option<String> {
+    let mut owners = secret.owner_references().iter();
+    if let Some(other) = owners.find(|owner| owner.api_version.starts_with("controlplane.cluster.x-k8s.io/")) {
+        return Some(format!("{} {}", other.kind, other.name));
+    }
+    let named = secret.labels().get(names::CLUSTER_NAME_LABEL).filter(|name| *name != cluster);
+    named.map(|name| format!("Cluster {name}"))
 }
 
 fn usable(secret: &str, ca: std::result::Result<CertAndKey, String>) -> ControlFlow<Outcome, CertAndKey> {
@@ -220,6 +236,22 @@ mod tests {
     use super::*;
     use crate::fixture::{Story, watched};
     use k8s_openapi::ByteString;
+
+    #[test]
+    fn a_ca_of_another_cluster_is_not_taken_over() {
+        let user = |metadata: Value| {
+            let secret: DynamicObject = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            other_user(&secret, "demo")
+        };
+        let owned = |api_version: &str, kind: &str| json!({"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": "demo-managed", "uid": "1", "controller": true}]});
+        let named = |cluster: &str| json!({"labels": {"cluster.x-k8s.io/cluster-name": cluster}});
+        assert_eq!(user(json!({})), None, "a user's own");
+        assert_eq!(user(named("demo")), None);
+        assert_eq!(user(owned("cert-manager.io/v1", "Certificate")), None, "a user's own, made by a program of theirs");
+        assert_eq!(user(named("demo-managed")).as_deref(), Some("Cluster demo-managed"));
+        let control_plane = owned("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane");
+        assert_eq!(user(control_plane).as_deref(), Some("KubeadmControlPlane demo-managed"));
+    }
 
     #[test]
     fn a_secret_of_another_is_waited_for_only_if_that_is_gone() {
