@@ -135,7 +135,7 @@ async fn with_another_certificate(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
     bed.kill_manager(0).await?;
     bed.start_manager(0).await?;
     let result = async {
-        doubted(look).await.context("the members refuse our certificate")?;
+        doubted(look).await.context("our certificates come from another CA")?;
         tokio::time::sleep(LASTS).await;
         nobody_is_blamed(crowd, &crowd.states().await?).await
     };

@@ -96,8 +96,8 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
     for record in after.removed_members.iter().filter(|record| record.state == RemovalState::Missing) {
         if !before.removed_members.iter().any(|old| old.id == record.id) {
             let note = format!(
-                "member {} of Machine {} is no longer in the member list, and this controller did not remove it. Delete the Machine to have it replaced",
-                record.id, record.machine
+                "member {} of Machine {} is no longer in the member list, and this controller did not remove it. Ready says what is done about it; to have it replaced at once, delete Machine {}",
+                record.id, record.machine, record.machine
             );
             warning(reasons::MEMBER_MISSING, note);
         }
