@@ -42,7 +42,7 @@ pub(crate) async fn of_the_first_of_three(world: World, etcd: Etcd) -> Result<()
 }
 
 /// The one that initialized, by a lost disk, and one that joined, by an older copy, at once: as many as five survive. Both
-/// are removed, and replaced.
+/// are removed, and replaced. Then one more that joined, by a deleted directory.
 pub(crate) async fn of_two_of_five(world: World, etcd: Etcd) -> Result<()> {
     let begun = Instant::now();
     let person = Person::with(&world, etcd)?;
@@ -85,6 +85,11 @@ pub(crate) async fn of_two_of_five(world: World, etcd: Etcd) -> Result<()> {
     let after = Membership::on(members[0].clone()).await?;
     ensure!(after.voters().len() == 5, "{after:?}");
     go_on(&members, &after, &mut keys).await?;
+
+    let deleted = members.remove(0);
+    person.will_join(&deleted, &members).await?;
+    loses(&deleted, &members, DataLoss::DeletedDirectory, &mut keys).await?;
+    members.push(deleted);
     members.into_iter().try_for_each(|member| Ok(member.destroy()?))
 }
 
@@ -128,13 +133,13 @@ async fn of_three(world: &World, etcd: Etcd, losses: &[DataLoss]) -> Result<()> 
     members.into_iter().try_for_each(|member| Ok(member.destroy()?))
 }
 
-/// One of three loses its data: it never votes again, and the others go on with all that was ever acknowledged.
+/// One of all members loses its data: it never votes again, and the others go on with all that was ever acknowledged.
 async fn loses(lost: &Machine, others: &[Machine], loss: DataLoss, keys: &mut Keys) -> Result<()> {
     keys.write(lost, 5).await?;
     loss.prepare(lost).await?;
     keys.write(lost, 5).await?;
     let before = Membership::on(others[0].clone()).await?;
-    ensure!(before.voters().len() == 3, "{before:?}");
+    ensure!(before.voters().len() == others.len() + 1, "{before:?}");
     loss.strike(lost).await?;
     never_comes_back(lost, loss, WATCHED).await?;
     go_on(others, &before, keys).await
