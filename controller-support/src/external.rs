@@ -64,6 +64,12 @@ fn addresses(data: &Value) -> Vec<(String, String)> {
     list.into_iter().flatten().filter_map(pair).collect()
 }
 
+/// A condition of an object that has this status. Both contracts have conditions in this place under these names.
+fn condition<'a>(data: &'a Value, type_: &str, status: &str) -> Option<&'a Value> {
+    let conditions = data.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|found| found["type"] == type_ && found["status"] == status)
+}
+
 fn string(data: &Value, pointer: &str) -> Option<String> {
     data.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }

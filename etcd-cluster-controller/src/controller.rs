@@ -155,7 +155,7 @@ async fn finish(
         None if owns_template(observation, &decision.next) => own_template(context, observation).await.err(),
         failure => failure,
     };
-    if let Some(left) = deferred {
+    if let Some(left) = deferred.filter(|_| failure.is_none()) {
         return Ok(Action::requeue(due.map_or(left, |due| due.min(left))));
     }
     show_up_to_date(context, observation).await;

@@ -1,6 +1,6 @@
 //! Cluster API's Machine.
 
-use super::{Reference, addresses, flag, mark, string};
+use super::{Reference, addresses, condition, flag, mark, string};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -51,8 +51,8 @@ pub struct MachineView {
     pub bootstrap_config: Option<Reference>,
     /// Its infrastructure.
     pub infrastructure: Option<Reference>,
-    /// Failure domain that it is in: the one that the infrastructure reports (Cluster API 1.13 and later), or else the one that it was
-    /// made for.
+    /// Failure domain that it is in: the one that the infrastructure reports (Cluster API 1.13 and later), or else the one that
+    /// it was made for.
     pub failure_domain: Option<String>,
     /// Secret with its bootstrap data.
     pub data_secret: Option<String>,
@@ -107,12 +107,9 @@ impl MachineView {
     }
 }
 
-/// When condition `InfrastructureReady` became true. It has this name and form in every version of Cluster API.
+/// When condition `InfrastructureReady` became true.
 fn infrastructure_ready_since(data: &Value) -> Option<Timestamp> {
-    let conditions = data.pointer("/status/conditions")?.as_array()?;
-    let ready = conditions.iter().find(|condition| condition["type"] == "InfrastructureReady")?;
-    let since = ready["lastTransitionTime"].as_str().filter(|_| ready["status"] == "True")?;
-    since.parse().ok()
+    condition(data, "InfrastructureReady", "True")?["lastTransitionTime"].as_str()?.parse().ok()
 }
 
 #[cfg(test)]

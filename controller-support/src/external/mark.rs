@@ -1,9 +1,9 @@
 //! The mark that asks the owner of a Machine to replace it: set by a MachineHealthCheck, or by a person.
 
+use super::condition;
 use api::names;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde_json::Value;
 
 /// Reasons that say nothing of a Machine that never has a Node, in the words of the contracts v1beta1 and v1beta2.
 ///
@@ -25,11 +25,9 @@ pub(super) fn read(machine: &DynamicObject) -> Option<String> {
     counts.then(|| format!("MachineHealthCheck: {reason}"))
 }
 
-/// Why a MachineHealthCheck has failed that leaves it to the owner to replace the Machine. Both contracts have these conditions
-/// in this place under these names.
+/// Why a MachineHealthCheck has failed that leaves it to the owner to replace the Machine.
 fn failed_check(machine: &DynamicObject) -> Option<&str> {
-    let conditions = machine.data.pointer("/status/conditions").and_then(Value::as_array)?;
-    let failed = |type_: &str| conditions.iter().find(|found| found["type"] == type_ && found["status"] == "False");
+    let failed = |type_: &str| condition(&machine.data, type_, "False");
     failed("OwnerRemediated")?;
     Some(failed("HealthCheckSucceeded")?["reason"].as_str().unwrap_or_default())
 }
@@ -37,7 +35,7 @@ fn failed_check(machine: &DynamicObject) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn machine(annotations: &Value, conditions: &Value) -> DynamicObject {
         serde_json::from_value(json!({

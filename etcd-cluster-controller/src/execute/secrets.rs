@@ -90,8 +90,9 @@ async fn take_over_ca(
         return Ok(ControlFlow::Break(Outcome::Outdated));
     }
     if let Some(other) = other_user(&secret, cluster) {
-        let message =
-            format!("Secret {name} is used by {other}: a CA serves one etcd cluster; rename one of the Clusters");
+        let message = format!(
+            "Secret {name} belongs to {other}, and a CA serves one etcd cluster: rename one of the Clusters, or correct the label or owner of the Secret"
+        );
         return Ok(ControlFlow::Break(Outcome::Blocked(Hold::new(reasons::NAME_TAKEN, message))));
     }
     let ca = usable(name, read_ca(&secret));
@@ -102,8 +103,8 @@ async fn take_over_ca(
     Ok(ca)
 }
 
-/// Who else uses a Secret that has the name of our CA: the Secret of a Cluster `X-managed` has it too, with Cluster API's name
-/// for the CA of etcd within its control plane.
+/// To whom else a Secret with the name of our CA belongs. The kubeadm control plane of a Cluster `X-managed` gives it to the
+/// CA of its own etcd.
 fn other_user(secret: &DynamicObject, cluster: &str) -> Option<String> {
     let mut owners = secret.owner_references().iter();
     if let Some(other) = owners.find(|owner| owner.api_version.starts_with("controlplane.cluster.x-k8s.io/")) {

@@ -111,8 +111,9 @@ pub(super) fn then(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> S
     stuck.map(|stuck| format!("; it is replaced from {:.0} on", stuck.replaced_from)).unwrap_or_default()
 }
 
-/// How many graces a Machine has: all of them while its infrastructure is still being made. Then two, and one more for each that was made before it and after the newest voter's, by the numbers
-/// in their names, which are never used again. Where no voter's Machine has a number, nothing is known, and it has all of them.
+/// How many graces a Machine has: all of them while its infrastructure is still being made. Then two, and one more for each
+/// that was made before it and after the newest voter's, by the numbers in their names, which are never used again. Where no
+/// voter's Machine has a number, nothing is known, and it has all of them.
 fn graces(view: &View<'_>, machine: &MachineView) -> u64 {
     if !machine.infrastructure_ready && view.observation.address(machine).is_none() {
         return MOST;
