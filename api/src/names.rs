@@ -40,6 +40,9 @@ pub const DELETE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
 /// On a Machine that was made to replace one whose member has failed, or that was marked for remediation: that replacement, as
 /// `status.lastRemediation` has it.
 pub const REMEDIATION_FOR_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/remediation-for";
+/// On a Machine that this provider deletes while its EtcdCluster stays: why. A Machine that is being deleted and does not carry it
+/// was deleted by a person.
+pub const DELETED_FOR_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/deleted-for";
 /// Value of [`PAUSED_ANNOTATION`] when the Cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
 /// changes it, and makes it theirs.
 pub const PAUSED_BY_HOOK_VALUE: &str = "waiting-for-managed-external-etcd";

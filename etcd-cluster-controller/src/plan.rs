@@ -4,6 +4,7 @@
 //! before it let pass: after `link`, for example, there is a Cluster, and it is not being deleted.
 
 mod certificates;
+mod corrupt;
 mod deletion;
 mod docker;
 mod domains;
@@ -44,6 +45,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 pub use controller_support::plan::{Hold, block, wait};
+pub(crate) use corrupt::hold as corruption_holds;
 pub use due::due;
 pub use fence::{called_off, is_fenced};
 pub use goal::Goal;

@@ -67,7 +67,8 @@ async fn set_hook(
 }
 
 /// Deletes one Machine of an EtcdCluster that stays. Our hook keeps it until its member has left etcd, so it is deleted only
-/// with that, and only if the Machines are the very ones that were seen: another manager may have deleted one meanwhile.
+/// with that, and only if the Machines are the very ones that were seen: another manager may have deleted one meanwhile. Before
+/// it is deleted it says that we do that, as who deletes a Machine otherwise has decided on its data.
 pub(super) async fn delete(
     context: &Context,
     observation: &Observation,
@@ -83,8 +84,15 @@ pub(super) async fn delete(
         machine.annotations.as_ref().is_some_and(|all| all.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION))
     };
     let Some(machine) = machine.filter(has_hook) else { return Ok(Outcome::Outdated) };
+    let annotations = json!({names::DELETED_FOR_ANNOTATION: why.describe()});
+    let version = machine.resource_version.as_deref();
+    let patch = json!({"metadata": {"uid": machine.uid, "resourceVersion": version, "annotations": annotations}});
+    let ours = match apply::merge::<DynamicObject>(&machines(context, etcd), CONTROLLER, name, &patch).await {
+        Ok(ours) => ours.metadata,
+        Err(error) => return Outcome::of::<()>(Err(error)),
+    };
     let note = format!("deleted Machine {name}: {}", why.describe());
-    delete_as_read(context, etcd, machine, note).await
+    delete_as_read(context, etcd, &ours, note).await
 }
 
 /// Deletes a Machine as it was read, and tells of it. It is off if it has changed since.

@@ -5,7 +5,7 @@
 
 mod waits;
 
-use super::{Hold, Plan, Step, View, block, deletion, domains, init, repair, retire, rollout, wait};
+use super::{Hold, Plan, Step, View, block, corrupt, deletion, domains, init, repair, retire, rollout, wait};
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
 use crate::roster::{Seat, has_left, number};
@@ -163,7 +163,7 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
         return Some(block(reasons::QUORUM_LOST, message));
     }
     // Only the first member makes the cluster: without it there is nothing to join.
-    if voters == 0 { not_booting(view, machines) } else { None }
+    if voters == 0 { not_booting(view, machines) } else { corrupt::obstacle_to_joining(view) }
 }
 
 /// Makes the next Machine. Without a template, those that are on their way are waited for first. So is the word of the

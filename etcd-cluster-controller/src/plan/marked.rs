@@ -9,7 +9,7 @@ use super::growth::is_late;
 use super::repair::{self, RETRY_PERIOD, is_paused, recovers};
 use super::rollout::{is_outdated, may_go_first, obstacle_to_replacing};
 use super::step::WhyDeleted;
-use super::{Hold, Plan, Step, View, retire, stuck};
+use super::{Hold, Plan, Step, View, corrupt, retire, stuck};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use api::etcd_cluster::RemediationMode;
@@ -112,6 +112,7 @@ fn hold(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<Hold> {
 
 fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
     let (Wanted { seat, machine, mark }, observation) = (wanted, view.observation);
+    let corruption = corrupt::hold(view);
     match () {
         () if observation.etcd.spec.remediation.mode == RemediationMode::Report => Some(format!(
             "it is not replaced by itself (spec.remediation.mode): delete Machine {} to have that done",
@@ -122,6 +123,7 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
             machine.name,
             names::PAUSED_ANNOTATION
         )),
+        () if corruption.is_some() => corruption,
         () if !view.roster.is_listed() => {
             Some(format!("nothing is replaced until the member list can be read: {}", observation.why_not_listed()))
         }

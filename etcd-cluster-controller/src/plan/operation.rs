@@ -1,7 +1,7 @@
 //! Finishing what was begun. The operation in the status is the fence: it is written before anything is done to etcd, and
 //! whoever finds it looks at etcd first, since a call that timed out may have been carried out all the same.
 
-use super::{Plan, Step, View, retire, wait};
+use super::{Plan, Step, View, corrupt, retire, wait};
 use crate::observation::hex;
 use crate::quorum::is_gone;
 use api::conditions::reasons;
@@ -32,16 +32,15 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 fn resume(view: &View<'_>, operation: &Operation) -> Option<Step> {
     let id = u64::from_str_radix(&operation.member_id, 16).ok()?;
     let seat = view.roster.by_member(id).filter(|seat| retire::leaves(view, seat))?;
-    let permission = retire::may_leave(view, seat).ok()?;
+    let permission = retire::may_leave(view, seat).ok();
     match operation.kind {
-        OperationKind::RemoveMember => Some(Step::RemoveMember(permission)),
-        OperationKind::MoveLeader => {
+        OperationKind::RemoveMember => permission.map(Step::RemoveMember),
+        OperationKind::MoveLeader if permission.is_some() || corrupt::leads_no_longer(view, seat) => {
             let to = retire::next_leader(view, id).filter(|_| seat.leads() && operation.attempt < MOVES);
-            Some(match to {
-                Some(to) => Step::MoveLeader { from: id, to },
-                None => begin(view, OperationKind::RemoveMember, id, &operation.machine_uid),
-            })
+            let remove = || begin(view, OperationKind::RemoveMember, id, &operation.machine_uid);
+            to.map(|to| Step::MoveLeader { from: id, to }).or_else(|| permission.map(|_| remove()))
         }
+        OperationKind::MoveLeader => None,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::growth::is_late;
 use super::in_use::InUse;
-use super::{Plan, Step, View, block, deletion, operation, rollout};
+use super::{Plan, Step, View, block, corrupt, deletion, operation, rollout};
 use crate::observation::{has_hook, hex};
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
@@ -28,6 +28,10 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         let moves = seat.leads() && next_leader(view, id).is_some();
         let kind = if moves { OperationKind::MoveLeader } else { OperationKind::RemoveMember };
         return Some(Plan::Do(operation::begin(view, kind, id, uid)));
+    }
+    if let Some(seat) = view.roster.voters().find(|seat| corrupt::leads_no_longer(view, seat)) {
+        let uid = seat.machine.map_or("", |machine| machine.uid.as_str());
+        return Some(Plan::Do(operation::begin(view, OperationKind::MoveLeader, seat.id()?, uid)));
     }
     let only = leaving().find_map(|seat| would_lose_data(view, seat));
     only.map(|message| block(reasons::WOULD_LOSE_DATA, message))
@@ -83,11 +87,12 @@ fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<May
     member_gone(&view.roster, records, machine).or_else(|| never_member(&view.roster, seat, status, view.has_begun()))
 }
 
-/// A healthy voter to lead in place of a member that goes: the newest, as the oldest are most likely to be replaced next.
+/// A healthy voter to lead in place of a member that goes: the newest, as the oldest are most likely to be replaced next. Rather
+/// one whose data is not in doubt.
 pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
     let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_well());
-    able.max_by_key(|seat| (!seat.is_leaving(), view.roster.seats.iter().position(|other| other.id() == seat.id())))?
-        .id()
+    let place = |seat: &Seat<'_>| view.roster.seats.iter().position(|other| other.id() == seat.id());
+    able.max_by_key(|seat| (!seat.is_leaving(), !corrupt::is_named(view, seat), place(seat)))?.id()
 }
 
 /// Whether a member may leave etcd now: rule 1 and rule 5, when it is begun and when it is gone on with. `Err`: what it waits
@@ -96,9 +101,16 @@ pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, S
     let id = seat.id().unwrap_or_default();
     let permission = may_remove(&view.roster, id, &view.observation.etcd.spec);
     let permission = permission.map_err(|refusal| explain(view, &refusal))?;
+    corrupt::lets_go(view, seat)?;
     keeps_copies(view, seat)?;
     keeps_endpoints(view, seat)?;
     Ok(permission)
+}
+
+/// Whether a voter may not leave before another member has joined or recovered.
+pub(super) fn waits_for_another(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let id = seat.id().unwrap_or_default();
+    may_remove(&view.roster, id, &view.observation.etcd.spec).is_err() || keeps_copies(view, seat).is_err()
 }
 
 /// Whether a member is on its way out, is held back by nothing but its endpoint, and takes the room of another one. It counts as
@@ -109,8 +121,8 @@ pub(super) fn is_held_by_its_endpoint(view: &View<'_>, seat: &Seat<'_>) -> bool 
         && seat.is_voter()
         && seat.is_leaving()
         && is_enough()
-        && seat.id().is_some_and(|id| may_remove(&view.roster, id, &view.observation.etcd.spec).is_ok())
-        && keeps_copies(view, seat).is_ok()
+        && !waits_for_another(view, seat)
+        && corrupt::lets_go(view, seat).is_ok()
         && keeps_endpoints(view, seat).is_err()
 }
 

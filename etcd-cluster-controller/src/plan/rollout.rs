@@ -11,7 +11,7 @@
 use super::in_use::InUse;
 use super::repair::{can_be_made_again, is_kept, is_paused, recovers};
 use super::step::WhyDeleted;
-use super::{Plan, Step, View, retire, upgrade};
+use super::{Plan, Step, View, corrupt, retire, upgrade};
 use crate::observation::Template;
 use crate::roster::Seat;
 use api::etcd_cluster::RolloutType;
@@ -159,6 +159,9 @@ fn obstacle(view: &View<'_>) -> Option<String> {
 
 /// Why nobody who is healthy may be replaced now, for whatever reason.
 pub(super) fn obstacle_to_replacing(view: &View<'_>) -> Option<String> {
+    if let Some(why) = corrupt::hold(view) {
+        return Some(why);
+    }
     let in_use = InUse::of(view);
     if in_use.is_unknown() {
         return Some(format!(

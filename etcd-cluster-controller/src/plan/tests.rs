@@ -1,5 +1,6 @@
 //! The create path as a table of stories, and what must hold in every one.
 
+mod corrupt;
 mod growing;
 mod late;
 mod leaving;

@@ -6,8 +6,8 @@ use super::transitions::is_alarming;
 use crate::build;
 use crate::observation::Certificates;
 use crate::plan::{
-    Decision, Plan, Step, View, WhyDeleted, describe_leaving, is_outdated, leaving_waits_for, rollout_waits_for,
-    version_refusal,
+    Decision, Plan, Step, View, WhyDeleted, corruption_holds, describe_leaving, is_outdated, leaving_waits_for,
+    rollout_waits_for, version_refusal,
 };
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, from_drafts, reasons};
@@ -220,8 +220,9 @@ fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus
     }
     let waiting = leaving_waits_for(view);
     let count = format!("{machines} Machines, and {wanted} are wanted");
-    let message = if waiting.is_empty() { count } else { format!("{count}: {}", describe_leaving(view, &waiting)) };
-    Draft::new(c::SCALING_DOWN, true, reasons::SCALING_DOWN, message)
+    let leaving = (!waiting.is_empty()).then(|| describe_leaving(view, &waiting));
+    let why = leaving.or_else(|| corruption_holds(view)).map(|why| format!(": {why}")).unwrap_or_default();
+    Draft::new(c::SCALING_DOWN, true, reasons::SCALING_DOWN, count + &why)
 }
 
 /// True when no member is left whose Machine does not match. What holds a rollout up is said here: Ready may be True all the

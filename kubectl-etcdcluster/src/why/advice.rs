@@ -139,7 +139,11 @@ pub fn advice(reason: &str) -> Advice {
             "alarms are reported, and end by a person's hand",
             "Compact and defragment, raise etcd.quotaBackendBytes, then disarm the alarm: the message has what ends it.",
         ),
-        r::DATA_CORRUPT | r::ALARM_RAISED => (
+        r::DATA_CORRUPT => (
+            "corrupt: while members have different data, nobody joins, and nobody goes whom a person has not chosen",
+            "Do as the message says: find out whose data is wrong, delete the Machine of that member, then disarm the alarm.",
+        ),
+        r::ALARM_RAISED => (
             "alarms are reported, and end by a person's hand",
             "Do as the message says: it names the member, and what ends the alarm.",
         ),
