@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 /// For how long it matters when a condition was written last; see [`crate::status::report`].
 const REPORTED: Duration = Duration::from_secs(60);
-/// For how long it matters which endpoints were written last: longer than they are forgotten by themselves.
+/// For how long this process remembers which endpoints were written last: longer than corrections are.
 const WRITTEN: Duration = Duration::from_secs(2 * 3600);
 /// For how long the kinds of etcd providers are taken as they were listed.
 const PROVIDERS: Duration = Duration::from_secs(60);
@@ -43,7 +43,8 @@ pub struct Context {
     pub reported: TtlCache<String, Condition>,
     /// Clusters whose first condition is left unwritten for a moment.
     pub deferred: DeferredStatuses,
-    /// The endpoints that were written last into a control plane, by its UID.
+    /// The endpoints that were written last into a control plane, by its UID: its annotation goes when somebody
+    /// replaces the whole object, and a fight with a tool that does so must calm down too.
     pub endpoints: TtlCache<String, WrittenEndpoints>,
     /// Watches of the kinds of control planes that Clusters refer to, or have referred to.
     control_planes: Mutex<Vec<Cached>>,

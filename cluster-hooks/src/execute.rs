@@ -66,8 +66,8 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
         Step::UnpauseFormer(held) => unpause(context, cluster, held).await,
         Step::WriteEndpoints { endpoints, overwritten_by } => {
             let control_plane = control_plane_of(observation)?;
-            let body = build::patch::endpoints(control_plane, endpoints);
-            let outcome = write_endpoints(context, observation, control_plane, endpoints, &body).await?;
+            let written = WrittenEndpoints::after(observation.written.as_ref(), endpoints, &observation.now);
+            let outcome = write_endpoints(context, cluster, control_plane, written).await?;
             let using = || format!("{} uses etcd at {}", control_plane.reference, endpoints.join(", "));
             if let (Some(by), Outcome::Done) = (overwritten_by, &outcome) {
                 let found = control_plane.endpoints.as_deref().unwrap_or_default().join(", ");
@@ -233,15 +233,15 @@ async fn release(
 /// Writes the endpoints, and makes sure that the control plane keeps them.
 async fn write_endpoints(
     context: &Context,
-    observation: &Observation,
+    cluster: &ClusterState,
     control_plane: &ControlPlaneView,
-    endpoints: &[String],
-    body: &Value,
+    written: WrittenEndpoints,
 ) -> Result<Outcome> {
     let (adapter, reference) = (&control_plane.adapter, &control_plane.reference);
-    let objects = context.api(reference, CLUSTER_API_CONTRACTS, &observation.cluster.view.namespace).await?;
-    match apply::merge::<DynamicObject>(&objects, context.name, &reference.name, body).await {
-        Ok(answer) if adapter.endpoints(&answer.data).as_deref() != Some(endpoints) => {
+    let objects = context.api(reference, CLUSTER_API_CONTRACTS, &cluster.view.namespace).await?;
+    let body = build::patch::endpoints(control_plane, &written);
+    match apply::merge::<DynamicObject>(&objects, context.name, &reference.name, &body).await {
+        Ok(answer) if adapter.endpoints(&answer.data).as_ref() != Some(&written.endpoints) => {
             remember(context, answer);
             Ok(Outcome::Refused(format!(
                 "{} does not keep {}.endpoints, its CRD has no such field: annotation {} of the CRD must name the object that \
@@ -254,7 +254,6 @@ async fn write_endpoints(
         answer => {
             let outcome = refused(reference, outcome(context, answer))?;
             if matches!(outcome, Outcome::Done) {
-                let written = WrittenEndpoints::after(observation.written.as_ref(), endpoints, &observation.now);
                 context.endpoints.insert(control_plane.uid.clone(), written);
             }
             Ok(outcome)

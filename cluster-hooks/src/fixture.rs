@@ -45,8 +45,8 @@ pub struct World {
     pub user_pauses: bool,
     /// In seconds.
     pub now: i64,
-    /// What the hook remembers of its own writes. A new process remembers nothing.
-    pub written: Option<WrittenEndpoints>,
+    /// What the process of the hook remembers of its own writes, beside what the control plane says of them.
+    pub remembered: Option<WrittenEndpoints>,
     /// What the machines of the control plane use.
     pub used: Used,
 }
@@ -84,7 +84,7 @@ impl World {
             revision: 1,
             user_pauses: false,
             now: 1000,
-            written: None,
+            remembered: None,
             used: Used::OfSpec,
         }
     }
@@ -181,6 +181,20 @@ impl World {
         serde_json::from_value::<Vec<String>>(list.clone()).unwrap().join(",")
     }
 
+    /// The manager is replaced by one that remembers nothing.
+    pub fn restart(&mut self) {
+        self.remembered = None;
+    }
+
+    /// Somebody replaces the control plane by its manifest, which has no annotations.
+    pub fn user_replaces_control_plane(&mut self, endpoints: &[&str]) {
+        self.user_writes_endpoints(endpoints);
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane["metadata"]["annotations"] = json!({});
+            self.user_pauses = false;
+        }
+    }
+
     /// What etcd has been told to be in use.
     pub fn in_use(&self) -> Option<&str> {
         self.etcd.as_ref()?["metadata"]["annotations"][names::ENDPOINTS_IN_USE_ANNOTATION].as_str()
@@ -226,6 +240,10 @@ impl World {
             (Some(reference), Some(object)) => self.read_control_plane(reference, object),
         };
         let has_endpoints = matches!(&control_plane, ControlPlane::Found(view) if view.has_endpoints());
+        let written = match &control_plane {
+            ControlPlane::Found(view) => view.written.clone(),
+            _ => None,
+        };
         let secrets = if has_endpoints && !cluster.view.deleting {
             let [ca, staged, published] = names_of("demo").map(|name| self.secrets.get(&name).map(object));
             Secrets::read(ca.as_ref(), staged.as_ref(), published.as_ref())
@@ -239,7 +257,7 @@ impl World {
             control_plane,
             former: self.former().into_iter().collect(),
             secrets,
-            written: self.written.clone(),
+            written: written.or_else(|| self.remembered.clone()),
             reads: Reads::default(),
         }
     }
@@ -333,15 +351,17 @@ impl World {
                 patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::Unpause => {
+                self.check_released(observation);
                 patch(self.control_plane.as_mut(), &build::patch::unpause(&observation.held().unwrap()), revision)
             }
             Step::UnpauseFormer(held) => patch(self.former.as_mut(), &build::patch::unpause(held), revision),
             Step::WriteEndpoints { endpoints, .. } => {
-                let body = build::patch::endpoints(observation.found_control_plane().unwrap(), endpoints);
+                let record = WrittenEndpoints::after(observation.written.as_ref(), endpoints, &observation.now);
+                let body = build::patch::endpoints(observation.found_control_plane().unwrap(), &record);
                 let written = patch(self.control_plane.as_mut(), &body, revision);
                 self.control_plane.iter_mut().filter(|_| written).for_each(respecified);
                 if written {
-                    self.written = Some(WrittenEndpoints::after(self.written.as_ref(), endpoints, &observation.now));
+                    self.remembered = Some(record);
                 }
                 written
             }
@@ -389,6 +409,16 @@ impl World {
                 true
             }
         }
+    }
+
+    /// Unless something goes away, machines are made of nothing but what was written, or what etcd says.
+    fn check_released(&self, observation: &Observation) {
+        let goes = observation.cluster.view.deleting || observation.etcd == Etcd::NotNamed;
+        let control_plane = observation.found_control_plane().filter(|control_plane| !goes && !control_plane.deleting);
+        let (Some(control_plane), Some(written)) = (control_plane, &observation.written) else { return };
+        let found = control_plane.sorted_endpoints();
+        let of_etcd = observation.found_etcd().is_some_and(|etcd| etcd.endpoints == found);
+        assert!(of_etcd || written.endpoints == found, "the pause is lifted over {found:?}");
     }
 
     /// Reconciles until there is nothing more to do. Answers the steps, and what it ends with.

@@ -17,7 +17,7 @@ pub use hooked::{HookedMachine, hooked};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
 pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};
 pub use used::{Used, configured};
-pub use written::{WrittenEndpoints, field_manager};
+pub use written::{WRITTEN_ENDPOINTS_ANNOTATION, WrittenEndpoints, field_manager};
 
 use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
 use api::names;
@@ -44,7 +44,8 @@ pub struct Observation {
     /// The Secrets between the two. Empty unless the control plane has endpoints already: nothing depends on them
     /// before.
     pub secrets: Secrets,
-    /// The endpoints that this process has written into the control plane last, if it has.
+    /// The endpoints that were written into the control plane last: by its annotation, or else by what this process
+    /// remembers.
     pub written: Option<WrittenEndpoints>,
     /// What only requests tell.
     pub reads: Reads,

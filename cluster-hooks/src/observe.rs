@@ -49,7 +49,8 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
     };
     let view = &observation.cluster.view;
     if let Some(control_plane) = observation.found_control_plane().filter(|_| !view.paused && !view.deleting) {
-        let (written, has_endpoints) = (context.endpoints.get(&control_plane.uid), control_plane.has_endpoints());
+        let written = control_plane.written.clone().or_else(|| context.endpoints.get(&control_plane.uid));
+        let has_endpoints = control_plane.has_endpoints();
         observation.written = written;
         // Before the endpoints are written no Secret matters, and none may be there.
         if has_endpoints {

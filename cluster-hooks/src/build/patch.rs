@@ -3,6 +3,7 @@
 
 use crate::observation::{
     ControlPlaneView, ETCD_GONE_ANNOTATION, EtcdView, Held, HookedMachine, REMEDIATION_IN_PROGRESS,
+    WRITTEN_ENDPOINTS_ANNOTATION, WrittenEndpoints,
 };
 use api::endpoints::EndpointLists;
 use api::names;
@@ -55,10 +56,11 @@ pub fn wake(control_plane: &ControlPlaneView) -> Value {
     annotation(&control_plane.resource_version, ETCD_GONE_ANNOTATION, &json!("true"))
 }
 
-/// The endpoints, and nothing else.
-pub fn endpoints(control_plane: &ControlPlaneView, endpoints: &[String]) -> Value {
-    let mut patch = control_plane.adapter.patch(endpoints);
-    patch["metadata"] = json!({"resourceVersion": control_plane.resource_version});
+/// The endpoints and the record of them, and nothing else.
+pub fn endpoints(control_plane: &ControlPlaneView, written: &WrittenEndpoints) -> Value {
+    let record = json!(written.to_string());
+    let mut patch = annotation(&control_plane.resource_version, WRITTEN_ENDPOINTS_ANNOTATION, &record);
+    patch["spec"] = control_plane.adapter.patch(&written.endpoints)["spec"].take();
     patch
 }
 

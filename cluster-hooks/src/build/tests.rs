@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture::World;
-use crate::observation::{HookedMachine, Observation};
+use crate::observation::{HookedMachine, Observation, WrittenEndpoints};
 use insta::assert_json_snapshot;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn patches() {
         "release": patch::release(&HookedMachine { name: "demo-etcd-0".to_owned(), uid: "machine-1".to_owned() }),
         "wake": patch::wake(control_plane),
         "confirm deletion": patch::confirm_deletion(etcd),
-        "endpoints": patch::endpoints(control_plane, &etcd.endpoints),
+        "endpoints": patch::endpoints(control_plane, &WrittenEndpoints::after(None, &etcd.endpoints, &observation.now)),
     }));
 }
 

@@ -4,6 +4,7 @@ use super::conditions_path;
 use super::etcd::list;
 use super::kubeadm::Kubeadm;
 use super::rollout::Rollout;
+use super::written::WrittenEndpoints;
 use crate::adapter::Adapter;
 use api::names;
 use controller_support::external::Reference;
@@ -96,6 +97,8 @@ pub struct ControlPlaneView {
     pub initialized: bool,
     /// Endpoints of the external etcd. None: it is not made for external etcd.
     pub endpoints: Option<Vec<String>>,
+    /// What its annotation says of the endpoints that we have written into it last.
+    pub written: Option<WrittenEndpoints>,
     /// Who pauses it.
     pub pause: Pause,
     /// How far its machines are with the present spec.
@@ -129,6 +132,7 @@ impl ControlPlaneView {
             deleting: object.metadata.deletion_timestamp.is_some(),
             initialized: flag("/status/initialization/controlPlaneInitialized") || flag("/status/initialized"),
             endpoints: adapter.endpoints(data),
+            written: WrittenEndpoints::read(object),
             pause: pause(object),
             rollout: Rollout::read(object),
             api_version: api_version.to_owned(),
@@ -162,6 +166,14 @@ impl ControlPlaneView {
     pub fn real_endpoints(&self) -> Vec<String> {
         let mut endpoints = list(&self.endpoints.as_deref().unwrap_or_default().join(","));
         endpoints.retain(|endpoint| endpoint != names::PLACEHOLDER_ENDPOINT);
+        endpoints
+    }
+
+    /// The endpoints as they stand: sorted, each once. People write them in another order, which means the same.
+    pub fn sorted_endpoints(&self) -> Vec<String> {
+        let mut endpoints = self.endpoints.clone().unwrap_or_default();
+        endpoints.sort();
+        endpoints.dedup();
         endpoints
     }
 

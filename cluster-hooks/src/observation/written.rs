@@ -1,7 +1,16 @@
-//! What is remembered of our own writes of endpoints, to know those that others overwrite.
+//! What is recorded of our own writes of endpoints, to know those that others overwrite.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Annotation on a control plane: [`WrittenEndpoints`]. It is written with the endpoints, in one patch, so that whoever
+/// reads the one has the other: another manager, and the one of another management cluster.
+pub const WRITTEN_ENDPOINTS_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/written-endpoints";
 
 /// Between two corrections of what others overwrite: the shortest time, and the longest. Each time is twice the one before.
 const BETWEEN: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(10), SignedDuration::from_mins(5));
@@ -20,7 +29,21 @@ pub struct WrittenEndpoints {
 }
 
 impl WrittenEndpoints {
-    /// What is remembered after `endpoints` have been written, beside what was remembered `before`.
+    /// Reads the annotation. None: there is none, or somebody else has written it.
+    pub fn read(control_plane: &DynamicObject) -> Option<Self> {
+        let text = control_plane.annotations().get(WRITTEN_ENDPOINTS_ANNOTATION)?;
+        let record: Value = serde_json::from_str(text).ok()?;
+        let urls = record["endpoints"].as_array().filter(|urls| !urls.is_empty())?;
+        let endpoints: BTreeSet<String> =
+            urls.iter().map(|url| url.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+        Some(Self {
+            endpoints: endpoints.into_iter().collect(),
+            at: record["at"].as_str()?.parse().ok()?,
+            corrections: record["corrections"].as_u64()?.try_into().ok()?,
+        })
+    }
+
+    /// What is recorded when `endpoints` are written, beside what was recorded `before`.
     pub fn after(before: Option<&Self>, endpoints: &[String], now: &Time) -> Self {
         let recent = before.filter(|before| now.0.duration_since(before.at) < QUIET);
         let corrections = recent.map_or(0, |before| before.corrections + u32::from(before.endpoints == endpoints));
@@ -40,6 +63,14 @@ impl WrittenEndpoints {
     }
 }
 
+/// The value of the annotation.
+impl fmt::Display for WrittenEndpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { endpoints, at, corrections } = self;
+        write!(f, "{}", json!({"endpoints": endpoints, "at": at.to_string(), "corrections": corrections}))
+    }
+}
+
 /// Who has written a field last, apart from us. The path begins at the object's top.
 pub fn field_manager(entries: &[ManagedFieldsEntry], path: &[String], us: &str) -> Option<String> {
     let has = |entry: &ManagedFieldsEntry| {
@@ -53,7 +84,6 @@ pub fn field_manager(entries: &[ManagedFieldsEntry], path: &[String], us: &str) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn at(second: i64) -> Time {
         Time(Timestamp::from_second(second).unwrap())
@@ -78,6 +108,38 @@ mod tests {
         assert!(written.is_due(at(now - 1).0), "the clock was set back");
         let quiet = WrittenEndpoints::after(Some(&written), &endpoints, &at(now + 3600));
         assert_eq!(quiet.due(), at(now + 3600).0, "after a quiet time it does");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_what_others_write_is_not_believed() {
+        let read = |value: &str| {
+            let annotations = json!({WRITTEN_ENDPOINTS_ANNOTATION: value});
+            let object = json!({"metadata": {"name": "cp", "annotations": annotations}});
+            WrittenEndpoints::read(&serde_json::from_value(object).unwrap())
+        };
+        let endpoints = ["https://10.0.0.1:2379".to_owned(), "https://[fd00::1]:2379".to_owned()];
+        let first = WrittenEndpoints::after(None, &endpoints, &at(0));
+        let second = WrittenEndpoints::after(Some(&first), &endpoints, &at(10));
+        for written in [first, second] {
+            assert_eq!(read(&written.to_string()), Some(written));
+        }
+        let good = json!({"endpoints": ["https://10.0.0.1:2379"], "at": "2026-01-01T00:00:00Z", "corrections": 0});
+        assert!(read(&good.to_string()).is_some());
+        for (key, bad) in [
+            ("endpoints", json!([])),
+            ("endpoints", json!([1])),
+            ("endpoints", json!("https://10.0.0.1:2379")),
+            ("at", json!("yesterday")),
+            ("corrections", json!(-1)),
+            ("corrections", Value::Null),
+        ] {
+            let mut record = good.clone();
+            record[key] = bad;
+            assert_eq!(read(&record.to_string()), None, "{record}");
+        }
+        for bad in ["", "https://10.0.0.1:2379", "[]"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
     }
 
     #[test]

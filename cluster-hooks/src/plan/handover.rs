@@ -9,6 +9,7 @@ use super::{
 };
 use crate::observation::{
     ControlPlane, ControlPlaneView, Etcd, EtcdView, Need, Observation, PUBLISHED_BY_HOOK_ANNOTATION, Pause,
+    WrittenEndpoints,
 };
 use api::conditions::reasons;
 use api::names;
@@ -95,11 +96,14 @@ fn of_etcd(observation: &Observation) -> Plan {
 }
 
 fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
-    match observation.found_control_plane().filter(|control_plane| !control_plane.deleting) {
-        Some(control_plane) if differs(observation, etcd, control_plane) => {
-            preconditions::of_endpoints(etcd, control_plane)
-                .unwrap_or_else(|| write_endpoints(observation, etcd, control_plane))
-        }
+    let control_plane = observation.found_control_plane().filter(|control_plane| !control_plane.deleting);
+    if let Some(control_plane) = control_plane
+        && let Some(endpoints) = wanted(observation, etcd, control_plane)
+    {
+        return preconditions::of_endpoints(etcd, endpoints, control_plane)
+            .unwrap_or_else(|| write_endpoints(observation, endpoints, control_plane));
+    }
+    match control_plane {
         _ if !etcd.usable() => wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd)),
         Some(control_plane) => publish(observation, etcd, control_plane),
         None => wait_for_control_plane(observation),
@@ -138,8 +142,11 @@ fn barrier(observation: &Observation) -> Option<Step> {
         // they have written.
         (Pause::None, true) if backs_off(observation).is_some() => Some(pause_step(observation)),
         (Pause::None, false) if pauses(observation) => Some(pause_step(observation)),
-        // Before the release our pause stays; after it the last writes come first, unless etcd is not there to ask.
-        (Pause::Ours, true) if !in_hand(observation) && !rewrites(observation) => Some(Step::Unpause),
+        // Before the release our pause stays; after it the last writes come first, unless etcd is not there to ask and
+        // the control plane has what it was given.
+        (Pause::Ours, true) if !in_hand(observation) && !rewrites(observation) && !is_foreign(observation) => {
+            Some(Step::Unpause)
+        }
         _ => None,
     }
 }
@@ -170,40 +177,59 @@ fn in_hand(observation: &Observation) -> bool {
 fn rewrites(observation: &Observation) -> bool {
     let found = observation.found_etcd().zip(observation.found_control_plane());
     !observation.cluster.topology
-        && found.is_some_and(|(etcd, control_plane)| wants_endpoints(observation, etcd, control_plane))
+        && found.is_some_and(|(etcd, control_plane)| wants_endpoints(observation, etcd, control_plane).is_some())
 }
 
-/// The endpoints are about to be written.
-pub(super) fn wants_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
-    differs(observation, etcd, control_plane) && preconditions::of_endpoints(etcd, control_plane).is_none()
+/// The control plane has endpoints that are neither those it was given nor etcd's: no machine is to be made of them.
+fn is_foreign(observation: &Observation) -> bool {
+    let Some(control_plane) = observation.found_control_plane() else { return false };
+    let (found, written) = (control_plane.sorted_endpoints(), observation.written.as_ref());
+    let of_etcd = observation.found_etcd().is_some_and(|etcd| etcd.endpoints == found);
+    !control_plane.has_endpoints() || written.is_some_and(|written| written.endpoints != found && !of_etcd)
 }
 
-/// Endpoints are written while etcd is Ready only: a member that is away for a minute must not roll the control plane.
-/// The exception are endpoints that the control plane has had: somebody has put the placeholder back into one that is
-/// running (by applying the manifest again), or has written others over those that are etcd's.
-fn differs(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> bool {
-    let mut found = control_plane.endpoints.clone().unwrap_or_default();
-    // People write them in another order, which means the same.
-    found.sort();
-    found.dedup();
-    let differs = found != etcd.endpoints;
+/// The endpoints that are about to be written.
+pub(super) fn wants_endpoints<'a>(
+    observation: &'a Observation,
+    etcd: &'a EtcdView,
+    control_plane: &ControlPlaneView,
+) -> Option<&'a [String]> {
+    let accepted = |endpoints: &&[String]| preconditions::of_endpoints(etcd, endpoints, control_plane).is_none();
+    wanted(observation, etcd, control_plane).filter(accepted)
+}
+
+/// The endpoints that the control plane is to have, if it has others: etcd's while etcd is Ready. A member that is away
+/// for a minute must not roll the control plane, so until etcd is Ready again one that was released keeps what it was
+/// given, and gets it back if somebody has written others over it. If what it was given is not known, etcd's replace
+/// the placeholder alone.
+fn wanted<'a>(
+    observation: &'a Observation,
+    etcd: &'a EtcdView,
+    control_plane: &ControlPlaneView,
+) -> Option<&'a [String]> {
+    let found = control_plane.sorted_endpoints();
     let lost = control_plane.initialized && !control_plane.has_endpoints();
-    let back = lost || is_written(observation, etcd);
-    !etcd.endpoints.is_empty() && !etcd.deleting && differs && (etcd.ready || back)
+    let wanted = match observation.written.as_ref().filter(|_| observation.released()) {
+        _ if etcd.ready || found == etcd.endpoints => &etcd.endpoints,
+        Some(given) => &given.endpoints,
+        None if lost => &etcd.endpoints,
+        None => return None,
+    };
+    (!etcd.deleting && !wanted.is_empty() && found != *wanted).then_some(wanted)
 }
 
-/// Etcd's endpoints are those that this process has written last.
-fn is_written(observation: &Observation, etcd: &EtcdView) -> bool {
-    observation.written.as_ref().is_some_and(|written| written.endpoints == etcd.endpoints)
+/// These endpoints were written before, and have been overwritten.
+fn overwritten<'a>(observation: &'a Observation, endpoints: &[String]) -> Option<&'a WrittenEndpoints> {
+    observation.written.as_ref().filter(|written| written.endpoints == endpoints)
 }
 
 /// Why the endpoints that others have overwritten are not written again yet. Overwrites are corrected the less often the more
 /// often they come: each turn may begin to replace machines.
 fn backs_off(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
-    let written = observation.written.as_ref()?;
-    let overwritten = wants_endpoints(observation, etcd, control_plane) && is_written(observation, etcd);
-    if !overwritten || observation.cluster.topology || written.is_due(observation.now.0) {
+    let endpoints = wants_endpoints(observation, etcd, control_plane)?;
+    let written = overwritten(observation, endpoints)?;
+    if observation.cluster.topology || written.is_due(observation.now.0) {
         return None;
     }
     let Some(by) = &observation.reads.field_manager else { return Some(Plan::Do(Step::Read(Need::FieldManager))) };
@@ -214,20 +240,20 @@ fn backs_off(observation: &Observation) -> Option<Plan> {
         control_plane.adapter.field(),
         control_plane.reference,
         written.due(),
-        etcd.endpoints.join(",")
+        endpoints.join(",")
     );
     let left = written.due().duration_since(observation.now.0).unsigned_abs();
     Some(block(reasons::ENDPOINTS_REVERTED_BY_OTHERS, message).again(left))
 }
 
-fn write_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> Plan {
+fn write_endpoints(observation: &Observation, endpoints: &[String], control_plane: &ControlPlaneView) -> Plan {
     if observation.cluster.topology {
         let message = format!(
             "a ClusterClass manages {}, and would revert what is written into it; its variables and patches cannot know etcd's \
              endpoints, which change when a member is replaced: create the Cluster without spec.topology, or have a runtime \
              extension of the class write {} into {}.endpoints, and follow them",
             control_plane.reference,
-            etcd.endpoints.join(","),
+            endpoints.join(","),
             control_plane.adapter.field()
         );
         return block(reasons::CONTROL_PLANE_INVALID, message);
@@ -235,12 +261,12 @@ fn write_endpoints(observation: &Observation, etcd: &EtcdView, control_plane: &C
     if let Some(later) = backs_off(observation) {
         return later;
     }
-    let again = is_written(observation, etcd);
+    let again = overwritten(observation, endpoints).is_some();
     match &observation.reads.field_manager {
         None if again => Plan::Do(Step::Read(Need::FieldManager)),
         by => {
             let overwritten_by = by.clone().filter(|_| again);
-            Plan::Do(Step::WriteEndpoints { endpoints: etcd.endpoints.clone(), overwritten_by })
+            Plan::Do(Step::WriteEndpoints { endpoints: endpoints.to_vec(), overwritten_by })
         }
     }
 }

@@ -76,9 +76,8 @@ fn is_new(control_plane: &ControlPlaneView) -> bool {
     !control_plane.initialized && !control_plane.rollout.has_machines()
 }
 
-fn next<'a>(observation: &Observation, etcd: &'a EtcdView, control_plane: &ControlPlaneView) -> &'a [String] {
-    let written = !control_plane.deleting && wants_endpoints(observation, etcd, control_plane);
-    if written { &etcd.endpoints } else { &[] }
+fn next<'a>(observation: &'a Observation, etcd: &'a EtcdView, control_plane: &ControlPlaneView) -> &'a [String] {
+    if control_plane.deleting { &[] } else { wants_endpoints(observation, etcd, control_plane).unwrap_or_default() }
 }
 
 /// Lists that are recorded as in use, but for the one that is in the control plane.

@@ -63,9 +63,9 @@ fn file_problem(kubeadm: &Kubeadm) -> Option<(&'static str, String)> {
 }
 
 /// Endpoints that kubeadm would refuse. They are never written.
-pub(super) fn of_endpoints(etcd: &EtcdView, control_plane: &ControlPlaneView) -> Option<Plan> {
+pub(super) fn of_endpoints(etcd: &EtcdView, endpoints: &[String], control_plane: &ControlPlaneView) -> Option<Plan> {
     control_plane.kubeadm.as_ref()?;
-    let bad = etcd.endpoints.iter().find(|url| !is_https(url))?;
+    let bad = endpoints.iter().find(|url| !is_https(url))?;
     let message = format!(
         "{} has endpoint {bad:?} in its status, which kubeadm refuses: its provider has to publish \
          https://<address>:<port>",

@@ -41,7 +41,7 @@ fn a_pause_says_what_it_is_for() {
     world = world.etcd_ready();
     world.settle();
     let note = note(&world);
-    let due = world.written.as_ref().unwrap().due();
+    let due = world.observe().written.as_ref().unwrap().due();
     assert!(note.contains("others overwrite its etcd endpoints") && note.ends_with(&format!("{due:.0}")), "{note}");
 }
 

@@ -13,6 +13,8 @@ use crate::stage::{ControlPlane, PLACEHOLDER, SOON, Stage};
 
 const RULE: &str = include_str!("../../../config/admission/etcd-endpoints.yaml");
 const ONE: &str = "https://10.0.0.1:2379";
+const TWO: &str = "https://10.0.0.2:2379";
+const STALE: &str = "https://10.0.0.8:2379";
 const KCP: &str = "KubeadmControlPlane";
 
 const STRIPS_PAUSES: &str = "
@@ -46,8 +48,9 @@ spec:
 ";
 
 pub(crate) async fn restores(world: World) -> Result<()> {
-    let stage = Stage::start(&world).await?;
+    let mut stage = Stage::start(&world).await?;
     without_the_rule(&stage).await?;
+    while_the_hook_is_away(&mut stage).await?;
     with_the_rule(&stage).await?;
     pause_is_stripped(&stage).await?;
     stage.plane.stop().await
@@ -92,6 +95,23 @@ async fn without_the_rule(stage: &Stage) -> Result<()> {
     // The last one to write is the hook, once the loop is over.
     stage.until_says("fought", "True Ready").await?;
     stage.until_control_plane("fought", false, &[ONE]).await
+}
+
+/// Another list is written while no hook runs, and etcd is not Ready: the next hook knows what the control plane was
+/// given.
+async fn while_the_hook_is_away(stage: &mut Stage) -> Result<()> {
+    stage.apply_cluster("away", |_| ()).await?;
+    stage.provide_etcd("away", ONE).await?;
+    stage.until_says("away", "True Ready").await?;
+    stage.kill_hook(0);
+    stage.report("away", false, TWO, "1 of 3").await?;
+    let external = json!({"endpoints": [STALE]});
+    let body = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": external}}}}});
+    stage.change(KCP, "away-cp", body).await?;
+    stage.start_hook(0).await?;
+    stage.until_control_plane("away", false, &[ONE]).await?;
+    stage.report("away", true, TWO, "").await?;
+    stage.until_control_plane("away", false, &[TWO]).await
 }
 
 /// Somebody's admission rule takes every pause away. The hook says so, on the Cluster.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::observation::WRITTEN_ENDPOINTS_ANNOTATION;
 
 #[test]
 fn etcd_becomes_ready_and_is_handed_over() {
@@ -21,7 +22,11 @@ fn etcd_becomes_ready_and_is_handed_over() {
     assert!(!world.paused());
     assert_eq!(world.endpoints(), ENDPOINTS);
     assert!(world.published().is_some());
-    assert_eq!(world.annotations(), Default::default());
+    let annotations = world.annotations();
+    assert_eq!(annotations.keys().collect::<Vec<_>>(), [WRITTEN_ENDPOINTS_ANNOTATION]);
+    let record: serde_json::Value = serde_json::from_str(&annotations[WRITTEN_ENDPOINTS_ANNOTATION]).unwrap();
+    let endpoints: Vec<&str> = ENDPOINTS.split(',').collect();
+    assert_eq!(record, json!({"endpoints": endpoints, "at": "1970-01-01T00:16:40Z", "corrections": 0}));
 }
 
 #[test]
@@ -250,7 +255,7 @@ fn a_pause_that_the_user_takes_away_comes_back_until_the_release() {
     assert_eq!(world.settle().0, [Step::Pause]);
     let mut world = world.etcd_ready();
     assert_eq!(world.settle().1, Plan::Steady);
-    assert_eq!(world.annotations(), Default::default());
+    assert_eq!(world.annotations().keys().collect::<Vec<_>>(), [WRITTEN_ENDPOINTS_ANNOTATION]);
 }
 
 #[test]
@@ -338,9 +343,124 @@ fn endpoints_that_somebody_writes_over_etcds_are_corrected_even_while_etcd_is_no
 
     // A member is away, and another list is published: what etcd's are is not settled, and machines would roll for it.
     world.set_ready(false, "https://10.0.0.1:2379");
+    world.now += 10;
     world.user_writes_endpoints(&STALE);
     assert!(matches!(world.settle().1, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD));
-    assert_eq!(world.endpoints(), STALE.join(","));
+    assert_eq!(world.endpoints(), ENDPOINTS, "it has what its machines were made with");
+}
+
+/// While etcd is not Ready: a foreign list, what etcd publishes meanwhile, and who knows what the control plane was
+/// given.
+#[test]
+fn a_control_plane_gets_back_what_it_was_given_by_a_process_that_remembers_nothing_too() {
+    let placeholder = names::PLACEHOLDER_ENDPOINT;
+    let other = "https://10.0.0.1:2379";
+    let stale = &*STALE.join(",");
+    // Somebody replaces the object, and its annotation with it; the manager is restarted.
+    for (foreign, published, replaced, restarted, expected) in [
+        (placeholder, ENDPOINTS, false, false, ENDPOINTS),
+        (placeholder, ENDPOINTS, false, true, ENDPOINTS),
+        (placeholder, ENDPOINTS, true, false, ENDPOINTS),
+        (placeholder, ENDPOINTS, true, true, ENDPOINTS),
+        (stale, ENDPOINTS, false, false, ENDPOINTS),
+        (stale, ENDPOINTS, false, true, ENDPOINTS),
+        (stale, ENDPOINTS, true, false, ENDPOINTS),
+        // Nobody knows.
+        (stale, ENDPOINTS, true, true, stale),
+        (placeholder, other, false, true, ENDPOINTS),
+        (stale, other, false, true, ENDPOINTS),
+        (stale, "", false, true, ENDPOINTS),
+        (placeholder, other, true, true, other),
+        // It is what will be written as soon as etcd is Ready.
+        (other, other, false, true, other),
+    ] {
+        let mut world = running();
+        world.set_ready(false, published);
+        let foreign: Vec<&str> = foreign.split(',').collect();
+        match replaced {
+            true => world.user_replaces_control_plane(&foreign),
+            false => world.user_writes_endpoints(&foreign),
+        }
+        if restarted {
+            world.restart();
+        }
+        world.settle();
+        let case = format!("{foreign:?} {published} replaced: {replaced} restarted: {restarted}");
+        assert_eq!((world.endpoints(), world.paused()), (expected.to_owned(), false), "{case}");
+        world.set_ready(true, if published.is_empty() { ENDPOINTS } else { published });
+        world.now += 3600;
+        assert_eq!(world.settle().1, Plan::Steady, "{case}");
+        let expected = if published.is_empty() { ENDPOINTS } else { published };
+        assert_eq!((world.endpoints(), world.paused()), (expected.to_owned(), false), "{case}");
+    }
+}
+
+/// A record on an object that has never had etcd comes from a copied manifest.
+#[test]
+fn a_control_plane_that_was_given_nothing_yet_gets_nothing_of_a_record() {
+    let mut given = World::applied().etcd_ready();
+    given.settle();
+    let mut world = World::applied();
+    world.control_plane.as_mut().unwrap()["metadata"]["annotations"] = json!(given.annotations());
+    world.set_ready(false, "https://10.9.0.1:2379");
+    for endpoints in [names::PLACEHOLDER_ENDPOINT, STALE[0]] {
+        world.user_writes_endpoints(&[endpoints]);
+        assert!(matches!(world.settle().1, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD));
+        assert_eq!((world.endpoints(), world.paused()), (endpoints.to_owned(), true));
+    }
+    world.set_ready(true, "https://10.9.0.1:2379");
+    world.stage("1");
+    world.settle();
+    assert_eq!((world.endpoints().as_str(), world.paused()), ("https://10.9.0.1:2379", false));
+}
+
+#[test]
+fn a_fight_goes_on_where_it_was_when_the_manager_is_restarted() {
+    let mut world = running();
+    for _ in 0..2 {
+        world.user_restores_placeholder();
+        world.settle();
+    }
+    let before = world.observe().written;
+    world.restart();
+    assert_eq!(world.observe().written, before);
+    let (steps, end) = world.settle();
+    assert_eq!(steps, []);
+    assert!(matches!(end, Plan::Block(hold) if hold.reason == reasons::ENDPOINTS_REVERTED_BY_OTHERS));
+    assert!(world.paused());
+}
+
+/// Our pause in a fight, etcd goes away, and the manager is restarted.
+#[test]
+fn our_pause_is_lifted_over_nothing_but_what_was_written_or_is_etcds() {
+    let placeholder = names::PLACEHOLDER_ENDPOINT;
+    for (found, recorded, lifted) in [
+        (placeholder, true, false),
+        (placeholder, false, false),
+        (STALE[0], true, false),
+        (ENDPOINTS, true, true),
+        // Nobody knows.
+        (STALE[0], false, true),
+    ] {
+        let mut world = running();
+        for _ in 0..2 {
+            world.user_writes_endpoints(&STALE);
+            world.settle();
+        }
+        assert!(world.paused());
+        world.etcd = None;
+        world.user_writes_endpoints(&found.split(',').collect::<Vec<_>>());
+        if !recorded {
+            let annotations = &mut world.control_plane.as_mut().unwrap()["metadata"]["annotations"];
+            annotations.as_object_mut().unwrap().remove(WRITTEN_ENDPOINTS_ANNOTATION);
+        }
+        world.restart();
+        assert!(matches!(world.settle().1, Plan::Wait(hold) if hold.reason == reasons::ETCD_NOT_FOUND));
+        assert_eq!(!world.paused(), lifted, "{found} recorded: {recorded}");
+        world.delete_cluster();
+        world.settle();
+        assert!(!world.paused(), "a paused control plane is never deleted");
+    }
 }
 
 #[test]

@@ -62,6 +62,7 @@ proptest! {
                 }
                 Happening::Restart(manager) => {
                     minds[manager] = None;
+                    world.restart();
                     if let (observation, Plan::Do(step)) = world.plan() {
                         prop_assert!(world.act(&observation, &step));
                     }
