@@ -77,7 +77,8 @@ pub struct Reads {
     pub shared: Option<Vec<Shared>>,
     /// Workers that are left, as `Kind name`, of the first kind of which there are any.
     pub workers: Option<Vec<String>>,
-    /// Machines of the Cluster that carry the pre-terminate hook of etcd's members.
+    /// Machines of the Cluster that carry the pre-terminate hook of etcd's members, and belong to no etcd that is
+    /// there.
     pub hooked: Option<Vec<HookedMachine>>,
     /// Who, apart from us, has written the endpoints of the control plane last.
     pub field_manager: Option<String>,
@@ -102,6 +103,9 @@ pub struct ClusterState {
     pub topology: bool,
     /// Why it may not be taken apart yet although it is being deleted: see [`before_delete_hook`].
     pub before_delete_hook: Option<String>,
+    /// It is being deleted, and Cluster API has deleted all that it looks after of it, but for control plane and
+    /// infrastructure.
+    pub children_deleted: bool,
     /// Etcd is named by our annotation, and not by `spec.managedExternalEtcdRef`, which other providers use too.
     pub by_annotation: bool,
     /// It has `spec.controlPlaneEndpoint`.
@@ -131,6 +135,7 @@ impl ClusterState {
             generation: cluster.metadata.generation,
             endpoint: endpoint(data),
             topology,
+            children_deleted: deleting.as_deref().is_some_and(|reason| AFTER_THE_HOOK.contains(&reason)),
             before_delete_hook: before_delete_hook(cluster, topology, deleting.unwrap_or_default()),
             by_annotation: cluster.annotations().contains_key(names::MANAGED_ETCD_ANNOTATION),
             condition: condition(MANAGED_EXTERNAL_ETCD_READY)
@@ -146,8 +151,8 @@ impl ClusterState {
 
 /// What Cluster API sets once all `BeforeClusterDelete` hooks of its runtime extensions have let a Cluster go.
 const OK_TO_DELETE_ANNOTATION: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
-/// Reasons of the Cluster's condition `Deleting` that come after those hooks. Without runtime extensions there is no
-/// annotation, and these alone tell.
+/// Reasons of the Cluster's condition `Deleting` that come after those hooks, and once what the Cluster owns is being
+/// deleted. Without runtime extensions there is no annotation, and these alone tell.
 const AFTER_THE_HOOK: [&str; 4] = [
     "WaitingForWorkersDeletion",
     "WaitingForControlPlaneDeletion",
@@ -227,13 +232,14 @@ mod tests {
 
     #[test]
     fn a_cluster_is_not_taken_apart_before_its_hooks_have_let_it_go() {
-        let hook = |topology: Value, annotations: Value, reason: &str| {
+        let read = |topology: Value, annotations: Value, reason: &str| {
             let mut cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {
                 "name": "demo", "deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": annotations},
                 "spec": {"topology": topology}});
             cluster["status"]["conditions"] = json!([{"type": "Deleting", "status": "True", "reason": reason}]);
-            ClusterState::read(&serde_json::from_value(cluster).unwrap()).before_delete_hook
+            ClusterState::read(&serde_json::from_value(cluster).unwrap())
         };
+        let hook = |topology, annotations, reason| read(topology, annotations, reason).before_delete_hook;
         let class = json!({"classRef": {"name": "class"}});
         assert_eq!(
             hook(class.clone(), json!({}), "WaitingForBeforeDeleteHook").as_deref(),
@@ -244,5 +250,8 @@ mod tests {
         assert_eq!(hook(class.clone(), json!({OK_TO_DELETE_ANNOTATION: ""}), "WaitingForBeforeDeleteHook"), None);
         assert_eq!(hook(class, json!({}), "WaitingForWorkersDeletion"), None, "without runtime extensions");
         assert_eq!(hook(Value::Null, json!({}), ""), None, "without a topology");
+        for (reason, expected) in [("", false), ("InternalError", false), ("WaitingForWorkersDeletion", true)] {
+            assert_eq!(read(Value::Null, json!({}), reason).children_deleted, expected, "{reason}");
+        }
     }
 }

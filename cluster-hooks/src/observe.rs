@@ -3,7 +3,7 @@
 use crate::adapter::{KUBEADM, Lookup};
 use crate::context::Context;
 use crate::observation::{
-    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, Need, Observation, Reads,
+    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, HookedMachine, Need, Observation, Reads,
     SHARED_CERTIFICATES, Secrets, Shared, Used, configured, field_manager, hooked, is_paused_by_us, names_of,
 };
 use api::names;
@@ -12,7 +12,7 @@ use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
 use controller_support::{Error, Index, KindError, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
 use kube::discovery::ApiResource;
@@ -31,7 +31,12 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
     if cluster.view.deleting && !named && !reads.etcd_gone {
         match left_behind(context, &cluster).await? {
             Some(left) => found = left,
-            None if cluster.view.etcd.is_none() && cluster.condition.is_none() => return Ok(None),
+            None if cluster.view.etcd.is_none()
+                && cluster.condition.is_none()
+                && left_machines(context, &cluster).await?.is_empty() =>
+            {
+                return Ok(None);
+            }
             None => {}
         }
     }
@@ -70,7 +75,7 @@ pub async fn read(context: &Context, observation: &Observation, need: Need, read
         }
         (Need::Current, ..) => reads.is_current = current(context, cluster).await?,
         (Need::SharedCertificates, ..) => reads.shared = Some(shared(context, cluster).await?),
-        (Need::Hooked, ..) => reads.hooked = Some(hooked(&of_cluster(context, cluster, "Machine").await?)),
+        (Need::Hooked, ..) => reads.hooked = Some(left_machines(context, cluster).await?),
         (Need::Workers, ..) => reads.workers = Some(workers(context, cluster).await?),
         (Need::Used | Need::FieldManager, ..) => {
             return Err(Error::Internal(format!("{need:?} was asked for of an object that was not observed")));
@@ -350,19 +355,65 @@ async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String
         let found = match of_cluster(context, cluster, kind).await {
             Ok(found) => found,
             // They are an option. Of the others nothing is known then, which is not that there are none.
-            Err(Error::Kind(error)) if kind == "MachinePool" && error.is_user_error() => continue,
+            Err(error) if kind == "MachinePool" && is_not_served(&error) => continue,
             Err(error) => return Err(error),
         };
-        let workers: Vec<String> = found
-            .iter()
-            .filter(|object| kind != "Machine" || is_worker(object.labels(), object.owner_references(), &providers))
-            .map(|object| format!("{kind} {}", object.name_any()))
-            .collect();
+        let counts = |object: &&PartialObjectMeta<DynamicObject>| match kind {
+            "Machine" => is_worker(object.labels(), object.owner_references(), &providers),
+            "MachinePool" => is_looked_after(&object.metadata, cluster.children_deleted),
+            _ => true,
+        };
+        let workers: Vec<String> =
+            found.iter().filter(counts).map(|object| format!("{kind} {}", object.name_any())).collect();
         if !workers.is_empty() {
             return Ok(workers);
         }
     }
     Ok(Vec::new())
+}
+
+/// Members' Machines that etcd has left behind: they carry its pre-terminate hook, and the etcd object that they belong
+/// to is gone. Those of one that is there, whoever's it is, are that one's. One request, and one for each Machine with
+/// such an owner.
+async fn left_machines(context: &Context, cluster: &ClusterState) -> Result<Vec<HookedMachine>> {
+    let mut left = Vec::new();
+    for machine in of_cluster(context, cluster, "Machine").await? {
+        let etcd = machine.owner_references().iter().find(|owner| owner.controller == Some(true) && is_etcd(owner));
+        match etcd {
+            Some(etcd) if is_there(context, &cluster.view.namespace, etcd).await? => {}
+            _ => left.push(machine),
+        }
+    }
+    Ok(hooked(&left))
+}
+
+fn is_etcd(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    (group, &*owner.kind) == ETCD_CLUSTER
+}
+
+/// An EtcdCluster is there, by the API server's present word. One request.
+async fn is_there(context: &Context, namespace: &str, etcd: &OwnerReference) -> Result<bool> {
+    let resource = match context.shared.kinds.find(ETCD_CLUSTER.0, ETCD_CLUSTER.1, ETCD_PROVIDER_CONTRACTS).await {
+        Ok(resource) => resource,
+        Err(error) if error.is_user_error() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let live = apply::get_live(&context.shared.client, &resource, namespace, &etcd.name).await?;
+    Ok(live.is_some_and(|live| live.metadata.uid.as_deref() == Some(&*etcd.uid)))
+}
+
+/// Neither the kind nor a version of it that we could use.
+fn is_not_served(error: &Error) -> bool {
+    error.is_not_found() || matches!(error, Error::Kind(error) if error.is_user_error())
+}
+
+/// Cluster API looks after a MachinePool unless its feature gate is off. Once it has deleted all that it looks after,
+/// it has deleted that one too; one that it has not deleted it does not wait for, and nobody deletes it.
+///
+/// Source: Cluster API 1.14.0, reconcileDelete and getDescendants of core/reconcilers/cluster.
+fn is_looked_after(machine_pool: &ObjectMeta, children_deleted: bool) -> bool {
+    !children_deleted || machine_pool.deletion_timestamp.is_some()
 }
 
 /// Every object of a kind of Cluster API's that the Cluster has. One request.
@@ -381,6 +432,8 @@ async fn of_cluster(
     Ok(kinds.ask_unwatched((names::CLUSTER_GROUP, kind), CLUSTER_API_CONTRACTS, &doing, list).await?.items)
 }
 
+/// Group and kind of this project's etcd.
+const ETCD_CLUSTER: (&str, &str) = (names::ETCD_CLUSTER_GROUP, "EtcdCluster");
 /// Label of the Machines of control planes.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
@@ -399,6 +452,52 @@ fn is_worker(labels: &BTreeMap<String, String>, owners: &[OwnerReference], provi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn machine_pools_that_cluster_api_does_not_look_after_are_not_waited_for() {
+        let left = ObjectMeta::default();
+        let deleted = ObjectMeta { deletion_timestamp: Some(now()), ..ObjectMeta::default() };
+        for (pool, children_deleted, expected) in
+            [(&left, false, true), (&deleted, false, true), (&deleted, true, true), (&left, true, false)]
+        {
+            assert_eq!(is_looked_after(pool, children_deleted), expected, "{pool:?} {children_deleted}");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_is_told_from_an_api_server_that_does_not_answer() {
+        let kind = || "MachinePool.cluster.x-k8s.io".to_owned();
+        let answered = |code| {
+            let status = Status { code, ..Status::default() };
+            Box::new(kube::Error::Api(Box::new(status)))
+        };
+        let listed = |code| Error::Api { doing: "listing MachinePools".to_owned(), source: answered(code) };
+        let looked_up = |code| Error::Kind(KindError::Api { kind: kind(), source: answered(code) });
+        let label = "cluster.x-k8s.io/v1beta2".to_owned();
+        for (error, expected) in [
+            (Error::Kind(KindError::NotServed { kind: kind() }), true),
+            (Error::Kind(KindError::NoContract { kind: kind(), label }), true),
+            (listed(404), true),
+            (listed(403), false),
+            (listed(503), false),
+            (looked_up(503), false),
+        ] {
+            assert_eq!(is_not_served(&error), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn machines_of_an_etcd_cluster_are_known_by_their_owner() {
+        let owner = |api_version: &str, kind: &str| OwnerReference {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            ..OwnerReference::default()
+        };
+        assert!(is_etcd(&owner("etcdcluster.cluster.x-k8s.io/v1alpha4", "EtcdCluster")));
+        assert!(!is_etcd(&owner("example.org/v1", "EtcdCluster")));
+        assert!(!is_etcd(&owner("cluster.x-k8s.io/v1beta2", "Cluster")));
+    }
 
     #[test]
     fn machines_of_the_control_plane_and_of_any_etcd_are_not_workers() {

@@ -106,11 +106,13 @@ pub fn plan(observation: &Observation) -> Plan {
     }
 }
 
-/// The Cluster no longer names an etcd: nothing of ours stays behind. Our condition goes last.
+/// The Cluster no longer names an etcd: nothing of ours stays behind. Our condition goes last, but for what a Cluster
+/// that is being deleted would wait for.
 fn part(observation: &Observation) -> Plan {
     match lift(observation, |_| true) {
         Some(step) => Plan::Do(step),
         None if observation.cluster.condition.is_some() => Plan::Do(Step::RemoveConditions),
+        None if observation.cluster.view.deleting => deletion::release(observation).unwrap_or(Plan::Steady),
         None => Plan::Steady,
     }
 }

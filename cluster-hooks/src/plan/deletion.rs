@@ -8,23 +8,18 @@ use api::names;
 use controller_support::external::Reference;
 
 pub(super) fn plan(observation: &Observation) -> Plan {
-    // Etcd of another Cluster is not touched, and without etcd there is nothing to do: the rest is Cluster API's.
+    // Etcd of another Cluster is not touched, and without etcd there is little to do: the rest is Cluster API's.
     let ours = claimed_by_another(observation).is_none()
         && !matches!(observation.etcd, Etcd::Invalid { retryable: false, .. });
-    if let Some(reason) = observation.cluster.before_delete_hook.as_deref().filter(|_| ours) {
-        let so_far = if reason.is_empty() { String::new() } else { format!(" (its condition Deleting says {reason})") };
-        let message = format!(
-            "the runtime extensions that are asked before a Cluster is deleted have not let it go yet{so_far}; etcd and the \
-             control plane stay as they are until then"
-        );
-        return wait(reasons::WAITING_FOR_BEFORE_DELETE_HOOK, message);
+    if let Some(wait) = extensions_first(observation).filter(|_| ours) {
+        return wait;
     }
     // A paused control plane is never deleted.
     if let Some(step) = lift(observation, |_| true) {
         return Plan::Do(step);
     }
     match &observation.etcd {
-        _ if !ours => Plan::Steady,
+        _ if !ours => release(observation).unwrap_or(Plan::Steady),
         Etcd::NotNamed => Plan::Steady,
         Etcd::Missing(etcd) => release(observation).unwrap_or_else(|| without_etcd(observation, etcd)),
         Etcd::Invalid { message, .. } => release(observation)
@@ -40,6 +35,17 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     }
 }
 
+/// Runtime extensions may need the API server, and so etcd.
+fn extensions_first(observation: &Observation) -> Option<Plan> {
+    let reason = observation.cluster.before_delete_hook.as_deref()?;
+    let so_far = if reason.is_empty() { String::new() } else { format!(" (its condition Deleting says {reason})") };
+    let message = format!(
+        "the runtime extensions that are asked before a Cluster is deleted have not let it go yet{so_far}; etcd and \
+         the control plane stay as they are until then"
+    );
+    Some(wait(reasons::WAITING_FOR_BEFORE_DELETE_HOOK, message))
+}
+
 /// The workers need the API server, and so etcd.
 fn workers_first(observation: &Observation) -> Option<Plan> {
     let Some(workers) = &observation.reads.workers else { return Some(Plan::Do(Step::Read(Need::Workers))) };
@@ -47,15 +53,16 @@ fn workers_first(observation: &Observation) -> Option<Plan> {
     (!workers.is_empty()).then(|| wait(reasons::WAITING_FOR_WORKERS_DELETION, message).again(WORKERS))
 }
 
-/// Members' Machines that etcd has left behind, of which Cluster API has made the Cluster the owner: after a restore without
-/// owners, or when the etcd object was taken away without its finalizer's work. They wait for etcd's controller, which has no
-/// etcd object that they belong to, and the Cluster waits for them.
-fn release(observation: &Observation) -> Option<Plan> {
+/// Members' Machines that etcd has left behind: after a restore without owners, or when the etcd object was taken away
+/// without its finalizer's work. Cluster API or the garbage collector deletes them, they wait for etcd's controller,
+/// which has no etcd object that they belong to, and the Cluster waits for them, whatever etcd it names, or none.
+pub(super) fn release(observation: &Observation) -> Option<Plan> {
     let Some(hooked) = &observation.reads.hooked else { return Some(Plan::Do(Step::Read(Need::Hooked))) };
     if hooked.is_empty() {
         return None;
     }
-    Some(workers_first(observation).unwrap_or_else(|| Plan::Do(Step::ReleaseMachines(hooked.clone()))))
+    let wait = extensions_first(observation).or_else(|| workers_first(observation));
+    Some(wait.unwrap_or_else(|| Plan::Do(Step::ReleaseMachines(hooked.clone()))))
 }
 
 /// The rest is Cluster API's, unless a user has to allow it.

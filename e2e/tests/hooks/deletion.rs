@@ -83,6 +83,22 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.delete("Cluster", "left").await?;
     stage.until_gone("left").await?;
 
+    // The same, and the Cluster names no etcd: nothing leads to the one that they were of.
+    stage.apply_cluster("unnamed", |_| ()).await?;
+    stage.change("Cluster", "unnamed", named(&Value::Null)).await?;
+    until("the Cluster says nothing of an etcd", SOON, async || {
+        Ok(stage.says("unnamed").await?.is_none().then_some(()))
+    })
+    .await?;
+    stage.apply(member("unnamed", "unnamed-etcd-0")).await?;
+    until("Cluster API has adopted the Machine", SOON, async || {
+        let machine = stage.api("Machine").get("unnamed-etcd-0").await?;
+        Ok(machine.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(()))
+    })
+    .await?;
+    stage.delete("Cluster", "unnamed").await?;
+    stage.until_gone("unnamed").await?;
+
     // A kind of etcd that is not installed.
     stage
         .apply_cluster("unknown", |document| {

@@ -210,3 +210,32 @@ fn machines_that_an_etcd_has_left_behind_are_let_go_after_the_workers() {
         assert_eq!(world.settle().0, []);
     }
 }
+
+/// Nothing leads from the Cluster to the etcd that they were of.
+#[test]
+fn machines_that_an_etcd_has_left_behind_are_let_go_whatever_the_cluster_names() {
+    let hooked = vec![HookedMachine { name: "demo-etcd-0".to_owned(), uid: "machine-1".to_owned() }];
+    let mut unnamed = World { etcd: None, ..World::applied() };
+    unnamed.cluster["metadata"]["annotations"] = json!({});
+    let mut garbled = World { etcd: None, ..World::applied() };
+    garbled.cluster["metadata"]["annotations"] = json!({names::MANAGED_ETCD_ANNOTATION: "no/etcd/at all"});
+    let mut theirs = World::applied();
+    theirs.etcd.as_mut().unwrap()["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "other", "uid": "cluster-2"}]);
+    for world in [unnamed, garbled, theirs] {
+        let mut world = World { hooked: hooked.clone(), ..world };
+        world.settle();
+        assert_eq!(world.hooked, hooked, "the Cluster stays, and may use that etcd still");
+        world.delete_cluster();
+        world.cluster["spec"]["topology"] = json!({"classRef": {"name": "class"}});
+        assert!(matches!(world.settle().1, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_BEFORE_DELETE_HOOK));
+        assert_eq!(world.hooked, hooked, "runtime extensions need etcd");
+        world.cluster["spec"]["topology"] = json!(null);
+        world.workers = vec!["Machine demo-worker-1".to_owned()];
+        assert!(matches!(world.settle().1, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_WORKERS_DELETION));
+        assert_eq!(world.hooked, hooked, "the workers need etcd");
+        world.workers.clear();
+        assert_eq!(world.settle(), (vec![Step::ReleaseMachines(hooked.clone())], Plan::Steady));
+        assert_eq!(world.settle(), (vec![], Plan::Steady));
+    }
+}
