@@ -135,8 +135,13 @@ pub enum Certificates {
     Unknown,
     /// There is no CA.
     NoCa,
-    /// The Secret with the CA was made for the EtcdCluster of this name, and goes with it.
-    OfAnother(String),
+    /// The Secret with the CA belongs to another object of Cluster API, and goes with it.
+    OfAnother {
+        /// Kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
     /// The Secret cannot be used; the text says why.
     Invalid(String),
     /// The CA is not the one that has signed the API servers' client certificate.

@@ -13,11 +13,12 @@ pub(crate) const CERT: &str = "tls.crt";
 /// Key of a private key in a Secret.
 pub(crate) const KEY: &str = "tls.key";
 
-/// The CA: certificate and key.
+/// The CA: certificate and key. Opaque: a kubeadm control plane takes over a Secret of Cluster API's type that has the name of
+/// its own CA, and that of a Cluster `X-managed` has this name.
 #[must_use]
 pub fn ca_secret(etcd: &EtcdCluster, cluster: &str, cert: &str, key: &str) -> Secret {
     let data = [(CERT, cert), (KEY, key)];
-    secret(etcd, cluster, names::ca_secret(cluster), names::CLUSTER_SECRET_TYPE, &data)
+    secret(etcd, cluster, names::ca_secret(cluster), "Opaque", &data)
 }
 
 /// The CA certificate for the control plane. Opaque, as the kubeadm control plane would take over a Secret of Cluster

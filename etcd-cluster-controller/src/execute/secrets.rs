@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::build::InitContent;
 use crate::context::Context;
 use crate::observation::{Certificates, Observation};
-use crate::observe::read_ca;
+use crate::observe::{other_owner, read_ca};
 use crate::pki::{CertAndKey, Client, new_ca, new_client};
 use crate::plan::Hold;
 use crate::{CONTROLLER, build};
@@ -89,7 +89,7 @@ async fn take_over_ca(
     if secret.labels().contains_key(names::ETCD_CLUSTER_LABEL) {
         return Ok(ControlFlow::Break(Outcome::Outdated));
     }
-    if let Some(other) = other_user(&secret, cluster) {
+    if let Some(other) = other_user(&secret, cluster, &etcd.uid().unwrap_or_default()) {
         let message = format!(
             "Secret {name} belongs to {other}, and a CA serves one etcd cluster: rename one of the Clusters, or correct the label or owner of the Secret"
         );
@@ -104,10 +104,9 @@ async fn take_over_ca(
 }
 
 /// To whom else a Secret with the name of our CA belongs. The kubeadm control plane of a Cluster `X-managed` gives it to the
-/// CA of its own etcd.
-fn other_user(secret: &DynamicObject, cluster: &str) -> Option<String> {
-    let mut owners = secret.owner_references().iter();
-    if let Some(other) = owners.find(|owner| owner.api_version.starts_with("controlplane.cluster.x-k8s.io/")) {
+/// CA of its own etcd. An earlier EtcdCluster's goes with that, which the plan waits for.
+fn other_user(secret: &DynamicObject, cluster: &str, uid: &str) -> Option<String> {
+    if let Some(other) = other_owner(secret, uid).filter(|owner| owner.kind != "EtcdCluster") {
         return Some(format!("{} {}", other.kind, other.name));
     }
     let named = secret.labels().get(names::CLUSTER_NAME_LABEL).filter(|name| *name != cluster);
@@ -242,7 +241,7 @@ mod tests {
     fn a_ca_of_another_cluster_is_not_taken_over() {
         let user = |metadata: Value| {
             let secret: DynamicObject = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-            other_user(&secret, "demo")
+            other_user(&secret, "demo", "etcd-uid")
         };
         let owned = |api_version: &str, kind: &str| json!({"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": "demo-managed", "uid": "1", "controller": true}]});
         let named = |cluster: &str| json!({"labels": {"cluster.x-k8s.io/cluster-name": cluster}});
@@ -252,6 +251,9 @@ mod tests {
         assert_eq!(user(named("demo-managed")).as_deref(), Some("Cluster demo-managed"));
         let control_plane = owned("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane");
         assert_eq!(user(control_plane).as_deref(), Some("KubeadmControlPlane demo-managed"));
+        let config = owned("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig");
+        assert_eq!(user(config).as_deref(), Some("KubeadmConfig demo-managed"), "of a Machine without a control plane");
+        assert_eq!(user(owned("etcdcluster.cluster.x-k8s.io/v1beta1", "EtcdCluster")), None, "it is waited for");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::pki::{CertAndKey, check_ca, expiry, is_another_ca, is_signed_by};
 use api::{EtcdCluster, names};
 use controller_support::external::secret_text;
 use controller_support::{Cached, Result, ResultExt, TtlCache, apply};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -29,11 +30,11 @@ pub(super) async fn read(
         return missing(context, observation, &namespace, &name).await;
     };
     if let Some(other) = other_owner(&secret, &uid) {
-        return Ok((Certificates::OfAnother(other.to_owned()), None));
+        return Ok((of_another(other), None));
     }
     let ours = |name: &str| {
         let secret: Option<Arc<DynamicObject>> = context.secrets.get(&namespace, name);
-        secret.filter(|secret| other_owner(secret, &uid).is_none())
+        secret.filter(|secret| !is_of_an_earlier(secret, &uid))
     };
     let staged = ours(&names::staged_apiserver_client_secret(cluster));
     let judged = context.judged_cas.judge(&secret, staged.as_deref());
@@ -128,7 +129,7 @@ pub(crate) fn expiries(
     etcd: &EtcdCluster,
 ) -> impl Iterator<Item = (&'static str, Timestamp)> {
     let (namespace, uid) = (etcd.namespace().unwrap_or_default(), etcd.uid().unwrap_or_default());
-    let ours = |name: &str| secrets.get(&namespace, name).filter(|secret| other_owner(secret, &uid).is_none());
+    let ours = |name: &str| secrets.get(&namespace, name).filter(|secret| !is_of_an_earlier(secret, &uid));
     let cluster = etcd.labels().get(names::CLUSTER_NAME_LABEL);
     let ca = cluster.and_then(|cluster| ours(&names::ca_secret(cluster)));
     let staged = cluster.and_then(|cluster| ours(&names::staged_apiserver_client_secret(cluster)));
@@ -160,7 +161,7 @@ async fn missing(
     let Some(secret) = live else { return Ok((Certificates::NoCa, None)) };
     let uid = observation.etcd.uid().unwrap_or_default();
     Ok(match (other_owner(&secret, &uid), read_ca(&secret)) {
-        (Some(other), _) => (Certificates::OfAnother(other.to_owned()), None),
+        (Some(other), _) => (of_another(other), None),
         (None, Err(message)) => (Certificates::Invalid(message), None),
         (None, Ok(_)) => (Certificates::NotLabelled, None),
     })
@@ -179,11 +180,25 @@ pub(crate) fn read_ca(secret: &DynamicObject) -> Result<CertAndKey, String> {
     check_ca(&ca).map(|()| ca)
 }
 
-/// The other EtcdCluster that an object was made for: an earlier one of the same name or for the same Cluster. If that
-/// is gone, the garbage collector will take the object.
-fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a str> {
-    let owner = object.owner_references().iter().find(|owner| owner.kind == "EtcdCluster" && owner.uid != uid)?;
-    Some(&owner.name)
+/// Whether a Secret was made for an earlier EtcdCluster of the same name or for the same Cluster. The garbage collector takes
+/// it.
+fn is_of_an_earlier(secret: &DynamicObject, uid: &str) -> bool {
+    secret.owner_references().iter().any(|owner| owner.kind == "EtcdCluster" && owner.uid != uid)
+}
+
+/// Whom the Secret with our CA belongs to, if not to us: an earlier EtcdCluster, or what makes CAs for another Cluster, and
+/// takes the Secret with it when it goes. A Cluster makes no CA, and what is no provider's of Cluster API is a user's own way
+/// of making Secrets.
+pub(crate) fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a OwnerReference> {
+    let of_a_provider = |owner: &OwnerReference| {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        group.ends_with(&format!(".{}", names::CLUSTER_GROUP))
+    };
+    object.owner_references().iter().find(|owner| owner.uid != uid && of_a_provider(owner))
+}
+
+fn of_another(owner: &OwnerReference) -> Certificates {
+    Certificates::OfAnother { kind: owner.kind.clone(), name: owner.name.clone() }
 }
 
 #[cfg(test)]
@@ -202,6 +217,39 @@ mod tests {
         let data = content.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
         let data: BTreeMap<String, ByteString> = data.collect();
         serde_json::from_value(json!({"metadata": {"uid": "u", "resourceVersion": version}, "data": data})).unwrap()
+    }
+
+    #[test]
+    fn a_secret_is_another_ones_by_any_owner_that_makes_cas_for_clusters() {
+        let other = |api_version: &str, kind: &str, uid: &str| {
+            let ours = json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+                "name": "demo-etcd", "uid": "etcd-uid"});
+            let owner =
+                json!({"apiVersion": api_version, "kind": kind, "name": "other", "uid": uid, "controller": true});
+            let secret: DynamicObject =
+                serde_json::from_value(json!({"metadata": {"ownerReferences": [ours, owner]}})).unwrap();
+            other_owner(&secret, "etcd-uid").map(|owner| format!("{} {}", owner.kind, owner.name))
+        };
+        let etcd = "etcdcluster.cluster.x-k8s.io/v1beta1";
+        assert_eq!(other(etcd, "EtcdCluster", "etcd-uid"), None, "it is this one's");
+        assert_eq!(other(etcd, "EtcdCluster", "earlier").as_deref(), Some("EtcdCluster other"));
+        assert_eq!(other(etcd, "EtcdadmCluster", "x").as_deref(), Some("EtcdadmCluster other"));
+        for version in ["v1beta1", "v1beta2"] {
+            let control_plane = other(&format!("controlplane.cluster.x-k8s.io/{version}"), "KubeadmControlPlane", "x");
+            assert_eq!(control_plane.as_deref(), Some("KubeadmControlPlane other"));
+            let config = other(&format!("bootstrap.cluster.x-k8s.io/{version}"), "KubeadmConfig", "x");
+            assert_eq!(config.as_deref(), Some("KubeadmConfig other"));
+        }
+        for (api_version, kind) in [
+            ("cert-manager.io/v1", "Certificate"),
+            ("external-secrets.io/v1", "ExternalSecret"),
+            ("bitnami.com/v1alpha1", "SealedSecret"),
+            ("notcluster.x-k8s.io/v1", "Something"),
+            ("cluster.x-k8s.io/v1beta2", "Cluster"),
+            ("v1", "ConfigMap"),
+        ] {
+            assert_eq!(other(api_version, kind, "x"), None, "a user's own, made by a {kind}");
+        }
     }
 
     #[test]

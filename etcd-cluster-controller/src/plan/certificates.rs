@@ -13,9 +13,20 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         Certificates::Unknown => {
             Some(wait(reasons::WAITING_FOR_CERTIFICATES, format!("Secret {secret} has not been looked up")))
         }
-        Certificates::OfAnother(other) => Some(wait(
+        Certificates::OfAnother { kind, name } if kind == "EtcdCluster" => Some(wait(
             reasons::WAITING_FOR_CERTIFICATES,
-            format!("Secret {secret} still belongs to EtcdCluster {other} and goes with that; then a new one is made"),
+            format!("Secret {secret} still belongs to EtcdCluster {name} and goes with that; then a new one is made"),
+        )),
+        Certificates::OfAnother { kind, name } => Some(block(
+            reasons::NAME_TAKEN,
+            format!(
+                "Secret {secret} belongs to {kind} {name}, is deleted with that, and a CA serves one etcd cluster{}",
+                if in_use {
+                    ": save the Secret first; then make it again as type Opaque and without that owner"
+                } else {
+                    ": rename one of the Clusters, or correct the owner of the Secret"
+                }
+            ),
         )),
         Certificates::Invalid(message) => Some(block(reasons::SECRET_INVALID, format!("Secret {secret}: {message}"))),
         Certificates::NotLabelled => Some(Plan::Do(Step::LabelCa)),

@@ -432,9 +432,17 @@ fn a_ca_that_was_replaced_is_signed_with_only_while_nobody_trusts_the_old_one() 
 #[test]
 fn the_ca_of_another_etcd_cluster_is_waited_for_by_name() {
     let mut story = Story::new(3);
-    story.observation.certificates = Certificates::OfAnother("old".to_owned());
+    let of = |kind: &str| Certificates::OfAnother { kind: kind.to_owned(), name: "old".to_owned() };
+    story.observation.certificates = of("EtcdCluster");
     let plan = story.plan();
     assert!(matches!(&plan, Plan::Wait(hold) if hold.message.contains("EtcdCluster old")), "{plan:?}");
+    story.observation.certificates = of("KubeadmControlPlane");
+    let plan = story.plan();
+    let is_right = |hold: &Hold| hold.reason == reasons::NAME_TAKEN && hold.message.contains("KubeadmControlPlane old");
+    assert!(matches!(&plan, Plan::Block(hold) if is_right(hold) && hold.message.contains("rename")), "{plan:?}");
+    story.machine(0);
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Block(hold) if is_right(hold) && hold.message.contains("save")), "{plan:?}");
 }
 
 #[test]

@@ -427,7 +427,8 @@ fn what_is_not_there_yet_is_said_in_words() {
         let condition = condition(&status, type_);
         assert!(condition.status == "False" && !condition.message.is_empty(), "{condition:?}");
     }
-    story.observation.certificates = Certificates::OfAnother("earlier".to_owned());
+    story.observation.certificates =
+        Certificates::OfAnother { kind: "EtcdCluster".to_owned(), name: "earlier".to_owned() };
     let waiting = story.settle();
     assert!(condition(&waiting, c::CERTIFICATES_AVAILABLE).message.contains("EtcdCluster earlier"));
     story.observation.cluster = ClusterLink::None { message: "no Cluster names it".to_owned(), living: None };
