@@ -9,6 +9,7 @@ use crate::plan::{Plan, Step, due, plan};
 use crate::status::{Update, can_wait, failure, health, report};
 use api::conditions::reasons;
 use api::names;
+use controller_support::apply::CATCH_UP;
 use controller_support::error::{answer, is_invalid};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::{Error, Hold, KindError, Result, Shared, run_controller};
@@ -25,8 +26,6 @@ use std::time::Duration;
 pub const CONTROLLER: &str = "cluster-hooks";
 /// Steps that one reconcile may take: more than any handover has.
 const STEPS: usize = 16;
-/// After a write that was refused because the object has changed: the watch is about to tell.
-pub const CATCH_UP: Duration = Duration::from_millis(200);
 /// After a write that somebody's webhook or policy refuses.
 pub const REFUSED: Duration = Duration::from_secs(60);
 /// First and longest delay while the API server does not answer or knows no Clusters.
@@ -95,7 +94,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             }
         };
         tracing::debug!(?plan, "planned");
-        let Plan::Do(step) = plan else { return finish(context, &observation, &plan).await };
+        let Plan::Do(step) = plan else { return finish(context, cluster, &observation, &plan).await };
         if last.as_ref() == Some(&step) {
             return Err(Error::Refused(not_kept(&observation, &step)));
         }
@@ -106,7 +105,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             Outcome::Refused(refusal) => {
                 let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());
                 let hold = Hold::new(reasons::CONTROL_PLANE_INVALID, message).again(REFUSED);
-                return finish(context, &observation, &Plan::Block(hold)).await;
+                return finish(context, cluster, &observation, &Plan::Block(hold)).await;
             }
         }
         last = Some(step);
@@ -139,8 +138,14 @@ fn not_kept(observation: &Observation, step: &Step) -> String {
     )
 }
 
-/// Nothing can be done at the moment: says why, and waits.
-async fn finish(context: &Context, observation: &Observation, plan: &Plan) -> Result<Action> {
+/// Nothing can be done at the moment: says why, and waits. If somebody else has changed what that is written into, all is
+/// decided anew.
+async fn finish(
+    context: &Context,
+    object: &Arc<DynamicObject>,
+    observation: &Observation,
+    plan: &Plan,
+) -> Result<Action> {
     let cluster = &observation.cluster;
     let uid = cluster.view.uid.as_str();
     let mut delay = due(observation, plan);
@@ -150,9 +155,11 @@ async fn finish(context: &Context, observation: &Observation, plan: &Plan) -> Re
         Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
         Update::Write(_) if deferred.is_some() => delay = delay.into_iter().chain(deferred).min(),
         Update::Write(condition) => {
-            context.deferred.end(uid);
             let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
-            execute::condition(context, cluster, &condition).await?;
+            if let Outcome::Outdated = execute::condition(context, cluster, &condition).await? {
+                return Ok(Action::requeue(CATCH_UP));
+            }
+            context.deferred.end(uid);
             tracing::info!(status = condition.status, reason = condition.reason, message = condition.message, "etcd");
             if let (Plan::Block(_), true) = (plan, changed) {
                 let about = object_reference(cluster);
@@ -163,12 +170,19 @@ async fn finish(context: &Context, observation: &Observation, plan: &Plan) -> Re
     match health::report(observation, plan, last_health(context, observation)) {
         Update::Nothing => {}
         Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
-        Update::Write(condition) => execute::health(context, observation, &condition).await?,
+        Update::Write(condition) => {
+            if let Outcome::Outdated = execute::health(context, observation, &condition).await? {
+                return Ok(Action::requeue(CATCH_UP));
+            }
+        }
     }
+    // Over what has just been written.
+    let cluster = ClusterState::read(&context.written.newest(object.clone()));
     if !cluster.view.paused
-        && let Some(body) = build::status::mirror(cluster, observation.found_etcd())
+        && let Some(body) = build::status::mirror(&cluster, observation.found_etcd())
+        && let Outcome::Outdated = execute::mirror(context, &cluster, &body).await?
     {
-        execute::mirror(context, cluster, &body).await?;
+        return Ok(Action::requeue(CATCH_UP));
     }
     Ok(delay.map_or_else(Action::await_change, Action::requeue))
 }
@@ -195,10 +209,10 @@ async fn report_failure_on_control_plane(
     message: String,
 ) -> Result<()> {
     let Some(observation) = observe(context, cluster, &Reads::default()).await? else { return Ok(()) };
-    match health::failure(&observation, message, last_health(context, &observation)) {
-        Update::Write(condition) => execute::health(context, &observation, &condition).await,
-        Update::Nothing | Update::Later(_) => Ok(()),
+    if let Update::Write(condition) = health::failure(&observation, message, last_health(context, &observation)) {
+        execute::health(context, &observation, &condition).await?;
     }
+    Ok(())
 }
 
 /// What this process has written last into the condition of the control plane, and how long ago.

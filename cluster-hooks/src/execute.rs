@@ -39,7 +39,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
         Step::ClaimEtcd => claim(context, cluster, etcd_of(observation)?).await,
         Step::Announce(hold) => {
             let announced = status::announcement(cluster, hold, &observation.now);
-            condition(context, cluster, &announced).await.map(|()| Outcome::Done)
+            condition(context, cluster, &announced).await
         }
         Step::RecordEndpointsInUse { lists, retire } => {
             let etcd = etcd_of(observation)?;
@@ -107,15 +107,15 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
             let control_plane = control_plane_of(observation)?;
             change(context, cluster, &control_plane.reference, &build::patch::wake(control_plane)).await
         }
-        Step::RemoveConditions => {
-            remove_health(context, observation).await?;
-            remove_condition(context, cluster).await
-        }
+        Step::RemoveConditions => match remove_health(context, observation).await? {
+            Outcome::Done => remove_condition(context, cluster).await,
+            other => Ok(other),
+        },
     }
 }
 
-/// Applies our condition of the Cluster.
-pub async fn condition(context: &Context, cluster: &ClusterState, condition: &Condition) -> Result<()> {
+/// Applies our condition of the Cluster, if that is still what the condition was computed from.
+pub async fn condition(context: &Context, cluster: &ClusterState, condition: &Condition) -> Result<Outcome> {
     let body = build::status::condition(cluster, condition);
     let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
     let answer = apply::apply_status::<DynamicObject>(&clusters, context.name, &cluster.view.name, &body).await;
@@ -130,8 +130,8 @@ async fn remove_condition(context: &Context, cluster: &ClusterState) -> Result<O
     outcome(context, answer.doing(|| format!("writing the status of Cluster {name}")))
 }
 
-/// Applies our condition of the control plane.
-pub async fn health(context: &Context, observation: &Observation, condition: &Condition) -> Result<()> {
+/// Applies our condition of the control plane, if that is still what the condition was computed from.
+pub async fn health(context: &Context, observation: &Observation, condition: &Condition) -> Result<Outcome> {
     let (control_plane, namespace) = (control_plane_of(observation)?, &observation.cluster.view.namespace);
     let body = build::status::health(control_plane, namespace, condition);
     let objects = context.api(&control_plane.reference, CLUSTER_API_CONTRACTS, namespace).await?;
@@ -139,8 +139,8 @@ pub async fn health(context: &Context, observation: &Observation, condition: &Co
     remember_status(context, &control_plane.uid, Some(condition), answer)
 }
 
-async fn remove_health(context: &Context, observation: &Observation) -> Result<()> {
-    let Some((control_plane, type_)) = status::health::removable(observation) else { return Ok(()) };
+async fn remove_health(context: &Context, observation: &Observation) -> Result<Outcome> {
+    let Some((control_plane, type_)) = status::health::removable(observation) else { return Ok(Outcome::Done) };
     let (namespace, name) = (&observation.cluster.view.namespace, &control_plane.reference.name);
     let objects = context.api(&control_plane.reference, CLUSTER_API_CONTRACTS, namespace).await?;
     let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
@@ -150,7 +150,7 @@ async fn remove_health(context: &Context, observation: &Observation) -> Result<(
 }
 
 /// Writes the fields of the managed-external-etcd proposal.
-pub async fn mirror(context: &Context, cluster: &ClusterState, body: &Value) -> Result<()> {
+pub async fn mirror(context: &Context, cluster: &ClusterState, body: &Value) -> Result<Outcome> {
     let name = &cluster.view.name;
     let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
     let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
@@ -158,22 +158,23 @@ pub async fn mirror(context: &Context, cluster: &ClusterState, body: &Value) -> 
     remember_status(context, "", None, answer.doing(|| format!("writing the status of Cluster {name}")))
 }
 
-/// What is gone has no status.
+/// What is gone has no status. What has changed since it was observed keeps what it has.
 fn remember_status(
     context: &Context,
     uid: &str,
     condition: Option<&Condition>,
     answer: Result<DynamicObject>,
-) -> Result<()> {
+) -> Result<Outcome> {
     match answer {
         Ok(object) => {
             remember(context, object);
             if let Some(condition) = condition {
                 context.reported.insert(uid.to_owned(), condition.clone());
             }
-            Ok(())
+            Ok(Outcome::Done)
         }
-        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) if error.is_not_found() => Ok(Outcome::Done),
+        Err(error) if error.is_conflict() => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
 }
@@ -363,4 +364,36 @@ fn control_plane_of(observation: &Observation) -> Result<&ControlPlaneView> {
 /// A step is planned only for what was observed.
 fn missing(what: &str) -> Error {
     Error::Internal(format!("a step was planned for a {what} that was not observed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use controller_support::{Shared, Shutdown};
+    use kube::core::{GroupVersionKind, Status};
+    use kube::discovery::ApiResource;
+    use kube::{Client, Config};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_condition_for_another_version_is_decided_anew_and_is_no_error() {
+        let (_stop, shutdown) = Shutdown::new();
+        let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let clusters = ApiResource::from_gvk(&GroupVersionKind::gvk(names::CLUSTER_GROUP, "v1beta2", "Cluster"));
+        let (context, _receiver) = Context::new(&Shared::new(client, shutdown), "test", &clusters);
+        let condition: Condition = serde_json::from_value(json!({"type": "ManagedExternalEtcdReady", "status": "True",
+            "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
+        .unwrap();
+        let answered = |code: u16| {
+            let answer = Err(kube::Error::Api(Box::new(Status { code, ..Status::default() })));
+            remember_status(&context, "u", Some(&condition), answer.doing(|| "writing".to_owned()))
+        };
+        assert!(matches!(answered(409), Ok(Outcome::Outdated)));
+        assert!(matches!(answered(404), Ok(Outcome::Done)), "what is gone has no status");
+        assert!(answered(403).is_err());
+        assert_eq!(context.reported.get("u"), None, "none of them was written");
+        let written = DynamicObject::new("demo", &clusters);
+        assert!(matches!(remember_status(&context, "u", Some(&condition), Ok(written)), Ok(Outcome::Done)));
+        assert_eq!(context.reported.get("u"), Some(condition));
+    }
 }

@@ -11,6 +11,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
+use std::time::Duration;
+
+/// After a write that was refused because the object has changed: the watch is about to tell.
+pub const CATCH_UP: Duration = Duration::from_millis(200);
 
 /// Applies an object of ours. Fields that we do not set are left to others.
 pub async fn apply<K>(api: &Api<K>, field_manager: &str, object: &K) -> Result<K>
@@ -143,15 +147,34 @@ pub async fn get_live(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{Request, Response};
     use k8s_openapi::api::core::v1::Pod;
+    use kube::client::Body;
+    use std::convert::Infallible;
+
+    fn pod() -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_status_for_another_version_is_told_and_is_no_error() {
+        let written = async |code: u16| {
+            let answer = move |_: Request<Body>| async move {
+                let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
+                let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+                Ok::<_, Infallible>(response.unwrap())
+            };
+            let api: Api<Pod> = Api::namespaced(Client::new(tower::service_fn(answer), "default"), "default");
+            write_status(&api, "test", &pod(), &json!({"phase": "Running"})).await
+        };
+        assert!(matches!(written(409).await, Ok(StatusWrite::Conflict)));
+        assert!(matches!(written(404).await, Ok(StatusWrite::Gone)));
+        assert!(written(403).await.is_err());
+    }
 
     #[test]
     fn a_status_names_the_version_that_it_was_computed_from() {
-        let mut pod = Pod::default();
-        pod.metadata.name = Some("a".to_owned());
-        pod.metadata.uid = Some("u".to_owned());
-        pod.metadata.resource_version = Some("7".to_owned());
-        let body = status_of(&pod, &json!({"phase": "Running"}));
+        let body = status_of(&pod(), &json!({"phase": "Running"}));
         assert_eq!(body["metadata"], json!({"name": "a", "uid": "u", "resourceVersion": "7"}));
         assert_eq!(body["status"]["phase"], "Running");
     }

@@ -7,6 +7,7 @@ use crate::plan::{Plan, plan};
 use crate::status::{can_wait, status};
 use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
+use controller_support::apply::CATCH_UP;
 use controller_support::{Cached, Error, Result, Shared, run_controller};
 use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
@@ -96,8 +97,10 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         {
             return Ok(Action::requeue(left));
         }
+        if !report(&context, &config, &status, &plan, &known).await? {
+            return Ok(Action::requeue(CATCH_UP));
+        }
         context.deferred.end(uid);
-        report(&context, &config, &status, &plan, &known).await?;
         return Ok(again.map_or_else(Action::await_change, Action::requeue));
     }
     Err(Error::Internal(format!("{STEPS} steps came to no end for {}", config.name_any())))

@@ -8,6 +8,7 @@ use crate::plan::{Plan, Step};
 use crate::status::{differs, newly_blocked};
 use api::EtcdadmConfig;
 use api::etcdadm_config::EtcdadmConfigStatus;
+use controller_support::apply::StatusWrite;
 use controller_support::error::answer;
 use controller_support::{Error, Result, apply};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -43,7 +44,8 @@ pub(crate) async fn execute(
     }
 }
 
-/// Writes what a reconcile came to: the status if it differs, then events, which nobody waits for.
+/// Writes what a reconcile came to: the status if it differs, then events, which nobody waits for. Answers whether the config
+/// is still what that was computed from: otherwise all is decided anew.
 ///
 /// # Errors
 /// If the API server does not accept the status.
@@ -53,19 +55,18 @@ pub(crate) async fn report(
     status: &EtcdadmConfigStatus,
     plan: &Plan,
     known: &Known,
-) -> Result<()> {
+) -> Result<bool> {
     let before = config.status.as_ref();
-    if differs(before, status) {
-        write_status(context, config, status).await?;
-    }
+    let is_current = !differs(before, status) || write_status(context, config, status).await?;
+    // What was created stays, whatever is decided next.
     if let Some(note) = &known.created {
         event(context, config, "BootstrapDataCreated", note).await;
     }
-    if let Some(blocked) = newly_blocked(before, plan) {
+    if let Some(blocked) = newly_blocked(before, plan).filter(|_| is_current) {
         let about = config.object_ref(&());
         context.events.warning(&about, "Bootstrap", blocked.reason, blocked.message.clone()).await;
     }
-    Ok(())
+    Ok(is_current)
 }
 
 fn machine_name(observation: &Observation) -> &str {
@@ -76,22 +77,15 @@ async fn event(context: &Context, config: &EtcdadmConfig, reason: &str, note: &s
     context.events.normal(&config.object_ref(&()), "Bootstrap", reason, note).await;
 }
 
-/// A config that no longer exists needs no status.
-async fn write_status(context: &Context, config: &EtcdadmConfig, status: &EtcdadmConfigStatus) -> Result<()> {
+/// Answers whether the config has not changed meanwhile. One that no longer exists needs no status.
+async fn write_status(context: &Context, config: &EtcdadmConfig, status: &EtcdadmConfigStatus) -> Result<bool> {
     let api: Api<EtcdadmConfig> = Api::namespaced(context.client.clone(), &config.namespace().unwrap_or_default());
-    // With the UID: a later config of the same name must not get this status.
-    let object = json!({
-        "apiVersion": EtcdadmConfig::api_version(&()),
-        "kind": EtcdadmConfig::kind(&()),
-        "metadata": {"name": config.name_any(), "uid": config.uid()},
-        "status": status,
-    });
-    match apply::apply_status(&api, CONTROLLER, &config.name_any(), &object).await {
-        Ok(answer) => context.written.remember(answer),
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
+    match apply::write_status(&api, CONTROLLER, config, status).await? {
+        StatusWrite::Written(answer) => context.written.remember(*answer),
+        StatusWrite::Gone => {}
+        StatusWrite::Conflict => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Creates the lock. If it exists already, the watch did not show it yet, and it is read.

@@ -13,7 +13,7 @@ pub fn condition(cluster: &ClusterState, condition: &Condition) -> Value {
     json!({
         "apiVersion": view.api_version,
         "kind": "Cluster",
-        "metadata": {"name": view.name, "namespace": view.namespace},
+        "metadata": read(&view.name, &view.namespace, &view.uid, &cluster.resource_version),
         "status": status["status"],
     })
 }
@@ -31,11 +31,11 @@ pub fn without_condition(cluster: &ClusterState) -> Value {
 
 /// The control plane with our condition, to be applied.
 pub fn health(control_plane: &ControlPlaneView, namespace: &str, condition: &Condition) -> Value {
-    let status = nest(control_plane.conditions_path, json!([condition]));
+    let (name, status) = (&control_plane.reference.name, nest(control_plane.conditions_path, json!([condition])));
     json!({
         "apiVersion": control_plane.api_version,
         "kind": control_plane.reference.kind,
-        "metadata": {"name": control_plane.reference.name, "namespace": namespace},
+        "metadata": read(name, namespace, &control_plane.uid, &control_plane.resource_version),
         "status": status["status"],
     })
 }
@@ -58,8 +58,17 @@ pub fn mirror(cluster: &ClusterState, etcd: Option<&EtcdView>) -> Option<Value> 
     let before = cluster.mirror?;
     let etcd = etcd?;
     let after = (etcd.usable(), before.1 || etcd.initialized || etcd.ready);
-    (before != after)
-        .then(|| json!({"status": {"managedExternalEtcdReady": after.0, "managedExternalEtcdInitialized": after.1}}))
+    (before != after).then(|| {
+        json!({
+            "metadata": {"resourceVersion": cluster.resource_version},
+            "status": {"managedExternalEtcdReady": after.0, "managedExternalEtcdInitialized": after.1},
+        })
+    })
+}
+
+/// The object and version that a condition was computed from: no other is given it.
+fn read(name: &str, namespace: &str, uid: &str, version: &str) -> Value {
+    json!({"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version})
 }
 
 fn nest(pointer: &str, value: Value) -> Value {

@@ -47,8 +47,8 @@ fn conditions_of_both_versions() {
     let condition = serde_json::from_value(json!({"type": "ManagedExternalEtcdReady", "status": "True",
         "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
     .unwrap();
-    let v1beta2 = status::condition(&observation.cluster, &condition);
     observation.cluster.resource_version = "7".to_owned();
+    let v1beta2 = status::condition(&observation.cluster, &condition);
     observation.cluster.conditions = vec![json!(condition), json!({"type": "Available", "status": "True", "extra": 1})];
     let removed = status::without_condition(&observation.cluster);
     observation.cluster.view.api_version = "cluster.x-k8s.io/v1beta1".to_owned();
@@ -64,7 +64,9 @@ fn of_a_control_plane_one_condition_alone_is_applied() {
     .unwrap();
     let control_plane = observation.found_control_plane().unwrap();
     let body = status::health(control_plane, "default", &condition);
-    assert_eq!(body["metadata"], json!({"name": "demo-cp", "namespace": "default"}));
+    let read = json!({"name": "demo-cp", "namespace": "default", "uid": "cp-1",
+        "resourceVersion": control_plane.resource_version});
+    assert_eq!(body["metadata"], read, "refused if it is another one, or has changed");
     assert_eq!(body["apiVersion"], "controlplane.cluster.x-k8s.io/v1beta2");
     assert_eq!(body["status"], json!({"conditions": [condition]}));
     let mut control_plane = control_plane.clone();
@@ -84,8 +86,10 @@ fn the_fields_of_the_proposal_are_mirrored_where_they_are_used() {
     let mut observation = observed();
     assert_eq!(status::mirror(&observation.cluster, observation.found_etcd()), None);
     observation.cluster.mirror = Some((false, false));
+    observation.cluster.resource_version = "7".to_owned();
     let body = status::mirror(&observation.cluster, observation.found_etcd()).unwrap();
-    assert_eq!(body, json!({"status": {"managedExternalEtcdReady": true, "managedExternalEtcdInitialized": true}}));
+    let fields = json!({"managedExternalEtcdReady": true, "managedExternalEtcdInitialized": true});
+    assert_eq!(body, json!({"metadata": {"resourceVersion": "7"}, "status": fields}));
     observation.cluster.mirror = Some((true, true));
     assert_eq!(status::mirror(&observation.cluster, observation.found_etcd()), None);
 }
