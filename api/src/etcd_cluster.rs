@@ -337,6 +337,10 @@ pub struct EtcdClusterStatus {
     /// where somebody has replaced the object, and the annotation is gone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoints_in_use: String,
+    /// Highest number used in the name of a Machine: what the annotation last said. It counts where somebody has replaced the
+    /// object, and the annotation is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_name_number: Option<i64>,
     /// Label selector of the Machines, for the scale subresource.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub selector: String,

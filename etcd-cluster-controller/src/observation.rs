@@ -378,6 +378,16 @@ impl Observation {
         annotated.or_else(seen).filter(|urls| !urls.is_empty())
     }
 
+    /// The highest number that was ever used in the name of a Machine, as far as it is recorded: by the annotation. Whoever
+    /// replaces the whole object takes that away; then it is the last one that was seen.
+    #[must_use]
+    pub fn last_name_number(&self) -> Option<u64> {
+        let annotated = self.etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION);
+        let annotated = annotated.and_then(|number| number.parse().ok());
+        let seen = self.etcd.status.as_ref().and_then(|status| u64::try_from(status.last_name_number?).ok());
+        annotated.max(seen)
+    }
+
     /// The recorded cluster ID, or else that of the member list.
     pub(crate) fn cluster_id(&self) -> Option<String> {
         self.recorded_cluster_id().map(str::to_owned).or_else(|| match &self.membership {

@@ -36,6 +36,7 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
         endpoint: decision.publish.endpoints.clone(),
         endpoints: decision.publish.endpoints.clone(),
         endpoints_in_use: observation.endpoints_in_use().unwrap_or_default().to_owned(),
+        last_name_number: observation.last_name_number().and_then(|number| i64::try_from(number).ok()),
         selector: format!("{}={}", names::ETCD_CLUSTER_LABEL, observation.etcd.name_any()),
         init_machine_address: before.init_machine_address.clone(),
         version: lowest_version(&members),
@@ -81,6 +82,8 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
         replicas: before.replicas,
         updated_replicas: before.updated_replicas,
         ready_replicas: before.ready_replicas,
+        // The annotation has it.
+        last_name_number: before.last_name_number,
         selector: before.selector.clone(),
         cluster_id: before.cluster_id.clone(),
         observed_generation: before.observed_generation,

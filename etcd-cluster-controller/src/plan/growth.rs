@@ -11,7 +11,6 @@ use crate::quorum::never_member;
 use crate::roster::{Seat, has_left, number};
 use api::conditions::reasons;
 use api::etcd_cluster::RemovalState;
-use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -258,11 +257,9 @@ fn stranger(view: &View<'_>) -> Option<Plan> {
 /// The number after the highest that was ever used: a new Machine must not meet the bootstrap data or the infrastructure of
 /// an earlier one of its name. Members count too: one may be left without its Machine.
 fn next_number(observation: &Observation) -> u64 {
-    let recorded = observation.etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION);
-    let recorded = recorded.and_then(|number| number.parse::<u64>().ok());
     let machines = observation.machines.keys().filter_map(|name| number(name));
     let base = format!("{}-", observation.etcd.name_any());
     let members = observation.members().into_iter().flatten().filter(|(_, member)| member.name.starts_with(&base));
     let members = members.filter_map(|(_, member)| number(&member.name));
-    recorded.into_iter().chain(machines).chain(members).max().map_or(0, |last| last + 1)
+    observation.last_name_number().into_iter().chain(machines).chain(members).max().map_or(0, |last| last + 1)
 }

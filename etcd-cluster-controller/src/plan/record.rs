@@ -1,5 +1,6 @@
 //! What a move or a restore of the management cluster must keep. It is written into annotations before anything relies on
-//! it. The highest number in a name is written by the step that makes the Machine.
+//! it, and again where somebody has taken it away. The highest number in a name is written first by the step that makes the
+//! Machine.
 
 use super::{Plan, Step, View, upgrade};
 use api::names;
@@ -25,8 +26,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.to_owned()));
     }
     // Members with different limits drop each other's learners, and panic: whoever has replaced or edited the object has not
-    // changed theirs.
-    let mut machines = view.roster.members().filter_map(|(_, seat)| seat.machine);
+    // changed theirs. A Machine that has no member yet is going to have one with the limit that it was made with.
+    let members = view.roster.members().filter_map(|(_, seat)| seat.machine);
+    let mut machines = members.chain(view.observation.machines.values());
     let running = machines.find_map(|machine| view.observation.learner_limits.get(&machine.name));
     let shown = recorded.get(names::MAX_LEARNERS_ANNOTATION);
     if shown.is_none() || running.is_some_and(|running| Some(running) != shown) {
@@ -38,6 +40,10 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         && let Some(id) = view.observation.cluster_id()
     {
         annotations.insert(names::CLUSTER_ID_ANNOTATION, Some(id));
+    }
+    let number = view.observation.last_name_number().map(|number| number.to_string());
+    if number.is_some() && recorded.get(names::LAST_NAME_NUMBER_ANNOTATION) != number.as_ref() {
+        annotations.insert(names::LAST_NAME_NUMBER_ANNOTATION, number);
     }
     (finalizer || !annotations.is_empty()).then_some(Plan::Do(Step::Record { finalizer, annotations }))
 }
@@ -98,8 +104,31 @@ mod tests {
         assert!(
             recorded(&replaced).is_none_or(|annotations| !annotations.contains_key(names::MAX_LEARNERS_ANNOTATION))
         );
+        let mut coming = Story::new(3);
+        coming.machine(0);
+        coming.observation.learner_limits.insert("demo-etcd-0".to_owned(), "3".to_owned());
+        let coming = bare(coming);
+        assert_eq!(limit(&coming), "3", "somebody has replaced the object before the first member has come");
         earlier.etcd().status.as_mut().unwrap().version = "3.5.21".to_owned();
         assert_eq!(recorded(&earlier).unwrap()[names::PINNED_VERSION_ANNOTATION].as_deref(), Some("3.5.21"));
+    }
+
+    #[test]
+    fn the_highest_number_is_recorded_again_where_the_object_was_replaced() {
+        let number =
+            |story: &Story| recorded(story).and_then(|all| all.get(names::LAST_NAME_NUMBER_ANNOTATION).cloned());
+        let mut story = Story::with_voters(5, 3);
+        assert_eq!(number(&bare(story.clone())), None, "nothing was recorded; Machine and member have their numbers");
+        story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "6");
+        let status = story.settle();
+        assert_eq!((number(&story), status.last_name_number), (None, Some(6)));
+        assert_eq!(number(&bare(story.clone())), Some(Some("6".to_owned())), "somebody has replaced it");
+        for edited in ["1", "none"] {
+            story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, edited);
+            assert_eq!(number(&story), Some(Some("6".to_owned())), "somebody has edited it to {edited}");
+        }
+        story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "8");
+        assert_eq!((number(&story), story.settle().last_name_number), (None, Some(8)), "it goes on");
     }
 
     #[test]
