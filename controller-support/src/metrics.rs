@@ -4,6 +4,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
@@ -49,6 +50,8 @@ pub struct Metrics {
     pub seconds: Family<ControllerLabels, Histogram>,
     /// Requests to the API server.
     pub requests: Family<RequestLabels, Counter>,
+    /// 1 while this process may work: it holds the lease, or runs without one.
+    pub lease_held: Gauge,
 }
 
 impl Default for Metrics {
@@ -62,7 +65,10 @@ impl Default for Metrics {
         registry.register("reconcile_seconds", "Duration of reconciles in seconds", seconds.clone());
         let requests = Family::default();
         registry.register("api_requests", "Requests to the API server by verb and code", requests.clone());
-        Self { parts: Mutex::new(BTreeMap::from([("reconciles", registry)])), reconciles, seconds, requests }
+        let lease_held = Gauge::default();
+        registry.register("lease_held", "1 if this manager holds the lease or runs without one", lease_held.clone());
+        let parts = Mutex::new(BTreeMap::from([("reconciles", registry)]));
+        Self { parts, reconciles, seconds, requests, lease_held }
     }
 }
 
@@ -92,7 +98,15 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prometheus_client::metrics::gauge::Gauge;
+
+    #[test]
+    fn a_manager_that_waits_for_the_lease_says_so() {
+        let metrics = Metrics::default();
+        let shows = |value: i64| metrics.text().unwrap().contains(&format!("\netcdadm_provider_lease_held {value}\n"));
+        assert!(shows(0), "from the beginning: what is not there cannot be asked for");
+        metrics.lease_held.set(1);
+        assert!(shows(1));
+    }
 
     #[test]
     fn a_part_that_starts_again_is_shown_once() {

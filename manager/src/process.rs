@@ -66,6 +66,7 @@ async fn manage(flags: &Flags, times: Times, log_level: LogLevel) -> anyhow::Res
     if flags.leader_elect {
         lead(flags, times, client, &shared).await?;
     } else {
+        shared.metrics.lease_held.set(1);
         run_controllers(flags, &shared).await;
     }
     ready.abort();
@@ -100,11 +101,13 @@ async fn lead(flags: &Flags, times: Times, client: Client, shared: &Shared) -> a
         () = shared.shutdown.clone().requested() => return Ok(()),
     };
     tracing::info!("holding the lease");
+    shared.metrics.lease_held.set(1);
     tokio::select! {
         biased;
         why = held.keep() => anyhow::bail!("the lease is lost: {why}"),
         () = run_controllers(flags, shared) => {}
     }
+    shared.metrics.lease_held.set(0);
     held.release().await;
     Ok(())
 }

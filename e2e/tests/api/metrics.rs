@@ -43,6 +43,11 @@ pub(crate) async fn are_for_those_who_may_read_them(server: &Server) -> Result<(
     let text = text.map_err(|status| anyhow::anyhow!("{status} with the role"))?;
     let asked = "etcdadm_provider_api_requests_total{verb=\"create\",code=\"201\"}";
     ensure!(text.contains(asked), "{asked} is not in {text}");
+    until("it says that it holds the lease", PATIENCE, async || {
+        let text = metrics(METRICS_PORT, Some(&prometheus)).await?;
+        Ok(text.is_ok_and(|text| text.contains("\netcdadm_provider_lease_held 1\n")).then_some(()))
+    })
+    .await?;
     ensure!(get(HEALTH_PORT, "/metrics").await.is_err(), "the metrics are there for everybody");
     what_is_logged_can_be_set(server, &prometheus, manager.log()).await?;
     manager.terminate(PATIENCE).await?;
