@@ -10,7 +10,7 @@ mod request;
 
 pub(crate) use client::Client;
 pub(crate) use fault::Fault;
-pub(crate) use request::Expected;
+pub(crate) use request::{Expected, PeerCounters};
 
 #[cfg(test)]
 pub(crate) mod fake;

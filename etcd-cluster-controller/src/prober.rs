@@ -18,6 +18,7 @@
 //! - The list of a cluster other than the recorded one is never reported as the member list.
 //! - A target that is new, or whose addresses, expected member or eagerness have changed, is probed at once.
 
+mod breaking;
 mod cadence;
 mod clients;
 mod cluster;

@@ -1,5 +1,5 @@
-//! Members that are neither well nor dead: networks that work one way only or lose packets, and a disk that has changed what was
-//! written to it.
+//! Members that are neither well nor dead: networks that work one way only or lose packets, a disk that has changed
+//! what was written to it, and an etcd that crashes again and again.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
@@ -10,6 +10,7 @@ use e2e::bed::{Bed, Look, Manifests};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
+use e2e::world::ADDRESS;
 use local_infrastructure::machine::{Machine, Result as Done, Way};
 use serde_json::json;
 use std::time::Duration;
@@ -22,6 +23,11 @@ const PATIENT: i64 = 30;
 const IMPATIENT: i64 = 4;
 /// The longest that nothing may be written: an illness of the leader, and the elections after it.
 const STALL: Duration = Duration::from_secs(15);
+
+/// How long an etcd that crashes takes to do it again: 2 s until it is started, and enough for the others to hear it.
+const CRASHES: Duration = Duration::from_secs(5);
+/// Kills etcd.
+const CRASH: &str = r#"for p in /proc/[0-9]*; do if [ "$(cat $p/comm)" = etcd ]; then kill -9 "${p#/proc/}"; fi; done"#;
 
 type Action = fn(&Machine) -> Done<()>;
 
@@ -96,6 +102,32 @@ pub(crate) async fn disks(bed: &mut Bed) -> Result<()> {
     let machines = look.etcd_machines().await?;
     println!("  {}: {}", look.namespace, record.judge(&data_of(bed, &look, &machines)?)?);
     Ok(())
+}
+
+/// We do not reach a follower, which the others hear: nobody is replaced. Then its etcd crashes again and again: the
+/// others get something of it at each start, and it is replaced all the same.
+pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "ill-programs", IMPATIENT).await?;
+    let status = look.status().await?;
+    let ill = status.members.iter().find(|member| !member.leader).context("no such member")?;
+    let (machine, us) = (bed.machines.get(&look.namespace, &ill.machine)?, ADDRESS.parse()?);
+    bed.fault(&format!("{}: only we do not hear it", ill.machine), &[&machine], Silence::Lasting);
+    on(&machine, move |machine| machine.cut_off_from(us)).await?;
+    let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", PATIENCE).await?;
+    ensure!(message.contains("the other members hear it"), "it says: {message}");
+    bed.fault(&format!("{}: its etcd crashes again and again", ill.machine), &[&machine], Silence::Lasting);
+    let crashes = async {
+        while on(&machine, |machine| machine.exec(&["sh", "-c", CRASH])).await.is_ok() {
+            tokio::time::sleep(CRASHES).await;
+        }
+        // The machine is gone.
+        std::future::pending::<()>().await;
+    };
+    let machines = tokio::select! {
+        machines = replaced(bed, &look, &ill.machine) => machines?,
+        () = crashes => anyhow::bail!("it no longer crashes"),
+    };
+    only_theirs(bed, &look, &machines).await
 }
 
 /// Three members that are up, with the control plane released, and so many seconds until one counts as unhealthy.

@@ -199,6 +199,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(repair::survives_kills).long(true),
         scenario!(ill::networks).long(true),
         scenario!(ill::disks).long(true),
+        scenario!(ill::programs).long(true),
         scenario!(marked::by_a_health_check),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),

@@ -93,7 +93,7 @@ impl Client {
             _ => match self.read(client_url, deadline).await {
                 Ok(()) => Ok(()),
                 Err(Fault::Theirs(fault)) => Err(fault),
-                Err(ours) => return Err(ours),
+                Err(not_theirs) => return Err(not_theirs),
             },
         };
         Ok(Report {
@@ -136,11 +136,11 @@ impl Client {
         Ok(list.read().map_err(|what| MemberFault::Garbled(format!("{LIST_PATH}: {what}")))?)
     }
 
-    /// The bytes that a member has received from each other, by that one's ID. The leader receives something of all of them.
-    pub(crate) async fn received(&self, client_url: &str) -> Result<BTreeMap<u64, f64>, Fault> {
+    /// What a member has counted of each other since it started. The leader is connected to all of them.
+    pub(crate) async fn peer_counters(&self, client_url: &str) -> Result<PeerCounters, Fault> {
         let request = Request { client_url, path: METRICS_PATH, body: None, most: LARGE };
         let answer = self.send(&request, Instant::now() + TIMEOUT).await?;
-        Ok(received(&String::from_utf8_lossy(answer.content(METRICS_PATH)?)))
+        Ok(PeerCounters::read(&String::from_utf8_lossy(answer.content(METRICS_PATH)?)))
     }
 
     async fn send(&self, request: &Request<'_>, deadline: Instant) -> Result<Answer, Fault> {
@@ -201,11 +201,31 @@ impl Answer {
     }
 }
 
-/// From lines such as `etcd_network_peer_received_bytes_total{From="91bc3c398fb3c146"} 1.21934e+06`.
-fn received(metrics: &str) -> BTreeMap<u64, f64> {
+/// What a member has counted of each other since it started, by that one's ID. What is not there yet has not happened.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PeerCounters {
+    /// Bytes received.
+    pub(crate) received: BTreeMap<u64, f64>,
+    /// How often the connection was lost.
+    pub(crate) lost: BTreeMap<u64, f64>,
+}
+
+impl PeerCounters {
+    fn read(metrics: &str) -> Self {
+        Self {
+            received: series(metrics, "etcd_network_peer_received_bytes_total", "From"),
+            lost: series(metrics, "etcd_network_disconnected_peers_total", "Remote"),
+        }
+    }
+}
+
+/// The values of a metric by the member that a label names, from lines such as
+/// `etcd_network_peer_received_bytes_total{From="91bc3c398fb3c146"} 1.21934e+06`.
+fn series(metrics: &str, name: &str, label: &str) -> BTreeMap<u64, f64> {
     let of = |line: &str| {
-        let (from, bytes) = line.strip_prefix("etcd_network_peer_received_bytes_total{From=\"")?.split_once("\"} ")?;
-        Some((u64::from_str_radix(from, 16).ok()?, bytes.trim().parse().ok()?))
+        let (labels, value) = line.strip_prefix(name)?.strip_prefix('{')?.split_once("} ")?;
+        let id = labels.split(',').find_map(|pair| pair.strip_prefix(label)?.strip_prefix("=\"")?.strip_suffix('"'))?;
+        Some((u64::from_str_radix(id, 16).ok()?, value.trim().parse().ok()?))
     };
     metrics.lines().filter_map(of).collect()
 }
@@ -226,11 +246,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_received_is_read_from_the_metrics() {
+    fn what_was_counted_of_the_others_is_read_from_the_metrics() {
         let metrics = "# TYPE etcd_network_peer_received_bytes_total counter\n\
+            etcd_network_active_peers{Local=\"1\",Remote=\"d\"} 1\n\
+            etcd_network_disconnected_peers_total{Local=\"1\",Remote=\"91bc3c398fb3c146\"} 3\n\
             etcd_network_peer_received_bytes_total{From=\"0\"} 2136\n\
             etcd_network_peer_received_bytes_total{From=\"91bc3c398fb3c146\"} 1.21934e+06\n\
             etcd_network_peer_sent_bytes_total{To=\"d\"} 1\n";
-        assert_eq!(received(metrics), [(0, 2136.0), (0x91bc_3c39_8fb3_c146, 1_219_340.0)].into());
+        let expected = PeerCounters {
+            received: [(0, 2136.0), (0x91bc_3c39_8fb3_c146, 1_219_340.0)].into(),
+            lost: [(0x91bc_3c39_8fb3_c146, 3.0)].into(),
+        };
+        assert_eq!(PeerCounters::read(metrics), expected);
     }
 }

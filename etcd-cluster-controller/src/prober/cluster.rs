@@ -2,11 +2,11 @@
 
 use super::clients::ClientCell;
 use super::figures::{Figures, Leaders};
-use super::heard::{Heard, Received};
+use super::heard::Heard;
 use super::list::{leader_to_ask, whom};
 use super::verdict::Reported;
 use super::{ProbePlan, Shared, Target};
-use crate::etcd_access::{Client, Expected, Fault};
+use crate::etcd_access::{Client, Expected, Fault, PeerCounters};
 use crate::observation::probe::{ListFault, Membership, Outcome, Probe, Run, Snapshot};
 use api::EtcdCluster;
 use k8s_openapi::jiff::Timestamp;
@@ -142,11 +142,11 @@ impl Cluster {
             let probes = &self.state().snapshot.probes;
             (whom(probes, plan.cluster_id), leader_to_ask(probes))
         };
-        let (membership, received) = match whom {
+        let (membership, counted) = match whom {
             Ok((cluster_id, urls)) => {
                 let _permit = permits.acquire().await;
                 match self.client.get(plan.ca.as_ref(), now().1).await {
-                    Ok(client) => (list(&client, cluster_id, urls).await, received(&client, leader.as_ref()).await),
+                    Ok(client) => (list(&client, cluster_id, urls).await, counted(&client, leader.as_ref()).await),
                     Err(fault) => (Membership::Unknown(ListFault::Ours(fault)), None),
                 }
             }
@@ -161,8 +161,8 @@ impl Cluster {
         state.list_begun = Some(begun);
         state.snapshot.membership = membership;
         let before = state.heard.take();
-        state.heard = match (leader, received) {
-            (Some((leader, _)), Some(received)) => Some(Heard::update(before, leader, received, Instant::now())),
+        state.heard = match (leader, counted) {
+            (Some((leader, _)), Some(counted)) => Some(Heard::update(before, leader, counted, Instant::now())),
             // It does not answer this time.
             (Some(_), None) => before,
             (None, _) => None,
@@ -207,9 +207,9 @@ async fn ask(client: &Client, plan: &ProbePlan, target: &Target, first: &str) ->
     worst.unwrap_or_else(|| (first.to_owned(), Outcome::NoAddress))
 }
 
-/// What the leader has received from the others, where there is one to ask.
-async fn received(client: &Client, leader: Option<&(u64, String)>) -> Option<Received> {
-    client.received(&leader?.1).await.ok()
+/// What the leader has counted of the others, where there is one to ask.
+async fn counted(client: &Client, leader: Option<&(u64, String)>) -> Option<PeerCounters> {
+    client.peer_counters(&leader?.1).await.ok()
 }
 
 async fn list(client: &Client, cluster_id: u64, urls: Vec<String>) -> Membership {

@@ -1,15 +1,16 @@
-//! Whom the leader hears: those from whom it has received something lately.
+//! Whom the leader hears: those from whom it has received something lately, over a connection that holds.
 //!
 //! etcd's gauge `etcd_network_active_peers` does not say it. On a member that has joined, each peer that it was told of while
 //! joining is counted a second time, and that second count never ends: the gauge is 2 for a peer that is well, and stays 1 for
-//! one that is dead (etcd 3.5 to 3.7, `rafthttp/remote.go` and `peer_status.go`).
+//! one that is dead (etcd 3.5 to 3.7, `rafthttp/remote.go` and `peer_status.go`). Bytes alone
+//! (`etcd_network_peer_received_bytes_total`) do not say it either: who crashes again and again sends some at each
+//! start.
 
+use super::breaking::Breaking;
+use crate::etcd_access::PeerCounters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// Bytes that a member has received from each other since it started.
-pub(crate) type Received = BTreeMap<u64, f64>;
 
 /// Who sends nothing for so long is not heard. A follower answers every heartbeat, and those come at least every 5 seconds.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -18,34 +19,42 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Heard {
     leader: u64,
-    /// What it had received at `since`.
-    received: Received,
+    /// Bytes that it had received at `since`, from each other member.
+    received: BTreeMap<u64, f64>,
     since: Instant,
-    /// `None`: one look says nothing.
-    heard: Option<BTreeSet<u64>>,
+    /// From whom it receives something. `None`: one look says nothing.
+    sending: Option<BTreeSet<u64>>,
+    breaking: Breaking,
 }
 
 impl Heard {
-    /// Takes in what `leader` has received by now. Of another leader than before, nothing can be said yet.
-    pub(super) fn update(before: Option<Self>, leader: u64, received: Received, now: Instant) -> Self {
-        let Some(before) = before else { return Self { leader, received, since: now, heard: None } };
+    /// Takes in what `leader` has counted by now. Of another leader than before, nothing can be said yet.
+    pub(super) fn update(before: Option<Self>, leader: u64, counted: PeerCounters, now: Instant) -> Self {
+        let PeerCounters { received, lost } = counted;
+        let Some(before) = before else {
+            return Self { leader, received, since: now, sending: None, breaking: Breaking::new(lost, now) };
+        };
+        let Self { sending: sent, breaking, .. } = before;
         if before.leader != leader {
-            return Self { leader, received, since: now, heard: before.heard };
+            let breaking = breaking.of_another_leader(lost, now);
+            return Self { leader, received, since: now, sending: sent, breaking };
         }
+        let breaking = breaking.update(lost, now);
         // Less than before: it has been started again since.
         let sends = |(id, bytes): (&u64, &f64)| before.received.get(id).is_none_or(|then| bytes != then).then_some(*id);
-        let mut heard: BTreeSet<u64> = received.iter().filter_map(sends).collect();
+        let mut sending: BTreeSet<u64> = received.iter().filter_map(sends).collect();
         if now.duration_since(before.since) < SILENCE {
             // Too early to say that somebody is silent.
-            heard.extend(before.heard.iter().flatten());
-            return Self { heard: Some(heard), ..before };
+            sending.extend(sent.iter().flatten());
+            return Self { leader, received: before.received, since: before.since, sending: Some(sending), breaking };
         }
-        Self { leader, received, since: now, heard: Some(heard) }
+        Self { leader, received, since: now, sending: Some(sending), breaking }
     }
 
     /// Those that it hears. `None`: that is not known.
     pub(super) fn members(&self) -> Option<BTreeSet<u64>> {
-        self.heard.clone()
+        let holds = |id: &u64| !self.breaking.has(*id);
+        Some(self.sending.as_ref()?.iter().copied().filter(holds).collect())
     }
 }
 
@@ -53,11 +62,15 @@ impl Heard {
 mod tests {
     use super::*;
 
+    fn counted<const N: usize, const M: usize>(received: [(u64, f64); N], lost: [(u64, f64); M]) -> PeerCounters {
+        PeerCounters { received: received.into(), lost: lost.into() }
+    }
+
     #[test]
     fn who_sends_more_is_heard_and_who_is_silent_for_long_is_not() {
         let begun = Instant::now();
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
-        let received = |two: f64, three: f64| Received::from([(2, two), (3, three)]);
+        let received = |two: f64, three: f64| counted([(2, two), (3, three)], []);
         let first = Heard::update(None, 1, received(100.0, 50.0), at(0));
         assert_eq!(first.members(), None, "one look says nothing");
         let second = Heard::update(Some(first), 1, received(101.0, 50.0), at(1));
@@ -73,12 +86,36 @@ mod tests {
     #[test]
     fn a_new_leader_is_listened_to_before_it_is_believed() {
         let now = Instant::now();
-        let received = |two: f64| Received::from([(2, two)]);
+        let received = |two: f64| counted([(2, two)], []);
         let first = Heard::update(None, 1, received(100.0), now);
         let heard = Heard::update(Some(first), 1, received(101.0), now);
         let other = Heard::update(Some(heard), 3, received(7.0), now);
         assert_eq!(other.members(), Some([2].into()), "what was known stays until it is known better");
         let silent = Heard::update(Some(other), 3, received(7.0), now + SILENCE);
         assert_eq!(silent.members(), Some([].into()));
+    }
+
+    /// What a member in a crash loop looks like to the leader, which is asked every ten seconds for two minutes.
+    #[test]
+    fn who_crashes_again_and_again_is_not_heard_although_it_sends_something_at_each_start() {
+        let begun = Instant::now();
+        let listen = |lost: fn(f64) -> f64| {
+            let looks = (0..=12_u8).map(f64::from);
+            let heard = looks.scan(None, move |before, look| {
+                let now = begun + Duration::from_secs_f64(10.0 * look);
+                let counted = counted([(2, 100.0 * look), (3, 100.0 * look)], [(2, lost(look)), (3, 5.0)]);
+                *before = Some(Heard::update(before.take(), 1, counted, now));
+                Some(before.as_ref().and_then(Heard::members))
+            });
+            heard.collect::<Vec<_>>()
+        };
+        let all = Some(BTreeSet::from([2, 3]));
+        let crashing = listen(|look| 2.0 * look);
+        assert_eq!((&crashing[0], &crashing[1]), (&None, &all), "nothing is known of how that goes on");
+        assert!(crashing[6..].iter().all(|heard| *heard == Some([3].into())), "within a minute: {crashing:?}");
+        // One that only we do not hear.
+        assert!(listen(|_| 7.0)[1..].iter().all(|heard| *heard == all));
+        let rebooted = listen(|look| if look > 4.0 { 3.0 } else { 0.0 });
+        assert!(rebooted[1..].iter().all(|heard| *heard == all), "{rebooted:?}");
     }
 }
