@@ -1,8 +1,9 @@
 //! Whose fault it is that a request failed.
 //!
 //! A member is blamed only for what the network or the member itself says. What this process or its host lacks is ours.
+//! Where the two do not trust each other, one failure alone does not tell: what the other members do decides.
 
-use crate::observation::probe::{MemberFault, OurFault};
+use crate::observation::probe::{Distrust, MemberFault, OurFault};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustix::io::Errno;
 use rustls::{AlertDescription, CertificateError};
@@ -26,6 +27,9 @@ pub(crate) enum Fault {
     /// This controller's.
     #[error(transparent)]
     Ours(#[from] OurFault),
+    /// The one's or the other's.
+    #[error(transparent)]
+    Either(#[from] Distrust),
 }
 
 /// Silence for as long as `limit`, noticed with a delay of `by`. If the delay is long, this process has not been given
@@ -132,7 +136,7 @@ fn of_tls(error: &rustls::Error) -> Fault {
             // How a CA of the same name with another key is told.
             | Alert::DecryptError
             | Alert::CertificateRequired),
-        ) => MemberFault::ClientCertificateRefused(format!("{alert:?}")).into(),
+        ) => Distrust::ClientCertificateRefused(format!("{alert:?}")).into(),
         Tls::General(_)
         | Tls::EncryptError
         | Tls::FailedToGetCurrentTime
@@ -141,6 +145,12 @@ fn of_tls(error: &rustls::Error) -> Fault {
         Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
             MemberFault::Tls("its certificate is not signed by the CA of this etcd cluster".to_owned()).into()
         }
+        Tls::InvalidCertificate(
+            wrong @ (Certificate::Expired
+            | Certificate::ExpiredContext { .. }
+            | Certificate::NotValidYet
+            | Certificate::NotValidYetContext { .. }),
+        ) => Distrust::NotValidNow(wrong.to_string()).into(),
         _ => MemberFault::Tls(error.to_string()).into(),
     }
 }

@@ -1,7 +1,8 @@
 //! What the prober knows about the members of one cluster, as plain data.
 //!
 //! Three things are kept apart. A member that answers says what it is ([`Report`]). A member that fails is blamed with a
-//! [`MemberFault`]. What keeps *this controller* from asking is an [`OurFault`], and blames nobody.
+//! [`MemberFault`]. What keeps *this controller* from asking is an [`OurFault`], and blames nobody. A [`Distrust`] is
+//! the member's fault only if another member answers this controller.
 //!
 //! A Machine's member is also found by the ID that answers at the Machine's addresses: see
 //! [`Observation::machine_of`](super::Observation::machine_of).
@@ -183,11 +184,9 @@ pub enum MemberFault {
     /// The member's TLS certificate, or what it speaks, is not acceptable.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The member does not accept this controller's client certificate.
-    #[error(
-        "the member refuses the client certificate of this controller ({0}): it trusts another CA, or its clock is wrong"
-    )]
-    ClientCertificateRefused(String),
+    /// It and this controller do not trust each other, while another member answers.
+    #[error("{0}, and another one answers: this one's CA, certificate or clock is wrong")]
+    Distrust(Distrust),
     /// An answer that is not a success.
     #[error("{path} answers {status}: {body}")]
     Http {
@@ -222,6 +221,18 @@ pub enum MemberFault {
     },
 }
 
+/// Why TLS has failed, if each side may be the cause: one's clock or CA can be wrong as well as the other's. The text
+/// is for people.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Distrust {
+    /// The member does not accept this controller's client certificate.
+    #[error("the member refuses the client certificate of this controller ({0})")]
+    ClientCertificateRefused(String),
+    /// The member's certificate has expired or is not valid yet, by this controller's clock.
+    #[error("TLS: the member's {0}")]
+    NotValidNow(String),
+}
+
 /// What kept this controller from asking. The text is for people.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OurFault {
@@ -237,6 +248,11 @@ pub enum OurFault {
     /// The client certificate cannot be made.
     #[error("this controller's client certificate cannot be made: {0}")]
     ClientCertificate(String),
+    /// The member and this controller do not trust each other, and no other member answers.
+    #[error(
+        "{0}, and no other one answers: the clock or the CA of this controller may be wrong, as well as the member's"
+    )]
+    Distrust(Distrust),
     /// A host name cannot be resolved, for whatever reason: the name server does not answer, or does not know the name.
     /// Both speak of names and not of the member, which may well serve those who resolve the name elsewhere.
     #[error("a host name cannot be resolved: {0}")]

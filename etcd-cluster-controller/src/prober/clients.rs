@@ -1,4 +1,5 @@
-//! The client of one cluster: made on first use, and again when the CA changes or its certificate gets old.
+//! The client of one cluster: made on first use, and again when the CA changes, its certificate gets old, or the clock
+//! is set back.
 
 use crate::etcd_access::Client;
 use crate::observation::probe::OurFault;
@@ -18,6 +19,7 @@ pub(super) struct ClientCell(Mutex<Option<Made>>);
 
 struct Made {
     ca: CertAndKey,
+    at: OffsetDateTime,
     renew_at: OffsetDateTime,
     client: Arc<Client>,
 }
@@ -29,7 +31,8 @@ impl ClientCell {
         let mut made = self.0.lock().await;
         let same_ca = |made: &&Made| ca.is_none_or(|ca| *ca == made.ca);
         let present = made.as_ref().filter(same_ca);
-        if let Some(present) = present.filter(|present| now < present.renew_at) {
+        // One that was made by a clock that has been set back since may be of use to nobody yet.
+        if let Some(present) = present.filter(|present| (present.at..present.renew_at).contains(&now)) {
             return Ok(present.client.clone());
         }
         let Some(ca) = ca.or(present.map(|present| &present.ca)).cloned() else {
@@ -41,7 +44,7 @@ impl ClientCell {
             Ok(client) => {
                 let client = Arc::new(client);
                 let renew_at = now + AGE * (1.0 - JITTER * rand::random::<f64>());
-                *made = Some(Made { ca, renew_at, client: client.clone() });
+                *made = Some(Made { ca, at: now, renew_at, client: client.clone() });
                 Ok(client)
             }
             // The old certificate is valid for months yet.
@@ -72,6 +75,7 @@ mod tests {
         let broken = CertAndKey { cert: other.cert.clone(), key: "nonsense".to_owned() };
         assert!(matches!(cell.get(Some(&broken), NOW).await, Err(OurFault::ClientCertificate(_))));
         assert!(Arc::ptr_eq(&second, &cell.get(Some(&other), NOW + Duration::days(30)).await.unwrap()));
+        assert!(!Arc::ptr_eq(&second, &cell.get(Some(&other), NOW + Duration::days(29)).await.unwrap()), "set back");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use super::list::{leader_to_ask, whom};
 use super::verdict::Reported;
 use super::{ProbePlan, Shared, Target};
 use crate::etcd_access::{Client, Expected, Fault, PeerCounters};
-use crate::observation::probe::{ListFault, Membership, Outcome, Probe, Run, Snapshot};
+use crate::observation::probe::{ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot};
 use api::EtcdCluster;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
@@ -97,11 +97,17 @@ impl Cluster {
         let _permit = permits.acquire().await;
         let begun = Instant::now();
         let (url, outcome) = match self.client.get(plan.ca.as_ref(), now().1).await {
-            Ok(client) => ask(&client, plan, target, first).await,
+            Ok(client) => ask(&client, plan, target, first, || self.another_answers(&target.machine)).await,
             Err(fault) => (first.clone(), Outcome::OurFault(fault)),
         };
         shared.metrics.observe(&outcome, begun.elapsed());
         self.record(shared, plan, target, begun, url, outcome)
+    }
+
+    /// Whether the member of another Machine answers, so that it and this controller trust each other.
+    fn another_answers(&self, machine: &str) -> bool {
+        let probes = &self.state().snapshot.probes;
+        probes.iter().any(|(other, probe)| other != machine && probe.report().is_some())
     }
 
     fn record(
@@ -188,8 +194,14 @@ impl Cluster {
 
 /// Asks the URLs of a target until the expected member answers: what is said of a machine's addresses can be wrong, or be
 /// another machine's by now. If it answers nowhere, the first URL's outcome counts; but a member is only blamed if every
-/// URL could be asked.
-async fn ask(client: &Client, plan: &ProbePlan, target: &Target, first: &str) -> (String, Outcome) {
+/// URL could be asked, and for distrust only if another member answers.
+async fn ask(
+    client: &Client,
+    plan: &ProbePlan,
+    target: &Target,
+    first: &str,
+    another_answers: impl Fn() -> bool,
+) -> (String, Outcome) {
     let expected = Expected { cluster_id: plan.cluster_id, member_id: target.member_id };
     let mut worst: Option<(String, Outcome)> = None;
     for url in &target.urls {
@@ -198,6 +210,8 @@ async fn ask(client: &Client, plan: &ProbePlan, target: &Target, first: &str) ->
             Ok(report) => Outcome::Answered(report),
             Err(Fault::Theirs(fault)) => Outcome::MemberFault(fault),
             Err(Fault::Ours(fault)) => Outcome::OurFault(fault),
+            Err(Fault::Either(distrust)) if another_answers() => Outcome::MemberFault(MemberFault::Distrust(distrust)),
+            Err(Fault::Either(distrust)) => Outcome::OurFault(OurFault::Distrust(distrust)),
         };
         let ours = matches!(outcome, Outcome::OurFault(_));
         if worst.is_none() || ours && !matches!(worst, Some((_, Outcome::OurFault(_)))) {
@@ -225,6 +239,10 @@ async fn list(client: &Client, cluster_id: u64, urls: Vec<String>) -> Membership
             }
             Err(Fault::Theirs(fault)) => unknown = Membership::Unknown(ListFault::Member { url, fault }),
             Err(Fault::Ours(fault)) => return Membership::Unknown(ListFault::Ours(fault)),
+            // It has just answered, and trusted this controller then.
+            Err(Fault::Either(distrust)) => {
+                unknown = Membership::Unknown(ListFault::Member { url, fault: MemberFault::Distrust(distrust) });
+            }
         }
     }
     unknown

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::etcd_access::fake::{FakeMember, Reply, ca, status, voter};
-use crate::observation::probe::{ListFault, MemberFault, Membership, OurFault, Outcome, RunKind};
+use crate::observation::probe::{Distrust, ListFault, MemberFault, Membership, OurFault, Outcome, RunKind};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -157,6 +157,34 @@ async fn a_ca_that_cannot_sign_blames_nobody() {
     assert!(matches!(snapshot.probes["m0"].outcome, Outcome::OurFault(OurFault::ClientCertificate(_))));
     assert_eq!(snapshot.probes["m0"].run.kind, RunKind::Unknown);
     assert_eq!(snapshot.membership, Membership::NotAsked);
+}
+
+/// As for a manager whose clock is wrong. Who refuses is to blame only if another member does not.
+#[tokio::test]
+async fn members_that_all_refuse_this_controller_are_not_to_blame() {
+    let mut world = World::new();
+    let (ours, other) = (world.plan.ca.clone().unwrap(), ca());
+    let refusing = [1, 2].map(|id| FakeMember::start_with(&ours, &other, voter(0xc, id, &[1, 2, 3])));
+    for member in &refusing {
+        world.target(&[&member.url]);
+    }
+    world.set();
+    let refused = |outcome: &Outcome| match outcome {
+        Outcome::OurFault(OurFault::Distrust(Distrust::ClientCertificateRefused(_))) => Some("ours"),
+        Outcome::MemberFault(MemberFault::Distrust(Distrust::ClientCertificateRefused(_))) => Some("theirs"),
+        // The alert can be lost if the connection is reset behind it.
+        Outcome::MemberFault(MemberFault::Closed(_)) => None,
+        other => panic!("{other:?}"),
+    };
+    let both = |snapshot: &Snapshot, whose| {
+        let found = ["m0", "m1"].map(|machine| snapshot.probes.get(machine).and_then(|probe| refused(&probe.outcome)));
+        assert!(found.into_iter().flatten().all(|found| found == whose || whose == "theirs"), "{snapshot:?}");
+        found == [Some(whose); 2]
+    };
+    world.until("refused by both", |snapshot| both(snapshot, "ours")).await;
+    world.member(voter(0xc, 3, &[1, 2, 3]));
+    world.set();
+    world.until("refused by those two only", |snapshot| both(snapshot, "theirs")).await;
 }
 
 #[tokio::test]

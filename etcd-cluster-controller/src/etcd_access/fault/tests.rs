@@ -12,10 +12,15 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use time::OffsetDateTime;
 
-#[expect(clippy::disallowed_methods, reason = "certificates are checked against the real clock")]
 fn client(ca: &CertAndKey) -> Client {
+    client_by_a_clock(ca, time::Duration::ZERO)
+}
+
+/// The client of a manager whose clock is ahead.
+#[expect(clippy::disallowed_methods, reason = "certificates are checked against the real clock")]
+fn client_by_a_clock(ca: &CertAndKey, ahead: time::Duration) -> Client {
     let now = std::time::SystemTime::now();
-    Client::new(ca, OffsetDateTime::from(now)).unwrap()
+    Client::new(ca, OffsetDateTime::from(now) + ahead).unwrap()
 }
 
 async fn probe(ca: &CertAndKey, url: &str) -> Result<Report, Fault> {
@@ -123,14 +128,47 @@ async fn tls_faults_name_whose_certificate_is_refused() {
     let stranger = FakeMember::start(&other, voter(0xc, 1, &[1]));
     let fault = theirs(probe(&ca, &stranger.url).await).to_string();
     assert_eq!(fault, "TLS: its certificate is not signed by the CA of this etcd cluster");
-    let distrustful = FakeMember::start_with(&ca, &other, voter(0xc, 1, &[1]));
-    let fault = theirs(probe(&ca, &distrustful.url).await);
-    // The alert can be lost if the connection is reset behind it.
-    assert!(matches!(fault, MemberFault::ClientCertificateRefused(_) | MemberFault::Closed(_)), "{fault:?}");
     let member = FakeMember::start(&ca, voter(0xc, 1, &[1]));
     let by_name = member.url.replace("127.0.0.1", "localhost");
     let fault = theirs(probe(&ca, &by_name).await);
     assert!(matches!(fault, MemberFault::Tls(_)), "the certificate is not for this name: {fault:?}");
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_is_refused_may_be_the_fault_of_either() {
+    let (ca, other) = (ca(), ca());
+    let distrustful = FakeMember::start_with(&ca, &other, voter(0xc, 1, &[1]));
+    let member = FakeMember::start(&ca, voter(0xc, 1, &[1]));
+    let probe = |hours, member: &FakeMember| {
+        let (client, url) = (client_by_a_clock(&ca, time::Duration::hours(hours)), member.url.clone());
+        async move { client.probe(&url, Expected::default()).await }
+    };
+    assert!(probe(23, &member).await.is_ok(), "a certificate is valid from a day ago");
+    for (hours, member) in [(25, &member), (0, &distrustful)] {
+        let fault = probe(hours, member).await.unwrap_err();
+        // The alert can be lost if the connection is reset behind it.
+        let is_lost = matches!(fault, Fault::Theirs(MemberFault::Closed(_)));
+        assert!(is_lost || matches!(fault, Fault::Either(Distrust::ClientCertificateRefused(_))), "{fault:?}");
+    }
+}
+
+#[test]
+fn whose_fault_a_certificate_is() {
+    use rustls::pki_types::UnixTime;
+    let (time, other) =
+        (UnixTime::since_unix_epoch(Duration::ZERO), UnixTime::since_unix_epoch(Duration::from_secs(9)));
+    let of = |wrong| of_tls(&rustls::Error::InvalidCertificate(wrong));
+    for wrong in [
+        CertificateError::Expired,
+        CertificateError::ExpiredContext { time, not_after: other },
+        CertificateError::NotValidYet,
+        CertificateError::NotValidYetContext { time, not_before: other },
+    ] {
+        assert!(matches!(of(wrong.clone()), Fault::Either(Distrust::NotValidNow(_))), "by whose clock? {wrong:?}");
+    }
+    for wrong in [CertificateError::UnknownIssuer, CertificateError::NotValidForName, CertificateError::BadEncoding] {
+        assert!(matches!(of(wrong.clone()), Fault::Theirs(MemberFault::Tls(_))), "{wrong:?}");
+    }
 }
 
 #[tokio::test]
