@@ -2,8 +2,9 @@
 //!
 //! etcd counts in `etcd_network_disconnected_peers_total`, with the labels `Local` and `Remote`, how often a peer that
 //! was active became inactive (`peerStatus.deactivate` in `server/etcdserver/api/rafthttp/peer_status.go`, the same in
-//! etcd 3.5, 3.6 and 3.7). A peer without a series has never been lost. One restart may be counted several times in a few
-//! seconds, as each of a peer's streams finds out by itself (`stream.go`). So a number says nothing; that it goes on does.
+//! etcd 3.5, 3.6 and 3.7). A peer without a series has never been lost. One restart may be counted several times in a
+//! few seconds, as each of a peer's streams finds out by itself (`stream.go`). So a number says nothing; that it goes on
+//! does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
