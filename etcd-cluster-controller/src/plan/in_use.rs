@@ -44,9 +44,9 @@ impl<'v, 'a> InUse<'v, 'a> {
     }
 
     /// A list that would have too few live endpoints without a member: fewer than f + 1 that are served by voters that are well.
-    /// With it comes how many it would have.
-    pub(super) fn endangered_by(&self, seat: &Seat<'_>) -> Option<(&EndpointList, usize)> {
-        let mut without = self.of_seat(seat).map(|list| (list, self.alive_without(list, seat)));
+    /// With it comes how many it would have. `before`: a member that has left by then.
+    pub(super) fn endangered_by(&self, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Option<(&EndpointList, usize)> {
+        let mut without = self.of_seat(seat).map(|list| (list, self.alive_without(list, seat, before)));
         without.find(|(list, alive)| *alive <= list.len() / 2)
     }
 
@@ -61,8 +61,9 @@ impl<'v, 'a> InUse<'v, 'a> {
         self.lists.iter().filter(move |list| url.as_ref().is_some_and(|url| list.contains(url)))
     }
 
-    fn alive_without(&self, list: &EndpointList, seat: &Seat<'_>) -> usize {
-        let others = self.view.roster.voters().filter(|other| other.id() != seat.id() && other.is_well());
+    fn alive_without(&self, list: &EndpointList, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> usize {
+        let goes = |other: &Seat<'_>| before.into_iter().chain([seat]).any(|gone| gone.id() == other.id());
+        let others = self.view.roster.voters().filter(|other| !goes(other) && other.is_well());
         others.filter(|other| self.url(other).is_some_and(|url| list.contains(&url))).count()
     }
 

@@ -17,13 +17,13 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let pinned = recorded.get(names::PINNED_VERSION_ANNOTATION).map(String::as_str);
     // Members of an earlier release, which pinned nothing, run what they run.
     let runs = etcd.status.as_ref().map(|status| status.version.as_str()).filter(|version| !version.is_empty());
-    // Not a version that no member can get to, as far as that is known: whoever takes it back gets what there was.
-    let may_change = || !view.has_begun() || (upgrade::is_known(view) && upgrade::refusal(view).is_none());
-    let may_pin = |version: &&str| pinned.is_none() || pinned == Some(*version) || may_change();
-    let spec = etcd.spec.etcdadm_config_spec.etcd_version().filter(may_pin);
-    let version = spec.or(pinned).or(runs).unwrap_or(DEFAULT_ETCD_VERSION);
-    if pinned != Some(version) {
-        annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.to_owned()));
+    let spec = etcd.spec.etcdadm_config_spec.etcd_version();
+    let version = match pinned {
+        Some(pinned) => in_force(view, spec, pinned),
+        None => spec.or(runs).unwrap_or(DEFAULT_ETCD_VERSION).to_owned(),
+    };
+    if pinned != Some(&version) {
+        annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.clone()));
     }
     // Members with different limits drop each other's learners, and panic: whoever has replaced or edited the object has not
     // changed theirs. A Machine that has no member yet is going to have one with the limit that it was made with.
@@ -32,7 +32,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let running = machines.find_map(|machine| view.observation.learner_limits.get(&machine.name));
     let shown = recorded.get(names::MAX_LEARNERS_ANNOTATION);
     if shown.is_none() || running.is_some_and(|running| Some(running) != shown) {
-        let limit = || max_learners(version, view.has_begun() || !view.observation.machines.is_empty()).to_owned();
+        let limit = || max_learners(&version, view.has_begun() || !view.observation.machines.is_empty()).to_owned();
         annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(running.cloned().unwrap_or_else(limit)));
     }
     if recorded.get(names::CLUSTER_ID_ANNOTATION).is_none_or(String::is_empty)
@@ -46,6 +46,21 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         annotations.insert(names::LAST_NAME_NUMBER_ANNOTATION, number);
     }
     (finalizer || !annotations.is_empty()).then_some(Plan::Do(Step::Record { finalizer, annotations }))
+}
+
+/// The version that new members get. Not one of the spec that no member can get to, as far as that is known: whoever takes
+/// it back gets what there was. What was recorded may have become such a version, as the last member of an earlier minor
+/// version has failed, or goes: then it is what the others run.
+fn in_force(view: &View<'_>, spec: Option<&str>, pinned: &str) -> String {
+    let joins = |version: &&str| upgrade::may_join(view, version);
+    match view.has_begun() {
+        false => spec.unwrap_or(pinned).to_owned(),
+        true if !upgrade::is_known(view) => pinned.to_owned(),
+        true => {
+            let open = spec.into_iter().chain([pinned]).find(joins).map(str::to_owned);
+            open.or_else(|| upgrade::newest(view)).unwrap_or_else(|| pinned.to_owned())
+        }
+    }
 }
 
 /// 3 where every member can have it from the first on: etcd up to 3.5 hard-codes 1, and so do members that run already.

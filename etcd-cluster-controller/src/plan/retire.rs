@@ -123,7 +123,7 @@ pub(super) fn is_held_by_its_endpoint(view: &View<'_>, seat: &Seat<'_>) -> bool 
         && is_enough()
         && !waits_for_another(view, seat)
         && corrupt::lets_go(view, seat).is_ok()
-        && keeps_endpoints(view, seat).is_err()
+        && is_spared(view, seat, None).is_err()
 }
 
 /// One voter survives as many failures as two, and has the only copy of the data. So as long as our hook keeps the Machine, two
@@ -135,15 +135,35 @@ fn keeps_copies(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     if is_one_of_two && is_kept { Err(why.to_owned()) } else { Ok(()) }
 }
 
-/// Rule 5: of every list of endpoints that API servers use, f + 1 stay alive. A member that is down serves none of them; one that
-/// may be down is not counted on, and may still serve. Where all the new members of a rollout are there before, those before
-/// them stay until nobody uses them.
-fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
+/// Rule 5: a member leaves only if API servers can do without it. Where it would leave an even number of voters and more
+/// are to go, they have to do without the next one too: these voters survive one failure less than with it, and no more
+/// than without the next one, so etcd does not stay there for as long as the control plane takes. One that has failed
+/// takes nothing away.
+pub(super) fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
+    is_spared(view, seat, None)?;
+    let is_other = |other: &&Seat<'_>| other.id() != seat.id();
+    let left = view.roster.voters().filter(is_other).count();
+    if !seat.is_voter() || seat.is_unhealthy() || left <= view.wanted() || !left.is_multiple_of(2) {
+        return Ok(());
+    }
+    let mut next = view.roster.voters().filter(is_other).filter(|other| other.is_leaving()).peekable();
+    if next.peek().is_none() || next.any(|other| is_spared(view, other, Some(seat)).is_ok()) {
+        return Ok(());
+    }
+    Err(format!(
+        "API servers still use the endpoint of the next one to go, and the {left} voters between them would survive one failure less: both go when the control plane has rolled out with the new endpoints"
+    ))
+}
+
+/// Whether API servers can do without a member: of every list of endpoints that they use, f + 1 stay alive. A member that
+/// is down serves none of them; one that may be down is not counted on, and may still serve. Where all the new members of
+/// a rollout are there before, those before them stay until nobody uses them. `before`: a member that has left by then.
+fn is_spared(view: &View<'_>, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Result<(), String> {
     let in_use = InUse::of(view);
     if seat.is_unhealthy() || !in_use.has(seat) {
         return Ok(());
     }
-    let why = match in_use.endangered_by(seat) {
+    let why = match in_use.endangered_by(seat, before) {
         Some((list, alive)) => format!("of {} endpoints that some have, {alive} would be alive without it", list.len()),
         None if rollout::is_doubling(view) && rollout::is_superseded(view, seat) => {
             "the new members are there in its place".to_owned()

@@ -118,7 +118,7 @@ fn is_full(view: &View<'_>) -> bool {
 fn spares(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let in_use = InUse::of(view);
     let is_first = !view.roster.voters().any(|other| other.is_leaving() && in_use.has(other));
-    is_first && in_use.endangered_by(seat).is_none()
+    is_first && in_use.endangered_by(seat, None).is_none()
 }
 
 /// Whether the control plane has to be told of the members that are there, as only then another old one may leave.
@@ -131,7 +131,8 @@ pub(super) fn must_be_told(view: &View<'_>) -> bool {
     let old: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| is_outdated(view, seat)).collect();
     // More than are wanted go first, and so does who may leave already.
     let is_settled = (1..=view.wanted()).contains(&old.len());
-    let may_leave = |seat: &Seat<'_>| seat.is_leaving() && in_use.has(seat) && in_use.endangered_by(seat).is_none();
+    let may_leave =
+        |seat: &Seat<'_>| seat.is_leaving() && in_use.has(seat) && retire::keeps_endpoints(view, seat).is_ok();
     let is_stuck = is_full(view) && !is_doubling(view) && may_replace(view);
     is_settled
         && is_stuck

@@ -1,5 +1,5 @@
-//! Version changes take legal paths only (rule 7). A version that the members cannot go to is not pinned: new members get the one
-//! before, and everything else goes on.
+//! Version changes take legal paths only (rule 7). A version that the members cannot go to is not pinned: new members get
+//! the one before, and everything else goes on.
 
 use super::View;
 use crate::build;
@@ -16,16 +16,40 @@ static FLOORS: [EtcdVersion; 2] = [EtcdVersion::new(3, 5, 32), EtcdVersion::new(
 /// Why no member of the spec's version may join those that run, and what is possible instead. `None`: it may.
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     let wanted = view.observation.etcd.spec.etcdadm_config_spec.etcd_version()?.parse::<EtcdVersion>().ok()?;
+    let why = why_not(view, &wanted)?;
     let all = running(view, |_| true);
-    let stay = running(view, |seat| !seat.is_leaving());
     let (lowest, highest) = (all.iter().min()?, all.iter().max()?);
-    let limit = view.observation.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION);
-    let has_limit = limit.is_some_and(|limit| limit != "1");
-    let why = explain(&wanted, lowest, stay.iter().min().unwrap_or(lowest), has_limit)?;
     let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };
     Some(format!(
         "the members run etcd {runs}, and the spec says {wanted}: {why}. Until the spec changes, new members get the version before"
     ))
+}
+
+/// Whether a member of a version may join those that run.
+pub(super) fn may_join(view: &View<'_>, version: &str) -> bool {
+    version.parse().map_or(true, |version| why_not(view, &version).is_none())
+}
+
+/// The newest version of those that stay, if another member of it may join them.
+pub(super) fn newest(view: &View<'_>) -> Option<String> {
+    let newest = running(view, stays).into_iter().max()?;
+    why_not(view, &newest).is_none().then(|| newest.to_string())
+}
+
+/// Why no member of a version may join those that run.
+fn why_not(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
+    let all = running(view, |_| true);
+    let lowest = all.iter().min()?;
+    let limit = view.observation.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION);
+    let has_limit = limit.is_some_and(|limit| limit != "1");
+    let stay = running(view, stays);
+    explain(wanted, lowest, stay.iter().min().unwrap_or(lowest), has_limit)
+}
+
+/// Whether a member stays, as far as is known. One that has failed leaves etcd before its replacement joins, and when the
+/// last member of a minor version has left, etcd's own version goes up: from then on no such member can join.
+fn stays(seat: &Seat<'_>) -> bool {
+    !seat.is_leaving() && !seat.is_unhealthy()
 }
 
 /// Whether it is known what every voter runs. Before that no other version is asked for.

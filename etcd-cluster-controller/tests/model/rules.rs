@@ -51,7 +51,26 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
         let stays = is_doubling(&now.etcd) && now.etcd.outdated.has(seat);
         rule(!stays || changed_since, "rule 5: where there is room, every endpoint in use stays alive")?;
     }
+    rule(is_no_rest(view, seat) || changed_since, "rule 5: an even number of voters is no place to stay at")?;
     rule(without.voters() > 0, "the last voter is never removed")
+}
+
+/// Whether the next member may follow at once where one leaves an even number of voters, and more are to go, by what the
+/// controller knows: otherwise etcd would survive one failure less for as long as the control plane takes.
+fn is_no_rest(view: &View, seat: usize) -> bool {
+    let voters = || (0..SEATS).filter(|other| view.probes.members[*other] == Member::Voter && *other != seat);
+    let left = voters().count();
+    let takes = view.probes.members[seat] == Member::Voter && !has_failed(view, seat);
+    if !takes || left % 2 == 1 || left <= usize::from(view.etcd.replicas) {
+        return true;
+    }
+    let goes = |other: &usize| view.machines.is[*other].exists() && view.machines.deleting.has(*other);
+    let spares = |list: Set, next: usize| {
+        let alive = list.iter().filter(|other| *other != seat && *other != next && is_well(view, *other)).count();
+        !list.has(next) || has_failed(view, next) || alive > list.len() / 2
+    };
+    let follows = |next: usize| view.etcd.in_use.lists().into_iter().all(|list| spares(list, next));
+    voters().filter(goes).count() == 0 || voters().filter(goes).any(follows)
 }
 
 /// Of a Machine that is let go, at that moment.

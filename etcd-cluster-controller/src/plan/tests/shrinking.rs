@@ -1,7 +1,9 @@
 //! Fewer members, as stories.
 
+use super::rolling::{condition, urls};
+use super::surging::use_lists;
 use super::{creates, leaves, reason};
-use crate::fixture::{Story, name};
+use crate::fixture::{Story, id, name};
 use crate::plan::{Plan, Step, WhyDeleted, plan};
 use crate::status::status;
 use api::conditions::{self as c, reasons};
@@ -98,6 +100,96 @@ fn whoever_is_in_every_list_of_endpoints_stays_and_the_others_wait_for_the_contr
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_SAFE_REMOVAL);
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, "https://10.0.0.1:2379");
     assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
+}
+
+/// All that leave etcd before anything else happens.
+fn leave_at_once(story: &mut Story) -> Vec<usize> {
+    let mut found = Vec::new();
+    loop {
+        let member = match story.plan() {
+            Plan::Do(Step::Begin(operation)) => u64::from_str_radix(&operation.member_id, 16).unwrap(),
+            Plan::Do(Step::RemoveMember(permission)) => permission.member_id(),
+            _ => return found,
+        };
+        let index = (0..).find(|index| id(*index) == member).unwrap();
+        leaves(story, index);
+        found.push(index);
+    }
+}
+
+/// Four that wait for the control plane would survive one failure less than five, and two would than three.
+#[test]
+fn nobody_leaves_an_even_number_of_voters_before_the_next_one_may_follow() {
+    for (from, to, at_once) in [(3, 1, vec![]), (5, 1, vec![1, 2]), (7, 1, vec![1, 2]), (7, 3, vec![3, 4])] {
+        let mut story = lowered(from, to);
+        use_lists(&mut story, &[urls(0..from)]);
+        surplus(&mut story);
+        let told = story.settle();
+        let stay = urls(0..usize::try_from(to).unwrap());
+        assert_eq!((told.ready, told.endpoints), (true, stay.clone()), "{from} to {to}: none of those that go");
+        assert_eq!(leave_at_once(&mut story), at_once, "{from} to {to}");
+        use_lists(&mut story, &[urls(0..from), stay.clone()]);
+        assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_SAFE_REMOVAL, "{from} to {to}: it rolls out");
+        let deleting = condition(&story, c::MACHINES_DELETING);
+        assert!(deleting.message.contains("API servers still use"), "{deleting:?}");
+        use_lists(&mut story, &[stay]);
+        assert_eq!(leave_at_once(&mut story).len(), from - at_once.len() - usize::try_from(to).unwrap());
+        assert_eq!(story.plan(), Plan::Steady, "{from} to {to}");
+    }
+}
+
+#[test]
+fn where_enough_of_every_list_stays_nobody_waits_for_the_control_plane() {
+    for (from, to) in [(5, 3), (7, 5)] {
+        let mut story = lowered(from, to);
+        use_lists(&mut story, &[urls(0..from)]);
+        surplus(&mut story);
+        story.settle();
+        assert_eq!(leave_at_once(&mut story), [from - 2, from - 1]);
+        assert_eq!(story.plan(), Plan::Steady, "{from} to {to}");
+    }
+    // A shorter list that some have keeps both of them: it would lose the second.
+    let mut story = lowered(5, 3);
+    use_lists(&mut story, &[urls(0..5), urls([0, 3, 4])]);
+    surplus(&mut story);
+    story.settle();
+    assert!(leave_at_once(&mut story).is_empty());
+}
+
+#[test]
+fn one_that_has_failed_does_not_wait_for_the_next() {
+    let mut story = lowered(3, 1);
+    use_lists(&mut story, &[urls(0..3)]);
+    story.failing(2, "down");
+    story.pass(60);
+    surplus(&mut story);
+    story.settle();
+    assert_eq!(leave_at_once(&mut story), [2], "etcd survives as many failures without it");
+}
+
+#[test]
+fn whoever_changes_their_mind_while_two_wait_keeps_three_voters_all_the_while() {
+    let mut story = lowered(3, 1);
+    use_lists(&mut story, &[urls(0..3)]);
+    surplus(&mut story);
+    story.settle();
+    assert!(leave_at_once(&mut story).is_empty());
+    story.etcd().spec.replicas = 3;
+    story.settle();
+    for (new, old) in [(3, 1), (4, 2)] {
+        assert_eq!(creates(&story.plan()), Some(new as u64), "{:?}", story.plan());
+        story.machine(new);
+        story.admit(new);
+        story.voter(new);
+        story.publish();
+        story.settle();
+        if new == 4 {
+            assert_eq!(plan(&story.observation).publish.endpoints, urls([0, 3, 4]));
+            use_lists(&mut story, &[urls([0, 3, 4])]);
+        }
+        leaves(&mut story, old);
+    }
+    assert_eq!(story.plan(), Plan::Steady);
 }
 
 #[test]
