@@ -32,7 +32,7 @@ trap 'rm -rf "$work"' EXIT
 # As in the repository, so that every link between pages holds. Examples and sources are not pages, and are linked to as files.
 mkdir "$work/source"
 cp book.toml "$work"
-cp -r README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs examples "$work/source"
+cp -r README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE docs examples "$work/source"
 mkdir -p "$work/source/e2e/src"
 cp e2e/src/scenarios.rs e2e/src/malformed.rs "$work/source/e2e/src"
 # Of its links, those without a folder are to pages of docs/.

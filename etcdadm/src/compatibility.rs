@@ -11,35 +11,45 @@ pub enum Role {
     Voter,
     /// As a voter, but only because of members that did not answer: the others are new enough.
     VoterForSilence,
-    /// No member told its version.
+    /// Not known yet: no member told its version, or one that did not may decide whether this one goes with them.
     Unknown,
 }
 
 /// Decides as what a member of version `own` joins, by the versions of the cluster's members. A member that did not answer
 /// is `None`: it has at least the version `floor`, or where that is not known, the oldest one that goes with the others.
 ///
+/// The oldest member decides, also where it does not answer: etcd does not raise the cluster's version without it.
+/// Halfway from 3.5 to 3.6, a member of 3.5 is taken, and one of 3.7 would be two minor versions ahead.
+///
 /// # Errors
-/// When the member would not go with the others.
+/// When the member would not go with the others, whatever those that did not answer have.
 pub fn role(own: &EtcdVersion, members: &[Option<EtcdVersion>], floor: Option<&EtcdVersion>) -> Result<Role, String> {
     let known = || members.iter().flatten();
     let (Some(oldest), Some(newest)) = (known().min(), known().max()) else {
         return Ok(Role::Unknown);
     };
     let minor = |version: &EtcdVersion| (version.major(), version.minor());
-    if minor(own) < minor(oldest) {
+    let is_ahead = |other: &EtcdVersion| other.major() != own.major() || own.minor() > other.minor() + 1;
+    // Members of one cluster are at most one minor version apart.
+    let apart = || EtcdVersion::new(newest.major(), newest.minor().saturating_sub(1), 0);
+    let is_silent = members.iter().any(Option::is_none);
+    let unknown = is_silent.then(|| floor.cloned().unwrap_or_else(apart));
+    let is_behind = minor(own) < minor(oldest);
+    if is_behind && unknown.as_ref().is_none_or(|unknown| minor(own) < minor(unknown)) {
         return Err(format!(
             "the cluster runs etcd {oldest} or later, and does not take a member with etcd {own}; give --version {newest}"
         ));
     }
-    if oldest.major() != own.major() || own.minor() > oldest.minor() + 1 {
+    if is_ahead(oldest) {
         return Err(format!(
             "the cluster runs etcd {oldest}, and etcd {own} is more than one minor version ahead; give --version {newest}"
         ));
     }
-    // Members of one cluster are at most one minor version apart.
-    let apart = || EtcdVersion::new(newest.major(), newest.minor().saturating_sub(1), 0);
-    let unknown = members.iter().any(Option::is_none).then(|| floor.cloned().unwrap_or_else(apart));
-    Ok(if !oldest.min(own).promotes_learners() {
+    // Only what the storage tells counts here: without a floor, nothing speaks for a member that is so old.
+    let may_be_ahead = is_silent && floor.is_some_and(is_ahead);
+    Ok(if is_behind || may_be_ahead {
+        Role::Unknown
+    } else if !oldest.min(own).promotes_learners() {
         Role::Voter
     } else if unknown.is_none_or(|unknown| unknown.promotes_learners()) {
         Role::Learner
@@ -62,8 +72,14 @@ mod tests {
     fn a_silent_member_is_not_older_than_the_clusters_storage() {
         let version = |text: &str| text.parse::<EtcdVersion>().unwrap();
         let members = [Some(version("3.6.16")), None];
-        assert_eq!(role(&version("3.6.16"), &members, Some(&version("3.6.0"))), Ok(Role::Learner));
-        assert_eq!(role(&version("3.6.16"), &members, None), Ok(Role::VoterForSilence));
+        let decide = |own: &str, floor: Option<&str>| role(&version(own), &members, floor.map(version).as_ref());
+        assert_eq!(decide("3.6.16", Some("3.6.0")), Ok(Role::Learner));
+        assert_eq!(decide("3.6.16", None), Ok(Role::VoterForSilence));
+        // Halfway from 3.5 to 3.6, one of 3.5 goes with the others, and one of 3.7 does not; then it is the other way.
+        assert_eq!(decide("3.5.35", Some("3.5.0")), Ok(Role::Unknown));
+        assert_eq!(decide("3.7.3", Some("3.5.0")), Ok(Role::Unknown));
+        assert_eq!(decide("3.7.3", Some("3.6.0")), Ok(Role::Learner));
+        assert!(decide("3.5.35", Some("3.6.0")).is_err());
     }
 
     /// Promoting a 3.5.21 learner in a cluster with a member older than 3.5.20 corrupts that member's membership.
@@ -79,6 +95,8 @@ mod tests {
     #[case::one_is_silent("3.5.21", &["3.5.21", "?"], Role::VoterForSilence)]
     #[case::silence_changes_nothing("3.5.21", &["3.5.15", "?"], Role::Voter)]
     #[case::all_are_silent("3.6.16", &["?", "?"], Role::Unknown)]
+    #[case::a_silent_one_may_make_room("3.5.35", &["3.6.16", "?"], Role::Unknown)]
+    #[case::a_silent_one_makes_no_room("3.6.16", &["3.5.35", "?"], Role::VoterForSilence)]
     fn the_oldest_member_decides(#[case] own: &str, #[case] members: &[&str], #[case] role: Role) {
         assert_eq!(decide(own, members), Ok(role));
     }
@@ -87,6 +105,8 @@ mod tests {
     #[case("3.5.21", &["3.6.16"], "--version 3.6.16")]
     #[case("3.7.3", &["3.5.21", "3.6.16"], "--version 3.6.16")]
     #[case("3.6.16", &["3.4.23"], "--version 3.4.23")]
+    #[case::whatever_the_silent_one_has("3.5.21", &["3.7.3", "?"], "--version 3.7.3")]
+    #[case::whatever_the_silent_one_has("3.7.3", &["3.5.21", "?"], "--version 3.5.21")]
     fn versions_that_do_not_go_together_are_refused_before_the_add(
         #[case] own: &str,
         #[case] members: &[&str],

@@ -112,6 +112,9 @@ impl<'a> Join<'a> {
             let observation = self.observation(membership).await?;
             match plan::join(&observation) {
                 JoinStep::Add => self.add(&observation.membership).await?,
+                JoinStep::AwaitRemoval(why) => {
+                    self.wait_out("this machine is not added", Failure::Transient(why), FAILURE_PAUSE).await?;
+                }
                 JoinStep::RemoveOwnLearner(id) => self.remove_own_learner(id, &observation.membership).await?,
                 JoinStep::Start(id) => {
                     if self.may_start(id, &observation).await? {
@@ -140,7 +143,8 @@ impl<'a> Join<'a> {
     }
 
     async fn observation(&self, membership: Membership) -> Result<Observation> {
-        Ok(Observation { own_url: self.own_url.clone(), local: self.node.local().await?, membership })
+        let own_name = self.node.settings.name.clone();
+        Ok(Observation { own_name, own_url: self.own_url.clone(), local: self.node.local().await?, membership })
     }
 
     /// Asks members for their versions: those that `asked` chooses. One that never started tells nothing.
@@ -200,7 +204,7 @@ impl<'a> Join<'a> {
             }
             Role::VoterForSilence => false,
             Role::Unknown => {
-                let failure = Failure::Transient("no member tells its version".to_owned());
+                let failure = Failure::Transient(versions.undecided());
                 return self.wait_out("this machine is not added", failure, FAILURE_PAUSE).await;
             }
         };

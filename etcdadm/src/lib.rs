@@ -85,8 +85,7 @@ fn show_version(args: VersionArgs) -> String {
     let platform = format!("linux/{}", release::go_arch().unwrap_or(std::env::consts::ARCH));
     match (args.output, args.short) {
         (Some(cli::OutputFormat::Json), _) => {
-            let mut numbers = PROGRAM_VERSION.trim_start_matches('v').split('.');
-            let (major, minor) = (numbers.next(), numbers.next());
+            let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
             let document = serde_json::json!({
                 "clientVersion": {"major": major, "minor": minor, "gitVersion": PROGRAM_VERSION, "platform": platform}
             });

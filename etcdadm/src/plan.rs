@@ -136,6 +136,8 @@ pub fn init(local: &Local, deadline: Option<Deadline>) -> InitStep {
 /// Everything that decides the next step of `join`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
+    /// The name of this machine's member.
+    pub own_name: String,
     /// The peer URL that this machine announces.
     pub own_url: String,
     /// What is found on this machine.
@@ -149,6 +151,8 @@ pub struct Observation {
 pub enum JoinStep {
     /// Ask the cluster to take this machine.
     Add,
+    /// Wait until another member, listed at this machine's address, has been removed. Says which, and why.
+    AwaitRemoval(String),
     /// This machine's learner ran before and its data is gone: take it out, so that it can be added anew.
     RemoveOwnLearner(u64),
     /// See that etcd is starting as this member, with the cluster as it is now.
@@ -173,24 +177,52 @@ pub fn join(observation: &Observation) -> JoinStep {
     let at_own_url = members.iter().find(|member| is_at(member, &observation.own_url));
     match (local.owner, at_own_url) {
         (Some(owner), _) => with_data(observation, owner),
-        (None, Some(own)) => without_data(own, local),
-        (None, None) => match &local.record {
-            // What is remembered of another cluster is only history.
-            Some(record) if record.cluster_id == observation.membership.cluster_id => JoinStep::Refuse(format!(
-                "this machine was member {:x} of cluster {:x}, which does not have it any longer: it was removed, and is \
-                 not added again by itself. To join as a new member, remove the data directory, /etc/etcd/epoch and \
-                 /var/lib/etcdadm/member.json",
-                record.member_id, record.cluster_id
-            )),
-            // Of which cluster it was a member is not known: perhaps of this one, and removed.
-            None if local.data == Data::Lost => JoinStep::Refuse(
-                "this machine has been a member, its data and its /var/lib/etcdadm/member.json are gone, and the cluster \
-                 does not list it: it may have been removed, and is not added again by itself. To join as a new member, \
-                 remove the data directory and /etc/etcd/epoch"
-                    .to_owned(),
-            ),
-            _ => JoinStep::Add,
+        (None, Some(listed)) if may_be_own(listed, observation) => without_data(listed, local),
+        (None, at_own_url) => match (was_removed(observation), at_own_url) {
+            (Some(why), _) => JoinStep::Refuse(why),
+            (None, Some(other)) => JoinStep::AwaitRemoval(occupied(other, observation)),
+            (None, None) => JoinStep::Add,
         },
+    }
+}
+
+/// Whether a member that is listed at this machine's address may be the one on it. An address that is used again belonged
+/// to another machine, whose member is listed until it is removed: it has another name, and this machine has no record
+/// of it. One that never started has no name: this machine, or somebody for it, may have added it.
+fn may_be_own(listed: &Member, observation: &Observation) -> bool {
+    let record = observation.local.record.as_ref();
+    let is_recorded = record.is_some_and(|record| record.member_id == listed.id);
+    is_recorded || !listed.has_started() || listed.name == observation.own_name
+}
+
+fn occupied(other: &Member, observation: &Observation) -> String {
+    let Observation { own_name, own_url, .. } = observation;
+    format!(
+        "{own_url}, the peer URL of this machine, is that of member {:x} ({}), and this machine is {own_name}. It joins \
+         when that member, which had the address before, has been removed. If its machine still runs, two machines have \
+         one address: give one of them another",
+        other.id, other.name
+    )
+}
+
+/// Why a machine without data, which the cluster does not list, must not be added: it was a member, and was removed.
+fn was_removed(observation: &Observation) -> Option<String> {
+    match &observation.local.record {
+        // What is remembered of another cluster is only history.
+        Some(record) if record.cluster_id == observation.membership.cluster_id => Some(format!(
+            "this machine was member {:x} of cluster {:x}, which does not have it any longer: it was removed, and is not \
+             added again by itself. To join as a new member, remove the data directory, /etc/etcd/epoch and \
+             /var/lib/etcdadm/member.json",
+            record.member_id, record.cluster_id
+        )),
+        // Of which cluster it was a member is not known: perhaps of this one, and removed.
+        None if observation.local.data == Data::Lost => Some(format!(
+            "this machine has been a member, its data and its /var/lib/etcdadm/member.json are gone, and the cluster does \
+             not list a member {} at {}: it may have been removed, and is not added again by itself. To join as a new \
+             member, remove the data directory and /etc/etcd/epoch",
+            observation.own_name, observation.own_url
+        )),
+        _ => None,
     }
 }
 

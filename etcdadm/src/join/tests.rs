@@ -46,7 +46,8 @@ fn observation(machine: &Machine) -> Observation {
         learner: false,
     };
     let members = vec![member(0x11, "first", "https://127.0.0.1:2380"), member(NEW, "", &own_url)];
-    Observation { own_url, local: local(machine), membership: Membership { cluster_id: OWNER.cluster_id, members } }
+    let membership = Membership { cluster_id: OWNER.cluster_id, members };
+    Observation { own_name: machine.node.settings.name.clone(), own_url, local: local(machine), membership }
 }
 
 fn recorded(machine: &Machine) -> Option<u64> {

@@ -44,7 +44,7 @@ impl Versions {
             (Ok(Role::Voter), true) => {
                 Leave::Refused(format!("learner {id:x} is not started: it could not be promoted, {}", self.too_old(id)))
             }
-            (Ok(Role::Unknown), true) => Leave::NotYet("no member tells its version".to_owned()),
+            (Ok(Role::Unknown), true) => Leave::NotYet(self.undecided()),
             // A learner that runs changes nothing for the others: its promotion is asked for separately. A voter that does
             // not run costs the cluster a member.
             (Ok(_), _) => Leave::Given,
@@ -65,6 +65,19 @@ impl Versions {
                 self.silent().join(", ")
             )),
         }
+    }
+
+    /// Why it is not known yet whether this machine's member goes with the others.
+    pub fn undecided(&self) -> String {
+        if self.members.iter().all(|(_, version)| version.is_none()) {
+            return "no member tells its version".to_owned();
+        }
+        format!(
+            "etcd {} goes with some versions only that these may have, which do not tell theirs: {}; start them, or \
+             remove them from the cluster",
+            self.own,
+            self.silent().join(", ")
+        )
     }
 
     /// Whose version rules a promotion out, why, and what to do about it.
@@ -174,6 +187,16 @@ mod tests {
         #[case] leave: Leave,
     ) {
         assert_eq!(versions(own, members, None).to_start(ID, true), leave);
+    }
+
+    /// What etcd says then depends on the oldest member.
+    #[rstest]
+    #[case::behind("3.5.35", None)]
+    #[case::behind("3.5.35", Some("3.5.0"))]
+    #[case::ahead("3.7.3", Some("3.5.0"))]
+    fn a_learner_waits_for_a_member_that_may_rule_it_out_or_in(#[case] own: &str, #[case] floor: Option<&str>) {
+        let Leave::NotYet(why) = versions(own, &["3.6.16", "?"], floor).to_start(ID, true) else { panic!("{own}") };
+        assert!(why.starts_with(&format!("etcd {own} ")) && why.contains("m2; start them, or remove them"), "{why}");
     }
 
     /// While it does not run, it costs the cluster a member.

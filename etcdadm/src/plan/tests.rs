@@ -6,6 +6,8 @@ use super::*;
 const OWN_URL: &str = "https://10.0.0.3:2380";
 const CLUSTER: u64 = 0xc1;
 const OWN: u64 = 0x33;
+/// A member whose machine had the address of this one.
+const FORMER: u64 = 0x22;
 
 fn member(id: u64, name: &str, url: &str, learner: bool) -> Member {
     Member { id, name: name.to_owned(), peer_urls: vec![url.to_owned()], client_urls: Vec::new(), learner }
@@ -14,8 +16,16 @@ fn member(id: u64, name: &str, url: &str, learner: bool) -> Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
     Absent,
-    Unstarted { learner: bool },
-    Started { learner: bool },
+    Unstarted {
+        learner: bool,
+    },
+    Started {
+        learner: bool,
+    },
+    /// Not this machine's: of one that had its address before.
+    Former {
+        learner: bool,
+    },
 }
 
 fn record(cluster_id: u64, member_id: u64) -> MemberRecord {
@@ -37,8 +47,10 @@ fn observation(own: Own, data: Data, unit: UnitState, record: Option<MemberRecor
         Own::Absent => {}
         Own::Unstarted { learner } => members.push(member(OWN, "", OWN_URL, learner)),
         Own::Started { learner } => members.push(member(OWN, "own", OWN_URL, learner)),
+        Own::Former { learner } => members.push(member(FORMER, "former", OWN_URL, learner)),
     }
     Observation {
+        own_name: "own".to_owned(),
         own_url: OWN_URL.to_owned(),
         local: local(data, unit, record),
         membership: Membership { cluster_id: CLUSTER, members },
@@ -130,6 +142,48 @@ fn a_disowned_learner_stays_lost_until_it_is_removed() {
     assert_eq!(join(&listed), JoinStep::RemoveOwnLearner(OWN));
     let removed = observation(Own::Absent, LOST, DOWN, disowned());
     assert_eq!(join(&removed), JoinStep::Add);
+}
+
+/// The controller removes the member that had the address, and a machine that boots before that joins after it.
+#[rstest]
+#[case::voter(VOTER, NO_DATA, None)]
+#[case::learner(LEARNER, NO_DATA, None)]
+#[case::cleaned_up(VOTER, FORGOTTEN, None)]
+#[case::from_another_cluster(VOTER, NO_DATA, Some(record(0xdead, OWN)))]
+#[case::its_own_lost_learner_is_removed(VOTER, LOST, Some(record(0, OWN)))]
+fn an_address_that_another_member_has_is_waited_for(
+    #[case] learner: bool,
+    #[case] data: Data,
+    #[case] record: Option<MemberRecord>,
+) {
+    let taken = observation(Own::Former { learner }, data.clone(), DOWN, record.clone());
+    let JoinStep::AwaitRemoval(why) = join(&taken) else { panic!("{:?}", join(&taken)) };
+    for named in ["member 22 (former)", "this machine is own", OWN_URL, "has been removed", "two machines"] {
+        assert!(why.contains(named), "{why}");
+    }
+    assert_eq!(join(&observation(Own::Absent, data, DOWN, record)), JoinStep::Add, "it has been removed");
+}
+
+/// Another name does not make a member of another machine: this one remembers that it was itself.
+#[test]
+fn a_member_that_is_called_otherwise_by_now_is_known_by_its_record() {
+    let renamed =
+        |learner, cluster_id| join(&observation(Own::Former { learner }, LOST, DOWN, Some(record(cluster_id, FORMER))));
+    let JoinStep::Refuse(why) = renamed(VOTER, CLUSTER) else { panic!("{:?}", renamed(VOTER, CLUSTER)) };
+    assert!(why.contains("must be removed from the cluster"), "{why}");
+    assert_eq!(renamed(LEARNER, CLUSTER), JoinStep::RemoveOwnLearner(FORMER));
+    assert_eq!(renamed(LEARNER, 0), JoinStep::RemoveOwnLearner(FORMER), "it has begun to remove it");
+}
+
+/// To wait would be in vain.
+#[test]
+fn a_machine_whose_member_was_removed_waits_for_no_address() {
+    for (data, record) in [(NO_DATA, Some(record(CLUSTER, OWN))), (LOST, Some(record(CLUSTER, OWN))), (LOST, None)] {
+        for learner in [VOTER, LEARNER] {
+            let why = refusal(&observation(Own::Former { learner }, data.clone(), DOWN, record.clone()));
+            assert!(why.contains("not added again by itself"), "{why}");
+        }
+    }
 }
 
 #[test]
@@ -247,6 +301,7 @@ fn any_own() -> impl Strategy<Value = Own> {
         Just(Own::Absent),
         any::<bool>().prop_map(|learner| Own::Unstarted { learner }),
         any::<bool>().prop_map(|learner| Own::Started { learner }),
+        any::<bool>().prop_map(|learner| Own::Former { learner }),
     ]
 }
 
@@ -270,8 +325,10 @@ proptest! {
     fn membership_changes_only_where_it_is_safe((own, observation) in any_observation()) {
         let local = &observation.local;
         match join(&observation) {
-            JoinStep::Add => {
-                prop_assert!(own == Own::Absent && local.owner.is_none());
+            step @ (JoinStep::Add | JoinStep::AwaitRemoval(_)) => {
+                prop_assert_eq!(own == Own::Absent, step == JoinStep::Add);
+                let is_own = matches!(own, Own::Unstarted { .. } | Own::Started { .. });
+                prop_assert!(!is_own && local.owner.is_none());
                 prop_assert!(local.record.as_ref().is_none_or(|record| record.cluster_id != CLUSTER));
                 prop_assert!(local.data != LOST || local.record.is_some(), "perhaps it was removed from this cluster");
             }
@@ -323,6 +380,7 @@ proptest! {
         let mut now = start;
         for taken in 0..8 {
             let own = now.membership.members.iter().position(|m| m.id == OWN);
+            let former = now.membership.members.iter().position(|m| m.id == FORMER);
             let step = join(&now);
             match step {
                 JoinStep::Add => {
@@ -331,6 +389,9 @@ proptest! {
                     if let Some(record) = &mut now.local.record {
                         record.member_id = 0x99;
                     }
+                }
+                JoinStep::AwaitRemoval(_) => {
+                    now.membership.members.remove(former.unwrap());
                 }
                 JoinStep::RemoveOwnLearner(_) => {
                     now.membership.members.remove(own.unwrap());

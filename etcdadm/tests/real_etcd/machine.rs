@@ -250,6 +250,11 @@ impl Machine {
         self
     }
 
+    /// From now on this is its name: it stands for another machine that was given its address.
+    pub fn is_called(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+    }
+
     /// From now on this is the version that its etcd says it is, and that is asked for. It still runs the same program.
     pub fn says_it_is(&mut self, version: &str) {
         let real = self.release.programs.join("etcd");

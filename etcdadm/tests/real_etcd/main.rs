@@ -208,6 +208,35 @@ async fn a_first_machine_that_is_installed_anew_does_not_start_an_empty_cluster(
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_waits_until_the_member_that_had_its_address_is_removed() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let _second = network.member(2, &first).await;
+        let mut third = network.member(3, &first).await;
+
+        let former = third.id();
+        third.installs_anew();
+        third.is_called("m4");
+        let message = format!("{:#}", third.join_as(&[&first], None, false).await.unwrap_err());
+        assert!(message.contains(&format!("member {former} (m3)")), "{message}");
+        {
+            let through = [&first];
+            let joins = third.join(&through);
+            tokio::pin!(joins);
+            let early = tokio::time::timeout(Duration::from_secs(2), &mut joins).await;
+            assert!(early.is_err(), "it waits: {early:?}");
+            assert_eq!(first.members(), names(3), "it changed nothing");
+            first.asks(&["member", "remove", &former]);
+            joins.await.unwrap();
+        }
+        assert_ne!(third.id(), former);
+        assert_eq!(first.members(), ["m1", "m2", "m4"]);
+    }
+}
+
 /// The record of the membership lies on the disk that is lost, and `/etc` does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
