@@ -48,9 +48,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     (finalizer || !annotations.is_empty()).then_some(Plan::Do(Step::Record { finalizer, annotations }))
 }
 
-/// The version that new members get. Not one of the spec that no member can get to, as far as that is known: whoever takes
-/// it back gets what there was. What was recorded may have become such a version, as the last member of an earlier minor
-/// version has failed, or goes: then it is what the others run.
+/// The version that new members get. Not one of the spec that no member can get to, as far as that is known: whoever
+/// takes it back gets what there was. What was recorded may have become such a version too, where the last member of an
+/// earlier minor version has failed, or goes: then it is what the others run.
 fn in_force(view: &View<'_>, spec: Option<&str>, pinned: &str) -> String {
     let joins = |version: &&str| upgrade::may_join(view, version);
     match view.has_begun() {

@@ -1,5 +1,5 @@
-//! Version changes take legal paths only (rule 7). A version that the members cannot go to is not pinned: new members get
-//! the one before, and everything else goes on.
+//! Version changes take legal paths only (rule 7). A version that the members cannot go to is not pinned: new members
+//! get the one before, and everything else goes on.
 
 use super::View;
 use crate::build;
@@ -46,8 +46,8 @@ fn why_not(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
     explain(wanted, lowest, stay.iter().min().unwrap_or(lowest), has_limit)
 }
 
-/// Whether a member stays, as far as is known. One that has failed leaves etcd before its replacement joins, and when the
-/// last member of a minor version has left, etcd's own version goes up: from then on no such member can join.
+/// Whether a member stays, as far as is known. One that has failed leaves etcd before its replacement joins, and when
+/// the last member of a minor version has left, etcd's own version goes up: from then on no such member can join.
 fn stays(seat: &Seat<'_>) -> bool {
     !seat.is_leaving() && !seat.is_unhealthy()
 }
