@@ -62,7 +62,10 @@ impl Names {
     /// A value, with what differs replaced or left out.
     pub(super) fn normal(&self, value: Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.replace(&text)),
+            Value::String(text) => match written(&text) {
+                Some(value) => self.normal(value),
+                None => Value::String(self.replace(&text)),
+            },
             Value::Array(values) => {
                 let mut values: Vec<Value> = values.into_iter().map(|value| self.normal(value)).collect();
                 if values.iter().all(Value::is_string) {
@@ -80,6 +83,11 @@ impl Names {
             other => other,
         }
     }
+}
+
+/// What a text has in it: some annotations are objects or lists.
+fn written(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array())
 }
 
 /// Adds every path at which two values differ.
@@ -112,8 +120,10 @@ mod tests {
             "metadata": {"name": "m-0", "uid": uid, "namespace": namespace, "resourceVersion": time},
             "status": {"addresses": [{"type": "InternalIP", "address": address}]},
         });
+        let wrote = json!({"at": time, "endpoints": [format!("https://{address}:2379")]}).to_string();
+        let annotations = json!({"at": format!("https://{address}:2379"), "wrote": wrote});
         let etcd = json!({
-            "metadata": {"ownerReferences": [{"uid": uid}], "annotations": {"at": format!("https://{address}:2379")}},
+            "metadata": {"ownerReferences": [{"uid": uid}], "annotations": annotations},
             "status": {"members": [{"name": "m-0", "id": id, "leader": true, "healthySince": time}]},
         });
         let names = Names::in_objects(namespace, &[("LocalMachine", machine), ("EtcdCluster", etcd.clone())]);
