@@ -29,7 +29,9 @@ pub(super) async fn read(
     let Some(secret) = context.secrets.get(&namespace, &name) else {
         return missing(context, observation, &namespace, &name).await;
     };
-    if let Some(other) = other_owner(&secret, &uid) {
+    // What members run with is theirs, whoever has made it his own since: without a CA nobody could be replaced.
+    let in_use = etcd.has_begun() || !observation.machines.is_empty();
+    if let Some(other) = other_owner(&secret, &uid).filter(|other| other.kind == "EtcdCluster" || !in_use) {
         return Ok((of_another(other), None));
     }
     let ours = |name: &str| {

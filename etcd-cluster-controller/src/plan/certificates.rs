@@ -20,12 +20,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         Certificates::OfAnother { kind, name } => Some(block(
             reasons::NAME_TAKEN,
             format!(
-                "Secret {secret} belongs to {kind} {name}, is deleted with that, and a CA serves one etcd cluster{}",
-                if in_use {
-                    ": save the Secret first; then make it again as type Opaque and without that owner"
-                } else {
-                    ": rename one of the Clusters, or correct the owner of the Secret"
-                }
+                "Secret {secret} belongs to {kind} {name}, is deleted with that, and a CA serves one etcd cluster: rename one of the Clusters, or correct the owner of the Secret"
             ),
         )),
         Certificates::Invalid(message) => Some(block(reasons::SECRET_INVALID, format!("Secret {secret}: {message}"))),

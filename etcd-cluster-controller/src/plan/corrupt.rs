@@ -3,7 +3,7 @@
 //! leaves takes its copy with it. So until a person has ended the alarm, nobody joins and no copy goes. Only whoever deletes
 //! a Machine has decided on that copy: its member leaves, by all the other rules, and another one joins where it needs that.
 
-use super::{Plan, View, block, retire};
+use super::{Plan, View, block, retire, wait};
 use crate::alarms::{CORRUPT, describe, raised};
 use crate::observation::has_hook;
 use crate::observation::probe::Alarm;
@@ -12,19 +12,21 @@ use api::conditions::reasons;
 use api::names;
 use std::collections::BTreeSet;
 
-/// Why nobody joins, and no copy goes.
+/// Why no copy goes, and nobody joins where that is so too.
 pub(crate) fn hold(view: &View<'_>) -> Option<String> {
-    let alarms = standing(view);
+    let alarms: BTreeSet<&Alarm> = raised(&view.roster)?.into_iter().filter(|alarm| alarm.kind == CORRUPT).collect();
+    let joining = if standing(view).is_empty() { "" } else { "nobody joins, and " };
     (!alarms.is_empty()).then(|| {
         format!(
-            "nobody joins, and no member is replaced or removed but those whose Machines a person deletes: {}",
+            "{joining}no member is replaced or removed but those whose Machines a person deletes: {}",
             describe(&view.roster, &alarms)
         )
     })
 }
 
-/// The alarms that hold. etcd keeps that of a member that has left until somebody disarms it, and it says nothing of those that
-/// are there. One that names nobody may be about each of them.
+/// The alarms about members that are there. One that names nobody may be about each of them. etcd keeps that of a member
+/// that has left until somebody ends it: the copy that it was about is gone, and others join. Whether theirs are the
+/// right ones only a person can say, as one check of etcd names one member.
 fn standing<'v>(view: &'v View<'_>) -> BTreeSet<&'v Alarm> {
     let is_there = |alarm: &&Alarm| alarm.member_id == 0 || view.roster.by_member(alarm.member_id).is_some();
     let all = raised(&view.roster).unwrap_or_default();
@@ -44,7 +46,7 @@ pub(super) fn lets_go(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
         Some(machine) if has_hook(machine) && machine.annotations.contains_key(names::DELETED_FOR_ANNOTATION) => {
             let (namespace, name, annotation) = (&machine.namespace, &machine.name, names::DELETED_FOR_ANNOTATION);
             Err(format!(
-                "this controller had deleted it before, and {why}. To give its data up now: kubectl annotate -n {namespace} machines.cluster.x-k8s.io {name} {annotation}-"
+                "this controller may have deleted it before, and {why}. To give its data up now: kubectl annotate -n {namespace} machines.cluster.x-k8s.io {name} {annotation}-"
             ))
         }
         _ => Ok(()),
@@ -53,21 +55,26 @@ pub(super) fn lets_go(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
 
 /// Why nobody joins now. One may, where a member that a person gives up cannot leave before.
 pub(super) fn obstacle_to_joining(view: &View<'_>) -> Option<Plan> {
-    let why = hold(view)?;
-    let is_owed = view.roster.voters().any(|seat| waits_for_another(view, seat));
-    (!is_owed).then(|| block(reasons::DATA_CORRUPT, why))
+    if raised(&view.roster).is_none() {
+        return Some(wait(reasons::HEALTH_UNKNOWN, "no voter answers that could tell of alarms"));
+    }
+    let why = hold(view).filter(|_| !standing(view).is_empty())?;
+    let is_owed = |seat: &Seat<'_>| is_given_up(view, seat) && retire::waits_for_another(view, seat);
+    (!view.roster.voters().any(is_owed)).then(|| block(reasons::DATA_CORRUPT, why))
 }
 
 /// Whether leadership leaves a member before another one joins in its place: that one would copy what a person gives up.
 pub(super) fn leads_no_longer(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let stays = |id: u64| view.roster.by_member(id).is_some_and(|seat| !seat.is_leaving());
     hold(view).is_some()
         && view.roster.is_listed()
         && seat.leads()
-        && waits_for_another(view, seat)
-        && seat.id().is_some_and(|id| retire::next_leader(view, id).is_some())
+        && is_given_up(view, seat)
+        && retire::may_leave(view, seat).is_err()
+        && seat.id().and_then(|id| retire::next_leader(view, id)).is_some_and(stays)
 }
 
-/// Whether a person gives a member up that leaves when another one has joined.
-fn waits_for_another(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    seat.is_leaving() && retire::waits_for_another(view, seat) && lets_go(view, seat).is_ok()
+/// Whether a person gives a member up.
+fn is_given_up(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    seat.is_leaving() && lets_go(view, seat).is_ok()
 }

@@ -25,20 +25,30 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         let removal = (operation.kind == OperationKind::RemoveMember).then_some(RemovalState::Removed);
         return Some(Plan::Do(Step::Finish(removal)));
     }
-    Some(Plan::Do(resume(view, operation).unwrap_or(Step::Finish(None))))
+    Some(resume(view, operation).unwrap_or(Plan::Do(Step::Finish(None))))
 }
 
-/// The step of the operation, if it is still wanted and still safe.
-fn resume(view: &View<'_>, operation: &Operation) -> Option<Step> {
+/// What is done of the operation, if it is still wanted and still safe.
+fn resume(view: &View<'_>, operation: &Operation) -> Option<Plan> {
     let id = u64::from_str_radix(&operation.member_id, 16).ok()?;
     let seat = view.roster.by_member(id).filter(|seat| retire::leaves(view, seat))?;
     let permission = retire::may_leave(view, seat).ok();
     match operation.kind {
-        OperationKind::RemoveMember => permission.map(Step::RemoveMember),
+        OperationKind::RemoveMember => permission.map(|permission| Plan::Do(Step::RemoveMember(permission))),
         OperationKind::MoveLeader if permission.is_some() || corrupt::leads_no_longer(view, seat) => {
             let to = retire::next_leader(view, id).filter(|_| seat.leads() && operation.attempt < MOVES);
-            let remove = || begin(view, OperationKind::RemoveMember, id, &operation.machine_uid);
-            to.map(|to| Step::MoveLeader { from: id, to }).or_else(|| permission.map(|_| remove()))
+            Some(match to {
+                Some(to) => Plan::Do(Step::MoveLeader { from: id, to }),
+                None if permission.is_some() => {
+                    Plan::Do(begin(view, OperationKind::RemoveMember, id, &operation.machine_uid))
+                }
+                None => wait(
+                    reasons::DATA_CORRUPT,
+                    format!(
+                        "leadership does not leave member {id:x} ({MOVES} attempts), whose data was given up, and whoever joins would copy that: move it by hand (etcdctl move-leader), or restart etcd on that machine"
+                    ),
+                ),
+            })
         }
         OperationKind::MoveLeader => None,
     }

@@ -157,7 +157,8 @@ pub(super) fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), St
 
 /// Whether API servers can do without a member: of every list of endpoints that they use, f + 1 stay alive. A member that
 /// is down serves none of them; one that may be down is not counted on, and may still serve. Where all the new members of
-/// a rollout are there before, those before them stay until nobody uses them. `before`: a member that has left by then.
+/// a rollout are there before, those before them stay until nobody uses them, unless a person gives up what one has of the
+/// data. `before`: a member that has left by then.
 fn is_spared(view: &View<'_>, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Result<(), String> {
     let in_use = InUse::of(view);
     if seat.is_unhealthy() || !in_use.has(seat) {
@@ -165,7 +166,7 @@ fn is_spared(view: &View<'_>, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Res
     }
     let why = match in_use.endangered_by(seat, before) {
         Some((list, alive)) => format!("of {} endpoints that some have, {alive} would be alive without it", list.len()),
-        None if rollout::is_doubling(view) && rollout::is_superseded(view, seat) => {
+        None if rollout::is_doubling(view) && rollout::is_superseded(view, seat) && corrupt::hold(view).is_none() => {
             "the new members are there in its place".to_owned()
         }
         None => return Ok(()),

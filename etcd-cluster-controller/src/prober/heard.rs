@@ -53,8 +53,10 @@ impl Heard {
 
     /// Those that it hears. `None`: that is not known.
     pub(super) fn members(&self) -> Option<BTreeSet<u64>> {
-        let holds = |id: &u64| !self.breaking.has(*id);
-        Some(self.sending.as_ref()?.iter().copied().filter(holds).collect())
+        let sending = self.sending.as_ref()?;
+        // Where it loses all of them, the trouble may well be its own.
+        let is_its_own = sending.len() > 1 && sending.iter().all(|id| self.breaking.has(*id));
+        Some(sending.iter().copied().filter(|id| is_its_own || !self.breaking.has(*id)).collect())
     }
 }
 
@@ -99,23 +101,25 @@ mod tests {
     #[test]
     fn who_crashes_again_and_again_is_not_heard_although_it_sends_something_at_each_start() {
         let begun = Instant::now();
-        let listen = |lost: fn(f64) -> f64| {
+        let listen = |lost: fn(f64) -> f64, of_three: fn(f64) -> f64| {
             let looks = (0..=12_u8).map(f64::from);
             let heard = looks.scan(None, move |before, look| {
                 let now = begun + Duration::from_secs_f64(10.0 * look);
-                let counted = counted([(2, 100.0 * look), (3, 100.0 * look)], [(2, lost(look)), (3, 5.0)]);
+                let counted = counted([(2, 100.0 * look), (3, 100.0 * look)], [(2, lost(look)), (3, of_three(look))]);
                 *before = Some(Heard::update(before.take(), 1, counted, now));
                 Some(before.as_ref().and_then(Heard::members))
             });
             heard.collect::<Vec<_>>()
         };
         let all = Some(BTreeSet::from([2, 3]));
-        let crashing = listen(|look| 2.0 * look);
+        let crashing = listen(|look| 2.0 * look, |_| 5.0);
         assert_eq!((&crashing[0], &crashing[1]), (&None, &all), "nothing is known of how that goes on");
         assert!(crashing[6..].iter().all(|heard| *heard == Some([3].into())), "within a minute: {crashing:?}");
         // One that only we do not hear.
-        assert!(listen(|_| 7.0)[1..].iter().all(|heard| *heard == all));
-        let rebooted = listen(|look| if look > 4.0 { 3.0 } else { 0.0 });
+        assert!(listen(|_| 7.0, |_| 5.0)[1..].iter().all(|heard| *heard == all));
+        let losing_all = listen(|look| 2.0 * look, |look| 3.0 * look);
+        assert!(losing_all.iter().skip(1).all(|heard| *heard == all), "{losing_all:?}");
+        let rebooted = listen(|look| if look > 4.0 { 3.0 } else { 0.0 }, |_| 5.0);
         assert!(rebooted[1..].iter().all(|heard| *heard == all), "{rebooted:?}");
     }
 }

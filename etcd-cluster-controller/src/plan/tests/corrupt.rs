@@ -61,6 +61,20 @@ fn an_alarm_holds_if_it_names_nobody_and_not_if_it_names_one_that_has_left() {
     assert_eq!(creates(&names(0xdead)), Some(2));
 }
 
+/// One check of etcd names one member, and the others may differ from the leader too.
+#[test]
+fn a_rollout_waits_for_the_end_of_an_alarm_also_when_whom_it_names_has_left() {
+    let mut story = outdated(3, false);
+    for probe in story.observation.probes.values_mut() {
+        let Outcome::Answered(report) = &mut probe.outcome else { panic!("it does not answer") };
+        report.alarms = vec![Alarm { member_id: 0xdead, kind: "CORRUPT".to_owned() }];
+    }
+    assert_eq!(story.plan(), Plan::Steady);
+    let message = condition(&story, c::MACHINES_UP_TO_DATE).message;
+    assert!(message.contains("member dead, which is not in the member list"), "{message}");
+    assert!(!message.contains("nobody joins"), "{message}");
+}
+
 #[test]
 fn a_rollout_stands_still() {
     let mut story = outdated(3, false);
@@ -193,6 +207,52 @@ fn old_members_of_a_rollout_stay_until_a_person_has_decided() {
 
 fn has_begun_to_leave(story: &mut Story, index: usize) {
     assert!(begins(&story.plan(), OperationKind::RemoveMember, id(index)), "{:?}", story.plan());
+}
+
+/// Nobody who stays could take leadership over: it would go in circles, and no replacement would come.
+#[test]
+fn where_all_are_given_up_another_one_joins() {
+    let mut story = Story::with_voters(3, 3);
+    (0..3).for_each(|index| story.delete(index));
+    differs(&mut story, 1);
+    assert_eq!(creates(&story.plan()), Some(3));
+    story.held_back(3);
+    assert_eq!(admits(&story.plan()), Some(name(3).as_str()), "{:?}", story.plan());
+}
+
+#[test]
+fn leadership_that_does_not_leave_a_wrong_copy_is_told() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(0);
+    story.held_back(3);
+    differs(&mut story, 2);
+    assert!(begins(&step(&mut story), OperationKind::MoveLeader, id(0)), "{:?}", story.plan());
+    story.etcd().status.as_mut().unwrap().operation.as_mut().unwrap().attempt = 3;
+    let plan = story.plan();
+    assert!(matches!(&plan, Plan::Wait(hold) if hold.message.contains("etcdctl move-leader")), "{plan:?}");
+    story.led_by(id(1));
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)));
+}
+
+/// The new members of a rollout are there, and it does not go on before a person has decided: whom that is about goes.
+#[test]
+fn no_endpoint_keeps_a_wrong_copy_that_a_person_gives_up_where_enough_others_stay() {
+    let mut story = outdated(3, true);
+    joins_of_several(&mut story, 3);
+    differs(&mut story, 0);
+    story.delete(0);
+    assert!(begins(&story.plan(), OperationKind::MoveLeader, id(0)), "{:?}", story.plan());
+}
+
+/// Without an answer it is not known whether there is an alarm.
+#[test]
+fn nobody_joins_while_no_voter_answers_that_could_tell() {
+    let mut story = Story::with_voters(3, 2);
+    story.held_back(2);
+    for index in 0..2 {
+        story.probe(index, Outcome::OurFault(crate::observation::probe::OurFault::FileDescriptors));
+    }
+    assert!(!matches!(story.plan(), Plan::Do(_)), "{:?}", story.plan());
 }
 
 #[test]
