@@ -1,12 +1,14 @@
 //! Members that are neither well nor dead: networks that work one way only or lose packets, a disk that has changed
-//! what was written to it, and an etcd that crashes again and again.
+//! what was written to it, an etcd that crashes again and again, and data that is not the others'.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
+use crate::rolls::{changed, up_to_date};
 use crate::scale::{LOAD, data_of};
+use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::data::on;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::data::{on, said};
+use e2e::bed::{Bed, Look, Manifests, States};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
@@ -127,6 +129,69 @@ pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
         machines = replaced(bed, &look, &ill.machine) => machines?,
         () = crashes => anyhow::bail!("it no longer crashes"),
     };
+    only_theirs(bed, &look, &machines).await
+}
+
+/// Asks etcd on a machine, by its gateway.
+const CURL: &str = "cd /etc/etcd/pki && exec curl --silent --show-error --fail --cacert ca.crt --cert etcdctl-etcd-client.crt --key etcdctl-etcd-client.key https://127.0.0.1:2379";
+
+/// An alarm says that the leader's data is not the others': as long as nobody decides, a rollout replaces nobody. Its
+/// Machine is deleted: another member takes its place, which copies the data of another leader, and then the rollout goes on.
+pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
+    let look = alone(bed, Manifests::new("ill-data", "demo")?).await?;
+    let old = look.etcd_machines().await?;
+    let named = until("a member leads", PATIENCE, async || {
+        Ok(look.status().await?.members.into_iter().find(|member| member.leader))
+    })
+    .await?;
+    let witness = old.iter().find(|name| **name != named.machine).context("there is one member only")?;
+    let witness = bed.machines.get(&look.namespace, witness)?;
+    let alarm =
+        json!({"action": "ACTIVATE", "memberID": u64::from_str_radix(&named.id, 16)?.to_string(), "alarm": "CORRUPT"});
+    said(&witness, &["sh", "-c", &format!("{CURL}/v3/maintenance/alarm --data '{alarm}'")]).await?;
+    let message = look.until_condition("NoAlarms", "False", "DataCorrupt", PATIENCE).await?;
+    ensure!(message.contains(&named.name), "it says: {message}");
+
+    let states = States::of(look.etcds(), &look.etcd).await?;
+    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    until("the rollout says why it does not begin", PATIENCE, async || {
+        let (status, _, message) = up_to_date(&look.status().await?)?;
+        Ok((status == "False" && message.contains("nobody joins")).then_some(()))
+    })
+    .await?;
+    tokio::time::sleep(ILLNESS).await;
+    ensure!(look.etcd_machines().await? == old, "the Machines are {:?}", look.etcd_machines().await?);
+
+    look.delete("Machine", &named.machine).await?;
+    until(format!("the member of {} has left", named.machine), PATIENCE, async || {
+        let machines = look.etcd_machines().await?;
+        ensure!(
+            !machines.contains(&named.machine),
+            "the Machines are {machines:?}: {:?}",
+            look.status().await?.conditions
+        );
+        Ok(Some(()))
+    })
+    .await?;
+    for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
+        let leads = status.members.iter().any(|member| member.leader && member.id == named.id);
+        ensure!(!leads || status.members.len() <= old.len(), "{} led when another one joined", named.name);
+    }
+    until("the alarm is ended", PATIENCE, async || {
+        // Meanwhile the rollout replaces others.
+        let left = look.status().await?.members.into_iter().next().context("no member is left")?;
+        let machine = bed.machines.get(&look.namespace, &left.machine)?;
+        Ok(Some(said(&machine, &["/opt/bin/etcdctl.sh", "alarm", "disarm"]).await?))
+    })
+    .await?;
+    until("the rollout has ended", PATIENCE, async || {
+        let status = look.status().await?;
+        ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await?;
+    let machines = are_well(bed, &look, old.len()).await?;
+    ensure!(!machines.iter().any(|name| old.contains(name)), "the Machines are {machines:?}, and were {old:?}");
     only_theirs(bed, &look, &machines).await
 }
 

@@ -184,7 +184,7 @@ async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Res
 }
 
 /// A person says of the present spec that no API server needs endpoints that are not published any more.
-async fn ignore_what_is_in_use(look: &Look) -> Result<()> {
+pub(crate) async fn ignore_what_is_in_use(look: &Look) -> Result<()> {
     let generation = look.etcds().get(&look.etcd).await?.metadata.generation.context("no generation")?;
     let annotations = json!({"etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use": generation.to_string()});
     let ignore = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
@@ -217,7 +217,7 @@ pub(crate) async fn five_beside_a_control_plane(bed: &mut Bed) -> Result<()> {
 }
 
 /// A cluster whose endpoints are in a control plane.
-async fn used(bed: &Bed, manifests: Manifests) -> Result<Look> {
+pub(crate) async fn used(bed: &Bed, manifests: Manifests) -> Result<Look> {
     let client = bed.client();
     let look = Look::at(&client, &manifests);
     Look::make_namespace(&client, &look.namespace).await?;
@@ -250,7 +250,7 @@ fn served_by_members(status: &EtcdClusterStatus) -> Result<()> {
 }
 
 /// Status, reason and message of the condition.
-fn up_to_date(status: &EtcdClusterStatus) -> Result<(String, String, String)> {
+pub(crate) fn up_to_date(status: &EtcdClusterStatus) -> Result<(String, String, String)> {
     let found = status.conditions.iter().find(|condition| condition.type_ == "MachinesUpToDate");
     let found = found.with_context(|| format!("there is no MachinesUpToDate: {:?}", status.conditions))?;
     Ok((found.status.clone(), found.reason.clone(), found.message.clone()))

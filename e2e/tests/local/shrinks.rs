@@ -1,9 +1,11 @@
-//! Fewer members for a cluster that is in use: whoever follows its endpoints is told once. There is no control plane here: none
-//! would ever get a Node and roll out with other endpoints, which is what members wait for whose endpoints API servers use.
+//! Fewer members for a cluster that is in use: whoever follows its endpoints is told once. But for one story there is no
+//! control plane here: none would ever get a Node and roll out with other endpoints, which is what members wait for whose
+//! endpoints API servers use.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
 use crate::records::warnings;
+use crate::rolls::{ignore_what_is_in_use, used};
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests, States};
@@ -15,6 +17,9 @@ use std::time::Duration;
 
 /// The longest that a write may take: a move of leadership at most.
 const STALL: Duration = Duration::from_millis(1_500);
+
+/// How long nobody leaves, to see that they wait.
+const WAIT: Duration = Duration::from_secs(5);
 
 /// From three members to one. The manager is killed while the first of them leaves.
 pub(crate) async fn three_to_one(bed: &mut Bed) -> Result<()> {
@@ -39,6 +44,28 @@ pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
     .await?;
     wanted(&look, 3).await?;
     let machines = are_well(bed, &look, 3).await?;
+    only_theirs(bed, &look, &machines).await
+}
+
+/// From three to one, while API servers use all three: nobody leaves before the control plane has rolled out, which none
+/// ever does here, as two members would survive no failure all that time. When a person says that it may, both leave.
+pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
+    let look = used(bed, Manifests::new("shrinks-used", "demo")?).await?;
+    let before = look.etcd_machines().await?;
+    wanted(&look, 1).await?;
+    until("both say what they wait for", PATIENCE, async || {
+        let status = look.status().await?;
+        let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
+        Ok((deleting.status == "True" && deleting.message.contains("the next one to go")).then_some(()))
+    })
+    .await?;
+    tokio::time::sleep(WAIT).await;
+    let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+    ensure!(status.operation.is_none() && status.ready, "{:?}", status.conditions);
+    let etcd = look.membership(&bed.machines, &machines).await?;
+    ensure!(etcd.voters() == before, "there were {before:?}, and there are {:?}", etcd.members);
+    ignore_what_is_in_use(&look).await?;
+    let machines = are_well(bed, &look, 1).await?;
     only_theirs(bed, &look, &machines).await
 }
 
