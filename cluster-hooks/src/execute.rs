@@ -67,7 +67,8 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
         Step::WriteEndpoints { endpoints, overwritten_by } => {
             let control_plane = control_plane_of(observation)?;
             let written = WrittenEndpoints::after(observation.written.as_ref(), endpoints, &observation.now);
-            let outcome = write_endpoints(context, cluster, control_plane, written).await?;
+            let objects = context.api(&control_plane.reference, CLUSTER_API_CONTRACTS, &cluster.view.namespace).await?;
+            let outcome = write_endpoints(context, &objects, control_plane, written).await?;
             let using = || format!("{} uses etcd at {}", control_plane.reference, endpoints.join(", "));
             if let (Some(by), Outcome::Done) = (overwritten_by, &outcome) {
                 let found = control_plane.endpoints.as_deref().unwrap_or_default().join(", ");
@@ -231,35 +232,45 @@ async fn release(
     Ok(Outcome::Done)
 }
 
-/// Writes the endpoints, and makes sure that the control plane keeps them.
+/// Writes the endpoints, and makes sure that the control plane keeps them. Where another kind has them is its provider's
+/// word, and is tried first: endpoints that were recorded as written, and are not there, would read as if somebody else
+/// had taken them away.
 async fn write_endpoints(
     context: &Context,
-    cluster: &ClusterState,
+    objects: &Api<DynamicObject>,
     control_plane: &ControlPlaneView,
     written: WrittenEndpoints,
 ) -> Result<Outcome> {
     let (adapter, reference) = (&control_plane.adapter, &control_plane.reference);
-    let objects = context.api(reference, CLUSTER_API_CONTRACTS, &cluster.view.namespace).await?;
     let body = build::patch::endpoints(control_plane, &written);
-    match apply::merge::<DynamicObject>(&objects, context.name, &reference.name, &body).await {
-        Ok(answer) if adapter.endpoints(&answer.data).as_ref() != Some(&written.endpoints) => {
-            remember(context, answer);
-            Ok(Outcome::Refused(format!(
-                "{} does not keep {}.endpoints, its CRD has no such field: annotation {} of the CRD must name the object that \
-                 has the field endpoints",
-                control_plane.reference,
-                adapter.field(),
-                names::EXTERNAL_ETCD_PATH_ANNOTATION
-            )))
-        }
-        answer => {
-            let outcome = refused(reference, outcome(context, answer))?;
-            if matches!(outcome, Outcome::Done) {
-                context.endpoints.insert(control_plane.uid.clone(), written);
-            }
-            Ok(outcome)
-        }
+    let keeps = |answer: &DynamicObject| adapter.endpoints(&answer.data).as_ref() == Some(&written.endpoints);
+    if !adapter.kubeadm
+        && let Ok(answer) = apply::try_merge(objects, context.name, &reference.name, &body).await
+        && !keeps(&answer)
+    {
+        return Ok(drops_endpoints(control_plane));
     }
+    let answer = apply::merge(objects, context.name, &reference.name, &body).await;
+    let kept = answer.as_ref().is_ok_and(keeps);
+    let outcome = refused(reference, outcome(context, answer))?;
+    if !matches!(outcome, Outcome::Done) {
+        return Ok(outcome);
+    }
+    if !kept {
+        return Ok(drops_endpoints(control_plane));
+    }
+    context.endpoints.insert(control_plane.uid.clone(), written);
+    Ok(Outcome::Done)
+}
+
+fn drops_endpoints(control_plane: &ControlPlaneView) -> Outcome {
+    Outcome::Refused(format!(
+        "{} does not keep {}.endpoints, its CRD has no such field: annotation {} of the CRD must name the object that has \
+         the field endpoints",
+        control_plane.reference,
+        control_plane.adapter.field(),
+        names::EXTERNAL_ETCD_PATH_ANNOTATION
+    ))
 }
 
 async fn unpause(context: &Context, cluster: &ClusterState, held: &Held) -> Result<Outcome> {
@@ -369,18 +380,76 @@ fn missing(what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapter::{Adapter, KUBEADM};
     use controller_support::{Shared, Shutdown};
+    use http::{Request, Response};
+    use kube::client::Body;
     use kube::core::{GroupVersionKind, Status};
     use kube::discovery::ApiResource;
     use kube::{Client, Config};
     use serde_json::json;
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    /// Without an API server.
+    fn context() -> Arc<Context> {
+        let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let clusters = ApiResource::from_gvk(&GroupVersionKind::gvk(names::CLUSTER_GROUP, "v1beta2", "Cluster"));
+        Context::new(&Shared::new(client, Shutdown::new().1), "test", &clusters).0
+    }
+
+    /// An API server that answers patches of a control plane, and drops the field or keeps it.
+    #[tokio::test]
+    async fn endpoints_that_are_not_kept_are_not_recorded_as_written() {
+        for (kubeadm, keeps, expected) in [
+            (false, false, &["dryRun"][..]),
+            (false, true, &["dryRun", "written"]),
+            (true, true, &["written"]),
+            (true, false, &["written"]),
+        ] {
+            let reference = match kubeadm {
+                true => {
+                    Reference { group: KUBEADM.0.to_owned(), kind: KUBEADM.1.to_owned(), name: "demo-cp".to_owned() }
+                }
+                false => {
+                    Reference { group: "example.org".to_owned(), kind: "Strict".to_owned(), name: "demo-cp".to_owned() }
+                }
+            };
+            let path = [(names::EXTERNAL_ETCD_PATH_ANNOTATION.to_owned(), "spec.etcd".to_owned())];
+            let adapter = Adapter::built_in(&reference);
+            let adapter = Arc::new(adapter.unwrap_or_else(|| Adapter::announced(&reference, &path.into()).unwrap()));
+            let mut object = json!({"apiVersion": "example.org/v1", "kind": "Strict",
+                "metadata": {"name": "demo-cp", "uid": "cp-1", "resourceVersion": "1"}});
+            object["spec"] = adapter.patch(&[])["spec"].take();
+            let view = serde_json::from_value(object.clone()).unwrap();
+            let view = ControlPlaneView::read(&view, &reference, "example.org/v1", adapter.clone());
+            let endpoints = ["https://10.0.0.1:2379".to_owned()];
+            if keeps {
+                object["spec"] = adapter.patch(&endpoints)["spec"].take();
+            }
+            let requests = Arc::new(Mutex::new(Vec::new()));
+            let seen = requests.clone();
+            let api_server = move |request: Request<Body>| {
+                let dry_run = request.uri().query().is_some_and(|query| query.contains("dryRun=All"));
+                seen.lock().unwrap().push(if dry_run { "dryRun" } else { "written" });
+                let answer = Response::new(Body::from(object.to_string().into_bytes()));
+                async move { Ok::<_, Infallible>(answer) }
+            };
+            let client = Client::new(tower::service_fn(api_server), "default");
+            let context = context();
+            let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(&reference.group, "v1", &reference.kind));
+            let objects = apply::dynamic(&client, &kind, "default");
+            let written = WrittenEndpoints::after(None, &endpoints, &crate::observe::now());
+            let outcome = write_endpoints(&context, &objects, &view, written.clone()).await.unwrap();
+            assert_eq!(matches!(&outcome, Outcome::Done), keeps, "{outcome:?}");
+            assert_eq!(*requests.lock().unwrap(), expected, "kubeadm: {kubeadm} keeps: {keeps}");
+            assert_eq!(context.endpoints.get("cp-1"), keeps.then_some(written), "{kubeadm}");
+        }
+    }
 
     #[tokio::test]
     async fn a_condition_for_another_version_is_decided_anew_and_is_no_error() {
-        let (_stop, shutdown) = Shutdown::new();
-        let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
-        let clusters = ApiResource::from_gvk(&GroupVersionKind::gvk(names::CLUSTER_GROUP, "v1beta2", "Cluster"));
-        let (context, _receiver) = Context::new(&Shared::new(client, shutdown), "test", &clusters);
+        let context = context();
         let condition: Condition = serde_json::from_value(json!({"type": "ManagedExternalEtcdReady", "status": "True",
             "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
         .unwrap();
@@ -392,7 +461,7 @@ mod tests {
         assert!(matches!(answered(404), Ok(Outcome::Done)), "what is gone has no status");
         assert!(answered(403).is_err());
         assert_eq!(context.reported.get("u"), None, "none of them was written");
-        let written = DynamicObject::new("demo", &clusters);
+        let written: DynamicObject = serde_json::from_value(json!({"metadata": {"name": "demo"}})).unwrap();
         assert!(matches!(remember_status(&context, "u", Some(&condition), Ok(written)), Ok(Outcome::Done)));
         assert_eq!(context.reported.get("u"), Some(condition));
     }

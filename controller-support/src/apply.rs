@@ -102,6 +102,16 @@ where
     api.patch(name, &parameters, &Patch::Merge(patch)).await.doing(|| format!("changing {name}"))
 }
 
+/// What [`merge`] would make of the object. Nothing is changed.
+pub async fn try_merge<K>(api: &Api<K>, field_manager: &str, name: &str, patch: &Value) -> Result<K>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let field_manager = Some(field_manager.to_owned());
+    let parameters = PatchParams { dry_run: true, field_manager, ..PatchParams::default() };
+    api.patch(name, &parameters, &Patch::Merge(patch)).await.doing(|| format!("trying to change {name}"))
+}
+
 /// Deletes an object in the background, if the conditions are met. Answers it if it stays for a while.
 ///
 /// # Errors

@@ -140,6 +140,8 @@ async fn keeps_nothing(stage: &mut Stage) -> Result<()> {
         )
         .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
+    let says = stage.says("strict").await?.unwrap_or_default();
+    ensure!(says.contains("does not keep"), "nobody overwrites what was never there: {says}");
     let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]).resource("strictcontrolplanes").verb("patch");
     // A pause, and endpoints once for each change of the Cluster. Again and again would be eight times in a fifth of a second.
     ensure!((2..=12).contains(&ours.len()), "they are written again and again:\n{ours}");
