@@ -13,7 +13,7 @@ use controller_support::{Error, Index, KindError, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt};
@@ -360,7 +360,7 @@ async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String
         };
         let counts = |object: &&PartialObjectMeta<DynamicObject>| match kind {
             "Machine" => is_worker(object.labels(), object.owner_references(), &providers),
-            "MachinePool" => is_looked_after(&object.metadata, cluster.children_deleted),
+            "MachinePool" => is_looked_after(&object.metadata, cluster, now().0),
             _ => true,
         };
         let workers: Vec<String> =
@@ -408,12 +408,19 @@ fn is_not_served(error: &Error) -> bool {
     error.is_not_found() || matches!(error, Error::Kind(error) if error.is_user_error())
 }
 
-/// Cluster API looks after a MachinePool unless its feature gate is off. Once it has deleted all that it looks after,
-/// it has deleted that one too; one that it has not deleted it does not wait for, and nobody deletes it.
+/// A MachinePool that its controller has not made the Cluster's in this time belongs to nobody.
+const ADOPTION: SignedDuration = SignedDuration::from_mins(5);
+
+/// Cluster API looks after a MachinePool unless its feature gate is off. Once it has deleted all that the Cluster owns,
+/// it has deleted that one too; one that it has not deleted it does not wait for, and nobody deletes it. With the gate
+/// on it waits for those of the Cluster that it does not own as well: a pool gets its owner from its own controller.
 ///
 /// Source: Cluster API 1.14.0, reconcileDelete and getDescendants of core/reconcilers/cluster.
-fn is_looked_after(machine_pool: &ObjectMeta, children_deleted: bool) -> bool {
-    !children_deleted || machine_pool.deletion_timestamp.is_some()
+fn is_looked_after(machine_pool: &ObjectMeta, cluster: &ClusterState, now: Timestamp) -> bool {
+    let owned = machine_pool.owner_references.iter().flatten().any(|owner| owner.uid == cluster.view.uid);
+    let created = machine_pool.creation_timestamp.as_ref();
+    let young = created.is_some_and(|created| now.duration_since(created.0) < ADOPTION);
+    !cluster.children_deleted || machine_pool.deletion_timestamp.is_some() || (young && !owned)
 }
 
 /// Every object of a kind of Cluster API's that the Cluster has. One request.
@@ -453,15 +460,39 @@ fn is_worker(labels: &BTreeMap<String, String>, owners: &[OwnerReference], provi
 mod tests {
     use super::*;
     use kube::core::Status;
+    use serde_json::json;
 
     #[test]
     fn machine_pools_that_cluster_api_does_not_look_after_are_not_waited_for() {
-        let left = ObjectMeta::default();
-        let deleted = ObjectMeta { deletion_timestamp: Some(now()), ..ObjectMeta::default() };
-        for (pool, children_deleted, expected) in
-            [(&left, false, true), (&deleted, false, true), (&deleted, true, true), (&left, true, false)]
-        {
-            assert_eq!(is_looked_after(pool, children_deleted), expected, "{pool:?} {children_deleted}");
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let age = ADOPTION.as_secs();
+        let cluster = |reason: &str| {
+            let conditions = json!([{"type": "Deleting", "status": "True", "reason": reason}]);
+            let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": {"name": "demo", "uid": "cluster-2"}, "status": {"conditions": conditions}});
+            ClusterState::read(&serde_json::from_value(cluster).unwrap())
+        };
+        for (deleting, owner, deleted, age, expected) in [
+            ("", "cluster-2", false, age, true),
+            ("", "cluster-2", true, age, true),
+            ("WaitingForWorkersDeletion", "cluster-2", true, age, true),
+            ("WaitingForWorkersDeletion", "cluster-2", false, age, false),
+            ("WaitingForWorkersDeletion", "cluster-2", false, 0, false),
+            // Its controller may be about to adopt it, or somebody has taken its owner in a restore.
+            ("WaitingForWorkersDeletion", "", false, 0, true),
+            ("WaitingForWorkersDeletion", "", false, age - 1, true),
+            ("WaitingForWorkersDeletion", "", false, age, false),
+            ("WaitingForWorkersDeletion", "cluster-1", false, age - 1, true),
+            ("WaitingForWorkersDeletion", "cluster-1", false, age, false),
+        ] {
+            let pool = ObjectMeta {
+                creation_timestamp: Some(Time(at(0))),
+                deletion_timestamp: deleted.then(|| Time(at(0))),
+                owner_references: Some(vec![OwnerReference { uid: owner.to_owned(), ..OwnerReference::default() }]),
+                ..ObjectMeta::default()
+            };
+            let case = format!("{deleting} {owner} {deleted} {age}");
+            assert_eq!(is_looked_after(&pool, &cluster(deleting), at(age)), expected, "{case}");
         }
     }
 
