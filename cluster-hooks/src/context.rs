@@ -3,14 +3,18 @@
 use crate::adapter::Adapters;
 use crate::mappers::concerned;
 use crate::observation::WrittenEndpoints;
-use controller_support::external::Reference;
+use controller_support::apply::CATCH_UP;
+use controller_support::external::{ClusterView, Reference};
 use controller_support::kinds::Contracts;
-use controller_support::{Cached, DeferredStatuses, Events, Followed, Result, Shared, TtlCache, WriteCache, apply};
+use controller_support::{
+    Cached, DeferredStatuses, Events, Failures, Followed, Result, Shared, TtlCache, WriteCache, apply,
+};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,6 +39,8 @@ pub struct Context {
     followed: Followed<DynamicObject>,
     /// Answers to our writes that the watches may not have yet.
     pub written: WriteCache<DynamicObject>,
+    /// How often in a row something had changed that a Cluster's reconcile was about to write to, by its UID.
+    pub conflicts: Failures,
     /// How control planes are told about etcd.
     pub adapters: Adapters,
     /// Our events.
@@ -66,6 +72,7 @@ impl Context {
             followed: Followed::new(sender),
             clusters,
             written: WriteCache::default(),
+            conflicts: Failures::default(),
             adapters: Adapters::default(),
             events: shared.events(name),
             reported: TtlCache::new(REPORTED),
@@ -76,6 +83,13 @@ impl Context {
             shared: shared.clone(),
         };
         (Arc::new(context), receiver)
+    }
+
+    /// An object has changed since it was observed: the watch is about to tell. Unless it is what we remember that is not
+    /// true any more, because the management cluster was restored; or what the watch has, until it lists anew.
+    pub fn outdated<'a>(&self, cluster: &ClusterView, uids: impl Iterator<Item = &'a str>) -> Action {
+        uids.for_each(|uid| self.written.forget(uid));
+        Action::requeue(self.conflicts.next(cluster.uid.clone()).max(CATCH_UP))
     }
 
     /// The API of a kind of another provider, in one namespace. A kind that is known costs no request.

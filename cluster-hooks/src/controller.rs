@@ -9,7 +9,6 @@ use crate::plan::{Plan, Step, due, plan};
 use crate::status::{Update, can_wait, failure, health, report};
 use api::conditions::reasons;
 use api::names;
-use controller_support::apply::CATCH_UP;
 use controller_support::error::{answer, is_invalid};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::{Error, Hold, KindError, Result, Shared, run_controller};
@@ -101,7 +100,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
         match execute(context, &observation, &step, &mut reads).await? {
             // What machines use is asked again after every write.
             Outcome::Done => reads.used = None,
-            Outcome::Outdated => return Ok(Action::requeue(CATCH_UP)),
+            Outcome::Outdated => return Ok(outdated(context, &observation)),
             Outcome::Refused(refusal) => {
                 let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());
                 let hold = Hold::new(reasons::CONTROL_PLANE_INVALID, message).again(REFUSED);
@@ -157,7 +156,7 @@ async fn finish(
         Update::Write(condition) => {
             let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
             if let Outcome::Outdated = execute::condition(context, cluster, &condition).await? {
-                return Ok(Action::requeue(CATCH_UP));
+                return Ok(outdated(context, observation));
             }
             context.deferred.end(uid);
             tracing::info!(status = condition.status, reason = condition.reason, message = condition.message, "etcd");
@@ -172,7 +171,7 @@ async fn finish(
         Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
         Update::Write(condition) => {
             if let Outcome::Outdated = execute::health(context, observation, &condition).await? {
-                return Ok(Action::requeue(CATCH_UP));
+                return Ok(outdated(context, observation));
             }
         }
     }
@@ -182,9 +181,14 @@ async fn finish(
         && let Some(body) = build::status::mirror(&cluster, observation.found_etcd())
         && let Outcome::Outdated = execute::mirror(context, &cluster, &body).await?
     {
-        return Ok(Action::requeue(CATCH_UP));
+        return Ok(outdated(context, observation));
     }
+    context.conflicts.forget(uid);
     Ok(delay.map_or_else(Action::await_change, Action::requeue))
+}
+
+fn outdated(context: &Context, observation: &Observation) -> Action {
+    context.outdated(&observation.cluster.view, observation.uids())
 }
 
 /// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. If that fails too, the
@@ -235,8 +239,40 @@ fn refusal(error: &Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use controller_support::ResultExt;
-    use kube::core::Status;
+    use crate::fixture::World;
+    use controller_support::{ResultExt, Shutdown};
+    use kube::core::{GroupVersionKind, Status};
+    use kube::{Client, Config, ResourceExt};
+    use serde_json::{Value, json};
+
+    /// The management cluster is restored while a manager runs.
+    #[tokio::test]
+    async fn what_a_restore_has_undone_is_forgotten_and_conflicts_are_repeated_less_and_less_often() {
+        let (_stop, shutdown) = Shutdown::new();
+        let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let clusters = ApiResource::from_gvk(&GroupVersionKind::gvk(names::CLUSTER_GROUP, "v1beta2", "Cluster"));
+        let (context, _receiver) = Context::new(&Shared::new(client, shutdown), "test", &clusters);
+        let world = World::applied().etcd_ready();
+        let at = |object: &Value, version: &str| {
+            let mut object = object.clone();
+            object["metadata"]["resourceVersion"] = json!(version);
+            Arc::new(crate::fixture::object(&object))
+        };
+        let objects = [&world.cluster, world.etcd.as_ref().unwrap(), world.control_plane.as_ref().unwrap()];
+        for object in objects {
+            context.written.remember(at(object, "100").as_ref().clone());
+            assert_eq!(context.written.newest(at(object, "50")).resource_version().as_deref(), Some("100"));
+        }
+        let observation = world.observe();
+        let delays: Vec<_> = (0..9).map(|_| outdated(&context, &observation)).collect();
+        for object in objects {
+            assert_eq!(context.written.newest(at(object, "50")).resource_version().as_deref(), Some("50"));
+        }
+        let expected = [200, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600];
+        assert_eq!(delays, expected.map(|delay| Action::requeue(Duration::from_millis(delay))));
+        context.conflicts.forget("cluster-1");
+        assert_eq!(outdated(&context, &observation), Action::requeue(Duration::from_millis(200)));
+    }
 
     #[test]
     fn what_the_api_server_refuses_is_said_and_an_outage_is_not() {

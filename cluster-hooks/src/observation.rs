@@ -208,6 +208,20 @@ impl Observation {
         }
     }
 
+    /// UIDs of the objects that steps write to.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        let etcd = self.found_etcd().map(|etcd| &etcd.uid);
+        let control_plane = match &self.control_plane {
+            ControlPlane::Found(view) => Some(&view.uid),
+            ControlPlane::Unknown { held, .. } => held.as_ref().map(|held| &held.uid),
+            ControlPlane::Unset | ControlPlane::Missing(_) => None,
+        };
+        let published = self.secrets.published.as_ref().map(|published| &published.uid);
+        let former = self.former.iter().map(|held| &held.uid);
+        let all = [Some(&self.cluster.view.uid), etcd, control_plane, published].into_iter().flatten();
+        all.chain(former).map(String::as_str)
+    }
+
     /// The control plane has been given all it needs and released, now or at an earlier time: it is never held back again
     /// for want of etcd. Where somebody else publishes, our pause is all that holds it, so it counts as long as it is set.
     pub fn released(&self) -> bool {

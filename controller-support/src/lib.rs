@@ -26,7 +26,7 @@ pub use followed::Followed;
 pub use kinds::{KindError, Kinds};
 pub use metrics::Metrics;
 pub use plan::{Hold, Plan};
-pub use run::{Shared, Shutdown, run_controller};
+pub use run::{Failures, Shared, Shutdown, run_controller};
 pub use scope::Scope;
 pub use ttl_cache::TtlCache;
 pub use write_cache::WriteCache;

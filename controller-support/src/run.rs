@@ -209,7 +209,7 @@ async fn limited<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
 }
 
 /// How often each object has failed in a row.
-struct Failures(TtlCache<String, u32>);
+pub struct Failures(TtlCache<String, u32>);
 
 impl Default for Failures {
     fn default() -> Self {
@@ -218,13 +218,15 @@ impl Default for Failures {
 }
 
 impl Failures {
-    fn next(&self, key: String) -> Duration {
+    /// Counts a failure. Answers when to try again.
+    pub fn next(&self, key: String) -> Duration {
         let count = self.0.get(&key).unwrap_or(0);
         self.0.insert(key, count.saturating_add(1));
         BACKOFF.0.saturating_mul(2_u32.saturating_pow(count)).min(BACKOFF.1)
     }
 
-    fn forget(&self, key: &str) {
+    /// It has not failed.
+    pub fn forget(&self, key: &str) {
         self.0.remove(key);
     }
 }

@@ -28,6 +28,12 @@ impl<K: Resource> WriteCache<K> {
         }
     }
 
+    /// Forgets what was remembered of an object, after a write for the version that was remembered was refused. A restore
+    /// of the management cluster may have undone that version, and whatever the watch shows would be older.
+    pub fn forget(&self, uid: &str) {
+        self.0.remove(uid);
+    }
+
     /// The newer of `cached` (by a watch) and what was remembered of the same object.
     #[must_use]
     pub fn newest(&self, cached: Arc<K>) -> Arc<K> {
@@ -69,6 +75,17 @@ mod tests {
         assert_eq!(version(config_map("b", "9")), "9");
         assert_eq!(version(config_map("a", "11")), "11");
         assert_eq!(version(config_map("a", "9")), "9", "nothing is remembered once the watch has caught up");
+    }
+
+    #[test]
+    fn what_a_restore_has_undone_is_forgotten_after_a_conflict() {
+        let memory = WriteCache::default();
+        memory.remember(config_map("a", "10"));
+        memory.remember(config_map("b", "11"));
+        memory.forget("a");
+        let version = |cached| memory.newest(Arc::new(cached)).metadata.resource_version.clone().unwrap();
+        assert_eq!(version(config_map("a", "3")), "3");
+        assert_eq!(version(config_map("b", "3")), "11");
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use crate::build::objects::LOCK_INFORMATION;
 use crate::observation::{DataSecret, FoundValues, Guard, Init};
 use api::{EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Cached, DeferredStatuses, Events, Result, Shared, WriteCache};
+use controller_support::{Cached, DeferredStatuses, Events, Failures, Result, Shared, WriteCache};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
@@ -21,6 +21,8 @@ pub(crate) struct Context {
     pub config_maps: Cached,
     pub events: Events,
     pub written: WriteCache<EtcdadmConfig>,
+    /// How often in a row a config had changed when its status was written, by its UID.
+    pub conflicts: Failures,
     pub deferred: DeferredStatuses,
 }
 
@@ -42,6 +44,7 @@ impl Context {
             config_maps: shared.caches.watch(&ApiResource::erase::<ConfigMap>(&()), labelled),
             events: shared.events(CONTROLLER),
             written: WriteCache::default(),
+            conflicts: Failures::default(),
             deferred: DeferredStatuses::default(),
         })
     }

@@ -98,8 +98,11 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
             return Ok(Action::requeue(left));
         }
         if !report(&context, &config, &status, &plan, &known).await? {
-            return Ok(Action::requeue(CATCH_UP));
+            // The watch is about to tell. Or a restore of the management cluster has undone what is remembered.
+            context.written.forget(uid);
+            return Ok(Action::requeue(context.conflicts.next(uid.to_owned()).max(CATCH_UP)));
         }
+        context.conflicts.forget(uid);
         context.deferred.end(uid);
         return Ok(again.map_or_else(Action::await_change, Action::requeue));
     }

@@ -60,6 +60,8 @@ pub enum Pause {
 pub struct Held {
     /// Group, kind and name.
     pub reference: Reference,
+    /// UID.
+    pub uid: String,
     /// Resource version.
     pub resource_version: String,
     /// It is being deleted.
@@ -73,6 +75,7 @@ impl Held {
     pub fn read(object: &DynamicObject, reference: &Reference) -> Self {
         Self {
             reference: reference.clone(),
+            uid: object.uid().unwrap_or_default(),
             resource_version: object.resource_version().unwrap_or_default(),
             deleting: object.metadata.deletion_timestamp.is_some(),
             pause: pause(object),
@@ -149,6 +152,7 @@ impl ControlPlaneView {
     pub fn held(&self) -> Held {
         Held {
             reference: self.reference.clone(),
+            uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
             deleting: self.deleting,
             pause: self.pause,

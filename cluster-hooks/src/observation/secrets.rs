@@ -39,6 +39,8 @@ impl KeyPair {
 pub struct Published {
     /// It carries [`PUBLISHED_BY_HOOK_ANNOTATION`]. Otherwise it is the provider's or the user's, and not changed.
     pub ours: bool,
+    /// UID.
+    pub uid: String,
     /// Its resource version.
     pub resource_version: String,
     /// UIDs of its owners.
@@ -94,6 +96,7 @@ impl Secrets {
             }),
             published: published.map(|secret| Published {
                 ours: secret.annotations().contains_key(PUBLISHED_BY_HOOK_ANNOTATION),
+                uid: secret.uid().unwrap_or_default(),
                 resource_version: secret.resource_version().unwrap_or_default(),
                 owners: secret.owner_references().iter().map(|owner| owner.uid.clone()).collect(),
                 pair: KeyPair::read(secret),

@@ -32,9 +32,15 @@ async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result
         let Some(same) = live.and_then(|live| confirm(machine, &live)) else { return Ok(Action::requeue(CATCH_UP)) };
         step = same;
     }
-    Ok(match (execute(&context, &observation, &step).await?, step) {
+    let (cluster, control_plane) = (&observation.cluster.view, &observation.control_plane);
+    let outcome = execute(&context, &observation, &step).await?;
+    if matches!(outcome, Outcome::Outdated) {
+        return Ok(context.outdated(cluster, [&*cluster.uid, &*control_plane.uid].into_iter()));
+    }
+    context.conflicts.forget(&cluster.uid);
+    Ok(match (outcome, step) {
         (Outcome::Refused(_), _) => Action::requeue(REFUSED),
-        (Outcome::Done, Step::Delete(_)) => Action::await_change(),
-        (Outcome::Done, Step::Note(_)) | (Outcome::Outdated, _) => Action::requeue(CATCH_UP),
+        (_, Step::Delete(_)) => Action::await_change(),
+        (_, Step::Note(_)) => Action::requeue(CATCH_UP),
     })
 }
