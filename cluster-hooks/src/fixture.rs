@@ -9,6 +9,7 @@ use crate::observation::{
     SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, is_paused_by_us, names_of,
 };
 use crate::plan::{Plan, Step, plan};
+use api::endpoints::EndpointLists;
 use api::names;
 use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -157,6 +158,15 @@ impl World {
         }
     }
 
+    /// The user, or a tool of theirs, writes an annotation of the control plane.
+    pub fn user_annotates(&mut self, name: &str, value: &str) {
+        let revision = self.next();
+        if let Some(control_plane) = &mut self.control_plane {
+            control_plane["metadata"]["resourceVersion"] = revision;
+            control_plane["metadata"]["annotations"][name] = json!(value);
+        }
+    }
+
     /// Somebody replaces the etcd object by a manifest that has no annotations.
     pub fn lose_record(&mut self) {
         let revision = self.next();
@@ -257,7 +267,7 @@ impl World {
             control_plane,
             former: self.former().into_iter().collect(),
             secrets,
-            written: written.or_else(|| self.remembered.clone()),
+            written: WrittenEndpoints::later(written, self.remembered.clone()),
             reads: Reads::default(),
         }
     }
@@ -334,6 +344,7 @@ impl World {
                 patch(self.etcd.as_mut(), &build::patch::claim(observation.found_etcd().unwrap(), cluster), revision)
             }
             Step::RecordEndpointsInUse { lists, .. } => {
+                self.check_recorded(observation, lists);
                 let body = build::patch::endpoints_in_use(observation.found_etcd().unwrap(), lists);
                 patch(self.etcd.as_mut(), &body, revision)
             }
@@ -356,6 +367,10 @@ impl World {
             }
             Step::UnpauseFormer(held) => patch(self.former.as_mut(), &build::patch::unpause(held), revision),
             Step::WriteEndpoints { endpoints, .. } => {
+                let etcd = observation.found_etcd().unwrap();
+                let mut in_use = etcd.in_use.iter().flat_map(EndpointLists::iter);
+                let known = in_use.any(|list| list.iter().eq(endpoints));
+                assert!(known || *endpoints == etcd.endpoints, "nothing but an annotation knows {endpoints:?}");
                 let record = WrittenEndpoints::after(observation.written.as_ref(), endpoints, &observation.now);
                 let body = build::patch::endpoints(observation.found_control_plane().unwrap(), &record);
                 let written = patch(self.control_plane.as_mut(), &body, revision);
@@ -411,10 +426,29 @@ impl World {
         }
     }
 
-    /// Unless something goes away, machines are made of nothing but what was written, or what etcd says.
+    /// Lists are recorded that are recorded, in the control plane, used by its machines, or etcd's own; and no others.
+    fn check_recorded(&self, observation: &Observation, lists: &EndpointLists) {
+        let etcd = observation.found_etcd().unwrap();
+        let present = observation.found_control_plane().unwrap().real_endpoints();
+        let own = [&present, &etcd.endpoints].map(|list| list.iter().cloned().collect());
+        let used = match &observation.reads.used {
+            Some(Used::These(used)) => Some(used),
+            _ => None,
+        };
+        let recorded = etcd.in_use.iter().chain(used).flat_map(EndpointLists::iter).cloned();
+        let known: EndpointLists = recorded.chain(own).collect();
+        assert!(!lists.has_more_than(&known), "nothing but an annotation knows all of {lists}");
+    }
+
+    /// Unless something goes away, or a person or a class says what it is to have, machines are made of nothing but
+    /// what was written, or what etcd says.
     fn check_released(&self, observation: &Observation) {
-        let goes = observation.cluster.view.deleting || observation.etcd == Etcd::NotNamed;
-        let control_plane = observation.found_control_plane().filter(|control_plane| !goes && !control_plane.deleting);
+        let cluster = &observation.cluster;
+        let goes = cluster.view.deleting || observation.etcd == Etcd::NotNamed;
+        let theirs = |control_plane: &ControlPlaneView| cluster.topology || control_plane.given_nothing;
+        let control_plane = observation.found_control_plane();
+        let control_plane =
+            control_plane.filter(|control_plane| !goes && !control_plane.deleting && !theirs(control_plane));
         let (Some(control_plane), Some(written)) = (control_plane, &observation.written) else { return };
         let found = control_plane.sorted_endpoints();
         let of_etcd = observation.found_etcd().is_some_and(|etcd| etcd.endpoints == found);

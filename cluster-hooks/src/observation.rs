@@ -44,8 +44,8 @@ pub struct Observation {
     /// The Secrets between the two. Empty unless the control plane has endpoints already: nothing depends on them
     /// before.
     pub secrets: Secrets,
-    /// The endpoints that were written into the control plane last: by its annotation, or else by what this process
-    /// remembers.
+    /// The endpoints that were written into the control plane last, by its annotation or by what this process
+    /// remembers, whichever is later.
     pub written: Option<WrittenEndpoints>,
     /// What only requests tell.
     pub reads: Reads,

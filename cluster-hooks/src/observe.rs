@@ -4,7 +4,8 @@ use crate::adapter::{KUBEADM, Lookup};
 use crate::context::Context;
 use crate::observation::{
     Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, HookedMachine, Need, Observation, Reads,
-    SHARED_CERTIFICATES, Secrets, Shared, Used, configured, field_manager, hooked, is_paused_by_us, names_of,
+    SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, configured, field_manager, hooked, is_paused_by_us,
+    names_of,
 };
 use api::names;
 use controller_support::external::Reference;
@@ -54,7 +55,8 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
     };
     let view = &observation.cluster.view;
     if let Some(control_plane) = observation.found_control_plane().filter(|_| !view.paused && !view.deleting) {
-        let written = control_plane.written.clone().or_else(|| context.endpoints.get(&control_plane.uid));
+        let remembered = context.endpoints.get(&control_plane.uid);
+        let written = WrittenEndpoints::later(control_plane.written.clone(), remembered);
         let has_endpoints = control_plane.has_endpoints();
         observation.written = written;
         // Before the endpoints are written no Secret matters, and none may be there.

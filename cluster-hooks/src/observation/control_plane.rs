@@ -4,7 +4,7 @@ use super::conditions_path;
 use super::etcd::list;
 use super::kubeadm::Kubeadm;
 use super::rollout::Rollout;
-use super::written::WrittenEndpoints;
+use super::written::{WRITTEN_ENDPOINTS_ANNOTATION, WrittenEndpoints};
 use crate::adapter::Adapter;
 use api::names;
 use controller_support::external::Reference;
@@ -102,6 +102,8 @@ pub struct ControlPlaneView {
     pub endpoints: Option<Vec<String>>,
     /// What its annotation says of the endpoints that we have written into it last.
     pub written: Option<WrittenEndpoints>,
+    /// That annotation is there and is no record: a person says that it was given nothing.
+    pub given_nothing: bool,
     /// Who pauses it.
     pub pause: Pause,
     /// How far its machines are with the present spec.
@@ -128,6 +130,7 @@ impl ControlPlaneView {
         // The versions of other kinds are numbered as their providers like.
         let conditions_path = if adapter.kubeadm { conditions_path(api_version) } else { "/status/conditions" };
         let kubeadm = adapter.external(data).filter(|_| adapter.kubeadm);
+        let written = WrittenEndpoints::read(object);
         Self {
             reference: reference.clone(),
             uid: object.uid().unwrap_or_default(),
@@ -135,7 +138,8 @@ impl ControlPlaneView {
             deleting: object.metadata.deletion_timestamp.is_some(),
             initialized: flag("/status/initialization/controlPlaneInitialized") || flag("/status/initialized"),
             endpoints: adapter.endpoints(data),
-            written: WrittenEndpoints::read(object),
+            given_nothing: written.is_none() && object.annotations().contains_key(WRITTEN_ENDPOINTS_ANNOTATION),
+            written,
             pause: pause(object),
             rollout: Rollout::read(object),
             api_version: api_version.to_owned(),

@@ -29,7 +29,7 @@ pub struct WrittenEndpoints {
 }
 
 impl WrittenEndpoints {
-    /// Reads the annotation. None: there is none, or somebody else has written it.
+    /// Reads the annotation. None: there is none, or it is no record.
     pub fn read(control_plane: &DynamicObject) -> Option<Self> {
         let text = control_plane.annotations().get(WRITTEN_ENDPOINTS_ANNOTATION)?;
         let record: Value = serde_json::from_str(text).ok()?;
@@ -41,6 +41,12 @@ impl WrittenEndpoints {
             at: record["at"].as_str()?.parse().ok()?,
             corrections: record["corrections"].as_u64()?.try_into().ok()?,
         })
+    }
+
+    /// The later of two records: an annotation may have come back from a manifest of long ago, and this process may have
+    /// written before another did.
+    pub fn later(annotation: Option<Self>, remembered: Option<Self>) -> Option<Self> {
+        remembered.into_iter().chain(annotation).max_by_key(|written| written.at)
     }
 
     /// What is recorded when `endpoints` are written, beside what was recorded `before`.
@@ -108,6 +114,23 @@ mod tests {
         assert!(written.is_due(at(now - 1).0), "the clock was set back");
         let quiet = WrittenEndpoints::after(Some(&written), &endpoints, &at(now + 3600));
         assert_eq!(quiet.due(), at(now + 3600).0, "after a quiet time it does");
+    }
+
+    #[test]
+    fn the_later_record_counts() {
+        let written = |host: u8, second| {
+            Some(WrittenEndpoints::after(None, &[format!("https://10.0.0.{host}:2379")], &at(second)))
+        };
+        for (annotation, remembered, expected) in [
+            (None, None, None),
+            (written(1, 5), None, written(1, 5)),
+            (None, written(2, 5), written(2, 5)),
+            (written(1, 5), written(2, 6), written(2, 6)),
+            (written(1, 6), written(2, 5), written(1, 6)),
+            (written(1, 5), written(2, 5), written(1, 5)),
+        ] {
+            assert_eq!(WrittenEndpoints::later(annotation, remembered), expected);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::observation::{
     WrittenEndpoints,
 };
 use api::conditions::reasons;
+use api::endpoints::EndpointLists;
 use api::names;
 
 pub(super) fn plan(observation: &Observation) -> Plan {
@@ -144,9 +145,7 @@ fn barrier(observation: &Observation) -> Option<Step> {
         (Pause::None, false) if pauses(observation) => Some(pause_step(observation)),
         // Before the release our pause stays; after it the last writes come first, unless etcd is not there to ask and
         // the control plane has what it was given.
-        (Pause::Ours, true) if !in_hand(observation) && !rewrites(observation) && !is_foreign(observation) => {
-            Some(Step::Unpause)
-        }
+        (Pause::Ours, true) if !in_hand(observation) && !is_foreign(observation) => Some(Step::Unpause),
         _ => None,
     }
 }
@@ -173,19 +172,20 @@ fn in_hand(observation: &Observation) -> bool {
     observation.found_etcd().is_some_and(EtcdView::usable)
 }
 
-/// The endpoints are written first, at once or later.
-fn rewrites(observation: &Observation) -> bool {
-    let found = observation.found_etcd().zip(observation.found_control_plane());
-    !observation.cluster.topology
-        && found.is_some_and(|(etcd, control_plane)| wants_endpoints(observation, etcd, control_plane).is_some())
-}
-
 /// The control plane has endpoints that are neither those it was given nor etcd's: no machine is to be made of them.
 fn is_foreign(observation: &Observation) -> bool {
     let Some(control_plane) = observation.found_control_plane() else { return false };
-    let (found, written) = (control_plane.sorted_endpoints(), observation.written.as_ref());
+    let found = control_plane.sorted_endpoints();
     let of_etcd = observation.found_etcd().is_some_and(|etcd| etcd.endpoints == found);
-    !control_plane.has_endpoints() || written.is_some_and(|written| written.endpoints != found && !of_etcd)
+    !control_plane.has_endpoints() || given(observation, control_plane).is_some_and(|given| *given != found && !of_etcd)
+}
+
+/// What a control plane that was released was given. It is nobody's to give back where a person says that it was
+/// nothing, or where a ClusterClass writes it.
+fn given<'a>(observation: &'a Observation, control_plane: &ControlPlaneView) -> Option<&'a [String]> {
+    let theirs = control_plane.given_nothing || observation.cluster.topology;
+    let written = observation.written.as_ref().filter(|_| observation.released() && !theirs)?;
+    Some(&written.endpoints)
 }
 
 /// The endpoints that are about to be written.
@@ -200,8 +200,8 @@ pub(super) fn wants_endpoints<'a>(
 
 /// The endpoints that the control plane is to have, if it has others: etcd's while etcd is Ready. A member that is away
 /// for a minute must not roll the control plane, so until etcd is Ready again one that was released keeps what it was
-/// given, and gets it back if somebody has written others over it. If what it was given is not known, etcd's replace
-/// the placeholder alone.
+/// given, and gets it back if somebody has written others over it, and etcd's record of what may be in use knows it
+/// too. Otherwise etcd's replace the placeholder alone.
 fn wanted<'a>(
     observation: &'a Observation,
     etcd: &'a EtcdView,
@@ -209,9 +209,11 @@ fn wanted<'a>(
 ) -> Option<&'a [String]> {
     let found = control_plane.sorted_endpoints();
     let lost = control_plane.initialized && !control_plane.has_endpoints();
-    let wanted = match observation.written.as_ref().filter(|_| observation.released()) {
-        _ if etcd.ready || found == etcd.endpoints => &etcd.endpoints,
-        Some(given) => &given.endpoints,
+    let in_use =
+        |given: &&[String]| etcd.in_use.iter().flat_map(EndpointLists::iter).any(|list| list.iter().eq(*given));
+    let wanted = match given(observation, control_plane).filter(in_use) {
+        _ if etcd.ready || found == etcd.endpoints => &*etcd.endpoints,
+        Some(given) => given,
         None if lost => &etcd.endpoints,
         None => return None,
     };

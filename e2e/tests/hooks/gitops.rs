@@ -111,6 +111,18 @@ async fn while_the_hook_is_away(stage: &mut Stage) -> Result<()> {
     stage.start_hook(0).await?;
     stage.until_control_plane("away", false, &[ONE]).await?;
     stage.report("away", true, TWO, "").await?;
+    stage.until_control_plane("away", false, &[TWO]).await?;
+
+    // A person knows better, and says so.
+    stage.report("away", false, TWO, "1 of 3").await?;
+    stage.until_says("away", "False WaitingForEtcd").await?;
+    let metadata = json!({"annotations": {"etcdcluster.cluster.x-k8s.io/written-endpoints": ""}});
+    let external = json!({"endpoints": [STALE]});
+    let spec = json!({"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": external}}}});
+    stage.change(KCP, "away-cp", json!({"metadata": metadata, "spec": spec})).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    stage.until_control_plane("away", false, &[STALE]).await?;
+    stage.report("away", true, TWO, "").await?;
     stage.until_control_plane("away", false, &[TWO]).await
 }
 

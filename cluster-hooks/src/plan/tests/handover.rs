@@ -1,5 +1,6 @@
 use super::*;
-use crate::observation::WRITTEN_ENDPOINTS_ANNOTATION;
+use crate::observation::{Used, WRITTEN_ENDPOINTS_ANNOTATION};
+use api::endpoints::EndpointLists;
 
 #[test]
 fn etcd_becomes_ready_and_is_handed_over() {
@@ -393,6 +394,104 @@ fn a_control_plane_gets_back_what_it_was_given_by_a_process_that_remembers_nothi
         let expected = if published.is_empty() { ENDPOINTS } else { published };
         assert_eq!((world.endpoints(), world.paused()), (expected.to_owned(), false), "{case}");
     }
+}
+
+/// The management cluster was restored: it knows endpoints that are gone, and a person those of today.
+#[test]
+fn endpoints_that_a_person_writes_stay_where_the_annotation_says_that_nothing_was_given() {
+    let today = "https://10.0.0.8:2379,https://10.0.0.9:2379";
+    let endpoints: Vec<&str> = today.split(',').collect();
+    for (says, restarted, fought, expected) in [
+        (None, false, false, ENDPOINTS),
+        (None, true, false, ENDPOINTS),
+        (Some(""), false, false, today),
+        (Some(""), true, false, today),
+        (Some("by hand"), true, false, today),
+        (Some(""), false, true, today),
+        (Some(""), true, true, today),
+    ] {
+        let mut world = running();
+        if fought {
+            for _ in 0..2 {
+                world.user_writes_endpoints(&STALE);
+                world.settle();
+            }
+        }
+        assert_eq!(world.paused(), fought);
+        world.set_ready(false, ENDPOINTS);
+        if restarted {
+            world.restart();
+        }
+        if let Some(says) = says {
+            world.user_annotates(WRITTEN_ENDPOINTS_ANNOTATION, says);
+        }
+        world.user_writes_endpoints(&endpoints);
+        let case = format!("{says:?} restarted: {restarted} fought: {fought}");
+        assert!(matches!(world.settle().1, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD), "{case}");
+        assert_eq!((world.endpoints(), world.paused()), (expected.to_owned(), false), "{case}");
+        assert!(world.in_use().unwrap().contains(today), "{case}: a machine may have been made with them");
+        world.set_ready(true, "https://10.0.0.9:2379");
+        assert_eq!(world.settle().1, Plan::Steady, "{case}");
+        assert_eq!((world.endpoints().as_str(), world.paused()), ("https://10.0.0.9:2379", false), "{case}");
+    }
+}
+
+/// A manifest that was exported with the annotation is applied again and again. Its members are long gone.
+#[test]
+fn a_record_of_long_ago_is_neither_restored_nor_the_end_of_the_back_off() {
+    let now = "https://10.0.0.8:2379,https://10.0.0.9:2379";
+    let grown = || {
+        let mut world = running();
+        let old = world.annotations()[WRITTEN_ENDPOINTS_ANNOTATION].clone();
+        world.now += 3600;
+        world.set_ready(true, now);
+        world.settle();
+        world.report_machines(world.generation(), 3, 3);
+        world.settle();
+        assert_eq!(world.in_use(), Some(now));
+        (world, old)
+    };
+    // The tool leaves the endpoints alone.
+    for restarted in [false, true] {
+        let (mut world, old) = grown();
+        world.set_ready(false, now);
+        world.user_annotates(WRITTEN_ENDPOINTS_ANNOTATION, &old);
+        if restarted {
+            world.restart();
+        }
+        assert!(matches!(world.settle(), (steps, Plan::Wait(_)) if steps.is_empty()), "restarted: {restarted}");
+        world.set_ready(false, "https://10.0.0.8:2379");
+        assert!(matches!(world.settle(), (steps, Plan::Wait(_)) if steps.is_empty()), "restarted: {restarted}");
+        assert_eq!(world.in_use(), Some(now), "restarted: {restarted}");
+    }
+    // It applies them too.
+    for restarted in [false, true] {
+        let (mut world, old) = grown();
+        if restarted {
+            world.restart();
+        }
+        let mut corrections = 0;
+        for _ in 0..50 {
+            world.user_writes_endpoints(&ENDPOINTS.split(',').collect::<Vec<_>>());
+            world.user_annotates(WRITTEN_ENDPOINTS_ANNOTATION, &old);
+            corrections += world.settle().0.iter().filter(|step| matches!(step, Step::WriteEndpoints { .. })).count();
+        }
+        // At once; and in a process that remembers nothing, the first is no correction.
+        assert_eq!(corrections, 1 + usize::from(restarted), "restarted: {restarted}");
+        assert!(world.paused(), "restarted: {restarted}");
+    }
+}
+
+/// What a class writes is the class's.
+#[test]
+fn a_cluster_that_is_given_a_topology_later_gets_nothing_back() {
+    let mut world = running();
+    world.set_ready(false, ENDPOINTS);
+    world.cluster["spec"]["topology"] = json!({"classRef": {"name": "class"}});
+    world.user_writes_endpoints(&STALE);
+    let (steps, end) = world.settle();
+    assert!(!steps.iter().any(|step| name(step) == "WriteEndpoints"), "{steps:?}");
+    assert!(matches!(&end, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD), "{end:?}");
 }
 
 /// A record on an object that has never had etcd comes from a copied manifest.

@@ -1,4 +1,7 @@
 use super::*;
+use crate::observation::{WRITTEN_ENDPOINTS_ANNOTATION, WrittenEndpoints};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
 /// What may happen between two looks of a manager.
@@ -14,6 +17,10 @@ enum Happening {
     UserUnpauses,
     UserRestoresPlaceholder,
     UserWritesEndpoints(u8),
+    /// A person says that the control plane was given nothing.
+    UserDisowns,
+    /// A tool puts an annotation of long ago back.
+    OldRecord(u8),
     EtcdReady(bool),
     EndpointsChange(u8),
     CertificateChanges(u8),
@@ -30,6 +37,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(UserUnpauses),
         1 => Just(UserRestoresPlaceholder),
         1 => (1..9_u8).prop_map(UserWritesEndpoints),
+        1 => Just(UserDisowns),
+        1 => (1..9_u8).prop_map(OldRecord),
         2 => any::<bool>().prop_map(EtcdReady),
         1 => (1..9_u8).prop_map(EndpointsChange),
         1 => (1..9_u8).prop_map(CertificateChanges),
@@ -41,7 +50,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     /// [`World::act`] checks each write: a user's pause stays, what was released is not paused again, the client
-    /// Secret comes after the endpoints. Here it is checked that two managers, users and etcd come to an end together.
+    /// Secret comes after the endpoints, and no endpoints are written that etcd does not know. Here it is checked that
+    /// two managers, users and etcd come to an end together.
     #[test]
     fn two_managers_and_a_user_come_to_an_end(happenings in proptest::collection::vec(happening(), 0..60)) {
         let mut world = World::applied();
@@ -72,6 +82,12 @@ proptest! {
                 Happening::UserRestoresPlaceholder => world.user_restores_placeholder(),
                 Happening::UserWritesEndpoints(host) => {
                     world.user_writes_endpoints(&[&format!("https://10.0.0.{host}:2379")]);
+                }
+                Happening::UserDisowns => world.user_annotates(WRITTEN_ENDPOINTS_ANNOTATION, ""),
+                Happening::OldRecord(host) => {
+                    let endpoints = [format!("https://10.0.0.{host}:2379")];
+                    let record = WrittenEndpoints::after(None, &endpoints, &Time(Timestamp::UNIX_EPOCH));
+                    world.user_annotates(WRITTEN_ENDPOINTS_ANNOTATION, &record.to_string());
                 }
                 Happening::EtcdReady(now) => {
                     ready = now;
