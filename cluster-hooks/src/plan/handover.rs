@@ -61,8 +61,13 @@ fn another_store(observation: &Observation) -> Option<Plan> {
         || !published.ours
         || published.owners.contains(&etcd.uid)
         || used.iter().any(|endpoint| etcd.endpoints.contains(endpoint));
-    if !control_plane.initialized || used.is_empty() || etcd.endpoints.is_empty() || has_used_it {
+    if !control_plane.initialized || used.is_empty() || has_used_it {
         return None;
+    }
+    // Which one it is shows when it has endpoints. Nothing is recorded on it before: the record would say that it has
+    // been used.
+    if etcd.endpoints.is_empty() {
+        return Some(wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd)));
     }
     let cluster = &observation.cluster.view.name;
     let message = format!(

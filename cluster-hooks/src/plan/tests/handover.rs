@@ -808,6 +808,33 @@ fn a_control_plane_that_runs_is_not_handed_another_etcd() {
     assert!(world.settle().0.iter().any(|step| name(step) == "WriteEndpoints"), "that confirms it");
 }
 
+/// It has no endpoints yet: nothing that the control plane uses may be recorded on it, or it would be taken for the one
+/// that it has always used.
+#[test]
+fn a_control_plane_that_runs_is_not_handed_another_etcd_that_starts_empty() {
+    let mut world = running();
+    world.report_machines(world.generation(), 3, 3);
+    world.used = Used::These(EndpointLists::parse(ENDPOINTS));
+    world.etcd = World::applied().etcd;
+    let etcd = world.etcd.as_mut().unwrap();
+    etcd["metadata"]["name"] = json!("demo-etcd-2");
+    etcd["metadata"]["uid"] = json!("etcd-2");
+    world.cluster["metadata"]["annotations"][names::MANAGED_ETCD_ANNOTATION] = json!("demo-etcd-2");
+    let (steps, end) = world.settle();
+    assert_eq!(steps, [Step::ClaimEtcd]);
+    assert!(matches!(end, Plan::Wait(hold) if hold.reason == reasons::WAITING_FOR_ETCD));
+    for (ready, endpoints) in [(false, ""), (false, "https://10.9.0.1:2379"), (true, "https://10.9.0.1:2379")] {
+        world.set_ready(ready, endpoints);
+        let (steps, end) = world.settle();
+        assert_eq!(steps, []);
+        let expected = if endpoints.is_empty() { reasons::WAITING_FOR_ETCD } else { reasons::ETCD_REPLACED };
+        assert_eq!(end.hold().map(|hold| hold.reason), Some(expected), "{ready} {endpoints}");
+        assert_eq!((world.endpoints().as_str(), world.paused(), world.in_use()), (ENDPOINTS, false, None));
+    }
+    world.secrets.remove("demo-apiserver-etcd-client");
+    assert!(world.settle().0.iter().any(|step| name(step) == "WriteEndpoints"), "that confirms it");
+}
+
 /// Handed over, and with machines of its own.
 fn running() -> World {
     let mut world = World::applied().etcd_ready();
