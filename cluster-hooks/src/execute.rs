@@ -18,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DynamicObject, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How a step went.
@@ -243,7 +244,12 @@ async fn write_endpoints(
 ) -> Result<Outcome> {
     let (adapter, reference) = (&control_plane.adapter, &control_plane.reference);
     let body = build::patch::endpoints(control_plane, &written);
-    let keeps = |answer: &DynamicObject| adapter.endpoints(&answer.data).as_ref() == Some(&written.endpoints);
+    // A webhook may give them another order, which means the same.
+    let wanted: BTreeSet<String> = written.endpoints.iter().cloned().collect();
+    let keeps = |answer: &DynamicObject| {
+        let kept: BTreeSet<String> = adapter.endpoints(&answer.data).into_iter().flatten().collect();
+        kept == wanted
+    };
     if !adapter.kubeadm
         && let Ok(answer) = apply::try_merge(objects, context.name, &reference.name, &body).await
         && !keeps(&answer)
@@ -423,9 +429,10 @@ mod tests {
             object["spec"] = adapter.patch(&[])["spec"].take();
             let view = serde_json::from_value(object.clone()).unwrap();
             let view = ControlPlaneView::read(&view, &reference, "example.org/v1", adapter.clone());
-            let endpoints = ["https://10.0.0.1:2379".to_owned()];
+            let endpoints = ["https://10.0.0.1:2379".to_owned(), "https://10.0.0.2:2379".to_owned()];
             if keeps {
-                object["spec"] = adapter.patch(&endpoints)["spec"].take();
+                let [first, second] = endpoints.clone();
+                object["spec"] = adapter.patch(&[second, first])["spec"].take();
             }
             let requests = Arc::new(Mutex::new(Vec::new()));
             let seen = requests.clone();

@@ -190,13 +190,14 @@ fn is_of_an_earlier(secret: &DynamicObject, uid: &str) -> bool {
 
 /// Whom the Secret with our CA belongs to, if not to us: an earlier EtcdCluster, or what makes CAs for another Cluster, and
 /// takes the Secret with it when it goes. A Cluster makes no CA, and what is no provider's of Cluster API is a user's own way
-/// of making Secrets.
+/// of making Secrets. An earlier EtcdCluster comes first: the Secret goes soon.
 pub(crate) fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a OwnerReference> {
     let of_a_provider = |owner: &OwnerReference| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
         group.ends_with(&format!(".{}", names::CLUSTER_GROUP))
     };
-    object.owner_references().iter().find(|owner| owner.uid != uid && of_a_provider(owner))
+    let others = object.owner_references().iter().filter(|owner| owner.uid != uid && of_a_provider(owner));
+    others.min_by_key(|owner| owner.kind != "EtcdCluster")
 }
 
 fn of_another(owner: &OwnerReference) -> Certificates {
@@ -232,6 +233,12 @@ mod tests {
                 serde_json::from_value(json!({"metadata": {"ownerReferences": [ours, owner]}})).unwrap();
             other_owner(&secret, "etcd-uid").map(|owner| format!("{} {}", owner.kind, owner.name))
         };
+        let two = json!({"metadata": {"ownerReferences": [
+            {"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "name": "x-managed", "uid": "x"},
+            {"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster", "name": "demo-etcd", "uid": "earlier"},
+        ]}});
+        let first = other_owner(&serde_json::from_value(two).unwrap(), "etcd-uid").map(|owner| owner.uid.clone());
+        assert_eq!(first.as_deref(), Some("earlier"), "that one takes it soon");
         let etcd = "etcdcluster.cluster.x-k8s.io/v1beta1";
         assert_eq!(other(etcd, "EtcdCluster", "etcd-uid"), None, "it is this one's");
         assert_eq!(other(etcd, "EtcdCluster", "earlier").as_deref(), Some("EtcdCluster other"));
