@@ -19,6 +19,7 @@ pub(crate) async fn hands_over(world: World) -> Result<()> {
     stage.apply_cluster("first", |_| ()).await?;
     stage.apply_etcd("first").await?;
     stage.until_says("first", "False WaitingForEtcd").await?;
+    stage.until_control_plane("first", true, &[PLACEHOLDER]).await?;
 
     let mark = stage.plane.mark();
     stage.apply_cluster("demo", |_| ()).await?;
