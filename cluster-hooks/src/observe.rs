@@ -8,7 +8,7 @@ use crate::observation::{
     names_of,
 };
 use api::names;
-use controller_support::external::Reference;
+use controller_support::external::{Reference, api_group};
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
 use controller_support::{Error, Index, KindError, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
@@ -390,8 +390,7 @@ async fn left_machines(context: &Context, cluster: &ClusterState) -> Result<Vec<
 }
 
 fn is_etcd(owner: &OwnerReference) -> bool {
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    (group, &*owner.kind) == ETCD_CLUSTER
+    (api_group(&owner.api_version), &*owner.kind) == ETCD_CLUSTER
 }
 
 /// An EtcdCluster is there, by the API server's present word. One request.
@@ -450,7 +449,7 @@ pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 /// and they go with that one, after the workers.
 fn is_worker(labels: &BTreeMap<String, String>, owners: &[OwnerReference], providers: &[(String, String)]) -> bool {
     let provider = |owner: &OwnerReference| {
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        let group = api_group(&owner.api_version);
         providers.iter().any(|known| *known == (group.to_owned(), owner.kind.clone()))
     };
     let of_etcd = labels.contains_key(names::ETCD_CLUSTER_LABEL)

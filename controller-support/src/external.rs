@@ -36,7 +36,7 @@ impl Reference {
         let value = value?;
         let group = match value["apiGroup"].as_str() {
             Some(group) => group,
-            None => value["apiVersion"].as_str()?.split_once('/').map_or("", |(group, _)| group),
+            None => api_group(value["apiVersion"].as_str()?),
         };
         let (kind, name) = (value["kind"].as_str()?, value["name"].as_str()?);
         if kind.is_empty() || name.is_empty() {
@@ -44,6 +44,12 @@ impl Reference {
         }
         Some(Self { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() })
     }
+}
+
+/// The group of an `apiVersion` such as an owner reference has. Empty: that of the core.
+#[must_use]
+pub fn api_group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// Kind and name, for people.

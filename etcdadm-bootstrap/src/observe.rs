@@ -10,7 +10,7 @@ use crate::build::{CertificateAuthority, SecretValues, references};
 use crate::context::{Context, Known, LockRecord};
 use crate::observation::{DataSecret, Init, Lock, Observation};
 use api::{EtcdCluster, EtcdadmConfig, admission, names};
-use controller_support::external::{ClusterView, MachineView, secret_bytes, secret_text};
+use controller_support::external::{ClusterView, MachineView, api_group, secret_bytes, secret_text};
 use controller_support::{Index, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
@@ -73,10 +73,9 @@ pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, known
 /// it. Not waiting for the owner saves a second: Cluster API reconciles a Machine once a second.
 fn machine(context: &Context, config: &EtcdadmConfig) -> Option<MachineView> {
     let namespace = config.namespace()?;
-    let owner = config.owner_references().iter().find(|owner| {
-        let group = owner.api_version.split_once('/').map(|(group, _)| group);
-        owner.kind == "Machine" && group == Some(names::CLUSTER_GROUP)
-    });
+    let is_machine =
+        |owner: &&OwnerReference| owner.kind == "Machine" && api_group(&owner.api_version) == names::CLUSTER_GROUP;
+    let owner = config.owner_references().iter().find(is_machine);
     let Some(owner) = owner else {
         let referring = context.machines.by_index(&BY_CONFIG, &namespace, &config.name_any());
         return referring.first().map(|machine| MachineView::read(machine));

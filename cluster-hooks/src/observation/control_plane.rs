@@ -102,7 +102,7 @@ pub struct ControlPlaneView {
     pub endpoints: Option<Vec<String>>,
     /// What its annotation says of the endpoints that we have written into it last.
     pub written: Option<WrittenEndpoints>,
-    /// That annotation is there and is no record: a person says that it was given nothing.
+    /// That annotation is there and is not a record: a person says that it was given nothing.
     pub given_nothing: bool,
     /// Who pauses it.
     pub pause: Pause,

@@ -29,7 +29,7 @@ pub struct WrittenEndpoints {
 }
 
 impl WrittenEndpoints {
-    /// Reads the annotation. None: there is none, or it is no record.
+    /// Reads the annotation. None: there is none, or it is not a record.
     pub fn read(control_plane: &DynamicObject) -> Option<Self> {
         let text = control_plane.annotations().get(WRITTEN_ENDPOINTS_ANNOTATION)?;
         let record: Value = serde_json::from_str(text).ok()?;

@@ -1,6 +1,6 @@
 //! Cluster API's Cluster.
 
-use super::{Reference, failure_domains, flag};
+use super::{Reference, api_group, failure_domains, flag};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -94,7 +94,7 @@ impl ClusterView {
 /// Whether an owner is a Cluster.
 #[must_use]
 pub fn is_cluster(owner: &OwnerReference) -> bool {
-    owner.kind == "Cluster" && owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::CLUSTER_GROUP)
+    owner.kind == "Cluster" && api_group(&owner.api_version) == names::CLUSTER_GROUP
 }
 
 /// Reads `<name>` (an EtcdCluster) or `<kind>.<group>/<name>`.

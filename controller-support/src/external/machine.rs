@@ -1,6 +1,6 @@
 //! Cluster API's Machine.
 
-use super::{Reference, addresses, condition, flag, mark, string};
+use super::{Reference, addresses, api_group, condition, flag, mark, string};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -86,7 +86,7 @@ impl MachineView {
             finalizers: machine.finalizers().to_vec(),
             controller: machine.owner_references().iter().find(|owner| owner.controller == Some(true)).map(|owner| {
                 OwnerView {
-                    group: owner.api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
+                    group: api_group(&owner.api_version).to_owned(),
                     kind: owner.kind.clone(),
                     name: owner.name.clone(),
                     uid: owner.uid.clone(),

@@ -75,11 +75,7 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.apply_cluster("left", |_| ()).await?;
     stage.until_says("left", "False EtcdNotFound").await?;
     stage.apply(member("left", "left-etcd-0")).await?;
-    until("Cluster API has adopted the Machine", SOON, async || {
-        let machine = stage.api("Machine").get("left-etcd-0").await?;
-        Ok(machine.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(()))
-    })
-    .await?;
+    until_adopted(&stage, "left-etcd-0").await?;
     stage.delete("Cluster", "left").await?;
     stage.until_gone("left").await?;
 
@@ -91,11 +87,7 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     })
     .await?;
     stage.apply(member("unnamed", "unnamed-etcd-0")).await?;
-    until("Cluster API has adopted the Machine", SOON, async || {
-        let machine = stage.api("Machine").get("unnamed-etcd-0").await?;
-        Ok(machine.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(()))
-    })
-    .await?;
+    until_adopted(&stage, "unnamed-etcd-0").await?;
     stage.delete("Cluster", "unnamed").await?;
     stage.until_gone("unnamed").await?;
 
@@ -179,6 +171,15 @@ fn member(cluster: &str, name: &str) -> Value {
         json!({"pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd-member": "etcd-cluster-controller"});
     machine["spec"]["clusterName"] = json!(cluster);
     machine
+}
+
+/// Cluster API makes the Cluster the owner of a Machine that has none.
+async fn until_adopted(stage: &Stage, machine: &str) -> Result<()> {
+    until("Cluster API has adopted the Machine", SOON, async || {
+        let machine = stage.api("Machine").get(machine).await?;
+        Ok(machine.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(()))
+    })
+    .await
 }
 
 /// Somebody else owns the hook's condition too, as whoever restores a Cluster does.

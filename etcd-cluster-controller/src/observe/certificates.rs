@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::observation::{Certificates, Observation, RENEW_BEFORE};
 use crate::pki::{CertAndKey, check_ca, expiry, is_another_ca, is_signed_by};
 use api::{EtcdCluster, names};
-use controller_support::external::secret_text;
+use controller_support::external::{api_group, secret_text};
 use controller_support::{Cached, Result, ResultExt, TtlCache, apply};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
@@ -189,13 +189,11 @@ fn is_of_an_earlier(secret: &DynamicObject, uid: &str) -> bool {
 }
 
 /// Whom the Secret with our CA belongs to, if not to us: an earlier EtcdCluster, or what makes CAs for another Cluster, and
-/// takes the Secret with it when it goes. A Cluster makes no CA, and what is no provider's of Cluster API is a user's own way
+/// takes the Secret with it when it goes. A Cluster makes no CA, and what is not a provider's of Cluster API is a user's own way
 /// of making Secrets. An earlier EtcdCluster comes first: the Secret goes soon.
 pub(crate) fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a OwnerReference> {
-    let of_a_provider = |owner: &OwnerReference| {
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        group.ends_with(&format!(".{}", names::CLUSTER_GROUP))
-    };
+    let of_a_provider =
+        |owner: &OwnerReference| api_group(&owner.api_version).ends_with(&format!(".{}", names::CLUSTER_GROUP));
     let others = object.owner_references().iter().filter(|owner| owner.uid != uid && of_a_provider(owner));
     others.min_by_key(|owner| owner.kind != "EtcdCluster")
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 /// Why no copy goes, and nobody joins where that is so too.
 pub(crate) fn hold(view: &View<'_>) -> Option<String> {
-    let alarms: BTreeSet<&Alarm> = raised(&view.roster)?.into_iter().filter(|alarm| alarm.kind == CORRUPT).collect();
+    let alarms = alarms(view);
     let joining = if standing(view).is_empty() { "" } else { "nobody joins, and " };
     (!alarms.is_empty()).then(|| {
         format!(
@@ -24,13 +24,18 @@ pub(crate) fn hold(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// The alarms about members that are there. One that names nobody may be about each of them. etcd keeps that of a member
+/// All such alarms.
+fn alarms<'v>(view: &'v View<'_>) -> BTreeSet<&'v Alarm> {
+    let all = raised(&view.roster).unwrap_or_default();
+    all.into_iter().filter(|alarm| alarm.kind == CORRUPT).collect()
+}
+
+/// Those about members that are there. One that names nobody may be about each of them. etcd keeps that of a member
 /// that has left until somebody ends it: the copy that it was about is gone, and others join. Whether theirs are the
 /// right ones only a person can say, as one check of etcd names one member.
 fn standing<'v>(view: &'v View<'_>) -> BTreeSet<&'v Alarm> {
     let is_there = |alarm: &&Alarm| alarm.member_id == 0 || view.roster.by_member(alarm.member_id).is_some();
-    let all = raised(&view.roster).unwrap_or_default();
-    all.into_iter().filter(|alarm| alarm.kind == CORRUPT).filter(is_there).collect()
+    alarms(view).into_iter().filter(is_there).collect()
 }
 
 /// Whether an alarm names a member.

@@ -22,16 +22,18 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     // Whoever serves least goes first, and the leader last.
     let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(view, seat)).collect();
     members.sort_by_key(|seat| (seat.is_healthy(), seat.leads()));
+    let begin = |kind, seat: &Seat<'_>, id| {
+        let uid = seat.machine.map_or("", |machine| machine.uid.as_str());
+        Some(Plan::Do(operation::begin(view, kind, id, uid)))
+    };
     for seat in members {
         let (Some(id), Ok(_)) = (seat.id(), may_leave(view, seat)) else { continue };
-        let uid = seat.machine.map_or("", |machine| machine.uid.as_str());
         let moves = seat.leads() && next_leader(view, id).is_some();
         let kind = if moves { OperationKind::MoveLeader } else { OperationKind::RemoveMember };
-        return Some(Plan::Do(operation::begin(view, kind, id, uid)));
+        return begin(kind, seat, id);
     }
     if let Some(seat) = view.roster.voters().find(|seat| corrupt::leads_no_longer(view, seat)) {
-        let uid = seat.machine.map_or("", |machine| machine.uid.as_str());
-        return Some(Plan::Do(operation::begin(view, OperationKind::MoveLeader, seat.id()?, uid)));
+        return begin(OperationKind::MoveLeader, seat, seat.id()?);
     }
     let only = leaving().find_map(|seat| would_lose_data(view, seat));
     only.map(|message| block(reasons::WOULD_LOSE_DATA, message))

@@ -51,7 +51,7 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
         let stays = is_doubling(&now.etcd) && now.etcd.outdated.has(seat);
         rule(!stays || changed_since, "rule 5: where there is room, every endpoint in use stays alive")?;
     }
-    rule(is_no_rest(view, seat) || changed_since, "rule 5: an even number of voters is no place to stay at")?;
+    rule(is_no_rest(view, seat) || changed_since, "rule 5: an even number of voters is not a place to stay at")?;
     rule(without.voters() > 0, "the last voter is never removed")
 }
 

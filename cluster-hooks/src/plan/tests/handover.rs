@@ -476,7 +476,7 @@ fn a_record_of_long_ago_is_neither_restored_nor_the_end_of_the_back_off() {
             world.user_annotates(WRITTEN_ENDPOINTS_ANNOTATION, &old);
             corrections += world.settle().0.iter().filter(|step| matches!(step, Step::WriteEndpoints { .. })).count();
         }
-        // At once; and in a process that remembers nothing, the first is no correction.
+        // At once; and in a process that remembers nothing, the first is not a correction.
         assert_eq!(corrections, 1 + usize::from(restarted), "restarted: {restarted}");
         assert!(world.paused(), "restarted: {restarted}");
     }

@@ -44,7 +44,7 @@ fn nobody_joins_to_copy_the_leader() {
     assert_eq!(reason(&story.plan()), reasons::DATA_CORRUPT, "none is admitted: {:?}", story.plan());
     says_what_to_do(&message(&story, c::SCALING_UP));
     story.alarms(&[(1, "NOSPACE")]);
-    assert_eq!(admits(&story.plan()), Some(name(2).as_str()), "that is no matter of what is copied");
+    assert_eq!(admits(&story.plan()), Some(name(2).as_str()), "it says nothing of what is copied");
 }
 
 #[test]
