@@ -15,7 +15,9 @@ use std::time::Duration;
 
 /// How long a pause is watched.
 const WATCHED: Duration = Duration::from_secs(10);
-/// Value of the annotation.
+/// What the hook has written to a control plane stands in this annotation, in the same patch as the endpoints.
+const WRITTEN_ENDPOINTS: &str = "etcdcluster.cluster.x-k8s.io/written-endpoints";
+/// Value of the annotation that pauses.
 const USERS: &str = "by-a-user";
 
 /// The ways to pause.
@@ -163,8 +165,8 @@ impl Way {
     }
 
     /// Watches the pause for a while: it stays, and by the API server's own account nothing is written to what is paused. To
-    /// a paused control plane there is: the endpoints that it will need when its user lets it go on, and, in its status, what
-    /// is waited for.
+    /// a paused control plane there is: the endpoints that it will need when its user lets it go on, with the annotation that
+    /// says what was written, and, in its status, what is waited for.
     async fn keeps(self, bed: &DockerBed, look: &Look, since: Mark) -> Result<()> {
         match self {
             Way::Spec | Way::Annotation => {
@@ -201,9 +203,10 @@ impl Way {
             }
             Way::ControlPlane => {
                 let endpoints = request.body.pointer("/spec/kubeadmConfigSpec/clusterConfiguration/etcd").is_some();
-                let annotations = request.body.pointer("/metadata/annotations").is_some();
+                let annotations = request.body.pointer("/metadata/annotations").and_then(Value::as_object);
+                let others = annotations.is_some_and(|all| all.keys().any(|name| name != WRITTEN_ENDPOINTS));
                 let told = request.subresource == "status";
-                request.name == look.control_plane && (annotations || !(endpoints || told))
+                request.name == look.control_plane && (others || !(endpoints || told))
             }
         }
     }
