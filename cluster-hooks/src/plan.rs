@@ -4,6 +4,7 @@ mod deletion;
 mod handover;
 mod in_use;
 mod preconditions;
+mod wanted;
 
 pub use in_use::earlier;
 

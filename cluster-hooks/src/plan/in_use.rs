@@ -1,7 +1,7 @@
 //! Which lists of endpoints may some API server be using? They are recorded on the etcd object, so that its provider knows
 //! which members it may not retire yet. The record is the memory: it survives us.
 
-use super::handover::wants_endpoints;
+use super::wanted::wants_endpoints;
 use super::{Plan, Step};
 use crate::observation::{Claim, ControlPlaneView, EtcdView, Need, Observation, Used};
 use api::endpoints::EndpointLists;
