@@ -1,7 +1,7 @@
 //! What the unit tests begin with: a config that lacks nothing.
 
 use crate::build::{CertificateAuthority, SecretValues};
-use crate::observation::{DataSecret, Guard, Init, Lock, Observation};
+use crate::observation::{DataSecret, FoundValues, Guard, Init, Lock, Observation};
 use api::EtcdadmConfig;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
@@ -68,7 +68,7 @@ pub(crate) fn ready_to_init() -> Observation {
         init_is_live: false,
         lock: Lock::Ours,
         guard: Some(Guard::NotInitialized),
-        secret_values: Some(Ok(SecretValues::default())),
+        secret_values: Some(FoundValues::All(SecretValues::default())),
         refused: None,
     }
 }

@@ -105,8 +105,14 @@ pub(crate) enum Guard {
     OwnerGone,
 }
 
-/// The values of the Secrets that a spec refers to, or the first that is missing.
-pub(crate) type FoundValues = std::result::Result<SecretValues, MissingValue>;
+/// What was found of the values in Secrets that a spec refers to.
+#[derive(Clone, Debug)]
+pub(crate) enum FoundValues {
+    /// All of them.
+    All(SecretValues),
+    /// The first that does not exist.
+    Missing(MissingValue),
+}
 
 /// A value that the spec refers to and that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]

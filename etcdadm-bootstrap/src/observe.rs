@@ -8,7 +8,7 @@ pub(crate) use live::{data_secret, init_lock, read};
 use crate::build::objects::{LockInformation, etcd_cluster_of};
 use crate::build::{CertificateAuthority, SecretValues, references};
 use crate::context::{Context, Known, LockRecord};
-use crate::observation::{DataSecret, Init, Lock, Observation};
+use crate::observation::{DataSecret, FoundValues, Init, Lock, Observation};
 use api::{EtcdCluster, EtcdadmConfig, admission, names};
 use controller_support::external::{ClusterView, MachineView, api_group, secret_bytes, secret_text};
 use controller_support::{Index, Result};
@@ -44,7 +44,10 @@ pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, known
         init_is_live: known.init.is_some(),
         lock: Lock::Free,
         guard: known.guard.clone(),
-        secret_values: known.values.clone().or_else(|| no_references.then(|| Ok(SecretValues::default()))),
+        secret_values: known
+            .values
+            .clone()
+            .or_else(|| no_references.then(|| FoundValues::All(SecretValues::default()))),
         refused: known.refused.clone(),
         config,
     };

@@ -10,7 +10,7 @@ mod prerequisites;
 mod role;
 
 use crate::build::{self, Bootstrap, Rendered, Role, SecretValues, objects};
-use crate::observation::Observation;
+use crate::observation::{FoundValues, Observation};
 use api::conditions::reasons;
 use api::names;
 use controller_support::plan::{block, wait};
@@ -111,8 +111,8 @@ fn create_data_secret(observation: &Observation) -> Result<Plan, Plan> {
 fn secret_values(observation: &Observation) -> Result<&SecretValues, Plan> {
     let missing = match &observation.secret_values {
         None => return Err(Plan::Do(Step::Read(Need::SecretValues))),
-        Some(Ok(values)) => return Ok(values),
-        Some(Err(missing)) => missing,
+        Some(FoundValues::All(values)) => return Ok(values),
+        Some(FoundValues::Missing(missing)) => missing,
     };
     let what = match &missing.key {
         Some(key) => format!("Secret {} has no key {key}", missing.secret),

@@ -80,11 +80,11 @@ async fn secret_values(context: &Context, config: &EtcdadmConfig) -> Result<Foun
             Some(Some(value)) => values.insert(source, value),
             found => {
                 let key = found.is_some().then(|| source.key.clone());
-                return Ok(Err(MissingValue { field, secret: source.name.clone(), key }));
+                return Ok(FoundValues::Missing(MissingValue { field, secret: source.name.clone(), key }));
             }
         }
     }
-    Ok(Ok(values))
+    Ok(FoundValues::All(values))
 }
 
 async fn holder_exists(context: &Context, holder: &LockInformation, namespace: &str) -> Result<bool> {

@@ -100,11 +100,11 @@ fn summary(plan: &Plan) -> String {
     "block SecretInvalid: Secret demo-managed-etcd: tls.key does not belong to tls.crt"
 )]
 #[case::no_file_secret(
-    |s: &mut O| s.secret_values = Some(Err(missing(None))),
+    |s: &mut O| s.secret_values = Some(FoundValues::Missing(missing(None))),
     "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: Secret files does not exist"
 )]
 #[case::no_file_key(
-    |s: &mut O| s.secret_values = Some(Err(missing(Some("motd")))),
+    |s: &mut O| s.secret_values = Some(FoundValues::Missing(missing(Some("motd")))),
     "wait WaitingForFileSecret: spec.files[0].contentFrom.secret: Secret files has no key motd"
 )]
 #[case::lock_free(|s: &mut O| { s.lock = Lock::Free; s.guard = None }, "do create init lock demo-etcd-lock")]
@@ -158,7 +158,7 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
     "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join one at a time, and Secret demo-etcd-init does not admit it"
 )]
 #[case::held_back_before_anything_else_is_asked_for(
-    |s: &mut O| { s.init.as_mut().unwrap().admitted = Some(admitted(&[])); s.secret_values = Some(Err(missing(None))) },
+    |s: &mut O| { s.init.as_mut().unwrap().admitted = Some(admitted(&[])); s.secret_values = Some(FoundValues::Missing(missing(None))) },
     "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join one at a time, and Secret demo-etcd-init does not admit it"
 )]
 #[case::admitted(
@@ -248,7 +248,7 @@ fn the_lock_goes_with_the_etcd_cluster_or_else_with_the_cluster() {
 fn what_is_not_watched_is_looked_at_less_and_less_often() {
     let again = |waited: i64| {
         let observation = changed(ready_to_init(), |s| {
-            s.secret_values = Some(Err(missing(None)));
+            s.secret_values = Some(FoundValues::Missing(missing(None)));
             let plan = plan(s);
             Arc::make_mut(&mut s.config).status = Some(crate::status::status(s, &plan));
             s.now = Timestamp::from_second(s.now.as_second() + waited).unwrap();
