@@ -12,6 +12,7 @@ pub mod external;
 pub mod followed;
 pub mod kinds;
 pub mod metrics;
+pub mod pki;
 pub mod plan;
 pub mod run;
 pub mod scope;

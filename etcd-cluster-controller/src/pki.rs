@@ -5,6 +5,7 @@
 mod ca_key;
 
 use ca_key::CaKey;
+use controller_support::pki::check_authority;
 use k8s_openapi::jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -85,21 +86,7 @@ pub(crate) fn new_client(ca: &CertAndKey, client: Client, now: OffsetDateTime) -
 
 /// Says what is wrong with a CA that somebody else has made, in words for its owner.
 pub(crate) fn check_ca(ca: &CertAndKey) -> Result<(), String> {
-    let no_certificate = || "tls.crt is not a certificate in PEM".to_owned();
-    let der = CertificateDer::from_pem_slice(ca.cert.as_bytes()).map_err(|_| no_certificate())?;
-    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| no_certificate())?;
-    if !certificate.is_ca() {
-        return Err("tls.crt is not the certificate of a CA (basicConstraints CA:TRUE)".to_owned());
-    }
-    let Some(key) = CaKey::from_pem(&ca.key) else {
-        return Err(
-            "tls.key is not a private key in PEM of a supported kind (ECDSA P-256 or P-384, RSA, Ed25519)".to_owned()
-        );
-    };
-    if key.public != certificate.public_key().raw {
-        return Err("tls.key does not belong to tls.crt".to_owned());
-    }
-    Ok(())
+    check_authority(ca.cert.as_bytes(), ca.key.as_bytes()).map_err(|invalid| invalid.to_string())
 }
 
 /// Whether one of the certificates of a CA has signed a certificate. Several: a CA that is being exchanged.

@@ -15,7 +15,7 @@ mod yaml;
 pub mod objects;
 pub mod pki;
 
-pub use pki::{CertificateAuthority, InvalidAuthority};
+pub use pki::CertificateAuthority;
 pub use secret_values::{SecretValues, references};
 
 use api::EtcdadmConfigSpec;

@@ -1,12 +1,13 @@
 //! What a reconcile knows: everything that the plan and the status are made from.
 
 use crate::build::objects::LockInformation;
-use crate::build::{CertificateAuthority, InvalidAuthority, SecretValues};
+use crate::build::{CertificateAuthority, SecretValues};
 use api::EtcdadmConfig;
 use api::admission::Admitted;
 use api::conditions::DATA_SECRET_AVAILABLE;
 use api::names;
 use controller_support::external::{ClusterView, MachineView};
+use controller_support::pki::InvalidAuthority;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use std::sync::Arc;

@@ -23,8 +23,6 @@ const SCHEMES: [(SignatureScheme, &SignatureAlgorithm); 4] = [
 pub(super) struct CaKey {
     signer: Box<dyn Signer>,
     algorithm: &'static SignatureAlgorithm,
-    /// SubjectPublicKeyInfo in DER.
-    pub(super) public: Vec<u8>,
     public_bits: Vec<u8>,
 }
 
@@ -35,10 +33,10 @@ impl CaKey {
         let key = any_supported_type(&der).ok()?;
         let choose = |(scheme, algorithm)| Some((key.choose_scheme(&[scheme])?, algorithm));
         let (signer, algorithm) = SCHEMES.into_iter().find_map(choose)?;
-        let public = key.public_key()?.to_vec();
+        let public = key.public_key()?;
         let (_, parsed) = SubjectPublicKeyInfo::from_der(&public).ok()?;
         let public_bits = parsed.subject_public_key.data.to_vec();
-        Some(Self { signer, algorithm, public, public_bits })
+        Some(Self { signer, algorithm, public_bits })
     }
 }
 

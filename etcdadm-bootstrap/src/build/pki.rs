@@ -1,9 +1,7 @@
 //! etcd's CA as its Secret holds it.
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use controller_support::pki::{InvalidAuthority, check_authority};
 use std::fmt;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// A CA certificate with its key, in PEM. `Debug` does not show the key.
 #[derive(Clone, PartialEq, Eq)]
@@ -12,41 +10,13 @@ pub struct CertificateAuthority {
     key: Vec<u8>,
 }
 
-/// Why a Secret's content is not a CA. Holds nothing of the content.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidAuthority {
-    /// No certificate.
-    #[error("tls.crt is not a certificate in PEM")]
-    Certificate,
-    /// A certificate that may not sign others.
-    #[error("tls.crt is not the certificate of a CA (basicConstraints CA:TRUE)")]
-    NotAnAuthority,
-    /// No key, or one of a kind that etcd's certificates cannot be signed with.
-    #[error("tls.key is not a private key in PEM of a supported kind (ECDSA P-256 or P-384, RSA, Ed25519)")]
-    Key,
-    /// Certificate and key are not a pair.
-    #[error("tls.key does not belong to tls.crt")]
-    NotAPair,
-}
-
 impl CertificateAuthority {
     /// Reads certificate and key, and checks that a node can sign its certificates with them.
     ///
     /// # Errors
     /// What is wrong with them.
     pub fn from_pem(cert: &[u8], key: &[u8]) -> Result<Self, InvalidAuthority> {
-        let der = CertificateDer::from_pem_slice(cert).map_err(|_| InvalidAuthority::Certificate)?;
-        let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| InvalidAuthority::Certificate)?;
-        if !parsed.is_ca() {
-            return Err(InvalidAuthority::NotAnAuthority);
-        }
-        let private = PrivateKeyDer::from_pem_slice(key).map_err(|_| InvalidAuthority::Key)?;
-        let signing = rustls::crypto::ring::sign::any_supported_type(&private).map_err(|_| InvalidAuthority::Key)?;
-        // Every kind of key that ring supports gives its public key.
-        let public = signing.public_key().ok_or(InvalidAuthority::Key)?;
-        if public.as_ref() != parsed.public_key().raw {
-            return Err(InvalidAuthority::NotAPair);
-        }
+        check_authority(cert, key)?;
         Ok(Self { cert: cert.to_vec(), key: key.to_vec() })
     }
 

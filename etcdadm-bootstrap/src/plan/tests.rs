@@ -1,12 +1,12 @@
 //! Every row: what is observed, and what follows.
 
 use super::*;
-use crate::build::InvalidAuthority;
 use crate::build::objects::LockInformation;
 use crate::fixture::{init, ready_to_init, ready_to_join};
 use crate::observation::{DataSecret, Guard, Init, Lock, MissingValue};
 use api::etcdadm_config::File;
 use api::names::PAUSED_ANNOTATION;
+use controller_support::pki::InvalidAuthority;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use rstest::rstest;
