@@ -3,7 +3,7 @@
 use crate::CONTROLLER;
 use crate::mappers::{infrastructure_to_etcd_clusters, reference, template_to_etcd_clusters};
 use crate::metrics::Decisions;
-use crate::observe::JudgedCas;
+use crate::pki::JudgedCas;
 use crate::prober::Prober;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;

@@ -7,7 +7,7 @@ mod infrastructure;
 mod link;
 mod members;
 
-pub(crate) use certificates::{JudgedCas, ca_of, expiries, other_owner, read_ca};
+pub(crate) use certificates::{ca_of, expiries, other_owner};
 
 use crate::context::Context;
 use crate::observation::{ClusterLink, Observation, Template};

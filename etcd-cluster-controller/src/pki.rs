@@ -3,6 +3,9 @@
 //! Not pure (keys are random), so only `execute` and `observe` use it.
 
 mod ca_key;
+mod judged;
+
+pub(crate) use judged::{JudgedCas, Staged, read_ca};
 
 use ca_key::CaKey;
 use controller_support::pki::check_authority;
@@ -85,7 +88,7 @@ pub(crate) fn new_client(ca: &CertAndKey, client: Client, now: OffsetDateTime) -
 }
 
 /// Says what is wrong with a CA that somebody else has made, in words for its owner.
-pub(crate) fn check_ca(ca: &CertAndKey) -> Result<(), String> {
+fn check_ca(ca: &CertAndKey) -> Result<(), String> {
     check_authority(ca.cert.as_bytes(), ca.key.as_bytes()).map_err(|invalid| invalid.to_string())
 }
 

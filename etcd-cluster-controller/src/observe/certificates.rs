@@ -3,19 +3,15 @@
 use crate::build;
 use crate::context::Context;
 use crate::observation::{Certificates, Observation, RENEW_BEFORE};
-use crate::pki::{CertAndKey, check_ca, expiry, is_another_ca, is_signed_by};
+use crate::pki::{CertAndKey, JudgedCas, Staged, is_another_ca, read_ca};
 use api::{EtcdCluster, names};
 use controller_support::external::{api_group, secret_text};
-use controller_support::{Cached, Result, ResultExt, TtlCache, apply};
+use controller_support::{Cached, Result, ResultExt, apply};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// For how long what was found of a CA is kept. The Secrets may be gone.
-const JUDGED_TTL: Duration = Duration::from_secs(3600);
 
 /// The certificates, and the CA if it can be used.
 pub(super) async fn read(
@@ -60,67 +56,6 @@ pub(super) async fn read(
     let staged_client = expires.is_some_and(|expires| lasts(expires, observation.now));
     let ca_expires = judged.ca_expires;
     Ok((Certificates::Ca { control_plane_ca, staged_client, expires, ca_expires }, Some(ca)))
-}
-
-/// What was found of CAs. To parse one, derive its key and verify a signature costs more than the rest of a reconcile, and the
-/// answer changes only with the Secrets.
-pub(crate) struct JudgedCas(TtlCache<[Option<String>; 4], Arc<Judged>>);
-
-impl Default for JudgedCas {
-    fn default() -> Self {
-        Self(TtlCache::new(JUDGED_TTL))
-    }
-}
-
-/// What was found of one.
-struct Judged {
-    /// The CA, or what is wrong with it.
-    ca: Result<CertAndKey, String>,
-    ca_expires: Option<Timestamp>,
-    staged: Staged,
-}
-
-/// The API servers' client certificate that is kept ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Staged {
-    /// There is none.
-    None,
-    /// Another CA has signed it.
-    OfAnotherCa,
-    /// It expires then, if it says when.
-    Until(Option<Timestamp>),
-}
-
-impl JudgedCas {
-    /// Looks at a CA, and at the certificate that it should have signed, unless these very versions are known.
-    fn judge(&self, ca: &DynamicObject, staged: Option<&DynamicObject>) -> Arc<Judged> {
-        let version = |object: Option<&DynamicObject>| {
-            [object.and_then(DynamicObject::uid), object.and_then(DynamicObject::resource_version)]
-        };
-        let ([ca_uid, ca_version], [staged_uid, staged_version]) = (version(Some(ca)), version(staged));
-        let key = [ca_uid, ca_version, staged_uid, staged_version];
-        if let Some(known) = self.0.get(&key) {
-            return known;
-        }
-        let judged = Arc::new(judge(ca, staged));
-        self.0.insert(key, judged.clone());
-        judged
-    }
-}
-
-fn judge(ca: &DynamicObject, staged: Option<&DynamicObject>) -> Judged {
-    let ca = read_ca(ca);
-    let cert = staged.and_then(|secret| {
-        let [cert, key] = [build::CERT, build::KEY].map(|key| secret_text(secret, key));
-        key.and(cert)
-    });
-    let staged = match (&ca, cert) {
-        (Ok(ca), Some(cert)) if !is_signed_by(&cert, &ca.cert) => Staged::OfAnotherCa,
-        (_, Some(cert)) => Staged::Until(expiry(&cert)),
-        (_, None) => Staged::None,
-    };
-    let ca_expires = ca.as_ref().ok().and_then(|ca| expiry(&ca.cert));
-    Judged { ca, ca_expires, staged }
 }
 
 /// When the certificates in the Secrets of an EtcdCluster expire, each with the name that metrics have for it. Nothing of what
@@ -175,13 +110,6 @@ pub(crate) fn ca_of(context: &Context, etcd: &EtcdCluster, cluster: &str) -> Opt
     read_ca(&secret).ok()
 }
 
-/// Reads and checks a CA Secret. `Err`: what is wrong, in words for its owner.
-pub(crate) fn read_ca(secret: &DynamicObject) -> Result<CertAndKey, String> {
-    let text = |key: &str| secret_text(secret, key).ok_or_else(|| format!("has no key {key}"));
-    let ca = CertAndKey { cert: text(build::CERT)?, key: text(build::KEY)? };
-    check_ca(&ca).map(|()| ca)
-}
-
 /// Whether a Secret was made for an earlier EtcdCluster of the same name or for the same Cluster. The garbage collector takes
 /// it.
 fn is_of_an_earlier(secret: &DynamicObject, uid: &str) -> bool {
@@ -205,20 +133,11 @@ fn of_another(owner: &OwnerReference) -> Certificates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pki::{Client, new_ca, new_client};
-    use k8s_openapi::ByteString;
+    use crate::pki::{Client, expiry, new_ca, new_client};
     use serde_json::json;
-    use std::collections::BTreeMap;
     use time::OffsetDateTime;
 
     const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
-
-    fn secret(version: &str, content: &CertAndKey) -> DynamicObject {
-        let content = BTreeMap::from([(build::CERT, &content.cert), (build::KEY, &content.key)]);
-        let data = content.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
-        let data: BTreeMap<String, ByteString> = data.collect();
-        serde_json::from_value(json!({"metadata": {"uid": "u", "resourceVersion": version}, "data": data})).unwrap()
-    }
 
     #[test]
     fn a_secret_is_another_ones_by_any_owner_that_makes_cas_for_clusters() {
@@ -257,23 +176,6 @@ mod tests {
         ] {
             assert_eq!(other(api_version, kind, "x"), None, "a user's own, made by a {kind}");
         }
-    }
-
-    #[test]
-    fn a_ca_is_judged_once_for_each_version_of_its_secrets() {
-        let (ca, other) = (new_ca("demo", NOW).unwrap(), new_ca("demo", NOW).unwrap());
-        let client = new_client(&ca, Client::ApiServer, NOW).unwrap();
-        let (known, staged) = (JudgedCas::default(), secret("7", &client));
-        let first = known.judge(&secret("1", &ca), Some(&staged));
-        assert!(first.ca.is_ok());
-        assert_eq!(first.staged, Staged::Until(Timestamp::from_second(730 * 86_400).ok()));
-        assert_eq!(first.ca_expires, Timestamp::from_second(3650 * 86_400).ok());
-        assert!(Arc::ptr_eq(&first, &known.judge(&secret("1", &ca), Some(&staged))), "nothing is looked at again");
-        assert_eq!(known.judge(&secret("2", &other), Some(&staged)).staged, Staged::OfAnotherCa);
-        assert_eq!(known.judge(&secret("1", &ca), None).staged, Staged::None);
-        assert_eq!(known.judge(&secret("1", &ca), Some(&secret("8", &other))).staged, Staged::OfAnotherCa);
-        let mixed = CertAndKey { cert: ca.cert, key: other.key };
-        assert!(known.judge(&secret("3", &mixed), None).ca.is_err());
     }
 
     /// A control-plane machine gets a copy when it is made, and is replaced within a year.

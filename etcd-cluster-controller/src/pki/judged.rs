@@ -1,0 +1,120 @@
+//! What was found of a CA, remembered for each version of its Secrets.
+
+use super::{CertAndKey, check_ca, expiry, is_signed_by};
+use crate::build;
+use controller_support::TtlCache;
+use controller_support::external::secret_text;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For how long what was found of a CA is kept. The Secrets may be gone.
+const JUDGED_TTL: Duration = Duration::from_secs(3600);
+
+/// What was found of CAs. To parse one, derive its key and verify a signature costs more than the rest of a reconcile, and the
+/// answer changes only with the Secrets.
+pub(crate) struct JudgedCas(TtlCache<[Option<String>; 4], Arc<Judged>>);
+
+impl Default for JudgedCas {
+    fn default() -> Self {
+        Self(TtlCache::new(JUDGED_TTL))
+    }
+}
+
+/// What was found of one.
+pub(crate) struct Judged {
+    /// The CA, or what is wrong with it.
+    pub(crate) ca: Result<CertAndKey, String>,
+    /// When its certificate expires.
+    pub(crate) ca_expires: Option<Timestamp>,
+    /// The client certificate that it should have signed.
+    pub(crate) staged: Staged,
+}
+
+/// The API servers' client certificate that is kept ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Staged {
+    /// There is none.
+    None,
+    /// Another CA has signed it.
+    OfAnotherCa,
+    /// It expires then, if it says when.
+    Until(Option<Timestamp>),
+}
+
+impl JudgedCas {
+    /// Looks at a CA, and at the certificate that it should have signed, unless these very versions are known.
+    pub(crate) fn judge(&self, ca: &DynamicObject, staged: Option<&DynamicObject>) -> Arc<Judged> {
+        let version = |object: Option<&DynamicObject>| {
+            [object.and_then(DynamicObject::uid), object.and_then(DynamicObject::resource_version)]
+        };
+        let ([ca_uid, ca_version], [staged_uid, staged_version]) = (version(Some(ca)), version(staged));
+        let key = [ca_uid, ca_version, staged_uid, staged_version];
+        if let Some(known) = self.0.get(&key) {
+            return known;
+        }
+        let judged = Arc::new(judge(ca, staged));
+        self.0.insert(key, judged.clone());
+        judged
+    }
+}
+
+fn judge(ca: &DynamicObject, staged: Option<&DynamicObject>) -> Judged {
+    let ca = read_ca(ca);
+    let cert = staged.and_then(|secret| {
+        let [cert, key] = [build::CERT, build::KEY].map(|key| secret_text(secret, key));
+        key.and(cert)
+    });
+    let staged = match (&ca, cert) {
+        (Ok(ca), Some(cert)) if !is_signed_by(&cert, &ca.cert) => Staged::OfAnotherCa,
+        (_, Some(cert)) => Staged::Until(expiry(&cert)),
+        (_, None) => Staged::None,
+    };
+    let ca_expires = ca.as_ref().ok().and_then(|ca| expiry(&ca.cert));
+    Judged { ca, ca_expires, staged }
+}
+
+/// Reads and checks a CA Secret. `Err`: what is wrong, in words for its owner.
+pub(crate) fn read_ca(secret: &DynamicObject) -> Result<CertAndKey, String> {
+    let text = |key: &str| secret_text(secret, key).ok_or_else(|| format!("has no key {key}"));
+    let ca = CertAndKey { cert: text(build::CERT)?, key: text(build::KEY)? };
+    check_ca(&ca).map(|()| ca)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pki::{Client, new_ca, new_client};
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+    use time::OffsetDateTime;
+
+    const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
+
+    fn secret(version: &str, content: &CertAndKey) -> DynamicObject {
+        let content = BTreeMap::from([(build::CERT, &content.cert), (build::KEY, &content.key)]);
+        let data = content.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
+        let data: BTreeMap<String, ByteString> = data.collect();
+        serde_json::from_value(json!({"metadata": {"uid": "u", "resourceVersion": version}, "data": data})).unwrap()
+    }
+
+    #[test]
+    fn a_ca_is_judged_once_for_each_version_of_its_secrets() {
+        let (ca, other) = (new_ca("demo", NOW).unwrap(), new_ca("demo", NOW).unwrap());
+        let client = new_client(&ca, Client::ApiServer, NOW).unwrap();
+        let (known, staged) = (JudgedCas::default(), secret("7", &client));
+        let first = known.judge(&secret("1", &ca), Some(&staged));
+        assert!(first.ca.is_ok());
+        assert_eq!(first.staged, Staged::Until(Timestamp::from_second(730 * 86_400).ok()));
+        assert_eq!(first.ca_expires, Timestamp::from_second(3650 * 86_400).ok());
+        assert!(Arc::ptr_eq(&first, &known.judge(&secret("1", &ca), Some(&staged))), "nothing is looked at again");
+        assert_eq!(known.judge(&secret("2", &other), Some(&staged)).staged, Staged::OfAnotherCa);
+        assert_eq!(known.judge(&secret("1", &ca), None).staged, Staged::None);
+        assert_eq!(known.judge(&secret("1", &ca), Some(&secret("8", &other))).staged, Staged::OfAnotherCa);
+        let mixed = CertAndKey { cert: ca.cert, key: other.key };
+        assert!(known.judge(&secret("3", &mixed), None).ca.is_err());
+    }
+}
