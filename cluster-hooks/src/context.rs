@@ -24,6 +24,8 @@ use tokio::sync::mpsc;
 const REPORTED: Duration = Duration::from_secs(60);
 /// For how long this process remembers which endpoints were written last: longer than corrections are.
 const WRITTEN: Duration = Duration::from_secs(2 * 3600);
+/// After a write that somebody's webhook or policy refuses.
+pub const REFUSED: Duration = Duration::from_secs(60);
 /// For how long the kinds of etcd providers are taken as they were listed.
 const PROVIDERS: Duration = Duration::from_secs(60);
 

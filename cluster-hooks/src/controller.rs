@@ -1,7 +1,7 @@
 //! Watches, and a short reconcile.
 
 use crate::build;
-use crate::context::Context;
+use crate::context::{Context, REFUSED};
 use crate::execute::{self, Outcome, execute, object_reference};
 use crate::observation::{ClusterState, Observation, Reads};
 use crate::observe::{now, observe, read};
@@ -25,8 +25,6 @@ use std::time::Duration;
 pub const CONTROLLER: &str = "cluster-hooks";
 /// Steps that one reconcile may take: more than any handover has.
 const STEPS: usize = 16;
-/// After a write that somebody's webhook or policy refuses.
-pub const REFUSED: Duration = Duration::from_secs(60);
 /// First and longest delay while the API server does not answer or knows no Clusters.
 const START: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 

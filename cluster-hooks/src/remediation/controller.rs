@@ -3,8 +3,8 @@
 use super::execute::execute;
 use super::observe::{observe, observe_live};
 use super::plan::{Plan, Step, confirm, plan};
-use crate::context::Context;
-use crate::controller::{REFUSED, run_for_clusters};
+use crate::context::{Context, REFUSED};
+use crate::controller::run_for_clusters;
 use crate::execute::Outcome;
 use controller_support::apply::CATCH_UP;
 use controller_support::{Error, Result, Shared};

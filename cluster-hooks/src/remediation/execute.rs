@@ -3,8 +3,7 @@
 use super::observation::{ControlPlaneMachine, Observation};
 use super::plan::Step;
 use crate::build;
-use crate::context::Context;
-use crate::controller::REFUSED;
+use crate::context::{Context, REFUSED};
 use crate::execute::{Outcome, object_reference, patch, record_event};
 use api::names;
 use controller_support::error::{answer, is_invalid};
