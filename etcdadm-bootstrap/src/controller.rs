@@ -2,8 +2,8 @@
 
 use crate::context::{Context, Known};
 use crate::execute::{execute, report};
-use crate::observe::observe;
-use crate::plan::{Plan, plan};
+use crate::observe::{observe, read};
+use crate::plan::{Plan, Step, plan};
 use crate::status::{can_wait, status};
 use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
@@ -84,7 +84,10 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         let plan = plan(&observation);
         if let Plan::Do(step) = &plan {
             tracing::info!(%step, "next step");
-            execute(&context, &observation, step, &mut known).await?;
+            match step {
+                Step::Read(need) => read(&context, &observation, *need, &mut known).await?,
+                step => execute(&context, &observation, step, &mut known).await?,
+            }
             continue;
         }
         let again = plan.hold().and_then(|hold| hold.again);

@@ -27,7 +27,7 @@ pub(crate) async fn execute(
     known: &mut Known,
 ) -> Result<()> {
     match step {
-        Step::Read(need) => observe::read(context, observation, *need, known).await,
+        Step::Read(need) => Err(Error::Internal(format!("{need:?} is not a write"))),
         Step::TakeLock(lock) => take_lock(context, lock, known).await,
         Step::TakeOverLock { lock, from, resource_version } => {
             if !take_over_lock(context, lock, resource_version, known).await? {

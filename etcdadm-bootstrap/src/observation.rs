@@ -42,6 +42,21 @@ pub(crate) struct Observation {
     pub refused: Option<String>,
 }
 
+/// What only the API server can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Whether the bootstrap Secret that the status names exists, although the watch does not show it.
+    DataSecret,
+    /// The values of Secrets that the spec refers to. To watch them would be to watch all Secrets.
+    SecretValues,
+    /// Whether the Machine that holds the lock exists, although the watch does not show it.
+    LockHolder,
+    /// Whether etcd has been initialized, or may be about to be.
+    Guard,
+    /// The init Secret as it is now.
+    InitSecret,
+}
+
 /// The Secret with the config's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DataSecret {

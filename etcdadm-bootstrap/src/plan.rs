@@ -10,7 +10,7 @@ mod prerequisites;
 mod role;
 
 use crate::build::{self, Bootstrap, Rendered, Role, SecretValues, objects};
-use crate::observation::{FoundValues, Observation};
+use crate::observation::{FoundValues, Need, Observation};
 use api::conditions::reasons;
 use api::names;
 use controller_support::plan::{block, wait};
@@ -49,21 +49,6 @@ pub(crate) enum Step {
         /// Whether the Machine initializes the cluster.
         init: bool,
     },
-}
-
-/// What only the API server can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// Whether the bootstrap Secret that the status names exists, although the watch does not show it.
-    DataSecret,
-    /// The values of Secrets that the spec refers to. To watch them would be to watch all Secrets.
-    SecretValues,
-    /// Whether the Machine that holds the lock exists, although the watch does not show it.
-    LockHolder,
-    /// Whether etcd has been initialized, or may be about to be.
-    Guard,
-    /// The init Secret as it is now.
-    InitSecret,
 }
 
 /// For logs: nothing of the Secret's content.

@@ -9,9 +9,9 @@
 //! the EtcdCluster then knows whether etcd was initialized. Without an EtcdCluster nobody knows, so a person decides.
 
 use super::prerequisites::Ready;
-use super::{Need, Plan, Step, block_unwatched, wait, wait_unwatched};
+use super::{Plan, Step, block_unwatched, wait, wait_unwatched};
 use crate::build::objects::{self, LOCK_INFORMATION, etcd_cluster_of};
-use crate::observation::{Guard, Lock, Observation};
+use crate::observation::{Guard, Lock, Need, Observation};
 use api::conditions::reasons;
 use api::names;
 

@@ -3,8 +3,8 @@
 //! The data is made once. After a restore, a watch that lags behind still has the ID of the etcd cluster of before: a machine
 //! with that ID would never join.
 
-use super::{Need, Plan, Step};
-use crate::observation::Observation;
+use super::{Plan, Step};
+use crate::observation::{Need, Observation};
 
 /// `Err`: the init Secret is read live first, and all is planned anew on what that says.
 pub(super) fn join(observation: &Observation) -> Result<(), Plan> {

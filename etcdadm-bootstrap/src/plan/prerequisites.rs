@@ -1,8 +1,8 @@
 //! What every bootstrap needs and no request is needed for.
 
-use super::{Need, Plan, Step, block, block_unwatched, wait};
+use super::{Plan, Step, block, block_unwatched, wait};
 use crate::build::CertificateAuthority;
-use crate::observation::{DataSecret, Observation};
+use crate::observation::{DataSecret, Need, Observation};
 use api::conditions::reasons;
 use api::names;
 use controller_support::external::{ClusterView, MachineView};
