@@ -53,7 +53,7 @@ impl Context {
 /// What one reconcile has read live, has written, or has learned from a refusal. It outranks the watches, which lag
 /// behind.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct Reads {
     pub data_secret: Option<DataSecret>,
     pub values: Option<FoundValues>,
     /// The init Secret, or that it does not exist. `None`: not read.
@@ -66,7 +66,7 @@ pub(crate) struct Known {
     lock: Option<LockRecord>,
 }
 
-impl Known {
+impl Reads {
     pub(crate) fn lock(&self) -> Option<&LockRecord> {
         self.lock.as_ref()
     }

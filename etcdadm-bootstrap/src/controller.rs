@@ -1,6 +1,6 @@
 //! Watches and the reconcile.
 
-use crate::context::{Context, Known};
+use crate::context::{Context, Reads};
 use crate::execute::{execute, report};
 use crate::observe::{observe, read};
 use crate::plan::{Plan, Step, plan};
@@ -78,29 +78,29 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         // The Secret is owned by the config and goes with it.
         return Ok(Action::await_change());
     }
-    let mut known = Known::default();
+    let mut reads = Reads::default();
     for _ in 0..STEPS {
-        let observation = observe(&context, config.clone(), &known).await?;
+        let observation = observe(&context, config.clone(), &reads).await?;
         let plan = plan(&observation);
         if let Plan::Do(step) = &plan {
             tracing::info!(%step, "next step");
             match step {
-                Step::Read(need) => read(&context, &observation, *need, &mut known).await?,
-                step => execute(&context, &observation, step, &mut known).await?,
+                Step::Read(need) => read(&context, &observation, *need, &mut reads).await?,
+                step => execute(&context, &observation, step, &mut reads).await?,
             }
             continue;
         }
         let again = plan.hold().and_then(|hold| hold.again);
         let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), status(&observation, &plan));
         // The event of what was created goes with the status; and where nothing is watched, each look costs requests.
-        let is_over = known.created.is_none() && again.is_none();
+        let is_over = reads.created.is_none() && again.is_none();
         if is_over
             && can_wait(config.status.as_ref(), &status, &plan)
             && let Some(left) = context.deferred.left(uid)
         {
             return Ok(Action::requeue(left));
         }
-        if !report(&context, &config, &status, &plan, &known).await? {
+        if !report(&context, &config, &status, &plan, &reads).await? {
             // The watch is about to tell. Or a restore of the management cluster has undone what is remembered.
             context.written.forget(uid);
             return Ok(Action::requeue(context.conflicts.next(uid.to_owned()).max(CATCH_UP)));

@@ -1,7 +1,7 @@
 //! All writes. Each can be repeated, and none overwrites what others have written.
 
 use crate::CONTROLLER;
-use crate::context::{Context, Known, LockRecord};
+use crate::context::{Context, LockRecord, Reads};
 use crate::observation::{DataSecret, Observation};
 use crate::observe;
 use crate::plan::{Plan, Step};
@@ -16,7 +16,7 @@ use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
-/// Does one step. What it has shown goes into `known`.
+/// Does one step. What it has shown goes into `reads`.
 ///
 /// # Errors
 /// If the API server does not answer, or another Machine was quicker at taking over the lock.
@@ -24,13 +24,13 @@ pub(crate) async fn execute(
     context: &Context,
     observation: &Observation,
     step: &Step,
-    known: &mut Known,
+    reads: &mut Reads,
 ) -> Result<()> {
     match step {
         Step::Read(need) => Err(Error::Internal(format!("{need:?} is not a write"))),
-        Step::TakeLock(lock) => take_lock(context, lock, known).await,
+        Step::TakeLock(lock) => take_lock(context, lock, reads).await,
         Step::TakeOverLock { lock, from, resource_version } => {
-            if !take_over_lock(context, lock, resource_version, known).await? {
+            if !take_over_lock(context, lock, resource_version, reads).await? {
                 return Ok(());
             }
             let note = format!(
@@ -40,7 +40,7 @@ pub(crate) async fn execute(
             event(context, &observation.config, "InitLockTakenOver", &note).await;
             Ok(())
         }
-        Step::CreateDataSecret { secret, init } => create_data_secret(context, observation, secret, *init, known).await,
+        Step::CreateDataSecret { secret, init } => create_data_secret(context, observation, secret, *init, reads).await,
     }
 }
 
@@ -54,12 +54,12 @@ pub(crate) async fn report(
     config: &EtcdadmConfig,
     status: &EtcdadmConfigStatus,
     plan: &Plan,
-    known: &Known,
+    reads: &Reads,
 ) -> Result<bool> {
     let before = config.status.as_ref();
     let is_current = !differs(before, status) || write_status(context, config, status).await?;
     // What was created stays, whatever is decided next.
-    if let Some(note) = &known.created {
+    if let Some(note) = &reads.created {
         event(context, config, "BootstrapDataCreated", note).await;
     }
     if let Some(blocked) = newly_blocked(before, plan).filter(|_| is_current) {
@@ -89,12 +89,12 @@ async fn write_status(context: &Context, config: &EtcdadmConfig, status: &Etcdad
 }
 
 /// Creates the lock. If it exists already, the watch did not show it yet, and it is read.
-async fn take_lock(context: &Context, lock: &ConfigMap, known: &mut Known) -> Result<()> {
+async fn take_lock(context: &Context, lock: &ConfigMap, reads: &mut Reads) -> Result<()> {
     let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
     match apply::create(&api, CONTROLLER, lock).await {
-        Ok(created) => known.set_lock(Some(LockRecord::from(&created))),
-        Err(error) if error.is_conflict() => known.set_lock(observe::init_lock(context, &namespace, &name).await?),
+        Ok(created) => reads.set_lock(Some(LockRecord::from(&created))),
+        Err(error) if error.is_conflict() => reads.set_lock(observe::init_lock(context, &namespace, &name).await?),
         Err(error) => return Err(error),
     }
     Ok(())
@@ -106,7 +106,7 @@ async fn take_over_lock(
     context: &Context,
     lock: &ConfigMap,
     resource_version: &str,
-    known: &mut Known,
+    reads: &mut Reads,
 ) -> Result<bool> {
     let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
@@ -119,9 +119,9 @@ async fn take_over_lock(
         "data": lock.data,
     });
     match apply::merge::<ConfigMap>(&api, CONTROLLER, &name, &patch).await {
-        Ok(taken) => known.set_lock(Some(LockRecord::from(&taken))),
+        Ok(taken) => reads.set_lock(Some(LockRecord::from(&taken))),
         Err(error) if error.is_conflict() || error.is_not_found() => {
-            known.set_lock(observe::init_lock(context, &namespace, &name).await?);
+            reads.set_lock(observe::init_lock(context, &namespace, &name).await?);
             return Ok(false);
         }
         Err(error) => return Err(error),
@@ -135,20 +135,20 @@ async fn create_data_secret(
     observation: &Observation,
     secret: &Secret,
     init: bool,
-    known: &mut Known,
+    reads: &mut Reads,
 ) -> Result<()> {
     let api: Api<Secret> = Api::namespaced(context.client.clone(), &secret.namespace().unwrap_or_default());
     match apply::create(&api, CONTROLLER, secret).await {
         Ok(_) => {
-            known.data_secret = Some(DataSecret::Ours);
+            reads.data_secret = Some(DataSecret::Ours);
             let does = if init { "initializes" } else { "joins" };
-            known.created = Some(format!("created bootstrap data: Machine {} {does} etcd", machine_name(observation)));
+            reads.created = Some(format!("created bootstrap data: Machine {} {does} etcd", machine_name(observation)));
         }
         Err(error) if error.is_conflict() => {
-            known.data_secret = Some(observe::data_secret(context, &observation.config).await?);
+            reads.data_secret = Some(observe::data_secret(context, &observation.config).await?);
         }
         Err(Error::Api { source, .. }) if controller_support::error::is_invalid(&source) => {
-            known.refused = Some(answer(&source));
+            reads.refused = Some(answer(&source));
         }
         Err(error) => return Err(error),
     }

@@ -7,7 +7,7 @@ pub(crate) use live::{data_secret, init_lock, read};
 
 use crate::build::objects::{LockInformation, etcd_cluster_of};
 use crate::build::{CertificateAuthority, SecretValues, references};
-use crate::context::{Context, Known, LockRecord};
+use crate::context::{Context, LockRecord, Reads};
 use crate::observation::{DataSecret, FoundValues, Init, Lock, Observation};
 use api::{EtcdCluster, EtcdadmConfig, admission, names};
 use controller_support::external::{ClusterView, MachineView, api_group, secret_bytes, secret_text};
@@ -29,7 +29,7 @@ const BY_CONFIG: Index = Index::new("EtcdadmConfig", |machine| {
 ///
 /// # Errors
 /// If the first lists have not come.
-pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, known: &Known) -> Result<Observation> {
+pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, reads: &Reads) -> Result<Observation> {
     for watch in [&context.machines, &context.clusters, &context.secrets, &context.config_maps] {
         watch.ensure_ready().await?;
     }
@@ -38,17 +38,17 @@ pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, known
         now: now(),
         machine: machine(context, &config),
         cluster: None,
-        data_secret: watched_data_secret(context, &config, known),
+        data_secret: watched_data_secret(context, &config, reads),
         authority: None,
         init: None,
-        init_is_live: known.init.is_some(),
+        init_is_live: reads.init.is_some(),
         lock: Lock::Free,
-        guard: known.guard.clone(),
-        secret_values: known
+        guard: reads.guard.clone(),
+        secret_values: reads
             .values
             .clone()
             .or_else(|| no_references.then(|| FoundValues::All(SecretValues::default()))),
-        refused: known.refused.clone(),
+        refused: reads.refused.clone(),
         config,
     };
     let namespace = observation.config.namespace().unwrap_or_default();
@@ -63,11 +63,11 @@ pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, known
         CertificateAuthority::from_pem(&value("tls.crt"), &value("tls.key"))
     });
     let watched_init = || secret(&names::init_secret(&cluster)).map(|secret| read_init(&secret));
-    let init = known.init.clone().unwrap_or_else(watched_init);
+    let init = reads.init.clone().unwrap_or_else(watched_init);
     observation.authority = authority;
     observation.init = init;
     if let Some(machine) = &observation.machine {
-        observation.lock = lock(context, machine, &cluster, known);
+        observation.lock = lock(context, machine, &cluster, reads);
     }
     Ok(observation)
 }
@@ -87,11 +87,11 @@ fn machine(context: &Context, config: &EtcdadmConfig) -> Option<MachineView> {
     (machine.uid().as_ref() == Some(&owner.uid)).then(|| MachineView::read(&machine))
 }
 
-fn watched_data_secret(context: &Context, config: &EtcdadmConfig, known: &Known) -> DataSecret {
+fn watched_data_secret(context: &Context, config: &EtcdadmConfig, reads: &Reads) -> DataSecret {
     let (namespace, name) = (config.namespace().unwrap_or_default(), config.name_any());
     let promised = config.status.as_ref().is_some_and(|status| status.data_secret_name.is_some());
-    match (&known.data_secret, context.secrets.get(&namespace, &name)) {
-        (Some(known), _) => known.clone(),
+    match (&reads.data_secret, context.secrets.get(&namespace, &name)) {
+        (Some(found), _) => found.clone(),
         (None, Some(secret)) => owner_of(config, &secret),
         (None, None) if promised => DataSecret::Promised,
         (None, None) => DataSecret::Absent,
@@ -107,9 +107,9 @@ fn owner_of(config: &EtcdadmConfig, secret: &DynamicObject) -> DataSecret {
     }
 }
 
-fn lock(context: &Context, machine: &MachineView, cluster: &str, known: &Known) -> Lock {
+fn lock(context: &Context, machine: &MachineView, cluster: &str, reads: &Reads) -> Lock {
     let watched = || context.config_maps.get(&machine.namespace, &names::init_lock(cluster));
-    let Some(lock) = known.lock().cloned().or_else(|| watched().map(|lock| LockRecord::read(&lock))) else {
+    let Some(lock) = reads.lock().cloned().or_else(|| watched().map(|lock| LockRecord::read(&lock))) else {
         return Lock::Free;
     };
     let Ok(holder) = serde_json::from_str::<LockInformation>(&lock.information) else {
@@ -120,7 +120,7 @@ fn lock(context: &Context, machine: &MachineView, cluster: &str, known: &Known) 
     }
     let found = context.machines.get(&machine.namespace, &holder.machine_name);
     let watched = found.is_some_and(|found| holder.is(&found.name_any(), &found.uid().unwrap_or_default()));
-    let exists = watched.then_some(true).or(known.holder_exists);
+    let exists = watched.then_some(true).or(reads.holder_exists);
     Lock::Held { holder, exists, resource_version: lock.resource_version }
 }
 

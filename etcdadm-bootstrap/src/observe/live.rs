@@ -3,7 +3,7 @@
 use super::{is_from_before, owner_of, read_init};
 use crate::build::objects::{LockInformation, etcd_cluster_of};
 use crate::build::{SecretValues, references};
-use crate::context::{Context, Known, LockRecord};
+use crate::context::{Context, LockRecord, Reads};
 use crate::observation::{DataSecret, FoundValues, Guard, Init, Lock, MissingValue, Need, Observation};
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::external::{MachineView, secret_bytes};
@@ -13,29 +13,29 @@ use kube::api::{Api, DynamicObject, ListParams, PartialObjectMeta};
 use kube::{Resource, ResourceExt};
 use std::collections::BTreeMap;
 
-/// Reads what the plan needs into `known`.
-pub(crate) async fn read(context: &Context, observation: &Observation, need: Need, known: &mut Known) -> Result<()> {
+/// Reads what the plan needs into `reads`.
+pub(crate) async fn read(context: &Context, observation: &Observation, need: Need, reads: &mut Reads) -> Result<()> {
     match need {
-        Need::DataSecret => known.data_secret = Some(data_secret(context, &observation.config).await?),
-        Need::SecretValues => known.values = Some(secret_values(context, &observation.config).await?),
+        Need::DataSecret => reads.data_secret = Some(data_secret(context, &observation.config).await?),
+        Need::SecretValues => reads.values = Some(secret_values(context, &observation.config).await?),
         Need::LockHolder => {
             let Lock::Held { holder, .. } = &observation.lock else { return Ok(()) };
             let namespace = observation.config.namespace().unwrap_or_default();
-            known.holder_exists = Some(holder_exists(context, holder, &namespace).await?);
+            reads.holder_exists = Some(holder_exists(context, holder, &namespace).await?);
         }
         Need::Guard => {
             let Some(machine) = &observation.machine else { return Ok(()) };
             let cluster = observation.cluster_name().unwrap_or_default();
             // Where there was none, the watch may show one by now, and that counts.
             if let Some(init) = init_secret(context, machine, cluster).await? {
-                known.init = Some(Some(init));
+                reads.init = Some(Some(init));
             }
-            known.guard = Some(guard(context, machine, cluster, &observation.config).await?);
+            reads.guard = Some(guard(context, machine, cluster, &observation.config).await?);
         }
         Need::InitSecret => {
             let Some(machine) = &observation.machine else { return Ok(()) };
             let cluster = observation.cluster_name().unwrap_or_default();
-            known.init = Some(init_secret(context, machine, cluster).await?);
+            reads.init = Some(init_secret(context, machine, cluster).await?);
         }
     }
     Ok(())
