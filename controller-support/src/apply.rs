@@ -55,7 +55,7 @@ pub enum StatusWrite<K> {
     Written(Box<K>),
     /// Nothing is written: the object is no longer the one, or the version, that the status was computed from. Read it
     /// again and decide anew.
-    Conflict,
+    Outdated,
     /// The object is gone.
     Gone,
 }
@@ -76,7 +76,7 @@ where
 {
     match apply_status(api, field_manager, &read.name_any(), &status_of(read, status)).await {
         Ok(answer) => Ok(StatusWrite::Written(Box::new(answer))),
-        Err(error) if error.is_conflict() => Ok(StatusWrite::Conflict),
+        Err(error) if error.is_conflict() => Ok(StatusWrite::Outdated),
         Err(error) if error.is_not_found() => Ok(StatusWrite::Gone),
         Err(error) => Err(error),
     }
@@ -177,7 +177,7 @@ mod tests {
             let api: Api<Pod> = Api::namespaced(Client::new(tower::service_fn(answer), "default"), "default");
             write_status(&api, "test", &pod(), &json!({"phase": "Running"})).await
         };
-        assert!(matches!(written(409).await, Ok(StatusWrite::Conflict)));
+        assert!(matches!(written(409).await, Ok(StatusWrite::Outdated)));
         assert!(matches!(written(404).await, Ok(StatusWrite::Gone)));
         assert!(written(403).await.is_err());
     }

@@ -1,7 +1,7 @@
 //! Watches and the reconcile.
 
 use crate::context::{Context, Reads};
-use crate::execute::{execute, report};
+use crate::execute::{Outcome, execute, report};
 use crate::observe::{observe, read};
 use crate::plan::{Plan, Step, plan};
 use crate::status::{can_wait, status};
@@ -100,7 +100,7 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         {
             return Ok(Action::requeue(left));
         }
-        if !report(&context, &config, &status, &plan, &reads).await? {
+        if report(&context, &config, &status, &plan, &reads).await? == Outcome::Outdated {
             // The watch is about to tell. Or a restore of the management cluster has undone what is remembered.
             context.written.forget(uid);
             return Ok(Action::requeue(context.conflicts.next(uid.to_owned()).max(CATCH_UP)));

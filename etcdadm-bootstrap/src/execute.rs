@@ -16,10 +16,19 @@ use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
+/// How a write ended that needs the object as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is done.
+    Done,
+    /// What it was decided on no longer holds: nothing was written, and all is decided anew.
+    Outdated,
+}
+
 /// Does one step. What it has shown goes into `reads`.
 ///
 /// # Errors
-/// If the API server does not answer, or another Machine was quicker at taking over the lock.
+/// If the API server does not answer, or refuses a read or a write.
 pub(crate) async fn execute(
     context: &Context,
     observation: &Observation,
@@ -30,7 +39,7 @@ pub(crate) async fn execute(
         Step::Read(need) => Err(Error::Internal(format!("{need:?} is not a write"))),
         Step::TakeLock(lock) => take_lock(context, lock, reads).await,
         Step::TakeOverLock { lock, from, resource_version } => {
-            if !take_over_lock(context, lock, resource_version, reads).await? {
+            if take_over_lock(context, lock, resource_version, reads).await? == Outcome::Outdated {
                 return Ok(());
             }
             let note = format!(
@@ -44,8 +53,7 @@ pub(crate) async fn execute(
     }
 }
 
-/// Writes what a reconcile came to: the status if it differs, then events, which nobody waits for. Answers whether the config
-/// is still what that was computed from: otherwise all is decided anew.
+/// Writes what a reconcile came to: the status if it differs, then events, which nobody waits for.
 ///
 /// # Errors
 /// If the API server does not accept the status.
@@ -55,18 +63,18 @@ pub(crate) async fn report(
     status: &EtcdadmConfigStatus,
     plan: &Plan,
     reads: &Reads,
-) -> Result<bool> {
+) -> Result<Outcome> {
     let before = config.status.as_ref();
-    let is_current = !differs(before, status) || write_status(context, config, status).await?;
+    let outcome = if differs(before, status) { write_status(context, config, status).await? } else { Outcome::Done };
     // What was created stays, whatever is decided next.
     if let Some(note) = &reads.created {
         event(context, config, "BootstrapDataCreated", note).await;
     }
-    if let Some(blocked) = newly_blocked(before, plan).filter(|_| is_current) {
+    if let Some(blocked) = newly_blocked(before, plan).filter(|_| outcome == Outcome::Done) {
         let about = config.object_ref(&());
         context.events.warning(&about, "Bootstrap", blocked.reason, blocked.message.clone()).await;
     }
-    Ok(is_current)
+    Ok(outcome)
 }
 
 fn machine_name(observation: &Observation) -> &str {
@@ -77,15 +85,15 @@ async fn event(context: &Context, config: &EtcdadmConfig, reason: &str, note: &s
     context.events.normal(&config.object_ref(&()), "Bootstrap", reason, note).await;
 }
 
-/// Answers whether the config has not changed meanwhile. One that no longer exists needs no status.
-async fn write_status(context: &Context, config: &EtcdadmConfig, status: &EtcdadmConfigStatus) -> Result<bool> {
+/// A config that no longer exists needs no status.
+async fn write_status(context: &Context, config: &EtcdadmConfig, status: &EtcdadmConfigStatus) -> Result<Outcome> {
     let api: Api<EtcdadmConfig> = Api::namespaced(context.client.clone(), &config.namespace().unwrap_or_default());
     match apply::write_status(&api, CONTROLLER, config, status).await? {
         StatusWrite::Written(answer) => context.written.remember(*answer),
         StatusWrite::Gone => {}
-        StatusWrite::Conflict => return Ok(false),
+        StatusWrite::Outdated => return Ok(Outcome::Outdated),
     }
-    Ok(true)
+    Ok(Outcome::Done)
 }
 
 /// Creates the lock. If it exists already, the watch did not show it yet, and it is read.
@@ -100,14 +108,14 @@ async fn take_lock(context: &Context, lock: &ConfigMap, reads: &mut Reads) -> Re
     Ok(())
 }
 
-/// Replaces holder, owner and labels of the lock, in the version that was read and in no other. Answers whether it did:
-/// where another Machine was faster, or the lock is gone, it is read again.
+/// Replaces holder, owner and labels of the lock, in the version that was read and in no other. Where another Machine was
+/// faster, or the lock is gone, it is read again.
 async fn take_over_lock(
     context: &Context,
     lock: &ConfigMap,
     resource_version: &str,
     reads: &mut Reads,
-) -> Result<bool> {
+) -> Result<Outcome> {
     let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
     let patch = json!({
@@ -122,11 +130,11 @@ async fn take_over_lock(
         Ok(taken) => reads.set_lock(Some(LockRecord::from(&taken))),
         Err(error) if error.is_conflict() || error.is_not_found() => {
             reads.set_lock(observe::init_lock(context, &namespace, &name).await?);
-            return Ok(false);
+            return Ok(Outcome::Outdated);
         }
         Err(error) => return Err(error),
     }
-    Ok(true)
+    Ok(Outcome::Done)
 }
 
 /// Creates the bootstrap Secret. If one of that name exists already, it is found out whose it is.

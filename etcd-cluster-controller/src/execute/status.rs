@@ -29,7 +29,7 @@ pub(crate) async fn write_status(context: &Context, observation: &Observation, a
     match apply::write_status(&api, CONTROLLER, newest.as_ref(), &after).await? {
         StatusWrite::Written(answer) => context.written.remember(*answer),
         StatusWrite::Gone => return Ok(()),
-        StatusWrite::Conflict => {
+        StatusWrite::Outdated => {
             // A restore of the management cluster may have undone what is remembered.
             context.written.forget(newest.metadata.uid.as_deref().unwrap_or_default());
             return Err(Error::NotReady("the EtcdCluster has changed meanwhile; deciding anew".to_owned()));
