@@ -1,7 +1,7 @@
 //! One prober for the members of all clusters, beside the reconciles.
 //!
 //! ```text
-//! reconcile: prober.set(etcd, uid, plan)   whom to probe and how often; each time, cheap if nothing has changed
+//! reconcile: prober.set(etcd, uid, wanted) whom to probe and how often; each time, cheap if nothing has changed
 //!            prober.snapshot(uid)          what is known: a probe for each Machine, and the member list
 //!            prober.refresh(uid).await     the same, asked anew now: right before a membership change
 //!            prober.forget(uid)            the EtcdCluster is gone
@@ -51,7 +51,7 @@ const LIVE: usize = 32;
 
 /// Whom to probe, and what to expect.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ProbePlan {
+pub struct Probes {
     /// The CA that the members trust, and that has signed their certificates. `None`: it cannot be read at the moment, and
     /// the earlier one stays in use.
     pub(crate) ca: Option<CertAndKey>,
@@ -116,16 +116,16 @@ impl Prober {
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
-    pub fn set(&self, etcd: ObjectRef<EtcdCluster>, uid: &str, plan: ProbePlan) {
+    pub fn set(&self, etcd: ObjectRef<EtcdCluster>, uid: &str, wanted: Probes) {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = clusters.get_mut(uid)
             // A task never ends by itself; if one has panicked, the cluster begins anew.
             && entry.task.try_join_next().is_none()
         {
-            entry.cluster.set(plan);
+            entry.cluster.set(wanted);
             return;
         }
-        let cluster = Arc::new(Cluster::new(etcd, plan));
+        let cluster = Arc::new(Cluster::new(etcd, wanted));
         let mut task = JoinSet::new();
         task.spawn(rounds::run(cluster.clone(), self.shared.clone()));
         clusters.insert(uid.to_owned(), Entry { cluster, task });
@@ -158,10 +158,11 @@ impl Prober {
     /// list, if the system is not overloaded.
     pub async fn refresh(&self, uid: &str) -> Snapshot {
         let Some(cluster) = self.get(uid) else { return Snapshot::default() };
-        let plan = cluster.plan();
-        let probes = plan.targets.iter().map(|target| cluster.probe(&self.shared, &self.shared.live, &plan, target));
+        let wanted = cluster.wanted();
+        let probes =
+            wanted.targets.iter().map(|target| cluster.probe(&self.shared, &self.shared.live, &wanted, target));
         join_all(probes).await;
-        cluster.read_list(&self.shared, &self.shared.live, &plan).await;
+        cluster.read_list(&self.shared, &self.shared.live, &wanted).await;
         cluster.snapshot()
     }
 

@@ -1,9 +1,12 @@
 //! What the prober knows of the members, and whom it is to probe.
+//!
+//! Not only a read: it tells the prober whom to probe from now on. That writes to no object and to no member, and the same
+//! targets again change nothing.
 
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::pki::CertAndKey;
-use crate::prober::{ProbePlan, Target};
+use crate::prober::{Probes, Target};
 use api::etcd_cluster::{Health, MemberRole};
 use api::names;
 use controller_support::external::MachineView;
@@ -14,7 +17,7 @@ use std::time::Duration;
 /// Tells the prober whom to probe, and takes what it knows.
 pub(super) async fn read(context: &Context, observation: &mut Observation, ca: Option<CertAndKey>, live: bool) {
     let uid = observation.etcd.uid().unwrap_or_default();
-    context.prober.set(ObjectRef::from_obj(observation.etcd.as_ref()), &uid, plan(observation, ca));
+    context.prober.set(ObjectRef::from_obj(observation.etcd.as_ref()), &uid, probes(observation, ca));
     let mut snapshot = context.prober.snapshot(&uid);
     // Right after a start nothing is known, and a status that says so would be a false alarm.
     let blank = snapshot.probes.is_empty() && observation.etcd.status.iter().any(|status| !status.members.is_empty());
@@ -24,10 +27,11 @@ pub(super) async fn read(context: &Context, observation: &mut Observation, ca: O
     observation.take(snapshot);
 }
 
-fn plan(observation: &Observation, ca: Option<CertAndKey>) -> ProbePlan {
+/// Whom to probe.
+fn probes(observation: &Observation, ca: Option<CertAndKey>) -> Probes {
     let seconds = observation.etcd.spec.health_check.unhealthy_after_seconds;
     let admitted = observation.machines.values().filter(|machine| observation.is_admitted(machine));
-    ProbePlan {
+    Probes {
         ca,
         cluster_id: observation.recorded_cluster_id().and_then(|id| u64::from_str_radix(id, 16).ok()),
         targets: admitted.map(|machine| target(observation, machine)).collect(),
@@ -61,14 +65,14 @@ mod tests {
         let mut story = Story::with_voters(3, 1);
         story.machine(1);
         story.held_back(2);
-        let plan = plan(&story.observation, None);
-        let targets: Vec<_> = plan.targets.iter().map(|t| (t.machine.clone(), t.member_id, t.eager)).collect();
+        let wanted = probes(&story.observation, None);
+        let targets: Vec<_> = wanted.targets.iter().map(|t| (t.machine.clone(), t.member_id, t.eager)).collect();
         assert_eq!(targets, [(name(0), Some(id(0)), false), (name(1), None, true)]);
-        assert_eq!(plan.cluster_id, Some(0xc));
-        assert_eq!(plan.targets[0].urls, ["https://10.0.0.1:2379"]);
+        assert_eq!(wanted.cluster_id, Some(0xc));
+        assert_eq!(wanted.targets[0].urls, ["https://10.0.0.1:2379"]);
         story.delete(1);
-        assert!(super::plan(&story.observation, None).targets[1].eager, "it leaves only once it has started");
+        assert!(probes(&story.observation, None).targets[1].eager, "it leaves only once it has started");
         story.pass(601);
-        assert!(!super::plan(&story.observation, None).targets[1].eager, "its grace is over");
+        assert!(!probes(&story.observation, None).targets[1].eager, "its grace is over");
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 /// How often a member that should come up any moment is probed, and for how long.
 const EAGER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(120));
-/// How often afterwards, for as long as the plan is eager.
+/// How often afterwards, for as long as the target is eager.
 const PATIENT: Duration = Duration::from_secs(2);
 
-/// Time from the beginning of one probe to the next. `eager_for`: how long the plan has been eager about the member.
+/// Time from the beginning of one probe to the next. `eager_for`: how long the target has been eager.
 /// `jitter`, from 0 to 1, shortens the interval of settled members by up to a fifth, so that clusters which began together
 /// drift apart.
 pub(super) fn cadence(eager_for: Option<Duration>, interval: Duration, jitter: f64) -> Duration {

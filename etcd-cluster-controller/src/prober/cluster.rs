@@ -5,7 +5,7 @@ use super::figures::{Figures, Leaders};
 use super::heard::Heard;
 use super::list::{leader_to_ask, whom};
 use super::verdict::Reported;
-use super::{ProbePlan, Shared, Target};
+use super::{Probes, Shared, Target};
 use crate::etcd_access::{Client, Expected, Fault, PeerCounters};
 use crate::observation::probe::{ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot};
 use api::EtcdCluster;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// One cluster.
 pub(super) struct Cluster {
     etcd: ObjectRef<EtcdCluster>,
-    plan: watch::Sender<Arc<ProbePlan>>,
+    wanted: watch::Sender<Arc<Probes>>,
     client: ClientCell,
     state: Mutex<State>,
 }
@@ -39,35 +39,40 @@ struct State {
 }
 
 impl Cluster {
-    pub(super) fn new(etcd: ObjectRef<EtcdCluster>, plan: ProbePlan) -> Self {
-        Self { etcd, plan: watch::Sender::new(Arc::new(plan)), client: ClientCell::default(), state: Mutex::default() }
+    pub(super) fn new(etcd: ObjectRef<EtcdCluster>, wanted: Probes) -> Self {
+        Self {
+            etcd,
+            wanted: watch::Sender::new(Arc::new(wanted)),
+            client: ClientCell::default(),
+            state: Mutex::default(),
+        }
     }
 
-    pub(super) fn set(&self, plan: ProbePlan) {
-        self.plan.send_if_modified(|present| {
-            if **present == plan {
+    pub(super) fn set(&self, wanted: Probes) {
+        self.wanted.send_if_modified(|present| {
+            if **present == wanted {
                 return false;
             }
             let mut state = self.state();
             let State { snapshot, timed, .. } = &mut *state;
-            snapshot.probes.retain(|machine, _| plan.targets.iter().any(|target| target.machine == *machine));
+            snapshot.probes.retain(|machine, _| wanted.targets.iter().any(|target| target.machine == *machine));
             timed.retain(|machine, _| snapshot.probes.contains_key(machine));
-            if let (Membership::Known { cluster_id, .. }, Some(recorded)) = (&snapshot.membership, plan.cluster_id)
+            if let (Membership::Known { cluster_id, .. }, Some(recorded)) = (&snapshot.membership, wanted.cluster_id)
                 && *cluster_id != recorded
             {
                 snapshot.membership = Membership::NotAsked;
             }
-            *present = Arc::new(plan);
+            *present = Arc::new(wanted);
             true
         });
     }
 
-    pub(super) fn plan(&self) -> Arc<ProbePlan> {
-        self.plan.borrow().clone()
+    pub(super) fn wanted(&self) -> Arc<Probes> {
+        self.wanted.borrow().clone()
     }
 
-    pub(super) fn plans(&self) -> watch::Receiver<Arc<ProbePlan>> {
-        self.plan.subscribe()
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Probes>> {
+        self.wanted.subscribe()
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -87,21 +92,21 @@ impl Cluster {
         &self,
         shared: &Shared,
         permits: &Semaphore,
-        plan: &ProbePlan,
+        wanted: &Probes,
         target: &Target,
     ) -> (bool, Option<Run>) {
         let Some(first) = target.urls.first() else {
-            return self.record(shared, plan, target, Instant::now(), String::new(), Outcome::NoAddress);
+            return self.record(shared, wanted, target, Instant::now(), String::new(), Outcome::NoAddress);
         };
         // Never closed.
         let _permit = permits.acquire().await;
         let begun = Instant::now();
-        let (url, outcome) = match self.client.get(plan.ca.as_ref(), now().1).await {
-            Ok(client) => ask(&client, plan, target, first, || self.another_answers(&target.machine)).await,
+        let (url, outcome) = match self.client.get(wanted.ca.as_ref(), now().1).await {
+            Ok(client) => ask(&client, wanted, target, first, || self.another_answers(&target.machine)).await,
             Err(fault) => (first.clone(), Outcome::OurFault(fault)),
         };
         shared.metrics.observe(&outcome, begun.elapsed());
-        self.record(shared, plan, target, begun, url, outcome)
+        self.record(shared, wanted, target, begun, url, outcome)
     }
 
     /// Whether the member of another Machine answers, so that it and this controller trust each other.
@@ -113,16 +118,16 @@ impl Cluster {
     fn record(
         &self,
         shared: &Shared,
-        plan: &ProbePlan,
+        wanted: &Probes,
         target: &Target,
         begun: Instant,
         url: String,
         outcome: Outcome,
     ) -> (bool, Option<Run>) {
-        let wanted = self.plan().targets.iter().any(|wanted| wanted.machine == target.machine);
+        let is_wanted = self.wanted().targets.iter().any(|wanted| wanted.machine == target.machine);
         let mut state = self.state();
         // Begun before the one that is known, or the Machine is gone: outdated.
-        if !wanted || state.timed.get(&target.machine).is_some_and(|(known, _)| begun < *known) {
+        if !is_wanted || state.timed.get(&target.machine).is_some_and(|(known, _)| begun < *known) {
             return (false, None);
         }
         let (at, kind) = (now().0, outcome.kind());
@@ -130,7 +135,7 @@ impl Cluster {
         let expected = target.member_id.or(before.and_then(|probe| probe.expected));
         // While a machine boots its port is closed, which is not a failure of the member that it becomes.
         let run = match before {
-            Some(probe) if probe.expected == expected => probe.run.next(kind, at, plan.interval),
+            Some(probe) if probe.expected == expected => probe.run.next(kind, at, wanted.interval),
             _ => Run::new(kind, at),
         };
         state.timed.insert(target.machine.clone(), (begun, begun.elapsed()));
@@ -138,30 +143,30 @@ impl Cluster {
             state.leaders.update(report);
         }
         state.snapshot.probes.insert(target.machine.clone(), Probe { url, at, outcome, run, expected });
-        (self.tell(&mut state, shared, plan), Some(run))
+        (self.tell(&mut state, shared, wanted), Some(run))
     }
 
     /// Reads the member list. Answers whether that is news.
-    pub(super) async fn read_list(&self, shared: &Shared, permits: &Semaphore, plan: &ProbePlan) -> bool {
+    pub(super) async fn read_list(&self, shared: &Shared, permits: &Semaphore, wanted: &Probes) -> bool {
         let begun = Instant::now();
         let (whom, leader) = {
             let probes = &self.state().snapshot.probes;
-            (whom(probes, plan.cluster_id), leader_to_ask(probes))
+            (whom(probes, wanted.cluster_id), leader_to_ask(probes))
         };
         let (membership, counted) = match whom {
             Ok((cluster_id, urls)) => {
                 let _permit = permits.acquire().await;
-                match self.client.get(plan.ca.as_ref(), now().1).await {
+                match self.client.get(wanted.ca.as_ref(), now().1).await {
                     Ok(client) => (list(&client, cluster_id, urls).await, counted(&client, leader.as_ref()).await),
                     Err(fault) => (Membership::Unknown(ListFault::Ours(fault)), None),
                 }
             }
             Err(membership) => (membership, None),
         };
-        let recorded = self.plan().cluster_id;
+        let recorded = self.wanted().cluster_id;
         let mut state = self.state();
         // Another ID may have been recorded meanwhile.
-        if recorded != plan.cluster_id || state.list_begun.is_some_and(|known| begun < known) {
+        if recorded != wanted.cluster_id || state.list_begun.is_some_and(|known| begun < known) {
             return false;
         }
         state.list_begun = Some(begun);
@@ -174,12 +179,12 @@ impl Cluster {
             (None, _) => None,
         };
         state.snapshot.heard = state.heard.as_ref().and_then(Heard::members);
-        self.tell(&mut state, shared, plan)
+        self.tell(&mut state, shared, wanted)
     }
 
     /// Has the EtcdCluster reconciled if there is news.
-    fn tell(&self, state: &mut State, shared: &Shared, plan: &ProbePlan) -> bool {
-        let news = state.reported.update(&state.snapshot, plan);
+    fn tell(&self, state: &mut State, shared: &Shared, wanted: &Probes) -> bool {
+        let news = state.reported.update(&state.snapshot, wanted);
         if news {
             // The receiver ends with the controller, and then nobody needs to know.
             let _ = shared.changes.send(self.etcd.clone());
@@ -197,12 +202,12 @@ impl Cluster {
 /// URL could be asked, and for distrust only if another member answers.
 async fn ask(
     client: &Client,
-    plan: &ProbePlan,
+    wanted: &Probes,
     target: &Target,
     first: &str,
     another_answers: impl Fn() -> bool,
 ) -> (String, Outcome) {
-    let expected = Expected { cluster_id: plan.cluster_id, member_id: target.member_id };
+    let expected = Expected { cluster_id: wanted.cluster_id, member_id: target.member_id };
     let mut worst: Option<(String, Outcome)> = None;
     for url in &target.urls {
         let outcome = match client.probe(url, expected).await {

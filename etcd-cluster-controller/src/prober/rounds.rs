@@ -2,7 +2,7 @@
 
 use super::cadence::cadence;
 use super::cluster::Cluster;
-use super::{ProbePlan, Shared, Target};
+use super::{Probes, Shared, Target};
 use crate::observation::probe::{Run, RunKind};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -61,29 +61,29 @@ enum Ended {
 
 /// Looks after one cluster, until it is dropped.
 pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
-    let mut plans = cluster.plans();
-    let mut plan = plans.borrow_and_update().clone();
+    let mut changes = cluster.subscribe();
+    let mut wanted = changes.borrow_and_update().clone();
     let mut seats: BTreeMap<String, Seat> = BTreeMap::new();
     let mut list = Turn::new(Instant::now());
-    follow(&mut seats, &plan);
+    follow(&mut seats, &wanted);
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
     let (cluster, shared) = (&*cluster, &*shared);
     loop {
         let begun = Instant::now();
         for (machine, seat) in &mut seats {
             if seat.turn.begin(begun) {
-                let (machine, target, plan) = (machine.clone(), seat.target.clone(), plan.clone());
+                let (machine, target, wanted) = (machine.clone(), seat.target.clone(), wanted.clone());
                 let probe = async move {
-                    let (news, run) = cluster.probe(shared, &shared.rounds, &plan, &target).await;
+                    let (news, run) = cluster.probe(shared, &shared.rounds, &wanted, &target).await;
                     Ended::Probe { machine, begun, news, run }
                 };
                 running.push(probe.boxed());
             }
         }
         if list.begin(begun) {
-            let plan = plan.clone();
+            let wanted = wanted.clone();
             let read = async move {
-                let news = cluster.read_list(shared, &shared.rounds, &plan).await;
+                let news = cluster.read_list(shared, &shared.rounds, &wanted).await;
                 Ended::List { begun, news }
             };
             running.push(read.boxed());
@@ -97,14 +97,14 @@ pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
             }
         };
         tokio::select! {
-            changed = plans.changed() => {
+            changed = changes.changed() => {
                 if changed.is_err() {
                     return;
                 }
-                let before = std::mem::replace(&mut plan, plans.borrow_and_update().clone());
-                follow(&mut seats, &plan);
+                let before = std::mem::replace(&mut wanted, changes.borrow_and_update().clone());
+                follow(&mut seats, &wanted);
                 let now = Instant::now();
-                if (&before.ca, before.cluster_id) != (&plan.ca, plan.cluster_id) {
+                if (&before.ca, before.cluster_id) != (&wanted.ca, wanted.cluster_id) {
                     seats.values_mut().for_each(|seat| seat.turn.hurry(now));
                 }
                 list.hurry(now);
@@ -114,7 +114,7 @@ pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
                 match ended {
                     Ended::Probe { machine, begun, news, run } => {
                         if let Some(seat) = seats.get_mut(&machine) {
-                            seat.turn.end(next_probe(seat.eager_since, &plan, run, begun, now), now);
+                            seat.turn.end(next_probe(seat.eager_since, &wanted, run, begun, now), now);
                         }
                         if news {
                             list.hurry(now);
@@ -122,7 +122,7 @@ pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
                     }
                     Ended::List { begun, news } => {
                         let eager = seats.values().filter_map(|seat| seat.eager_since).max();
-                        list.end(begun + cadence(eager.map(|since| now - since), plan.interval, rand::random()), now);
+                        list.end(begun + cadence(eager.map(|since| now - since), wanted.interval, rand::random()), now);
                         // A member that was added or promoted is seen at once.
                         if news {
                             seats.values_mut().for_each(|seat| seat.turn.hurry(now));
@@ -135,11 +135,11 @@ pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
     }
 }
 
-/// Follows a plan: what is new or different is due now.
-fn follow(seats: &mut BTreeMap<String, Seat>, plan: &ProbePlan) {
+/// Follows what is wanted: what is new or different is due now.
+fn follow(seats: &mut BTreeMap<String, Seat>, wanted: &Probes) {
     let now = Instant::now();
-    seats.retain(|machine, _| plan.targets.iter().any(|target| target.machine == *machine));
-    for target in &plan.targets {
+    seats.retain(|machine, _| wanted.targets.iter().any(|target| target.machine == *machine));
+    for target in &wanted.targets {
         let new = || Seat { target: target.clone(), turn: Turn::new(now), eager_since: None };
         let seat = seats.entry(target.machine.clone()).or_insert_with(new);
         seat.eager_since = target.eager.then(|| seat.eager_since.unwrap_or(now));
@@ -152,15 +152,15 @@ fn follow(seats: &mut BTreeMap<String, Seat>, plan: &ProbePlan) {
 
 fn next_probe(
     eager_since: Option<Instant>,
-    plan: &ProbePlan,
+    wanted: &Probes,
     run: Option<Run>,
     begun: Instant,
     now: Instant,
 ) -> Instant {
-    let regular = begun + cadence(eager_since.map(|since| now - since), plan.interval, rand::random());
+    let regular = begun + cadence(eager_since.map(|since| now - since), wanted.interval, rand::random());
     // The probe that finds it unhealthy comes in time.
     let missing =
-        run.filter(|run| run.kind == RunKind::Failing).map(|run| plan.unhealthy_after.checked_sub(run.lasted()));
+        run.filter(|run| run.kind == RunKind::Failing).map(|run| wanted.unhealthy_after.checked_sub(run.lasted()));
     match missing.flatten() {
         Some(missing) if !missing.is_zero() => regular.min(now + missing.max(LEAST)),
         _ => regular,

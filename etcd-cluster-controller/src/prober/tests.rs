@@ -14,7 +14,7 @@ struct World {
     prober: Prober,
     changes: UnboundedReceiver<ObjectRef<EtcdCluster>>,
     metrics: Metrics,
-    plan: ProbePlan,
+    wanted: Probes,
 }
 
 impl World {
@@ -22,31 +22,31 @@ impl World {
         let (sender, changes) = unbounded_channel();
         let metrics = Metrics::default();
         let prober = Prober::new(sender, &metrics);
-        let plan = ProbePlan {
+        let wanted = Probes {
             ca: Some(ca()),
             cluster_id: None,
             targets: Vec::new(),
             interval: Duration::from_millis(50),
             unhealthy_after: Duration::from_secs(60),
         };
-        Self { prober, changes, metrics, plan }
+        Self { prober, changes, metrics, wanted }
     }
 
     fn member(&mut self, script: impl Fn(&str) -> Reply + Send + 'static) -> FakeMember {
-        let member = FakeMember::start(self.plan.ca.as_ref().unwrap(), script);
+        let member = FakeMember::start(self.wanted.ca.as_ref().unwrap(), script);
         self.target(&[&member.url]);
         member
     }
 
     fn target(&mut self, urls: &[&str]) -> &mut Target {
-        let machine = format!("m{}", self.plan.targets.len());
+        let machine = format!("m{}", self.wanted.targets.len());
         let urls = urls.iter().map(|url| (*url).to_owned()).collect();
-        self.plan.targets.push(Target { machine, urls, member_id: None, eager: false });
-        self.plan.targets.last_mut().unwrap()
+        self.wanted.targets.push(Target { machine, urls, member_id: None, eager: false });
+        self.wanted.targets.last_mut().unwrap()
     }
 
     fn set(&self) {
-        self.prober.set(ObjectRef::new("demo-etcd").within("default"), UID, self.plan.clone());
+        self.prober.set(ObjectRef::new("demo-etcd").within("default"), UID, self.wanted.clone());
     }
 
     /// Waits as a reconcile does: looks only after a change.
@@ -106,7 +106,7 @@ async fn changes_are_told_and_quiet_is_kept() {
 async fn another_clusters_list_is_never_reported() {
     let mut world = World::new();
     let member = world.member(voter(0xb, 9, &[9]));
-    world.plan.cluster_id = Some(0xc);
+    world.wanted.cluster_id = Some(0xc);
     world.set();
     let other = ListFault::OtherCluster { recorded: 0xc, ids: [0xb].into() };
     let unknown = Membership::Unknown(other);
@@ -118,10 +118,10 @@ async fn another_clusters_list_is_never_reported() {
     assert!(!member.asked().contains(&crate::etcd_access::fake::LIST.to_owned()));
 
     // Known as long as nothing is recorded, forgotten at once when another one is.
-    world.plan.cluster_id = None;
+    world.wanted.cluster_id = None;
     world.set();
     world.until("known", |snapshot| knows(snapshot, 1)).await;
-    world.plan.cluster_id = Some(0xc);
+    world.wanted.cluster_id = Some(0xc);
     world.set();
     assert_eq!(world.prober.snapshot(UID).membership, Membership::NotAsked);
     world.until("unknown", |snapshot| snapshot.membership == unknown).await;
@@ -131,7 +131,7 @@ async fn another_clusters_list_is_never_reported() {
 async fn the_expected_member_is_found_where_it_served_last() {
     let mut world = World::new();
     let (stranger, member) = (world.member(voter(0xc, 9, &[1])), world.member(voter(0xc, 1, &[1])));
-    world.plan.targets.clear();
+    world.wanted.targets.clear();
     let (gone, name) = ("https://127.0.0.1:1", "https://no-such-host.invalid:2379");
     for urls in [[&*stranger.url, &*member.url], [gone, &*member.url], [gone, name], [&*stranger.url, name]] {
         world.target(&urls).member_id = Some(1);
@@ -151,7 +151,7 @@ async fn the_expected_member_is_found_where_it_served_last() {
 async fn a_ca_that_cannot_sign_blames_nobody() {
     let mut world = World::new();
     world.member(voter(0xc, 1, &[1]));
-    world.plan.ca.as_mut().unwrap().key = "nonsense".to_owned();
+    world.wanted.ca.as_mut().unwrap().key = "nonsense".to_owned();
     world.set();
     let snapshot = world.until("probed", |snapshot| !snapshot.probes.is_empty()).await;
     assert!(matches!(snapshot.probes["m0"].outcome, Outcome::OurFault(OurFault::ClientCertificate(_))));
@@ -163,7 +163,7 @@ async fn a_ca_that_cannot_sign_blames_nobody() {
 #[tokio::test]
 async fn members_that_all_refuse_this_controller_are_not_to_blame() {
     let mut world = World::new();
-    let (ours, other) = (world.plan.ca.clone().unwrap(), ca());
+    let (ours, other) = (world.wanted.ca.clone().unwrap(), ca());
     let refusing = [1, 2].map(|id| FakeMember::start_with(&ours, &other, voter(0xc, id, &[1, 2, 3])));
     for member in &refusing {
         world.target(&[&member.url]);
@@ -190,7 +190,7 @@ async fn members_that_all_refuse_this_controller_are_not_to_blame() {
 #[tokio::test]
 async fn a_refresh_asks_anew_and_a_change_of_plan_is_followed_at_once() {
     let mut world = World::new();
-    world.plan.interval = Duration::from_secs(3600);
+    world.wanted.interval = Duration::from_secs(3600);
     let member = world.member(voter(0xc, 1, &[1]));
     world.set();
     let before = world.until("known", |snapshot| knows(snapshot, 1)).await;
@@ -204,12 +204,12 @@ async fn a_refresh_asks_anew_and_a_change_of_plan_is_followed_at_once() {
     world.target(&[]);
     world.set();
     world.until("seen", |s| s.probes.get("m1").is_some_and(|probe| probe.outcome == Outcome::NoAddress)).await;
-    let second = FakeMember::start(world.plan.ca.as_ref().unwrap(), voter(0xc, 2, &[1, 2]));
-    world.plan.targets[1].urls.push(second.url.clone());
+    let second = FakeMember::start(world.wanted.ca.as_ref().unwrap(), voter(0xc, 2, &[1, 2]));
+    world.wanted.targets[1].urls.push(second.url.clone());
     world.set();
     world.until("healthy", |snapshot| is(snapshot, "m1", RunKind::Healthy)).await;
     // And one that goes.
-    world.plan.targets.pop();
+    world.wanted.targets.pop();
     world.set();
     assert!(!world.prober.snapshot(UID).probes.contains_key("m1"));
 }
@@ -218,11 +218,11 @@ async fn a_refresh_asks_anew_and_a_change_of_plan_is_followed_at_once() {
 async fn a_run_belongs_to_one_member() {
     let mut world = World::new();
     let member = world.member(voter(0xc, 1, &[1]));
-    world.plan.targets[0].member_id = Some(1);
+    world.wanted.targets[0].member_id = Some(1);
     world.set();
     let first = world.until("healthy", |snapshot| is(snapshot, "m0", RunKind::Healthy)).await;
     member.becomes(voter(0xc, 2, &[2]));
-    world.plan.targets[0].member_id = Some(2);
+    world.wanted.targets[0].member_id = Some(2);
     world.set();
     let replaced = |s: &Snapshot| s.probes["m0"].report().is_some_and(|r| r.member_id == 2 && r.identity.is_ok());
     let second = world.until("replaced", replaced).await;
@@ -232,9 +232,9 @@ async fn a_run_belongs_to_one_member() {
 #[tokio::test]
 async fn an_eager_target_is_probed_often_and_its_start_is_seen_soon() {
     let mut world = World::new();
-    world.plan.interval = Duration::from_secs(3600);
+    world.wanted.interval = Duration::from_secs(3600);
     let member = world.member(|_| Reply::Close);
-    world.plan.targets[0].eager = true;
+    world.wanted.targets[0].eager = true;
     world.set();
     world.until("failing", |snapshot| is(snapshot, "m0", RunKind::Failing)).await;
     member.becomes(voter(0xc, 1, &[1]));
@@ -295,9 +295,9 @@ async fn members_that_hang_do_not_add_up_and_do_not_delay_a_refresh() {
     sleep(Duration::from_millis(500)).await;
     assert_eq!(accepted.load(Ordering::SeqCst), IN_ROUNDS);
     // Another cluster, which is well, can be asked nevertheless.
-    world.plan.targets.clear();
+    world.wanted.targets.clear();
     let member = world.member(voter(0xc, 1, &[1]));
-    world.prober.set(ObjectRef::new("other"), "other", world.plan.clone());
+    world.prober.set(ObjectRef::new("other"), "other", world.wanted.clone());
     let snapshot = timeout(Duration::from_secs(2), world.prober.refresh("other")).await.unwrap();
     assert!(knows(&snapshot, 1) && !member.asked().is_empty());
 }
@@ -306,7 +306,7 @@ async fn members_that_hang_do_not_add_up_and_do_not_delay_a_refresh() {
 async fn a_member_without_a_leader_is_reachable() {
     let mut world = World::new();
     world.member(|_| Reply::Json(200, status(0xc, 1, 0)));
-    world.plan.cluster_id = Some(0xc);
+    world.wanted.cluster_id = Some(0xc);
     world.set();
     let no_quorum = Membership::Unknown(ListFault::NoQuorum(Some(MemberFault::NoLeader)));
     let snapshot = world.until("without a quorum", |snapshot| snapshot.membership == no_quorum).await;

@@ -4,7 +4,7 @@
 //! unhealthy, the URL, IDs, leader, role, version and alarms, and the database's size by a tenth. And the content of the
 //! member list, and whom the leader hears. Not: times, and the words of a fault, which only alternate between ways of not answering.
 
-use super::ProbePlan;
+use super::Probes;
 use crate::observation::Member;
 use crate::observation::probe::{Alarm, ListFault, MemberFault, Membership, Outcome, Probe, Report, RunKind, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,10 +48,10 @@ enum ListVerdict {
 
 impl Reported {
     /// Takes a snapshot over, and says whether it is news.
-    pub(super) fn update(&mut self, snapshot: &Snapshot, plan: &ProbePlan) -> bool {
+    pub(super) fn update(&mut self, snapshot: &Snapshot, wanted: &Probes) -> bool {
         let probes = snapshot.probes.iter().map(|(machine, probe)| {
             let told = self.probes.get(machine).and_then(|told| told.answered.as_ref());
-            (machine.clone(), probe_verdict(probe, plan, told))
+            (machine.clone(), probe_verdict(probe, wanted, told))
         });
         let membership = Some(list_verdict(&snapshot.membership));
         let now = Self { probes: probes.collect(), membership, heard: snapshot.heard.clone() };
@@ -61,12 +61,12 @@ impl Reported {
     }
 }
 
-fn probe_verdict(probe: &Probe, plan: &ProbePlan, told: Option<&Answered>) -> ProbeVerdict {
+fn probe_verdict(probe: &Probe, wanted: &Probes, told: Option<&Answered>) -> ProbeVerdict {
     ProbeVerdict {
         url: probe.url.clone(),
         outcome: discriminant(&probe.outcome),
         run: probe.run.kind,
-        unhealthy: probe.run.has_failed_for(plan.unhealthy_after, probe.at, plan.interval),
+        unhealthy: probe.run.has_failed_for(wanted.unhealthy_after, probe.at, wanted.interval),
         answered: probe.report().map(|report| answered(report, told)),
     }
 }
@@ -101,9 +101,9 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use std::time::Duration;
 
-    fn plan() -> ProbePlan {
+    fn wanted() -> Probes {
         let (interval, unhealthy_after) = (Duration::from_secs(10), Duration::from_secs(60));
-        ProbePlan { ca: None, cluster_id: None, targets: Vec::new(), interval, unhealthy_after }
+        Probes { ca: None, cluster_id: None, targets: Vec::new(), interval, unhealthy_after }
     }
 
     fn report() -> Report {
@@ -120,7 +120,7 @@ mod tests {
     /// Whether each of these, one after the other, is news.
     fn news(snapshots: &[Snapshot]) -> Vec<bool> {
         let mut told = Reported::default();
-        snapshots.iter().map(|snapshot| told.update(snapshot, &plan())).collect()
+        snapshots.iter().map(|snapshot| told.update(snapshot, &wanted())).collect()
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         let later = |mut snapshot: Snapshot, second: i64| {
             let probe = snapshot.probes.get_mut("a").unwrap();
             probe.at = Timestamp::from_second(second).unwrap();
-            probe.run = probe.run.next(probe.outcome.kind(), probe.at, plan().interval);
+            probe.run = probe.run.next(probe.outcome.kind(), probe.at, wanted().interval);
             snapshot
         };
         let well = || snapshot(Outcome::Answered(report()));
