@@ -2,7 +2,7 @@
 
 use crate::{
     context::Context,
-    crd::LocalMachine,
+    crd::{FIELD_MANAGER, LocalMachine},
     events::Key,
     execute::{Outcome, execute, report},
     hardware::Hardware,
@@ -18,6 +18,9 @@ use kube::{
 };
 use std::sync::Arc;
 
+/// Name of the controller: in logs and metrics.
+const CONTROLLER: &str = "local-machine";
+
 /// Runs until shutdown. `local_changes`: machines to which something happened.
 pub(crate) async fn run(
     shared: &Shared,
@@ -32,10 +35,10 @@ pub(crate) async fn run(
     let by_cluster = by_cluster.flat_map(move |cluster| stream::iter(cluster_to_local_machines(&store, &cluster)));
     let by_local = local_changes.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
     let controller = controller.reconcile_on(by_machine).reconcile_on(by_cluster).reconcile_on(by_local);
-    let events = shared.events("local-infrastructure");
+    let events = shared.events(FIELD_MANAGER);
     let written = WriteCache::default();
     let context = Context { shared: shared.clone(), hardware, machines, clusters, events, written };
-    run_controller("local-machine", controller, shared, Arc::new(context), reconcile, ()).await;
+    run_controller(CONTROLLER, controller, shared, Arc::new(context), reconcile, ()).await;
 }
 
 async fn reconcile(cached: Arc<LocalMachine>, context: Arc<Context>) -> Result<Action> {

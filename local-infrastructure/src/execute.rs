@@ -5,8 +5,9 @@ use crate::{
     crd::{LocalMachine, LocalMachineStatus, provider_id},
     hardware::NewMachine,
     machine::Error as MachineError,
-    plan::{BootstrapData, Observation, Step},
-    status::{news, status},
+    observation::{BootstrapData, Observation},
+    plan::Step,
+    status::{Transition, status, transitions},
     write::{write, write_status},
 };
 use controller_support::{Plan, Result};
@@ -86,11 +87,11 @@ pub(crate) async fn report(
     }
     context.written.remember(write_status(&context.shared.client, object, &after).await?);
     let about = object.object_ref(&());
-    for news in news(before, &after) {
-        if news.warning {
-            context.events.warning(&about, "Reconcile", news.reason, news.note).await;
+    for Transition { warning, reason, note } in transitions(before, &after) {
+        if warning {
+            context.events.warning(&about, "Reconcile", reason, note).await;
         } else {
-            context.events.normal(&about, "Reconcile", news.reason, news.note).await;
+            context.events.normal(&about, "Reconcile", reason, note).await;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use crate::{
     address::Subnet,
     events::Events,
     machine::{Error, Machine, MachineSpec, Machines, Result, machine_owner, on},
-    plan::{Local, UserData},
+    observation::{Local, UserData},
     status::console_end,
 };
 use std::{net::Ipv4Addr, path::PathBuf};

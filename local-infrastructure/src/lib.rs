@@ -18,6 +18,7 @@ pub mod image;
 pub mod init;
 pub mod machine;
 mod mappers;
+pub mod observation;
 mod observe;
 pub mod plan;
 pub mod reservations;

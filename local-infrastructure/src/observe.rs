@@ -3,7 +3,7 @@
 use crate::{
     context::Context,
     crd::{FINALIZER, LocalMachine},
-    plan::{BootstrapData, Local, Observation, UserData},
+    observation::{BootstrapData, Local, Observation, UserData},
 };
 use api::names;
 use controller_support::{

@@ -3,7 +3,8 @@
 use crate::{
     crd::{Address, Initialization, LocalMachineStatus, conditions},
     machine::Bootstrap,
-    plan::{Local, Observation, Step},
+    observation::{Local, Observation},
+    plan::Step,
 };
 use api::conditions::{Draft, from_drafts};
 use controller_support::Plan;
@@ -78,9 +79,9 @@ pub(crate) fn paused(paused: bool) -> Draft {
     Draft::new(conditions::PAUSED, paused, reason, "")
 }
 
-/// Something that a person should be told.
+/// An event to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct Transition {
     /// Somebody should look at it.
     pub warning: bool,
     /// Reason of the event.
@@ -91,11 +92,11 @@ pub struct News {
 
 /// What has happened between two statuses.
 #[must_use]
-pub fn news(before: &LocalMachineStatus, after: &LocalMachineStatus) -> Vec<News> {
-    let mut news = Vec::new();
+pub fn transitions(before: &LocalMachineStatus, after: &LocalMachineStatus) -> Vec<Transition> {
+    let mut found = Vec::new();
     if after.ready && !before.ready {
         let address = after.addresses.first().map_or("", |address| &address.address);
-        news.push(News { warning: false, reason: "Created", note: format!("Created with address {address}") });
+        found.push(Transition { warning: false, reason: "Created", note: format!("Created with address {address}") });
     }
     let turned = |type_: &str, reason: &str| {
         let is = |conditions: &[Condition]| conditions.iter().any(|c| c.type_ == type_ && c.reason == reason);
@@ -112,10 +113,10 @@ pub fn news(before: &LocalMachineStatus, after: &LocalMachineStatus) -> Vec<News
         if let Some(message) = turned(type_, reason) {
             let note = if message.is_empty() { "The bootstrap succeeded".to_owned() } else { message };
             // The API server takes at most 1 kB.
-            news.push(News { warning, reason, note: note.chars().take(900).collect() });
+            found.push(Transition { warning, reason, note: note.chars().take(900).collect() });
         }
     }
-    news
+    found
 }
 
 /// The last lines of a console, for a message that has to be short.
@@ -204,11 +205,12 @@ mod tests {
         let message =
             &first.conditions.iter().find(|c| c.type_ == conditions::BOOTSTRAP_SUCCEEDED).expect("it").message;
         assert!(message.contains("it broke") && message.contains("last words"), "{message}");
-        let reasons = |before, after| news(before, after).into_iter().map(|news| news.reason).collect::<Vec<_>>();
+        let reasons =
+            |before, after| transitions(before, after).into_iter().map(|found| found.reason).collect::<Vec<_>>();
         assert_eq!(reasons(&LocalMachineStatus::default(), &first), ["Created", "BootstrapFailed"]);
         let second = status(&first, Some(1), &observation, &Plan::Steady, None);
         assert_eq!(second, first);
-        assert!(news(&first, &second).is_empty());
+        assert!(transitions(&first, &second).is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use futures::Stream;
 use local_infrastructure::address::Subnet;
 use local_infrastructure::hardware::{Hardware, NewMachine};
 use local_infrastructure::machine::{self, Bootstrap};
-use local_infrastructure::plan::Local;
+use local_infrastructure::observation::Local;
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! What wakes it up, and one round.
 
 use super::{
-    Context,
+    context::Context,
     execute::{execute, report},
     observe::observe,
     plan::plan,
@@ -19,13 +19,16 @@ use kube::{
 };
 use std::sync::Arc;
 
+/// Name of the controller: in logs and metrics.
+const CONTROLLER: &str = "local-cluster";
+
 /// Runs until shutdown.
 pub(crate) async fn run(shared: &Shared, hardware: Arc<dyn Hardware>, clusters: Cached) {
     let by_cluster = clusters.changes().flat_map(|cluster| stream::iter(cluster_to_local_cluster(&cluster)));
     let controller = Controller::new(Api::<LocalCluster>::all(shared.client.clone()), watcher::Config::default())
         .reconcile_on(by_cluster);
     let context = Context { shared: shared.clone(), hardware, clusters, written: WriteCache::default() };
-    run_controller("local-cluster", controller, shared, Arc::new(context), reconcile, ()).await;
+    run_controller(CONTROLLER, controller, shared, Arc::new(context), reconcile, ()).await;
 }
 
 async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<Action> {

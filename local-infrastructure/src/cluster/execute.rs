@@ -1,10 +1,6 @@
 //! Everything that is written for a LocalCluster.
 
-use super::{
-    Context,
-    plan::{Observation, Step},
-    status::status,
-};
+use super::{context::Context, observation::Observation, plan::Step, status::status};
 use crate::{
     crd::{Endpoint, LocalCluster},
     machine::Error as MachineError,

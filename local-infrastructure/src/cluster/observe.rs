@@ -1,6 +1,6 @@
 //! Everything that is read about a LocalCluster, and the clock.
 
-use super::{Context, plan::Observation};
+use super::{context::Context, observation::Observation};
 use crate::{crd::LocalCluster, mappers::BY_LOCAL_CLUSTER, observe::now};
 use api::names;
 use controller_support::{Cached, Result, external::ClusterView};

@@ -1,32 +1,9 @@
 //! What to do next about a LocalCluster: pure.
 
-use crate::crd::{FINALIZER, LocalCluster, conditions};
-use api::names;
-use controller_support::{Plan, external::ClusterView, plan::wait};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use super::observation::Observation;
+use crate::crd::{FINALIZER, conditions};
+use controller_support::{Plan, plan::wait};
 use kube::ResourceExt;
-
-/// Everything that a decision is made from.
-pub(super) struct Observation {
-    /// When it was observed.
-    pub(super) now: Time,
-    /// The Cluster that it is for, if there is one.
-    pub(super) cluster: Option<ClusterView>,
-    /// The LocalCluster.
-    pub(super) object: LocalCluster,
-}
-
-impl Observation {
-    pub(super) fn is_deleting(&self) -> bool {
-        self.object.metadata.deletion_timestamp.is_some()
-    }
-
-    /// The LocalCluster has the annotation that pauses it, or its Cluster is paused.
-    pub(super) fn is_paused(&self) -> bool {
-        self.object.annotations().contains_key(names::PAUSED_ANNOTATION)
-            || self.cluster.as_ref().is_some_and(|cluster| cluster.paused)
-    }
-}
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +33,7 @@ pub(super) fn plan(observation: &Observation) -> Plan<Step> {
 pub(super) mod tests {
     use super::*;
     use crate::observe::now;
+    use controller_support::external::ClusterView;
     use kube::api::DynamicObject;
     use rstest::rstest;
     use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The status of a LocalCluster: pure.
 
-use super::plan::{Observation, Step};
+use super::{observation::Observation, plan::Step};
 use crate::{
     crd::{FailureDomain, Initialization, LocalClusterStatus, conditions},
     status::paused,

@@ -11,7 +11,7 @@ use etcd_client::MemberAddOptions;
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
 use k8s_openapi::jiff::Timestamp;
 use local_infrastructure::hardware::{Hardware, NewMachine};
-use local_infrastructure::plan::UserData;
+use local_infrastructure::observation::UserData;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::time::Duration;
