@@ -125,11 +125,7 @@ pub async fn condition(context: &Context, cluster: &ClusterState, condition: &Co
 }
 
 async fn remove_condition(context: &Context, cluster: &ClusterState) -> Result<Outcome> {
-    let (name, body) = (&cluster.view.name, build::status::without_condition(cluster));
-    let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
-    let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
-    let answer = clusters.patch_status(name, &parameters, &Patch::Merge(&body)).await;
-    outcome(context, answer.doing(|| format!("writing the status of Cluster {name}")))
+    outcome(context, merge_cluster_status(context, cluster, &build::status::without_condition(cluster)).await)
 }
 
 /// Applies our condition of the control plane, if that is still what the condition was computed from.
@@ -145,19 +141,31 @@ async fn remove_health(context: &Context, observation: &Observation) -> Result<O
     let Some((control_plane, type_)) = status::health::removable(observation) else { return Ok(Outcome::Done) };
     let (namespace, name) = (&observation.cluster.view.namespace, &control_plane.reference.name);
     let objects = context.api(&control_plane.reference, CLUSTER_API_CONTRACTS, namespace).await?;
-    let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
     let body = build::status::without_health(control_plane, type_);
-    let answer = objects.patch_status(name, &parameters, &Patch::Merge(&body)).await;
+    let answer = merge_status(context, &objects, name, &body).await;
     remember_status(context, "", None, answer.doing(|| format!("writing the status of {}", control_plane.reference)))
 }
 
 /// Writes the fields of the managed-external-etcd proposal.
 pub async fn mirror(context: &Context, cluster: &ClusterState, body: &Value) -> Result<Outcome> {
+    remember_status(context, "", None, merge_cluster_status(context, cluster, body).await)
+}
+
+async fn merge_cluster_status(context: &Context, cluster: &ClusterState, body: &Value) -> Result<DynamicObject> {
     let name = &cluster.view.name;
     let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
+    merge_status(context, &clusters, name, body).await.doing(|| format!("writing the status of Cluster {name}"))
+}
+
+/// Changes some fields of a status that others write too.
+async fn merge_status(
+    context: &Context,
+    objects: &Api<DynamicObject>,
+    name: &str,
+    body: &Value,
+) -> kube::Result<DynamicObject> {
     let parameters = PatchParams { field_manager: Some(context.name.to_owned()), ..PatchParams::default() };
-    let answer = clusters.patch_status(name, &parameters, &Patch::Merge(body)).await;
-    remember_status(context, "", None, answer.doing(|| format!("writing the status of Cluster {name}")))
+    objects.patch_status(name, &parameters, &Patch::Merge(body)).await
 }
 
 /// What is gone has no status. What has changed since it was observed keeps what it has.
