@@ -2,7 +2,7 @@
 
 use crate::build;
 use crate::context::{Context, REFUSED};
-use crate::execute::{self, Outcome, execute, object_reference};
+use crate::execute::{self, Outcome, execute};
 use crate::observation::{ClusterState, Observation, Reads};
 use crate::observe::{now, observe, read};
 use crate::plan::{Plan, Step, due, plan};
@@ -152,16 +152,10 @@ async fn finish(
         Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
         Update::Write(_) if deferred.is_some() => delay = delay.into_iter().chain(deferred).min(),
         Update::Write(condition) => {
-            let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != condition.reason);
-            if let Outcome::Outdated = execute::condition(context, cluster, &condition).await? {
+            if let Outcome::Outdated = execute::report(context, cluster, plan, condition).await? {
                 return Ok(outdated(context, observation));
             }
             context.deferred.end(uid);
-            tracing::info!(status = condition.status, reason = condition.reason, message = condition.message, "etcd");
-            if let (Plan::Block(_), true) = (plan, changed) {
-                let about = object_reference(cluster);
-                context.events.warning(&about, "Handover", &condition.reason, condition.message).await;
-            }
         }
     }
     match health::report(observation, plan, last_health(context, observation)) {

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::observation::{
     ClusterState, ControlPlaneView, EtcdView, Held, HookedMachine, Observation, Reads, WrittenEndpoints,
 };
-use crate::plan::Step;
+use crate::plan::{Plan, Step};
 use crate::status;
 use api::conditions::reasons;
 use api::names;
@@ -122,6 +122,19 @@ pub async fn condition(context: &Context, cluster: &ClusterState, condition: &Co
     let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
     let answer = apply::apply_status::<DynamicObject>(&clusters, context.name, &cluster.view.name, &body).await;
     remember_status(context, &cluster.view.uid, Some(condition), answer)
+}
+
+/// The same, with a warning event where a person is to change something else than before.
+pub async fn report(context: &Context, cluster: &ClusterState, plan: &Plan, said: Condition) -> Result<Outcome> {
+    let outcome = condition(context, cluster, &said).await?;
+    if let Outcome::Done = outcome {
+        tracing::info!(status = said.status, reason = said.reason, message = said.message, "etcd");
+        let changed = cluster.condition.as_ref().is_none_or(|before| before.reason != said.reason);
+        if let (Plan::Block(_), true) = (plan, changed) {
+            context.events.warning(&object_reference(cluster), "Handover", &said.reason, said.message).await;
+        }
+    }
+    Ok(outcome)
 }
 
 async fn remove_condition(context: &Context, cluster: &ClusterState) -> Result<Outcome> {
