@@ -1,4 +1,4 @@
-//! Errors of controllers: I/O or bugs. Waiting is not an error, it is a value of the plan.
+//! Errors of controllers: I/O, objects that nobody can read, or bugs. Waiting is not an error, it is a value of the plan.
 
 use crate::kinds::KindError;
 use std::time::Duration;
@@ -21,9 +21,15 @@ pub enum Error {
     /// What is needed is not known yet, such as a first list that has not come.
     #[error("{0}")]
     NotReady(String),
-    /// The API server refuses a list: waiting does not help.
+    /// The API server refuses a list, or does not keep what is written: waiting does not help.
     #[error("{0}")]
     Refused(String),
+    /// An object cannot be read: somebody has to correct it.
+    #[error("{0}")]
+    Invalid(String),
+    /// A machine of the infrastructure could not be looked at, made, started or removed.
+    #[error("{0}")]
+    Infrastructure(String),
     /// A reconcile was given up. It hung, most likely on a connection that died without a word.
     #[error("gave up after {} s: the API server does not answer", .0.as_secs())]
     Timeout(Duration),
@@ -42,6 +48,8 @@ impl Error {
             Self::Api { .. } | Self::Refused(_) => "api",
             Self::Kind(_) => "kind",
             Self::NotReady(_) => "not_ready",
+            Self::Invalid(_) => "invalid",
+            Self::Infrastructure(_) => "infrastructure",
             Self::Timeout(_) => "timeout",
             Self::Internal(_) => "internal",
         }
@@ -129,6 +137,8 @@ mod tests {
         assert_eq!(labels, ["api", "conflict", "not_ready", "not_ready"]);
         assert_eq!(Error::NotReady(String::new()).label(), "not_ready");
         assert_eq!(Error::Refused(String::new()).label(), "api");
+        assert_eq!(Error::Invalid(String::new()).label(), "invalid");
+        assert_eq!(Error::Infrastructure(String::new()).label(), "infrastructure");
         assert_eq!(Error::Timeout(Duration::from_secs(1)).label(), "timeout");
         assert_eq!(Error::Internal(String::new()).label(), "internal");
         assert!(refused(409).is_conflict() && refused(404).is_not_found() && refused(422).is_invalid());

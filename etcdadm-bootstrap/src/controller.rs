@@ -78,16 +78,17 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         // The Secret is owned by the config and goes with it.
         return Ok(Action::await_change());
     }
-    let mut reads = Reads::default();
+    let (mut reads, mut last) = (Reads::default(), None);
     for _ in 0..STEPS {
         let observation = observe(&context, config.clone(), &reads).await?;
         let plan = plan(&observation);
-        if let Plan::Do(step) = &plan {
+        if let Plan::Do(step) = plan {
             tracing::info!(%step, "next step");
-            match step {
+            match &step {
                 Step::Read(need) => read(&context, &observation, *need, &mut reads).await?,
                 step => execute(&context, &observation, step, &mut reads).await?,
             }
+            last = Some(step);
             continue;
         }
         let again = plan.hold().and_then(|hold| hold.again);
@@ -109,10 +110,14 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         context.deferred.end(uid);
         return Ok(again.map_or_else(Action::await_change, Action::requeue));
     }
-    Err(Error::Internal(format!("{STEPS} steps came to no end for {}", config.name_any())))
+    let last = last.map(|step| step.to_string()).unwrap_or_default();
+    Err(Error::Refused(format!(
+        "{STEPS} steps in a row have left more to do, the last was to {last}: most likely another client undoes what this \
+         controller writes; find out which one, and stop it"
+    )))
 }
 
 fn parse(config: &DynamicObject) -> Result<EtcdadmConfig> {
     let parsed = config.clone().try_parse();
-    parsed.map_err(|error| Error::Internal(format!("EtcdadmConfig {} cannot be read: {error}", config.name_any())))
+    parsed.map_err(|error| Error::Invalid(format!("EtcdadmConfig {} cannot be read: {error}", config.name_any())))
 }

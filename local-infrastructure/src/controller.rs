@@ -61,7 +61,7 @@ async fn reconcile(cached: Arc<LocalMachine>, context: Arc<Context>) -> Result<A
     };
     report(&context, &object, &observation, &decision, failure.as_deref()).await?;
     match failure {
-        Some(why) => Err(Error::Internal(why)),
+        Some(why) => Err(Error::Infrastructure(why)),
         None => Ok(decision.hold().and_then(|hold| hold.again).map_or_else(Action::await_change, Action::requeue)),
     }
 }

@@ -67,7 +67,7 @@ async fn bootstrap_data(context: &Context, owner: &MachineView) -> Result<Bootst
 /// If it cannot be looked at.
 pub(crate) fn local(context: &Context, object: &LocalMachine) -> Result<Option<Local>> {
     let found = context.hardware.look(&object.namespace().unwrap_or_default(), &object.name_any());
-    found.map_err(|error| Error::Internal(error.to_string()))
+    found.map_err(|error| Error::Infrastructure(error.to_string()))
 }
 
 /// Reads again what a step of ours can have changed.

@@ -42,7 +42,7 @@ async fn reconcile(cached: Arc<LocalCluster>, context: Arc<Context>) -> Result<A
                     format!("{step:?} was done and is needed again: the API server does not keep what is written");
                 let plan = Plan::Block(Hold::new(conditions::CREATION_FAILED, message.clone()));
                 report(&context, &observation, &plan).await?;
-                return Err(Error::Internal(message));
+                return Err(Error::Refused(message));
             }
             Plan::Do(step) => match execute(&context, &observation, step).await? {
                 Some(now) => (object, last) = (now, Some(step)),

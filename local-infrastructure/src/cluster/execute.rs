@@ -19,14 +19,14 @@ const ENDPOINT: &str = "controlPlaneEndpoint";
 pub(super) async fn execute(context: &Context, observation: &Observation, step: Step) -> Result<Option<LocalCluster>> {
     let (client, object) = (&context.shared.client, &observation.object);
     let owner = format!("cluster/{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-    let internal = |error: MachineError| Error::Internal(error.to_string());
+    let failed = |error: MachineError| Error::Infrastructure(error.to_string());
     match step {
         Step::GiveEndpoint => {
-            let endpoint = Endpoint::at(context.hardware.reserve(&owner).map_err(internal)?);
+            let endpoint = Endpoint::at(context.hardware.reserve(&owner).map_err(failed)?);
             write(client, object, true, (ENDPOINT, Some(&endpoint))).await.map(Some)
         }
         Step::Release => {
-            context.hardware.release(&owner).map_err(internal)?;
+            context.hardware.release(&owner).map_err(failed)?;
             match write(client, object, false, (ENDPOINT, object.spec.control_plane_endpoint.as_ref())).await {
                 Err(error) if error.is_not_found() => Ok(None),
                 other => other.map(|_| None),
