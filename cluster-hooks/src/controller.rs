@@ -9,9 +9,8 @@ use crate::plan::{Plan, Step, due, plan};
 use crate::status::{Update, can_wait, failure, health, report};
 use api::conditions::reasons;
 use api::names;
-use controller_support::error::{answer, is_invalid};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Error, Hold, KindError, Result, Shared, run_controller};
+use controller_support::{Error, Hold, Result, Shared, run_controller};
 use futures::stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
@@ -186,7 +185,7 @@ fn outdated(context: &Context, observation: &Observation) -> Action {
 /// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. If that fails too, the
 /// log has it.
 async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: &Error) {
-    let Some(refusal) = refusal(error) else { return };
+    let Some(refusal) = error.refusal() else { return };
     let message = format!("{refusal}; this controller tries again with a back-off");
     let state = ClusterState::read(&context.written.newest(cluster.clone()));
     if let Update::Write(condition) = failure(&state, message.clone(), &now())
@@ -217,23 +216,12 @@ fn last_health(context: &Context, observation: &Observation) -> Option<(Duration
     context.reported.age(&control_plane.uid).zip(context.reported.get(&control_plane.uid))
 }
 
-/// What a person can do something about. An API server that does not answer could not be told of it either, and one that is
-/// slow with a first list has refused nothing.
-fn refusal(error: &Error) -> Option<String> {
-    match error {
-        Error::Api { doing, source } if error.is_invalid() => Some(format!("{doing}: {}", answer(source))),
-        Error::Kind(KindError::Api { source, .. }) if is_invalid(source) => Some(error.to_string()),
-        Error::Refused(message) => Some(message.clone()),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::World;
-    use controller_support::{ResultExt, Shutdown};
-    use kube::core::{GroupVersionKind, Status};
+    use controller_support::Shutdown;
+    use kube::core::GroupVersionKind;
     use kube::{Client, Config, ResourceExt};
     use serde_json::{Value, json};
 
@@ -264,37 +252,5 @@ mod tests {
         assert_eq!(delays, expected.map(|delay| Action::requeue(Duration::from_millis(delay))));
         context.conflicts.forget("cluster-1");
         assert_eq!(outdated(&context, &observation), Action::requeue(Duration::from_millis(200)));
-    }
-
-    #[test]
-    fn what_the_api_server_refuses_is_said_and_an_outage_is_not() {
-        let answered = |code: u16| {
-            let status = Status { code, message: "secrets is forbidden".to_owned(), ..Status::default() };
-            kube::Error::Api(Box::new(status))
-        };
-        let failed = |code: u16| {
-            let doing = || "creating demo-apiserver-etcd-client".to_owned();
-            Err::<(), _>(answered(code)).doing(doing).unwrap_err()
-        };
-        let looked_up = |code: u16| {
-            let kind = "Other.example.org".to_owned();
-            Error::Kind(KindError::Api { kind, source: Box::new(answered(code)) })
-        };
-        for code in [400, 403, 422] {
-            assert_eq!(
-                refusal(&failed(code)).as_deref(),
-                Some("creating demo-apiserver-etcd-client: secrets is forbidden")
-            );
-        }
-        for code in [409, 429, 500, 503] {
-            assert_eq!(refusal(&failed(code)), None, "{code}");
-        }
-        assert!(
-            refusal(&looked_up(403)).is_some_and(|message| message.starts_with("looking up kind Other.example.org"))
-        );
-        assert_eq!(refusal(&looked_up(503)), None);
-        let list = || "othercontrolplanes cannot be listed: forbidden".to_owned();
-        assert_eq!(refusal(&Error::Refused(list())), Some(list()));
-        assert_eq!(refusal(&Error::NotReady("secrets are not listed yet".to_owned())), None, "slow is not refused");
     }
 }

@@ -72,6 +72,18 @@ impl Error {
     pub fn is_invalid(&self) -> bool {
         matches!(self, Self::Api { source, .. } if is_invalid(source))
     }
+
+    /// What a person can do something about, for a condition. An API server that does not answer could not be told of it
+    /// either, and one that is slow with a first list has refused nothing.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Api { doing, source } if is_invalid(source) => Some(format!("{doing}: {}", answer(source))),
+            Self::Kind(KindError::Api { source, .. }) if is_invalid(source) => Some(self.to_string()),
+            Self::Refused(message) => Some(message.clone()),
+            _ => None,
+        }
+    }
 }
 
 /// Result of a controller's I/O.
@@ -142,5 +154,34 @@ mod tests {
         assert_eq!(Error::Timeout(Duration::from_secs(1)).label(), "timeout");
         assert_eq!(Error::Internal(String::new()).label(), "internal");
         assert!(refused(409).is_conflict() && refused(404).is_not_found() && refused(422).is_invalid());
+    }
+
+    #[test]
+    fn what_the_api_server_refuses_is_said_and_an_outage_is_not() {
+        let answered = |code: u16| {
+            let status = Status { code, message: "secrets is forbidden".to_owned(), ..Status::default() };
+            kube::Error::Api(Box::new(status))
+        };
+        let failed = |code: u16| {
+            let doing = || "creating demo-apiserver-etcd-client".to_owned();
+            Err::<(), _>(answered(code)).doing(doing).unwrap_err()
+        };
+        let looked_up = |code: u16| {
+            let kind = "Other.example.org".to_owned();
+            Error::Kind(KindError::Api { kind, source: Box::new(answered(code)) })
+        };
+        for code in [400, 403, 422] {
+            let refusal = failed(code).refusal();
+            assert_eq!(refusal.as_deref(), Some("creating demo-apiserver-etcd-client: secrets is forbidden"));
+        }
+        for code in [409, 429, 500, 503] {
+            assert_eq!(failed(code).refusal(), None, "{code}");
+        }
+        let forbidden = looked_up(403).refusal();
+        assert!(forbidden.is_some_and(|message| message.starts_with("looking up kind Other.example.org")));
+        assert_eq!(looked_up(503).refusal(), None);
+        let list = || "othercontrolplanes cannot be listed: forbidden".to_owned();
+        assert_eq!(Error::Refused(list()).refusal(), Some(list()));
+        assert_eq!(Error::NotReady("secrets are not listed yet".to_owned()).refusal(), None, "slow is not refused");
     }
 }
