@@ -7,9 +7,9 @@ use crate::execute::{Outcome, execute, own_template, show_up_to_date, write_stat
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
 use crate::metrics::{EtcdMetrics, Look};
 use crate::observation::Observation;
-use crate::observe::{expiries, observe, observe_live};
+use crate::observe::{expiries, now, observe, observe_live};
 use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, owns_template, plan};
-use crate::status::{can_wait, status};
+use crate::status::{can_wait, status, unobserved};
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
 use controller_support::error::answer;
@@ -91,12 +91,22 @@ fn mapped(
 }
 
 async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Action> {
-    let mut observation = observe(&context, context.written.newest(etcd)).await?;
+    let etcd = context.written.newest(etcd);
+    let mut observation = match observe(&context, etcd.clone()).await {
+        Ok(observation) => observation,
+        Err(error) => {
+            report_unobserved(&context, &etcd, &error).await;
+            return Err(error);
+        }
+    };
     let mut decision = plan(&observation);
     let mut is_live = false;
     if is_fenced(&decision.next) {
         // What takes something away is decided twice: the second time on what is read live, right before it is done.
-        let live = observe_live(&context, &observation).await?;
+        let live = match observe_live(&context, &observation).await {
+            Ok(live) => live,
+            Err(error) => return not_read_live(&context, &observation, decision, error).await,
+        };
         let again = plan(&live);
         if again.next != decision.next {
             tracing::info!(planned = ?decision.next, live = ?again.next, "off: it does not come out the same live");
@@ -132,6 +142,28 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
     finish(&context, &observation, (&decision, is_live), failure).await
 }
 
+/// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that fails too,
+/// the log has it. The same again is not written: the write is an event, which defeats the back-off of what has failed.
+async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &Error) {
+    let Some(refusal) = error.refusal() else { return };
+    if let Err(error) = write_status(context, etcd, unobserved(etcd, &refusal, now())).await {
+        tracing::warn!(%error, "the condition is not written");
+    }
+}
+
+/// A dangerous step cannot be decided live, so it is not done. What the API server refuses is said as of a refused write.
+async fn not_read_live(
+    context: &Context,
+    observation: &Observation,
+    mut decision: Decision,
+    error: Error,
+) -> Result<Action> {
+    let Some(refusal) = error.refusal() else { return Err(error) };
+    decision.next = Plan::Block(Hold::new(reasons::REFUSED, refusal));
+    context.decisions.count(&decision.next);
+    finish(context, observation, (&decision, false), Some(error)).await
+}
+
 /// Writes the status, whatever has happened, and says when to look again. Where more is about to change, only what could be
 /// lost is written at once. What was read live is always written: the next reconcile begins with the watches again.
 async fn finish(
@@ -149,7 +181,7 @@ async fn finish(
     let deferred = can_wait.then(|| context.deferred.left(uid)).flatten();
     if deferred.is_none() {
         context.deferred.end(uid);
-        write_status(context, observation, after).await?;
+        write_status(context, &observation.etcd, after).await?;
     }
     let failure = match failure {
         None if owns_template(observation, &decision.next) => own_template(context, observation).await.err(),

@@ -148,7 +148,7 @@ fn read_configs(configs: &Cached, namespace: &str, observation: &mut Observation
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where this controller reads the clock")]
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 

@@ -12,10 +12,13 @@ pub mod transitions;
 
 use crate::observation::{ClusterLink, Observation};
 use crate::plan::{Decision, Plan, View};
+use api::EtcdCluster;
 use api::conditions::same_states;
 use api::etcd_cluster::{EtcdClusterStatus, MemberStatus};
 use api::names;
 use api::version::EtcdVersion;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 /// Derives the status. `failed`: why the step of the decision could not be done, if it could not.
@@ -55,6 +58,14 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
         status.init_machine_address = names::init_secret(&cluster.name);
     }
     status.conditions = conditions::conditions(&view, (decision, failed), &status, &before.conditions);
+    status
+}
+
+/// The status where the API server refuses a read, so that nothing is observed: Ready says so, and the rest stays as it was.
+#[must_use]
+pub(crate) fn unobserved(etcd: &EtcdCluster, refusal: &str, now: Timestamp) -> EtcdClusterStatus {
+    let mut status = etcd.status.clone().unwrap_or_default();
+    status.conditions = conditions::unobserved(&status.conditions, refusal, etcd.metadata.generation, &Time(now));
     status
 }
 

@@ -2,7 +2,6 @@
 
 use crate::CONTROLLER;
 use crate::context::Context;
-use crate::observation::Observation;
 use crate::status::differs;
 use crate::status::transitions::{Transition, transitions};
 use api::EtcdCluster;
@@ -11,6 +10,7 @@ use controller_support::apply::{self, StatusWrite};
 use controller_support::{Error, Result};
 use kube::api::Api;
 use kube::{Resource, ResourceExt};
+use std::sync::Arc;
 
 /// Writes the status if it differs, and sends the events of what has changed with it.
 ///
@@ -19,13 +19,12 @@ use kube::{Resource, ResourceExt};
 ///
 /// # Errors
 /// [`Error::NotReady`] if somebody else has changed the object: all is decided anew.
-pub(crate) async fn write_status(context: &Context, observation: &Observation, after: EtcdClusterStatus) -> Result<()> {
-    let etcd = observation.etcd.as_ref();
+pub(crate) async fn write_status(context: &Context, etcd: &Arc<EtcdCluster>, after: EtcdClusterStatus) -> Result<()> {
     if !differs(etcd.status.as_ref(), &after) {
         return Ok(());
     }
     let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
-    let newest = context.written.newest(observation.etcd.clone());
+    let newest = context.written.newest(etcd.clone());
     match apply::write_status(&api, CONTROLLER, newest.as_ref(), &after).await? {
         StatusWrite::Written(answer) => context.written.remember(*answer),
         StatusWrite::Gone => return Ok(()),

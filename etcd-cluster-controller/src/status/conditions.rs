@@ -43,6 +43,36 @@ pub(super) fn conditions(
     from_drafts(before, drafts, etcd.metadata.generation, &Time(view.observation.now))
 }
 
+/// Types of the conditions that are ours.
+const OURS: [&str; 14] = [
+    c::READY,
+    c::AVAILABLE,
+    c::INITIALIZED,
+    c::CERTIFICATES_AVAILABLE,
+    c::MEMBERS_HEALTHY,
+    c::NO_ALARMS,
+    c::ENDPOINTS_AVAILABLE,
+    c::SCALING_UP,
+    c::SCALING_DOWN,
+    c::MACHINES_UP_TO_DATE,
+    c::MACHINES_DELETING,
+    c::REMEDIATING,
+    c::PAUSED,
+    c::DELETING,
+];
+
+/// Nothing is observed, because the API server refuses a read. That is no member's fault: Ready is Unknown, and the others go on
+/// saying what was known last.
+pub(super) fn unobserved(before: &[Condition], refusal: &str, generation: Option<i64>, now: &Time) -> Vec<Condition> {
+    let message = format!("{refusal}; this controller tries again with a back-off");
+    let ready = Draft::unknown(c::READY, reasons::REFUSED, message);
+    let mut conditions = from_drafts(before, vec![ready], generation, now);
+    let stays = |old: &&Condition| old.type_ != c::READY && OURS.contains(&old.type_.as_str());
+    conditions.extend(before.iter().filter(stays).cloned());
+    conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    conditions
+}
+
 /// Of a cluster that is not initialized.
 const NOT_UP: &str = "the first member has not come up yet; Ready says what is waited for";
 

@@ -522,6 +522,30 @@ fn a_refusal_is_told_of_once() {
 }
 
 #[test]
+fn what_cannot_be_observed_is_unknown_blames_nobody_and_is_written_once() {
+    let mut story = Story::with_voters(3, 3);
+    let known = story.settle();
+    let others = Condition { type_: "Other".to_owned(), ..condition(&known, c::READY).clone() };
+    story.etcd().status.as_mut().unwrap().conditions.push(others);
+    let refused =
+        |story: &Story| unobserved(&story.observation.etcd, "secrets cannot be listed", story.observation.now);
+    let after = refused(&story);
+    assert_eq!(shows(&after, c::READY), ("Unknown".to_owned(), reasons::REFUSED.to_owned()));
+    let types = |status: &EtcdClusterStatus| {
+        status.conditions.iter().map(|condition| condition.type_.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(types(&after), types(&known), "all of ours, and none of others");
+    assert_eq!(condition(&after, c::MEMBERS_HEALTHY), condition(&known, c::MEMBERS_HEALTHY));
+    assert!(after.ready && after.members == known.members && after.endpoints == known.endpoints);
+    let told: Vec<_> = transitions(&known, &after).into_iter().map(|t| t.reason).collect();
+    assert_eq!(told, [reasons::REFUSED]);
+    story.etcd().status = Some(after.clone());
+    story.pass(60);
+    assert!(!differs(Some(&after), &refused(&story)), "the same again is not written");
+    assert_eq!(shows(&story.settle(), c::READY).0, "True");
+}
+
+#[test]
 fn what_is_waited_for_is_said() {
     let mut story = Story::new(3);
     story.observation.cluster = ClusterLink::None { message: "no Cluster names it".to_owned(), living: None };
