@@ -142,6 +142,14 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
     finish(&context, &observation, (&decision, is_live), failure).await
 }
 
+/// Without the details that kube adds for debugging.
+fn cause(error: &Error) -> String {
+    match error {
+        Error::Api { doing, source } => format!("{doing}: {}", answer(source)),
+        other => other.to_string(),
+    }
+}
+
 /// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that fails too,
 /// the log has it. The same again is not written: the write is an event, which defeats the back-off of what has failed.
 async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &Error) {
@@ -172,7 +180,7 @@ async fn finish(
     (decision, is_live): (&Decision, bool),
     failure: Option<Error>,
 ) -> Result<Action> {
-    let failed = failure.as_ref().map(ToString::to_string);
+    let failed = failure.as_ref().map(cause);
     let after = status(observation, decision, failed.as_deref());
     let etcd = observation.etcd.as_ref();
     let uid = etcd.metadata.uid.as_deref().unwrap_or_default();

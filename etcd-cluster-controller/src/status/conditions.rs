@@ -23,7 +23,7 @@ pub(super) fn conditions(
     before: &[Condition],
 ) -> Vec<Condition> {
     let plan = &decision.next;
-    let drafts = vec![
+    let mut drafts = vec![
         ready(view, plan, status),
         available(view, status),
         initialized(status),
@@ -39,6 +39,9 @@ pub(super) fn conditions(
         paused(plan),
         deleting(view, plan),
     ];
+    if let (Plan::Do(step), Some(failed)) = (plan, failed) {
+        add_failure(&mut drafts, step, failed, before);
+    }
     let etcd = &view.observation.etcd;
     from_drafts(before, drafts, etcd.metadata.generation, &Time(view.observation.now))
 }
@@ -75,6 +78,29 @@ pub(super) fn unobserved(before: &[Condition], refusal: &str, generation: Option
 
 /// Of a cluster that is not initialized.
 const NOT_UP: &str = "the first member has not come up yet; Ready says what is waited for";
+
+/// The step has failed, and the API server has not refused it: that is said where its end is waited for. A cause that differs in
+/// numbers alone, such as a port, is not told again: the write is an event, which defeats the back-off of what has failed.
+fn add_failure(drafts: &mut [Draft], step: &Step, failed: &str, before: &[Condition]) {
+    // MachinesDeleting says it of these.
+    if matches!(step, Step::RemoveMember(_) | Step::MoveLeader { .. }) {
+        return;
+    }
+    let waits = |draft: &&mut Draft| [c::READY, c::MACHINES_UP_TO_DATE].contains(&draft.type_);
+    let Some(draft) = drafts.iter_mut().filter(waits).find(|draft| draft.status == Some(false)) else { return };
+    let mut said = vec![std::mem::take(&mut draft.message), step.describe()];
+    said.retain(|text| !text.is_empty());
+    said.dedup();
+    let begin = if said.is_empty() { String::new() } else { said.join(": ") + "; " };
+    let attempt = format!("{begin}the last attempt failed, and another follows: ");
+    let message = format!("{attempt}{failed}");
+    let words = |text: &str| text.chars().filter(|sign| !sign.is_ascii_digit()).collect::<String>();
+    let same = |old: &&Condition| {
+        old.type_ == draft.type_ && old.message.starts_with(&attempt) && words(&old.message) == words(&message)
+    };
+    let same = before.iter().find(same).map(|old| old.message.clone());
+    draft.message = same.unwrap_or(message);
+}
 
 /// What the plan waits for, in the words of a condition.
 fn what(plan: &Plan) -> (&'static str, String) {

@@ -522,6 +522,27 @@ fn a_refusal_is_told_of_once() {
 }
 
 #[test]
+fn a_step_that_fails_is_said_where_its_end_is_waited_for() {
+    let mut story = Story::with_voters(3, 1);
+    story.settle();
+    let failed = |story: &Story, why: &str| {
+        let decision = plan(&story.observation);
+        assert!(matches!(decision.next, Plan::Do(Step::CreateMachine { .. })), "{:?}", decision.next);
+        status(&story.observation, &decision, Some(why))
+    };
+    let first = failed(&story, "read tcp 10.0.0.9:4711: connection reset");
+    let said = condition(&first, c::READY);
+    assert_eq!(said.status, "False");
+    let end = "; the last attempt failed, and another follows: read tcp 10.0.0.9:4711: connection reset";
+    assert!(said.message.ends_with(end), "{}", said.message);
+    story.etcd().status = Some(first.clone());
+    let port = failed(&story, "read tcp 10.0.0.9:4712: connection reset");
+    assert!(!differs(Some(&first), &port), "another port alone is not written");
+    assert!(differs(Some(&first), &failed(&story, "no route to host")));
+    assert!(!condition(&story.settle(), c::READY).message.contains("failed"), "it is over");
+}
+
+#[test]
 fn what_cannot_be_observed_is_unknown_blames_nobody_and_is_written_once() {
     let mut story = Story::with_voters(3, 3);
     let known = story.settle();
