@@ -2,12 +2,14 @@
 
 use crate::context::{Context, Reads};
 use crate::execute::{Outcome, execute, report};
-use crate::observe::{observe, read};
+use crate::observe::{now, observe, read};
 use crate::plan::{Plan, Step, plan};
-use crate::status::{can_wait, status};
+use crate::status::{can_wait, refused, status};
 use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
+use api::conditions::reasons;
 use controller_support::apply::CATCH_UP;
+use controller_support::plan::block;
 use controller_support::{Cached, Error, Result, Shared, run_controller};
 use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
@@ -78,15 +80,24 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         // The Secret is owned by the config and goes with it.
         return Ok(Action::await_change());
     }
-    let (mut reads, mut last) = (Reads::default(), None);
+    let mut reads = Reads::default();
+    let result = steps(&context, &config, &mut reads).await;
+    if let Err(error) = &result {
+        report_failure(&context, &config, &reads, error).await;
+    }
+    result
+}
+
+async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads) -> Result<Action> {
+    let mut last = None;
     for _ in 0..STEPS {
-        let observation = observe(&context, config.clone(), &reads).await?;
+        let observation = observe(context, config.clone(), reads).await?;
         let plan = plan(&observation);
         if let Plan::Do(step) = plan {
             tracing::info!(%step, "next step");
             match &step {
-                Step::Read(need) => read(&context, &observation, *need, &mut reads).await?,
-                step => execute(&context, &observation, step, &mut reads).await?,
+                Step::Read(need) => read(context, &observation, *need, reads).await?,
+                step => execute(context, &observation, step, reads).await?,
             }
             last = Some(step);
             continue;
@@ -101,7 +112,7 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         {
             return Ok(Action::requeue(left));
         }
-        if report(&context, &config, &status, &plan, &reads).await? == Outcome::Outdated {
+        if report(context, config, &status, &plan, reads).await? == Outcome::Outdated {
             // The watch is about to tell. Or a restore of the management cluster has undone what is remembered.
             context.written.forget(uid);
             return Ok(Action::requeue(context.conflicts.next(uid.to_owned()).max(CATCH_UP)));
@@ -115,6 +126,17 @@ async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         "{STEPS} steps in a row have left more to do, the last was to {last}: most likely another client undoes what this \
          controller writes; find out which one, and stop it"
     )))
+}
+
+/// Says on the EtcdadmConfig what the API server refuses, so that its condition does not go on saying what was. If that fails
+/// too, the log has it. The same again is not written: the write is an event, which defeats the back-off of what has failed.
+async fn report_failure(context: &Context, config: &EtcdadmConfig, reads: &Reads, error: &Error) {
+    let Some(refusal) = error.refusal() else { return };
+    let message = format!("{refusal}; this controller tries again with a back-off");
+    let status = refused(config, &message, now());
+    if let Err(error) = report(context, config, &status, &block(reasons::REFUSED, message), reads).await {
+        tracing::warn!(%error, "the condition is not written");
+    }
 }
 
 fn parse(config: &DynamicObject) -> Result<EtcdadmConfig> {

@@ -141,6 +141,6 @@ fn read_init(init: &DynamicObject) -> Init {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }

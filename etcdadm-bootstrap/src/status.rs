@@ -2,10 +2,12 @@
 
 use crate::observation::Observation;
 use crate::plan::Plan;
+use api::EtcdadmConfig;
 use api::conditions::{self, DATA_SECRET_AVAILABLE, Draft, PAUSED, reasons};
 use api::etcdadm_config::{EtcdadmConfigStatus, Initialization};
 use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 /// The status after a reconcile.
@@ -25,6 +27,17 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
             &Time(observation.now),
         ),
     }
+}
+
+/// The status where the API server refuses a read or a write, so that nothing is known: the condition says so, and the rest
+/// stays as it was. Data that exists is not taken back.
+pub(crate) fn refused(config: &EtcdadmConfig, message: &str, now: Timestamp) -> EtcdadmConfigStatus {
+    let before = config.status.clone().unwrap_or_default();
+    let draft = Draft::unknown(DATA_SECRET_AVAILABLE, reasons::REFUSED, message);
+    let mut conditions =
+        conditions::from_drafts(&before.conditions, vec![draft], config.metadata.generation, &Time(now));
+    conditions.extend(before.conditions.iter().filter(|condition| condition.type_ == PAUSED).cloned());
+    EtcdadmConfigStatus { conditions, ..before }
 }
 
 fn data(plan: &Plan) -> Draft {

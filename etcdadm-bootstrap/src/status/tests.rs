@@ -41,6 +41,27 @@ fn it_is_written_only_when_it_differs() {
 }
 
 #[test]
+fn a_refusal_is_unknown_takes_no_data_back_and_is_written_once() {
+    let mut observation = ready_to_init();
+    let known = status(&observation, &Plan::Steady);
+    let mut stored = known.clone();
+    stored.conditions.push(Condition { type_: "Other".to_owned(), ..known.conditions[0].clone() });
+    Arc::make_mut(&mut observation.config).status = Some(stored.clone());
+    let after = refused(&observation.config, "secrets is forbidden", observation.now);
+    assert!(differs(Some(&stored), &after));
+    assert!(after.ready && after.data_secret_name == known.data_secret_name);
+    let types: Vec<_> = after.conditions.iter().map(|condition| condition.type_.as_str()).collect();
+    assert_eq!(types, [DATA_SECRET_AVAILABLE, PAUSED], "all of ours, and none of others");
+    let data = &after.conditions[0];
+    assert_eq!((data.status.as_str(), data.reason.as_str()), ("Unknown", reasons::REFUSED));
+    Arc::make_mut(&mut observation.config).status = Some(after.clone());
+    let later = Timestamp::from_second(observation.now.as_second() + 60).unwrap();
+    let same = refused(&observation.config, "secrets is forbidden", later);
+    assert!(!differs(Some(&after), &same), "the same again is not written");
+    assert!(differs(Some(&after), &status(&observation, &Plan::Steady)));
+}
+
+#[test]
 fn only_other_words_for_what_is_waited_for_can_wait() {
     let mut observation = ready_to_init();
     let waits = |observation: &Observation, plan: Plan| {
