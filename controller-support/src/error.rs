@@ -1,4 +1,5 @@
-//! Errors of controllers: I/O, objects that nobody can read, or bugs. Waiting is not an error, it is a value of the plan.
+//! Errors of controllers: I/O, objects that nobody can read, or bugs. Waiting is not an error, it is a value of the
+//! plan.
 
 use crate::kinds::KindError;
 use std::time::Duration;
@@ -73,8 +74,8 @@ impl Error {
         matches!(self, Self::Api { source, .. } if is_invalid(source))
     }
 
-    /// What a person can do something about, for a condition. An API server that does not answer could not be told of it
-    /// either, and one that is slow with a first list has refused nothing.
+    /// What a person can do something about, for a condition. An API server that does not answer could not be told of
+    /// it either, and one that is slow with a first list has refused nothing.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         match self {

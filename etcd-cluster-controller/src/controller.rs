@@ -150,8 +150,9 @@ fn cause(error: &Error) -> String {
     }
 }
 
-/// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that fails too,
-/// the log has it. The same again is not written: the write is an event, which defeats the back-off of what has failed.
+/// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that
+/// fails too, the log has it. The same again is not written: the write is an event, which defeats the back-off of what
+/// has failed.
 async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &Error) {
     let Some(refusal) = error.refusal() else { return };
     if let Err(error) = write_status(context, etcd, unobserved(etcd, &refusal, now())).await {
@@ -159,7 +160,8 @@ async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &E
     }
 }
 
-/// A dangerous step cannot be decided live, so it is not done. What the API server refuses is said as of a refused write.
+/// A dangerous step cannot be decided live, so it is not done. What the API server refuses is said as of a refused
+/// write.
 async fn not_read_live(
     context: &Context,
     observation: &Observation,

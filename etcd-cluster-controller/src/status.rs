@@ -61,7 +61,8 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
     status
 }
 
-/// The status where the API server refuses a read, so that nothing is observed: Ready says so, and the rest stays as it was.
+/// The status where the API server refuses a read, so that nothing is observed: Ready says so, and the rest stays as
+/// it was.
 #[must_use]
 pub(crate) fn unobserved(etcd: &EtcdCluster, refusal: &str, now: Timestamp) -> EtcdClusterStatus {
     let mut status = etcd.status.clone().unwrap_or_default();

@@ -128,8 +128,9 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
     )))
 }
 
-/// Says on the EtcdadmConfig what the API server refuses, so that its condition does not go on saying what was. If that fails
-/// too, the log has it. The same again is not written: the write is an event, which defeats the back-off of what has failed.
+/// Says on the EtcdadmConfig what the API server refuses, so that its condition does not go on saying what was. If
+/// that fails too, the log has it. The same again is not written: the write is an event, which defeats the back-off of
+/// what has failed.
 async fn report_failure(context: &Context, config: &EtcdadmConfig, reads: &Reads, error: &Error) {
     let Some(refusal) = error.refusal() else { return };
     let message = format!("{refusal}; this controller tries again with a back-off");

@@ -108,8 +108,8 @@ async fn take_lock(context: &Context, lock: &ConfigMap, reads: &mut Reads) -> Re
     Ok(())
 }
 
-/// Replaces holder, owner and labels of the lock, in the version that was read and in no other. Where another Machine was
-/// faster, or the lock is gone, it is read again.
+/// Replaces holder, owner and labels of the lock, in the version that was read and in no other. Where another Machine
+/// was faster, or the lock is gone, it is read again.
 async fn take_over_lock(
     context: &Context,
     lock: &ConfigMap,

@@ -29,8 +29,8 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
     }
 }
 
-/// The status where the API server refuses a read or a write, so that nothing is known: the condition says so, and the rest
-/// stays as it was. Data that exists is not taken back.
+/// The status where the API server refuses a read or a write, so that nothing is known: the condition says so, and the
+/// rest stays as it was. Data that exists is not taken back.
 pub(crate) fn refused(config: &EtcdadmConfig, message: &str, now: Timestamp) -> EtcdadmConfigStatus {
     let before = config.status.clone().unwrap_or_default();
     let draft = Draft::unknown(DATA_SECRET_AVAILABLE, reasons::REFUSED, message);

@@ -1,7 +1,7 @@
 //! What the prober knows of the members, and whom it is to probe.
 //!
-//! Not only a read: it tells the prober whom to probe from now on. That writes to no object and to no member, and the same
-//! targets again change nothing.
+//! Not only a read: it tells the prober whom to probe from now on. That writes to no object and to no member, and the
+//! same targets again change nothing.
 
 use crate::context::Context;
 use crate::observation::Observation;

@@ -64,8 +64,8 @@ const OURS: [&str; 14] = [
     c::DELETING,
 ];
 
-/// Nothing is observed, because the API server refuses a read. That is no member's fault: Ready is Unknown, and the others go on
-/// saying what was known last.
+/// Nothing is observed, because the API server refuses a read. That is no member's fault: Ready is Unknown, and the
+/// others go on saying what was known last.
 pub(super) fn unobserved(before: &[Condition], refusal: &str, generation: Option<i64>, now: &Time) -> Vec<Condition> {
     let message = format!("{refusal}; this controller tries again with a back-off");
     let ready = Draft::unknown(c::READY, reasons::REFUSED, message);
@@ -79,8 +79,9 @@ pub(super) fn unobserved(before: &[Condition], refusal: &str, generation: Option
 /// Of a cluster that is not initialized.
 const NOT_UP: &str = "the first member has not come up yet; Ready says what is waited for";
 
-/// The step has failed, and the API server has not refused it: that is said where its end is waited for. A cause that differs in
-/// numbers alone, such as a port, is not told again: the write is an event, which defeats the back-off of what has failed.
+/// The step has failed, and the API server has not refused it: that is said where its end is waited for. A cause that
+/// differs in numbers alone, such as a port, is not told again: the write is an event, which defeats the back-off of
+/// what has failed.
 fn add_failure(drafts: &mut [Draft], step: &Step, failed: &str, before: &[Condition]) {
     // MachinesDeleting says it of these.
     if matches!(step, Step::RemoveMember(_) | Step::MoveLeader { .. }) {
