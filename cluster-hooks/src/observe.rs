@@ -54,7 +54,7 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
         reads: reads.clone(),
     };
     let view = &observation.cluster.view;
-    if let Some(control_plane) = observation.found_control_plane().filter(|_| !view.paused && !view.deleting) {
+    if let Some(control_plane) = observation.found_control_plane().filter(|_| !view.is_paused() && !view.deleting) {
         let remembered = context.endpoints.get(&control_plane.uid);
         let written = WrittenEndpoints::later(control_plane.written.clone(), remembered);
         let has_endpoints = control_plane.has_endpoints();

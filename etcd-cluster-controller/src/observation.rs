@@ -131,7 +131,7 @@ impl ClusterLink {
 /// The CA and what is derived from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificates {
-    /// Not looked up: there is no Cluster yet.
+    /// Not read: there is no Cluster yet, or the EtcdCluster is being deleted.
     Unknown,
     /// There is no CA.
     NoCa,

@@ -175,6 +175,24 @@ impl Seat<'_> {
             _ => format!("{}: {}", self.name(), self.why()),
         }
     }
+
+    /// Why the latest check of the member says nothing, also while it counts as healthy: see [`Seat::is_well`]. With the
+    /// time, where that is known.
+    #[must_use]
+    pub fn describe_check(&self) -> String {
+        match self.probe {
+            Some(probe) if self.is_healthy() && probe.report().is_some() => {
+                format!("{}: {} did not vote yet when it last answered", self.name(), probe.url)
+            }
+            Some(probe) if self.is_healthy() => {
+                format!("{}: {} (it last answered at {:.0})", self.name(), explain(probe), probe.run.last)
+            }
+            Some(probe) if self.is_unknown() && probe.run.kind != RunKind::Healthy => {
+                format!("{}: {} (since {:.0})", self.name(), self.why(), probe.run.since)
+            }
+            _ => self.describe(),
+        }
+    }
 }
 
 /// All seats.
