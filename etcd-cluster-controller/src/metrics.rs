@@ -29,7 +29,7 @@ const DEFAULT_QUOTA: i64 = 2 * 1024 * 1024 * 1024;
 /// What is known of an EtcdCluster beyond the object: numbers of its members, and when its certificates expire, by their names.
 pub(crate) type Look = Box<dyn Fn(&EtcdCluster) -> (Figures, Vec<(&'static str, Timestamp)>) + Send + Sync>;
 
-/// Metrics of every EtcdCluster in scope: another manager tells of the others.
+/// Metrics of every EtcdCluster in scope: another manager reports the others.
 pub(crate) struct EtcdMetrics {
     etcds: Store<EtcdCluster>,
     scope: Scope,

@@ -60,7 +60,7 @@ pub struct Observation {
     /// DockerMachine.
     pub machines: BTreeMap<String, MachineView>,
     /// Names of Machines that carry this EtcdCluster's label, and are not controlled by it: those of an earlier object of its
-    /// name, as after a restore that has made all objects anew.
+    /// name, as after a restore that has created all objects again.
     pub not_owned: Vec<String>,
     /// Failure domains that the infrastructure of the Cluster reports, if it is provisioned and the Cluster does not say so yet.
     pub reported_domains: Option<BTreeSet<String>>,
@@ -369,8 +369,8 @@ impl Observation {
         self.etcd.recorded_cluster_id()
     }
 
-    /// Endpoints that API servers may be using, separated by commas: by the Cluster hook's annotation. Whoever replaces the
-    /// whole object takes that away; then they are those of the last one that was seen.
+    /// Endpoints that API servers may be using, separated by commas: by the Cluster hook's annotation. To replace the
+    /// whole object takes that away; then they are those that the status recorded last.
     #[must_use]
     pub fn endpoints_in_use(&self) -> Option<&str> {
         let annotated = self.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(String::as_str);
@@ -378,8 +378,8 @@ impl Observation {
         annotated.or_else(seen).filter(|urls| !urls.is_empty())
     }
 
-    /// The highest number that was ever used in the name of a Machine, as far as it is recorded: by the annotation. Whoever
-    /// replaces the whole object takes that away; then it is the last one that was seen.
+    /// The highest number that was ever used in the name of a Machine, as far as it is recorded: by the annotation. To
+    /// replace the whole object takes that away; then it is the one that the status recorded last.
     #[must_use]
     pub fn last_name_number(&self) -> Option<u64> {
         let annotated = self.etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION);

@@ -95,7 +95,7 @@ pub(super) async fn delete(
     delete_as_read(context, etcd, &ours, note).await
 }
 
-/// Deletes a Machine as it was read, and tells of it. It is off if it has changed since.
+/// Deletes a Machine as it was read, and records an event. Nothing is deleted if it has changed since.
 pub(super) async fn delete_as_read(
     context: &Context,
     etcd: &EtcdCluster,

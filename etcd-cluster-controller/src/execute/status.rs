@@ -18,7 +18,7 @@ use kube::{Resource, ResourceExt};
 /// that version.
 ///
 /// # Errors
-/// [`Error::NotReady`] if somebody else has changed the object: all is decided anew.
+/// [`Error::NotReady`] if somebody else has changed the object: everything is decided again.
 pub(crate) async fn write_status(context: &Context, observation: &Observation, after: EtcdClusterStatus) -> Result<()> {
     let etcd = observation.etcd.as_ref();
     if !differs(etcd.status.as_ref(), &after) {
@@ -32,7 +32,7 @@ pub(crate) async fn write_status(context: &Context, observation: &Observation, a
         StatusWrite::Conflict => {
             // A restore of the management cluster may have undone what is remembered.
             context.written.forget(newest.metadata.uid.as_deref().unwrap_or_default());
-            return Err(Error::NotReady("the EtcdCluster has changed meanwhile; deciding anew".to_owned()));
+            return Err(Error::NotReady("the EtcdCluster has changed meanwhile; deciding again".to_owned()));
         }
     }
     let about = etcd.object_ref(&());

@@ -1,7 +1,8 @@
 //! Members that have different data, which etcd tells by its alarm CORRUPT. It cannot tell which copy is the right one: the
 //! alarm is about a member that differs from the leader or from most others. A new member copies the leader, and one that
-//! leaves takes its copy with it. So until a person has ended the alarm, nobody joins and no copy goes. Only whoever deletes
-//! a Machine has decided on that copy: its member leaves, by all the other rules, and another one joins where it needs that.
+//! leaves takes its copy with it. So until a person has ended the alarm, nobody joins and no copy goes. Only a person who
+//! deletes a Machine has decided on that copy: its member leaves, by all the other rules, and another one joins where that
+//! is needed.
 
 use super::{Plan, View, block, retire, wait};
 use crate::alarms::{CORRUPT, describe, raised, why_unknown};

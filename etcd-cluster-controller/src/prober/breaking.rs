@@ -1,4 +1,4 @@
-//! Whose connection to the leader breaks again and again: whoever starts, sends a little, and ends.
+//! Whose connection to the leader breaks again and again: etcd starts, sends a little, and ends.
 //!
 //! etcd counts in `etcd_network_disconnected_peers_total`, with the labels `Local` and `Remote`, how often a peer that
 //! was active became inactive (`peerStatus.deactivate` in `server/etcdserver/api/rafthttp/peer_status.go`, the same in
