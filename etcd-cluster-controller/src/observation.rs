@@ -40,7 +40,7 @@ pub struct Observation {
     pub init_cluster_id: Option<String>,
     /// Resource version of the init Secret, if that exists: each admission is a change of just this version.
     pub init_version: Option<String>,
-    /// UID of the init Secret that is seen.
+    /// UID of the init Secret, if that exists.
     pub init_uid: Option<String>,
     /// UIDs of the Machines that may join by the init Secret, and since when. `None`: it does not say so, and all may.
     pub admitted: Option<BTreeMap<String, Timestamp>>,
@@ -374,8 +374,8 @@ impl Observation {
     #[must_use]
     pub fn endpoints_in_use(&self) -> Option<&str> {
         let annotated = self.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(String::as_str);
-        let seen = || self.etcd.status.as_ref().map(|status| status.endpoints_in_use.as_str());
-        annotated.or_else(seen).filter(|urls| !urls.is_empty())
+        let recorded = || self.etcd.status.as_ref().map(|status| status.endpoints_in_use.as_str());
+        annotated.or_else(recorded).filter(|urls| !urls.is_empty())
     }
 
     /// The highest number that was ever used in the name of a Machine, as far as it is recorded: by the annotation. To
@@ -384,8 +384,8 @@ impl Observation {
     pub fn last_name_number(&self) -> Option<u64> {
         let annotated = self.etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION);
         let annotated = annotated.and_then(|number| number.parse().ok());
-        let seen = self.etcd.status.as_ref().and_then(|status| u64::try_from(status.last_name_number?).ok());
-        annotated.max(seen)
+        let recorded = self.etcd.status.as_ref().and_then(|status| u64::try_from(status.last_name_number?).ok());
+        annotated.max(recorded)
     }
 
     /// The recorded cluster ID, or else that of the member list.
