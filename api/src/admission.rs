@@ -14,7 +14,7 @@ pub fn encode<'a>(admitted: impl IntoIterator<Item = (&'a str, Timestamp)>) -> S
     entries.join(",")
 }
 
-/// Reads what [`encode`] writes. An entry without a readable time admits nobody: whoever edits the Secret by hand must
+/// Reads what [`encode`] writes. An entry without a readable time admits nobody: a person who edits the Secret must
 /// not be able to make one controller see a member that the other does not see.
 #[must_use]
 pub fn decode(text: &str) -> Admitted {

@@ -168,7 +168,7 @@ async fn finish(
     }
     // Over what has just been written.
     let cluster = ClusterState::read(&context.written.newest(object.clone()));
-    if !cluster.view.paused
+    if !cluster.view.is_paused()
         && let Some(body) = build::status::mirror(&cluster, observation.found_etcd())
         && let Outcome::Outdated = execute::mirror(context, &cluster, &body).await?
     {

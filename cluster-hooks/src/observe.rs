@@ -54,7 +54,7 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
         reads: reads.clone(),
     };
     let view = &observation.cluster.view;
-    if let Some(control_plane) = observation.found_control_plane().filter(|_| !view.paused && !view.deleting) {
+    if let Some(control_plane) = observation.found_control_plane().filter(|_| !view.is_paused() && !view.deleting) {
         let remembered = context.endpoints.get(&control_plane.uid);
         let written = WrittenEndpoints::later(control_plane.written.clone(), remembered);
         let has_endpoints = control_plane.has_endpoints();
@@ -257,7 +257,7 @@ async fn used(context: &Context, cluster: &ClusterState, control_plane: &Control
     let (reference, view) = (&control_plane.reference, &cluster.view);
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
     let live = apply::get_live(&context.shared.client, &resource, &view.namespace, &reference.name).await?;
-    // A watch that is behind tells of it in a moment, and it is asked again.
+    // A watch that is behind shows it in a moment, and it is asked again.
     if live.and_then(|live| live.resource_version()).as_deref() != Some(&*control_plane.resource_version) {
         return Ok(Used::Unknown);
     }
@@ -335,7 +335,7 @@ async fn secrets(context: &Context, observation: &Observation) -> Result<Secrets
     Ok(Secrets::read(ca.as_deref(), staged.as_deref(), published.as_deref()))
 }
 
-/// Three requests in a handover. Whoever has made them, they are not ours to watch.
+/// Three requests in a handover. They may be others', so they are not ours to watch.
 async fn shared(context: &Context, cluster: &ClusterState) -> Result<Vec<Shared>> {
     let mut found = Vec::new();
     for certificate in SHARED_CERTIFICATES {
@@ -375,8 +375,8 @@ async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String
 }
 
 /// Members' Machines that etcd has left behind: they carry its pre-terminate hook, and the etcd object that they belong
-/// to is gone. Those of one that is there, whoever's it is, are that one's. One request, and one for each Machine with
-/// such an owner.
+/// to is gone. Those of one that is there are that one's, also if another Cluster uses it. One request, and
+/// one for each Machine with such an owner.
 async fn left_machines(context: &Context, cluster: &ClusterState) -> Result<Vec<HookedMachine>> {
     let mut left = Vec::new();
     for machine in of_cluster(context, cluster, "Machine").await? {

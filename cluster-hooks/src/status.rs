@@ -46,7 +46,7 @@ pub fn announcement(cluster: &ClusterState, hold: &Hold, now: &Time) -> Conditio
 /// Something is refused, most likely to us, so that nothing is known for certain. A Cluster without our condition that names
 /// no etcd, or is paused, is left alone.
 pub fn failure(cluster: &ClusterState, message: String, now: &Time) -> Update {
-    if cluster.view.paused || (cluster.view.etcd.is_none() && cluster.condition.is_none()) {
+    if cluster.view.is_paused() || (cluster.view.etcd.is_none() && cluster.condition.is_none()) {
         return Update::Nothing;
     }
     let draft = Draft::unknown(MANAGED_EXTERNAL_ETCD_READY, reasons::REFUSED, message);

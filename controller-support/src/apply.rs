@@ -54,7 +54,7 @@ pub enum StatusWrite<K> {
     /// It is written; this is the object now.
     Written(Box<K>),
     /// Nothing is written: the object is no longer the one, or the version, that the status was computed from. Read it
-    /// again and decide anew.
+    /// again, and decide again.
     Outdated,
     /// The object is gone.
     Gone,

@@ -48,7 +48,7 @@ struct Known {
 }
 
 impl Known {
-    /// Forgotten first: whoever is told begins again, and must not get the watch that has ended.
+    /// Forgotten first: those that are told begin again, and must not get the watch that has ended.
     async fn lose(&self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.watched);
         self.kinds.lose(&self.watched.0).await;

@@ -16,6 +16,15 @@ pub(crate) fn raised<'a>(roster: &'a Roster<'_>) -> Option<BTreeSet<&'a Alarm>> 
     alarms(well.filter_map(|seat| seat.probe?.report()))
 }
 
+/// Why it is not known whether there are alarms: how each voter answers, and since when.
+pub(crate) fn why_unknown(roster: &Roster<'_>) -> String {
+    let voters: Vec<String> = roster.voters().map(Seat::describe_check).collect();
+    if voters.is_empty() {
+        return "etcd's alarms are not known before there is a voter that reports them".to_owned();
+    }
+    format!("no voter answers, so etcd's alarms are not known: {}", voters.join("; "))
+}
+
 /// Whom alarms are about, and what ends them.
 pub(crate) fn describe(roster: &Roster<'_>, alarms: &BTreeSet<&Alarm>) -> String {
     let mut by_kind: BTreeMap<&str, Vec<String>> = BTreeMap::new();

@@ -29,7 +29,7 @@ const DEFAULT_QUOTA: i64 = 2 * 1024 * 1024 * 1024;
 /// What is known of an EtcdCluster beyond the object: numbers of its members, and when its certificates expire, by their names.
 pub(crate) type Look = Box<dyn Fn(&EtcdCluster) -> (Figures, Vec<(&'static str, Timestamp)>) + Send + Sync>;
 
-/// Metrics of every EtcdCluster in scope: another manager tells of the others.
+/// Metrics of every EtcdCluster in scope: another manager reports the others.
 pub(crate) struct EtcdMetrics {
     etcds: Store<EtcdCluster>,
     scope: Scope,
@@ -79,30 +79,30 @@ impl Measured {
 type Gauge = (&'static str, &'static str, fn(&Measured) -> Option<i64>);
 
 const GAUGES: [Gauge; 12] = [
-    ("ready", "1 if all wanted members are healthy voters", |seen| {
-        Some(seen.status().map_or(0, |status| i64::from(status.ready)))
+    ("ready", "1 if all wanted members are healthy voters", |measured| {
+        Some(measured.status().map_or(0, |status| i64::from(status.ready)))
     }),
-    ("wanted_members", "Wanted members", |seen| Some(i64::from(seen.etcd.spec.replicas))),
-    ("members", "Members in etcd's member list", |seen| Some(seen.members(|_| true))),
-    ("voters", "Members that vote", |seen| Some(seen.members(|member| member.role == MemberRole::Voter))),
-    ("learners", "Members that do not vote yet", |seen| {
-        Some(seen.members(|member| member.role == MemberRole::Learner))
+    ("wanted_members", "Wanted members", |measured| Some(i64::from(measured.etcd.spec.replicas))),
+    ("members", "Members in etcd's member list", |measured| Some(measured.members(|_| true))),
+    ("voters", "Members that vote", |measured| Some(measured.members(|member| member.role == MemberRole::Voter))),
+    ("learners", "Members that do not vote yet", |measured| {
+        Some(measured.members(|member| member.role == MemberRole::Learner))
     }),
-    ("healthy_voters", "Healthy voters", |seen| {
-        Some(seen.status().map_or(0, |status| i64::from(status.ready_replicas)))
+    ("healthy_voters", "Healthy voters", |measured| {
+        Some(measured.status().map_or(0, |status| i64::from(status.ready_replicas)))
     }),
-    ("leaders", "Members that are known to lead", |seen| Some(seen.members(|member| member.leader))),
-    ("machines", "Machines that are not being deleted", |seen| {
-        Some(seen.status().map_or(0, |status| i64::from(status.replicas)))
+    ("leaders", "Members that are known to lead", |measured| Some(measured.members(|member| member.leader))),
+    ("machines", "Machines that are not being deleted", |measured| {
+        Some(measured.status().map_or(0, |status| i64::from(status.replicas)))
     }),
-    ("up_to_date_machines", "Machines that match the spec", |seen| {
-        Some(seen.status().map_or(0, |status| i64::from(status.updated_replicas)))
+    ("up_to_date_machines", "Machines that match the spec", |measured| {
+        Some(measured.status().map_or(0, |status| i64::from(status.updated_replicas)))
     }),
-    ("alarm_raised", "1 if etcd has raised an alarm", |seen| {
-        let mut conditions = seen.status().into_iter().flat_map(|status| &status.conditions);
+    ("alarm_raised", "1 if etcd has raised an alarm", |measured| {
+        let mut conditions = measured.status().into_iter().flat_map(|status| &status.conditions);
         Some(i64::from(conditions.any(|condition| condition.type_ == NO_ALARMS && condition.status == "False")))
     }),
-    ("database_size_bytes", "Size of the largest member's database", |seen| seen.figures.database_size),
+    ("database_size_bytes", "Size of the largest member's database", |measured| measured.figures.database_size),
     ("database_quota_bytes", "Size at which etcd refuses writes", Measured::quota),
 ];
 
@@ -113,17 +113,17 @@ type Points = Vec<(Vec<(&'static str, String)>, i64)>;
 type Labelled = (&'static str, &'static str, fn(&Measured) -> Points);
 
 const LABELLED: [Labelled; 3] = [
-    ("alarms", "Members that an alarm is about, by kind of alarm", |seen| {
-        let alarms = seen.figures.alarms.iter();
+    ("alarms", "Members that an alarm is about, by kind of alarm", |measured| {
+        let alarms = measured.figures.alarms.iter();
         alarms.map(|(kind, count)| (vec![("alarm", (*kind).to_owned())], whole(*count))).collect()
     }),
-    ("certificate_expiry_timestamp_seconds", "When the first certificate of a kind expires", |seen| {
-        let members = seen.figures.members_expire.map(|expires| ("members", expires));
-        let all = seen.expiries.iter().copied().chain(members);
+    ("certificate_expiry_timestamp_seconds", "When the first certificate of a kind expires", |measured| {
+        let members = measured.figures.members_expire.map(|expires| ("members", expires));
+        let all = measured.expiries.iter().copied().chain(members);
         all.map(|(name, expires)| (vec![("certificate", name.to_owned())], expires.as_second())).collect()
     }),
-    ("condition_transition_timestamp_seconds", "Since when a condition has had its status", |seen| {
-        let conditions = seen.status().into_iter().flat_map(|status| &status.conditions);
+    ("condition_transition_timestamp_seconds", "Since when a condition has had its status", |measured| {
+        let conditions = measured.status().into_iter().flat_map(|status| &status.conditions);
         let labels = |type_: &str, status: &str, reason: &str| {
             vec![("condition", type_.to_owned()), ("status", status.to_owned()), ("reason", reason.to_owned())]
         };
@@ -152,12 +152,13 @@ impl Collector for EtcdMetrics {
             .collect();
         let encoder = &mut encoder;
         for (name, help, value) in GAUGES {
-            let one = |seen: &Measured| value(seen).map(|value| (Vec::new(), ConstGauge::new(value)));
+            let one = |measured: &Measured| value(measured).map(|value| (Vec::new(), ConstGauge::new(value)));
             show(encoder, &all, name, help, one)?;
         }
         for (name, help, points) in LABELLED {
-            let each =
-                |seen: &Measured| points(seen).into_iter().map(|(labels, value)| (labels, ConstGauge::new(value)));
+            let each = |measured: &Measured| {
+                points(measured).into_iter().map(|(labels, value)| (labels, ConstGauge::new(value)))
+            };
             show(encoder, &all, name, help, each)?;
         }
         show(
@@ -165,10 +166,10 @@ impl Collector for EtcdMetrics {
             &all,
             "slowest_probe_seconds",
             "Duration of the slowest of the members' latest probes",
-            |seen| seen.figures.slowest_probe.map(|took| (Vec::new(), ConstGauge::new(took.as_secs_f64()))),
+            |measured| measured.figures.slowest_probe.map(|took| (Vec::new(), ConstGauge::new(took.as_secs_f64()))),
         )?;
-        show(encoder, &all, "leader_changes", "Changes of the leader that this manager has seen", |seen| {
-            Some((Vec::new(), ConstCounter::new(seen.figures.leader_changes)))
+        show(encoder, &all, "leader_changes", "Changes of the leader that this manager has seen", |measured| {
+            Some((Vec::new(), ConstCounter::new(measured.figures.leader_changes)))
         })
     }
 }
@@ -181,9 +182,9 @@ fn show<M: EncodeMetric, P: IntoIterator<Item = (Vec<(&'static str, String)>, M)
     help: &str,
     points: impl Fn(&Measured) -> P,
 ) -> fmt::Result {
-    let of = |seen: &Measured| {
-        let own = [("namespace", seen.etcd.namespace().unwrap_or_default()), ("name", seen.etcd.name_any())];
-        points(seen).into_iter().map(move |(labels, metric)| (own.iter().cloned().chain(labels).collect(), metric))
+    let of = |measured: &Measured| {
+        let own = [("namespace", measured.etcd.namespace().unwrap_or_default()), ("name", measured.etcd.name_any())];
+        points(measured).into_iter().map(move |(labels, metric)| (own.iter().cloned().chain(labels).collect(), metric))
     };
     let points: Vec<(Vec<(&'static str, String)>, M)> = all.iter().flat_map(of).collect();
     let Some((_, first)) = points.first() else { return Ok(()) };

@@ -40,7 +40,7 @@ pub struct Observation {
     pub init_cluster_id: Option<String>,
     /// Resource version of the init Secret, if that exists: each admission is a change of just this version.
     pub init_version: Option<String>,
-    /// UID of the init Secret that is seen.
+    /// UID of the init Secret, if that exists.
     pub init_uid: Option<String>,
     /// UIDs of the Machines that may join by the init Secret, and since when. `None`: it does not say so, and all may.
     pub admitted: Option<BTreeMap<String, Timestamp>>,
@@ -60,7 +60,7 @@ pub struct Observation {
     /// DockerMachine.
     pub machines: BTreeMap<String, MachineView>,
     /// Names of Machines that carry this EtcdCluster's label, and are not controlled by it: those of an earlier object of its
-    /// name, as after a restore that has made all objects anew.
+    /// name, as after a restore that has created all objects again.
     pub not_owned: Vec<String>,
     /// Failure domains that the infrastructure of the Cluster reports, if it is provisioned and the Cluster does not say so yet.
     pub reported_domains: Option<BTreeSet<String>>,
@@ -131,7 +131,7 @@ impl ClusterLink {
 /// The CA and what is derived from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificates {
-    /// Not looked up: there is no Cluster yet.
+    /// Not read: there is no Cluster yet, or the EtcdCluster is being deleted.
     Unknown,
     /// There is no CA.
     NoCa,
@@ -369,23 +369,23 @@ impl Observation {
         self.etcd.recorded_cluster_id()
     }
 
-    /// Endpoints that API servers may be using, separated by commas: by the Cluster hook's annotation. Whoever replaces the
-    /// whole object takes that away; then they are those of the last one that was seen.
+    /// Endpoints that API servers may be using, separated by commas: by the Cluster hook's annotation. To replace the
+    /// whole object takes that away; then they are those that the status recorded last.
     #[must_use]
     pub fn endpoints_in_use(&self) -> Option<&str> {
         let annotated = self.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(String::as_str);
-        let seen = || self.etcd.status.as_ref().map(|status| status.endpoints_in_use.as_str());
-        annotated.or_else(seen).filter(|urls| !urls.is_empty())
+        let recorded = || self.etcd.status.as_ref().map(|status| status.endpoints_in_use.as_str());
+        annotated.or_else(recorded).filter(|urls| !urls.is_empty())
     }
 
-    /// The highest number that was ever used in the name of a Machine, as far as it is recorded: by the annotation. Whoever
-    /// replaces the whole object takes that away; then it is the last one that was seen.
+    /// The highest number that was ever used in the name of a Machine, as far as it is recorded: by the annotation. To
+    /// replace the whole object takes that away; then it is the one that the status recorded last.
     #[must_use]
     pub fn last_name_number(&self) -> Option<u64> {
         let annotated = self.etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION);
         let annotated = annotated.and_then(|number| number.parse().ok());
-        let seen = self.etcd.status.as_ref().and_then(|status| u64::try_from(status.last_name_number?).ok());
-        annotated.max(seen)
+        let recorded = self.etcd.status.as_ref().and_then(|status| u64::try_from(status.last_name_number?).ok());
+        annotated.max(recorded)
     }
 
     /// The recorded cluster ID, or else that of the member list.

@@ -34,7 +34,7 @@ mod tests;
 mod upgrade;
 
 use crate::build;
-use crate::observation::{ClusterLink, Observation};
+use crate::observation::Observation;
 use crate::roster::{Roster, roster};
 use api::conditions::reasons;
 use api::endpoints::EndpointLists;
@@ -158,16 +158,15 @@ pub(crate) fn decide(view: &View<'_>) -> Decision {
 
 /// A pause stops everything, a deletion too, as everywhere in Cluster API.
 fn paused(view: &View<'_>) -> Option<Plan> {
-    paused_object(view.observation).map(|what| wait(reasons::PAUSED, format!("{what} is paused")))
+    paused_object(view.observation).map(|what| wait(reasons::PAUSED, what))
 }
 
-/// What is paused, if anything is.
+/// What is paused, and by which field or annotation, if anything is.
 pub(crate) fn paused_object(observation: &Observation) -> Option<String> {
     if observation.etcd.annotations().contains_key(names::PAUSED_ANNOTATION) {
-        return Some(format!("EtcdCluster {}", observation.etcd.name_any()));
+        let (name, annotation) = (observation.etcd.name_any(), names::PAUSED_ANNOTATION);
+        return Some(format!("EtcdCluster {name} is paused by annotation {annotation}"));
     }
-    match &observation.cluster {
-        ClusterLink::One(cluster) if cluster.paused => Some(format!("Cluster {}", cluster.name)),
-        _ => None,
-    }
+    let cluster = observation.cluster.one()?;
+    cluster.paused_by.as_ref().map(|by| format!("Cluster {} is paused by {by}", cluster.name))
 }

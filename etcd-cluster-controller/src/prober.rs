@@ -3,7 +3,7 @@
 //! ```text
 //! reconcile: prober.set(etcd, uid, wanted) whom to probe and how often; each time, cheap if nothing has changed
 //!            prober.snapshot(uid)          what is known: a probe for each Machine, and the member list
-//!            prober.refresh(uid).await     the same, asked anew now: right before a membership change
+//!            prober.refresh(uid).await     the same, asked again now: right before a membership change
 //!            prober.forget(uid)            the EtcdCluster is gone
 //!            prober.retain(exists)         now and then: those that went without a last reconcile
 //! prober:    changes <- etcd               something that matters has changed (prober/verdict.rs): reconcile it
@@ -119,7 +119,7 @@ impl Prober {
     pub fn set(&self, etcd: ObjectRef<EtcdCluster>, uid: &str, wanted: Probes) {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = clusters.get_mut(uid)
-            // A task never ends by itself; if one has panicked, the cluster begins anew.
+            // A task never ends by itself; if one has panicked, another one is started.
             && entry.task.try_join_next().is_none()
         {
             entry.cluster.set(wanted);
@@ -153,8 +153,8 @@ impl Prober {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| exists(uid));
     }
 
-    /// Probes every target and reads the member list anew, and answers what is known then. Every probe in the answer, and
-    /// the list if it is known, were begun after the call. Takes at most 5 s for each address of a target and 15 s for the
+    /// Probes every target and reads the member list again, and answers what is known then. Every probe in the answer,
+    /// and the list if it is known, were begun after the call. Takes at most 5 s for each address of a target and 15 s for the
     /// list, if the system is not overloaded.
     pub async fn refresh(&self, uid: &str) -> Snapshot {
         let Some(cluster) = self.get(uid) else { return Snapshot::default() };

@@ -63,7 +63,7 @@ pub enum Refusal {
 }
 
 /// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is what a
-/// healthy cluster of `replicas` survives. Whoever is not known to be healthy counts as unhealthy, with one exception: the
+/// healthy cluster of `replicas` survives. A voter not known to be healthy counts as unhealthy, with one exception: the
 /// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
 /// And the quorum has to stay however many of those that were let go vote in their last moments; where it would not stay with the
 /// member either, it is no nearer to being lost.

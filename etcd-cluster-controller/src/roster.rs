@@ -175,6 +175,24 @@ impl Seat<'_> {
             _ => format!("{}: {}", self.name(), self.why()),
         }
     }
+
+    /// Why the latest check of the member says nothing, also while it counts as healthy: see [`Seat::is_well`]. With the
+    /// time, where that is known.
+    #[must_use]
+    pub fn describe_check(&self) -> String {
+        match self.probe {
+            Some(probe) if self.is_healthy() && probe.report().is_some() => {
+                format!("{}: {} did not vote yet when it last answered", self.name(), probe.url)
+            }
+            Some(probe) if self.is_healthy() => {
+                format!("{}: {} (it last answered at {:.0})", self.name(), explain(probe), probe.run.last)
+            }
+            Some(probe) if self.is_unknown() && probe.run.kind != RunKind::Healthy => {
+                format!("{}: {} (since {:.0})", self.name(), self.why(), probe.run.since)
+            }
+            _ => self.describe(),
+        }
+    }
 }
 
 /// All seats.
@@ -248,8 +266,8 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         Some(members) => (members.iter().map(|(id, member)| (*id, member.clone())).collect(), true),
         None => (remembered().collect(), false),
     };
-    // Whoever only has a Machine's address comes after those that are known to be its member, and one that is dead after the
-    // one that answers there.
+    // One that only has a Machine's address comes after those that are known to be its member, and one that is dead after
+    // the one that answers there.
     members.sort_by_cached_key(|(id, member)| {
         let named = observation.machines.contains_key(&member.name);
         let recorded = observation.recorded(*id).is_some_and(|status| !status.machine.is_empty());
@@ -387,7 +405,7 @@ fn verdict(
         };
     }
     let Some(probe) = probe else { return unknown("it has not been checked yet") };
-    // Whoever answers with another identity says nothing of this member.
+    // An answer with another identity says nothing of this member.
     let stranger = match &probe.outcome {
         Outcome::Answered(report) => report.member_id != id || is_of_another_cluster(observation, report.cluster_id),
         Outcome::MemberFault(MemberFault::OtherCluster { .. } | MemberFault::OtherMember { .. }) => true,

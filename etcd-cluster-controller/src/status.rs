@@ -104,7 +104,7 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
     };
     kept == before
         && match next {
-            Plan::Do(step) => step.is_seen_at_once(),
+            Plan::Do(step) => step.is_observed_at_once(),
             Plan::Wait(_) => {
                 before.observed_generation == after.observed_generation
                     && same_states(&before.conditions, &after.conditions)

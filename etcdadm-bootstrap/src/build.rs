@@ -54,7 +54,7 @@ pub struct Bootstrap<'a> {
 pub enum Role {
     /// The first member of a new cluster.
     Init {
-        /// When the data is no longer good for that. A machine that is installed anew later reads the same data, and must
+        /// When the data is no longer good for that. A machine that is reinstalled later reads the same data, and must
         /// not start a second, empty cluster.
         not_after: Timestamp,
     },

@@ -148,10 +148,14 @@ impl Observation {
         self.machine.as_ref().map(|machine| machine.cluster.as_str()).filter(|name| !name.is_empty()).or(label)
     }
 
-    /// Whether the Cluster or the config is paused.
-    pub(crate) fn paused(&self) -> bool {
-        self.cluster.as_ref().is_some_and(|cluster| cluster.paused)
-            || self.config.annotations().contains_key(names::PAUSED_ANNOTATION)
+    /// What is paused, and by which field or annotation: the config or its Cluster.
+    pub(crate) fn paused(&self) -> Option<String> {
+        if self.config.annotations().contains_key(names::PAUSED_ANNOTATION) {
+            let (name, annotation) = (self.config.name_any(), names::PAUSED_ANNOTATION);
+            return Some(format!("EtcdadmConfig {name} is paused by annotation {annotation}"));
+        }
+        let cluster = self.cluster.as_ref()?;
+        cluster.paused_by.as_ref().map(|by| format!("Cluster {} is paused by {by}", cluster.name))
     }
 
     /// How long the data has been waited for, by the condition.

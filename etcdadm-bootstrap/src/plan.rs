@@ -23,7 +23,7 @@ use std::time::Duration;
 /// How soon to look again after something that is not watched: at first, and at most.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
-/// What to do, and then to observe anew.
+/// What to do before everything is observed again.
 pub(crate) type Plan = controller_support::Plan<Step>;
 
 /// A write, or a read that costs a request.

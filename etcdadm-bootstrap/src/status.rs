@@ -52,10 +52,9 @@ fn data(plan: &Plan) -> Draft {
 }
 
 fn paused(observation: &Observation) -> Draft {
-    if observation.paused() {
-        Draft::new(PAUSED, true, reasons::PAUSED, "no bootstrap data is created while paused")
-    } else {
-        Draft::new(PAUSED, false, reasons::NOT_PAUSED, "")
+    match observation.paused() {
+        Some(paused) => Draft::new(PAUSED, true, reasons::PAUSED, format!("{paused}: no bootstrap data is created")),
+        None => Draft::new(PAUSED, false, reasons::NOT_PAUSED, ""),
     }
 }
 

@@ -61,7 +61,7 @@ impl InitSystem for Systemd {
     }
 
     fn start(&self) -> Boxed<Result<()>> {
-        // `enable` makes systemd read its units anew, so one call does it all.
+        // `enable` makes systemd reload its units, so one call does it all.
         Box::pin(systemctl(&["enable", "--now", UNIT]))
     }
 

@@ -75,7 +75,7 @@ fn unchanged(paths: &Paths, record: &InstallRecord) -> Result<bool> {
         let Ok(mut file) = File::open(&path) else { return Ok(false) };
         let found = Sha256::of(&mut file).with_context(|| format!("cannot read {}", path.display()))?;
         if found != *expected {
-            tracing::warn!("{} is not the program that was installed; installing anew", path.display());
+            tracing::warn!("{} is not the program that was installed; installing it again", path.display());
             return Ok(false);
         }
     }

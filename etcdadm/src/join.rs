@@ -235,7 +235,7 @@ impl<'a> Join<'a> {
     }
 
     async fn remove_own_learner(&mut self, id: u64, membership: &Membership) -> Result<()> {
-        tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join anew");
+        tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join again");
         // The record first: with it, a machine that is not listed does not join.
         let name = self.node.settings.name.clone();
         MemberRecord::disowned(id, name, self.own_url.clone()).store(&self.node.paths)?;

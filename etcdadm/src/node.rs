@@ -199,7 +199,7 @@ impl Node {
 
     /// Makes this machine one that misses no data, for a member that is new: what is missed belonged to one that is gone.
     /// Where etcd's service is up, it is only stopped, and the answer is false: whether it has made data until then is to
-    /// be looked at anew.
+    /// be checked again.
     pub(crate) async fn forget_data(&self, local: &Local, start: &config::env::Start) -> Result<bool> {
         if local.unit == UnitState::Up {
             tracing::info!("etcd.service is up for a member that is gone; stopping it");
@@ -223,7 +223,7 @@ impl Node {
             return Ok(());
         }
         tracing::info!("etcd.service is up without data and with other settings; stopping it to start it with these");
-        // Whether it has made data until it stopped is looked at anew.
+        // Whether it has made data until it stopped is checked again.
         self.stop().await
     }
 

@@ -52,7 +52,7 @@ pub fn ensure_leaves(
         tracing::debug!("issuing {file}: {reason}");
         let fresh = leaf.issue(authority, now).with_context(|| format!("cannot issue {}", certificate.display()))?;
         // The key first: a certificate is never there without the key that goes with it, unless this is interrupted
-        // in between, and then the pair does not fit and is issued anew by the next run.
+        // in between, and then the pair does not fit and is issued again by the next run.
         files::write(&key, fresh.signing_key.serialize_pem().as_bytes(), 0o600)?;
         files::write(&certificate, fresh.cert.pem().as_bytes(), 0o644)?;
         issued.push(file);

@@ -84,7 +84,7 @@ pub enum InitStep {
     Refuse(String),
 }
 
-/// Until when a machine that is not a member may start a new cluster. One that is installed anew remembers nothing: to it,
+/// Until when a machine that is not a member may start a new cluster. One that is reinstalled remembers nothing: to it,
 /// the bootstrap data that made it the first member says the same as on the first day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
@@ -100,7 +100,7 @@ impl Deadline {
         (now > not_after).then(|| {
             format!(
                 "this machine is not a member, and could start a new etcd cluster until {not_after} ({INIT_NOT_AFTER}, \
-                 --not-after); its clock says {now}. Either it was installed anew, or it boots very late, or its clock is \
+                 --not-after); its clock says {now}. Either it was reinstalled, or it boots very late, or its clock is \
                  wrong. If the etcd cluster has members already, init would start a second, empty one under the address of \
                  this machine: delete the Machine, and another one joins; without Machines, remove this member with \
                  `etcdctl member remove` and run etcdadm join. If the etcd cluster has never run, delete the Machine too, \
@@ -153,7 +153,7 @@ pub enum JoinStep {
     Add,
     /// Wait until another member, listed at this machine's address, has been removed. Says which, and why.
     AwaitRemoval(String),
-    /// This machine's learner ran before and its data is gone: take it out, so that it can be added anew.
+    /// This machine's learner ran before and its data is gone: take it out, so that it can be added again.
     RemoveOwnLearner(u64),
     /// See that etcd is starting as this member, with the cluster as it is now.
     Start(u64),
@@ -278,7 +278,7 @@ fn without_data(own: &Member, local: &Local) -> JoinStep {
         (true, true) => JoinStep::RemoveOwnLearner(own.id),
         (true, false) => JoinStep::Refuse(format!(
             "the cluster has this machine as its voter {:x} ({}), but the data of that member is gone; it must be \
-             removed from the cluster, while the others are healthy, before this machine can join anew",
+             removed from the cluster, while the others are healthy, before this machine can join again",
             own.id, own.name
         )),
     }

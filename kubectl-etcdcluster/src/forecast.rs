@@ -53,7 +53,7 @@ pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) 
     etcd.metadata.annotations.get_or_insert_default().remove(names::PAUSED_ANNOTATION);
     let mut start = observation(snapshot, etcd, template);
     if let ClusterLink::One(cluster) = &mut start.cluster {
-        cluster.paused = false;
+        cluster.paused_by = None;
     }
     let mut world = World::new(start);
     let decision = world.run();

@@ -143,7 +143,7 @@ impl Edit<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let cluster = self.live.cluster.as_ref().filter(|cluster| cluster.paused);
+        let cluster = self.live.cluster.as_ref().filter(|cluster| cluster.is_paused());
         if self.edited.annotations().contains_key(PAUSED_ANNOTATION) {
             notes.push("It is paused: nothing of this happens before the pause is lifted.".to_owned());
         } else if let Some(cluster) = cluster {

@@ -168,7 +168,7 @@ fn annotations(snapshot: &Snapshot) -> Vec<String> {
     if let Some(pause) = etcd.annotations().get(names::PAUSED_ANNOTATION) {
         found.push(format!("annotation {}: {pause:?}", names::PAUSED_ANNOTATION));
     }
-    if let Some(cluster) = snapshot.cluster.as_ref().filter(|cluster| cluster.paused) {
+    if let Some(cluster) = snapshot.cluster.as_ref().filter(|cluster| cluster.is_paused()) {
         found.push(format!("Cluster {} is paused", cluster.name));
     }
     found

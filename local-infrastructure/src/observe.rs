@@ -39,7 +39,7 @@ pub(crate) async fn observe(context: &Context, object: &LocalMachine) -> Result<
         now: now(),
         deleting: object.metadata.deletion_timestamp.is_some(),
         paused: object.annotations().contains_key(names::PAUSED_ANNOTATION)
-            || cluster.as_ref().is_some_and(|cluster| cluster.paused),
+            || cluster.as_ref().is_some_and(|cluster| cluster.is_paused()),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
         has_provider_id: object.spec.provider_id.is_some(),
         owner,

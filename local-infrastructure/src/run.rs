@@ -80,7 +80,7 @@ pub async fn run(arguments: Run) -> Result<()> {
 }
 
 /// Runs the controllers with machines of any kind until SIGTERM or SIGINT. `begin` gives them, and a stream of those to which
-/// something has happened; it is asked again when the controllers have to begin anew.
+/// something has happened; it is asked again when the controllers have to start over.
 ///
 /// # Errors
 /// If the management cluster cannot be spoken to at all, or there are no machines to begin with.

@@ -19,7 +19,7 @@ pub fn condition(cluster: &ClusterState, condition: &Condition) -> Value {
 }
 
 /// Merge patch of a Cluster without our condition. Applying none instead would leave it there if somebody else owns it
-/// too, such as whoever has restored the Cluster.
+/// too, such as the tool that has restored the Cluster.
 pub fn without_condition(cluster: &ClusterState) -> Value {
     without(
         &cluster.conditions,

@@ -117,10 +117,10 @@ impl EtcdView {
         }
     }
 
-    /// Whether it may be claimed as it is now: it is the one that was seen, and still nobody's, or that of the same namesake.
+    /// Whether it may be claimed as it is now: it is the one that was observed, and still nobody's, or that of the same namesake.
     pub fn is_still_open(&self, live: &Self) -> bool {
-        let owned_as_seen = live.claim == self.claim && live.owners == self.owners;
-        live.uid == self.uid && owned_as_seen && live.claim.is_open() && !live.deleting
+        let owned_as_observed = live.claim == self.claim && live.owners == self.owners;
+        live.uid == self.uid && owned_as_observed && live.claim.is_open() && !live.deleting
     }
 
     /// It may be used: there is something to connect to, and it is there to stay.

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Annotation on a control plane: [`WrittenEndpoints`]. It is written with the endpoints, in one patch, so that whoever
-/// reads the one has the other: another manager, and the one of another management cluster.
+/// Annotation on a control plane: [`WrittenEndpoints`]. It is written with the endpoints, in one patch, so that
+/// every reader of the one has the other: another manager, and the one of another management cluster.
 pub const WRITTEN_ENDPOINTS_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/written-endpoints";
 
 /// Between two corrections of what others overwrite: the shortest time, and the longest. Each time is twice the one before.

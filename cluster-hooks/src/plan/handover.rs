@@ -52,7 +52,7 @@ pub(super) fn plan(observation: &Observation) -> Plan {
 
 /// A control plane that runs on one etcd is not handed another by a change of the Cluster alone: its API servers would go on
 /// with what that one holds. It is another one if nothing says that the control plane has ever used it: no endpoint, no record,
-/// and no owner of the client certificate that was handed over. Whoever means it deletes that Secret.
+/// and no owner of the client certificate that was handed over. To use it all the same, delete that Secret.
 fn another_store(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let (used, published) = (control_plane.real_endpoints(), observation.secrets.published.as_ref()?);

@@ -25,7 +25,7 @@ pub(super) async fn observe(context: &Context, cluster: &Arc<DynamicObject>) -> 
     let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
     // Other kinds of control planes are not looked at: the fault is KubeadmControlPlane's alone.
     let is_kubeadm = cluster.view.control_plane.as_ref().and_then(Adapter::built_in).is_some();
-    if !is_kubeadm || cluster.view.etcd.is_none() || cluster.view.deleting || cluster.view.paused {
+    if !is_kubeadm || cluster.view.etcd.is_none() || cluster.view.deleting || cluster.view.is_paused() {
         return Ok(None);
     }
     let Etcd::Found(etcd) = etcd(context, &cluster).await? else { return Ok(None) };

@@ -19,7 +19,7 @@ pub(super) enum Step {
 /// Deletes the Machine as the KubeadmControlPlane would, while etcd is Ready; and notes it, as long as it is on its way.
 pub(super) fn plan(observation: &Observation) -> Plan {
     let Observation { cluster, etcd, control_plane, machines } = observation;
-    let left_alone = cluster.view.paused || cluster.view.deleting || control_plane.deleting;
+    let left_alone = cluster.view.is_paused() || cluster.view.deleting || control_plane.deleting;
     let at_rest = control_plane.pause == Pause::None && control_plane.initialized && control_plane.kubeadm.is_some();
     // It replaces one at a time, and says so on itself from the deletion of the old one to the creation of the new one.
     if left_alone || !at_rest || control_plane.remediating {

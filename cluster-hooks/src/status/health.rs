@@ -23,7 +23,7 @@ pub fn report(observation: &Observation, plan: &Plan, last: Option<(Duration, Co
 
 /// Something is refused to us, so that nothing is known for certain: see [`super::failure`].
 pub fn failure(observation: &Observation, message: String, last: Option<(Duration, Condition)>) -> Update {
-    if observation.cluster.view.paused || observation.etcd == Etcd::NotNamed {
+    if observation.cluster.view.is_paused() || observation.etcd == Etcd::NotNamed {
         return Update::Nothing;
     }
     compare_with(observation, Draft::unknown(ETCD_CLUSTER_HEALTHY, reasons::REFUSED, message), last)

@@ -2,7 +2,7 @@
 
 use super::{Reference, api_group, failure_domains, flag};
 use api::names;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use std::collections::BTreeSet;
@@ -18,10 +18,12 @@ pub struct ClusterView {
     pub uid: String,
     /// `apiVersion` it was read in.
     pub api_version: String,
+    /// When it was created.
+    pub created: Option<Time>,
     /// It is being deleted.
     pub deleting: bool,
-    /// `spec.paused`, or the pause annotation.
-    pub paused: bool,
+    /// What pauses it, for people: `spec.paused`, the pause annotation, or both.
+    pub paused_by: Option<String>,
     /// The infrastructure.
     pub infrastructure: Option<Reference>,
     /// The infrastructure is there: v1beta2's `infrastructureProvisioned` or v1beta1's `infrastructureReady`.
@@ -46,8 +48,9 @@ impl ClusterView {
             namespace: cluster.namespace().unwrap_or_default(),
             uid: cluster.uid().unwrap_or_default(),
             api_version: cluster.types.as_ref().map(|t| t.api_version.clone()).unwrap_or_default(),
+            created: cluster.creation_timestamp(),
             deleting: cluster.metadata.deletion_timestamp.is_some(),
-            paused: flag(data, &["/spec/paused"]) || cluster.annotations().contains_key(names::PAUSED_ANNOTATION),
+            paused_by: paused_by(cluster),
             infrastructure: Reference::read(data.pointer("/spec/infrastructureRef")),
             infrastructure_ready: flag(
                 data,
@@ -60,6 +63,12 @@ impl ClusterView {
                 None => Reference::read(data.pointer("/spec/managedExternalEtcdRef")).map(Ok),
             },
         }
+    }
+
+    /// Whether the Cluster is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused_by.is_some()
     }
 
     /// Whether the Cluster names the EtcdCluster `name`.
@@ -95,6 +104,15 @@ impl ClusterView {
 #[must_use]
 pub fn is_cluster(owner: &OwnerReference) -> bool {
     owner.kind == "Cluster" && api_group(&owner.api_version) == names::CLUSTER_GROUP
+}
+
+/// What pauses an object that has `spec.paused`.
+fn paused_by(cluster: &DynamicObject) -> Option<String> {
+    let field = flag(&cluster.data, &["/spec/paused"]).then(|| "spec.paused".to_owned());
+    let annotation = cluster.annotations().contains_key(names::PAUSED_ANNOTATION);
+    let annotation = annotation.then(|| format!("annotation {}", names::PAUSED_ANNOTATION));
+    let both: Vec<String> = field.into_iter().chain(annotation).collect();
+    (!both.is_empty()).then(|| both.join(" and "))
 }
 
 /// Reads `<name>` (an EtcdCluster) or `<kind>.<group>/<name>`.
@@ -135,8 +153,24 @@ mod tests {
             let view = cluster(json!({
                 "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "demo"}, "status": status
             }));
-            assert!(view.infrastructure_ready && !view.paused && !view.deleting);
+            assert!(view.infrastructure_ready && !view.is_paused() && !view.deleting);
         }
+    }
+
+    #[test]
+    fn what_pauses_a_cluster_is_named() {
+        let paused_by = |annotations: serde_json::Value, paused: bool| {
+            cluster(json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": {"name": "demo", "annotations": annotations}, "spec": {"paused": paused}
+            }))
+            .paused_by
+        };
+        let annotated = json!({names::PAUSED_ANNOTATION: ""});
+        assert_eq!(paused_by(json!({}), false), None);
+        assert_eq!(paused_by(json!({}), true).as_deref(), Some("spec.paused"));
+        assert_eq!(paused_by(annotated.clone(), false).as_deref(), Some("annotation cluster.x-k8s.io/paused"));
+        assert_eq!(paused_by(annotated, true).as_deref(), Some("spec.paused and annotation cluster.x-k8s.io/paused"));
     }
 
     #[test]

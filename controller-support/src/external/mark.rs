@@ -12,8 +12,8 @@ const ABOUT_A_MISSING_NODE: [&str; 3] = ["NodeStartupTimeout", "NodeDeleted", "N
 
 /// Who wants a Machine replaced, and why. For people.
 ///
-/// A MachineHealthCheck never takes its conditions back from a Machine without a Node: whoever does not want them heeded has
-/// the annotation that keeps MachineHealthChecks away.
+/// A MachineHealthCheck never takes its conditions back from a Machine without a Node. To have them ignored,
+/// give the Machine the annotation that keeps MachineHealthChecks away.
 pub(super) fn read(machine: &DynamicObject) -> Option<String> {
     let annotation = names::REMEDIATE_MACHINE_ANNOTATION;
     if machine.annotations().contains_key(annotation) {

@@ -8,6 +8,7 @@ use e2e::bed::{Bed, Look, Manifests};
 use e2e::until::until;
 use futures::future::try_join_all;
 use futures::try_join;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -69,6 +70,7 @@ async fn second_never(bed: &Bed) -> Result<()> {
     let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
     let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is named: {message}");
+    says_why(bed, dead, &message)?;
 
     let healthy = ["second-etcd-0".to_owned(), "second-etcd-2".to_owned()];
     until("two voters are well", PATIENCE, async || {
@@ -101,6 +103,7 @@ async fn replaced(bed: &Bed) -> Result<()> {
     let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
     let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead) && message.contains("it is replaced from "), "it says: {message}");
+    says_why(bed, dead, &message)?;
     let warning = look.until_the_only_warning().await?;
     ensure!(warning.starts_with("Warning MachineNotBooting") && warning.contains(dead), "the warning is: {warning}");
     ends_with(bed, &look, &["replaced-etcd-0", "replaced-etcd-2", "replaced-etcd-3"]).await
@@ -113,6 +116,7 @@ async fn first_never(bed: &Bed) -> Result<()> {
     let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
     let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is named: {message}");
+    says_why(bed, dead, &message)?;
     stays_so(&look, &[dead, "first-etcd-1", "first-etcd-2"]).await?;
     for held_back in ["first-etcd-1", "first-etcd-2"] {
         ensure!(bed.machines.get("boots", held_back).is_err(), "{held_back} has been made, with nothing to join");
@@ -191,6 +195,20 @@ async fn given_up(bed: &Bed) -> Result<()> {
     .await?;
     keep(&look, dead, Value::Null).await?;
     ends_with(bed, &look, &["given-etcd-0", slow, "given-etcd-3"]).await
+}
+
+/// The message about a machine that does not boot has all that a person needs to find the cause: which address does not
+/// answer, how, since when, and when it could have booted.
+fn says_why(bed: &Bed, machine: &str, message: &str) -> Result<()> {
+    let url = names::client_url(&bed.machines.get("boots", machine)?.address().to_string());
+    let why = format!("{url}: connection refused");
+    ensure!(url.ends_with(":2379") && message.contains(&why), "{why:?} is missing in {message}");
+    for before in ["could boot at ", "(since "] {
+        let (_, rest) = message.split_once(before).with_context(|| format!("{before:?} is missing in {message}"))?;
+        let time = rest.split([',', ')']).next().unwrap_or_default();
+        time.parse::<Timestamp>().with_context(|| format!("{time:?} is not a time in {message}"))?;
+    }
+    Ok(())
 }
 
 /// Waits until a Machine has its bootstrap data. The next one has it when the time of the one before is over.

@@ -9,6 +9,7 @@ use e2e::plane::{Request, Requests, users};
 use futures::future::try_join_all;
 use futures::try_join;
 use kube::Client;
+use kube::api::DynamicObject;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,11 +43,16 @@ pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
 async fn machines_match(look: &Look) -> Result<()> {
     for name in look.etcd_machines().await? {
         let machine = look.api("Machine").get(&name).await?;
-        let conditions = machine.data.pointer("/status/conditions").and_then(|conditions| conditions.as_array());
-        let shown = conditions.into_iter().flatten().find(|condition| condition["type"] == MACHINE_UP_TO_DATE);
-        ensure!(shown.is_some_and(|condition| condition["status"] == "True"), "{name}: {conditions:?}");
+        ensure!(up_to_date(&machine) == Some("True"), "{name}: {:?}", machine.data.pointer("/status/conditions"));
     }
     Ok(())
+}
+
+/// Status of the condition by which a Machine says whether it matches the spec.
+pub(crate) fn up_to_date(machine: &DynamicObject) -> Option<&str> {
+    let conditions = machine.data.pointer("/status/conditions").and_then(|conditions| conditions.as_array());
+    let shown = conditions.into_iter().flatten().find(|condition| condition["type"] == MACHINE_UP_TO_DATE);
+    shown.and_then(|condition| condition["status"].as_str())
 }
 
 /// One member and five, side by side in one namespace.

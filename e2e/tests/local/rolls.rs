@@ -1,6 +1,6 @@
 //! Another spec for a cluster that is in use: every Machine is replaced by one that matches.
 
-use crate::bring_up::{PATIENCE, released};
+use crate::bring_up::{self, PATIENCE, released};
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::records::warnings;
@@ -172,15 +172,37 @@ async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Res
     let (status, machines) = (look.status().await?, look.etcd_machines().await?);
     ensure!(up_to_date(&status)?.2.contains("has yet to roll out") && status.ready, "{:?}", status.conditions);
     ensure!(machines.len() == 3 + max_surge && status.endpoints == between, "{machines:?}: {}", status.endpoints);
+    ensure!(until_machines_say(&look, &old).await? > 0, "no old Machine is left that stays: {machines:?}");
 
     ignore_what_is_in_use(&look).await?;
     rolled(bed, &look, &old, &writers).await?;
+    until_machines_say(&look, &old).await?;
     // The clients here try endpoints that are dead, as API servers do not: some requests fail or wait where members leave.
     nothing_is_lost(&look, writers, &[]).await?;
     let states = states.stop().await?.into_iter().filter_map(|etcd| etcd.status).collect();
     look.delete("Cluster", &look.cluster).await?;
     all_is_gone(bed, &look).await?;
     Ok(states)
+}
+
+/// Waits until each Machine that is not being deleted says in `UpToDate` whether it matches the spec: none of the old
+/// ones does, and all others do. Gives how many old ones there are.
+async fn until_machines_say(look: &Look, old: &[String]) -> Result<usize> {
+    until("each Machine says whether it matches the spec", PATIENCE, async || {
+        let mut outdated = 0;
+        for name in look.etcd_machines().await? {
+            let machine = look.api("Machine").get(&name).await?;
+            if machine.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let is_old = old.contains(&name);
+            let (expected, found) = (if is_old { "False" } else { "True" }, bring_up::up_to_date(&machine));
+            ensure!(found == Some(expected), "UpToDate of Machine {name} is {found:?}");
+            outdated += usize::from(is_old);
+        }
+        Ok(Some(outdated))
+    })
+    .await
 }
 
 /// A person says of the present spec that no API server needs endpoints that are not published any more.

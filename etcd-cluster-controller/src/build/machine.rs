@@ -78,7 +78,7 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     let mut metadata = metadata(parts, true);
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.extend(cloned_from(parts.etcd));
-    // Whoever deletes the Machine waits until its member has left etcd.
+    // A deletion of the Machine waits until its member has left etcd.
     let hook = (names::PRE_TERMINATE_HOOK_ANNOTATION.to_owned(), names::PRE_TERMINATE_HOOK_OWNER.to_owned());
     annotations.extend([hook]);
     // With it, the limits of replacements in a row outlive the status.

@@ -47,7 +47,7 @@ impl Client {
             // Members show their certificates: when one expires, it is told in time.
             .tls_info(true)
             .https_only(true)
-            // etcd never redirects, and whoever answers in its place must not send us elsewhere.
+            // etcd never redirects, and what answers in its place must not send us elsewhere.
             .redirect(reqwest::redirect::Policy::none())
             // Members are reached directly: a proxy for downloads is not meant for them.
             .no_proxy()

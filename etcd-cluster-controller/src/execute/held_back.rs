@@ -28,7 +28,7 @@ pub(super) async fn delete(
         observation.machines.get(name).is_some_and(|machine| proof.is_about(&machine.uid) && waits_still(machine, live))
     });
     let Some(live) = live else { return Ok(Outcome::Outdated) };
-    if !admission_is_as_seen(context, observation, cluster, name).await? {
+    if !admission_is_as_observed(context, observation, cluster, name).await? {
         return Ok(Outcome::Outdated);
     }
     let note = format!("deleted Machine {name}, which was held back: the spec that it was made from has changed");
@@ -37,7 +37,7 @@ pub(super) async fn delete(
 
 /// Whether the admissions are those that were seen, and a Machine without bootstrap data still has none. The watches may lag
 /// behind, and one that has been admitted may be a member by now.
-pub(super) async fn admission_is_as_seen(
+pub(super) async fn admission_is_as_observed(
     context: &Context,
     observation: &Observation,
     cluster: &str,

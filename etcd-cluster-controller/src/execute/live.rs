@@ -43,7 +43,7 @@ impl Live {
 
     /// Whether they are the very ones that were seen: the same UIDs, as a name may have been used again, and none on its
     /// way out that was not.
-    pub(super) fn are_as_seen(&self, observation: &Observation) -> bool {
+    pub(super) fn are_as_observed(&self, observation: &Observation) -> bool {
         let live = self.0.iter().map(|machine| (machine.uid.as_deref(), machine.deletion_timestamp.is_some()));
         let known = observation.machines.values().map(|machine| (Some(machine.uid.as_str()), machine.deleting));
         live.collect::<BTreeSet<_>>() == known.collect()
@@ -68,16 +68,16 @@ mod tests {
     #[test]
     fn a_machine_that_the_watch_does_not_show_yet_is_noticed() {
         let mut story = Story::with_voters(3, 2);
-        assert!(live(&["uid-0", "uid-1"]).are_as_seen(&story.observation));
-        assert!(!live(&["uid-0", "uid-1", "uid-2"]).are_as_seen(&story.observation));
-        assert!(!live(&["uid-0"]).are_as_seen(&story.observation));
+        assert!(live(&["uid-0", "uid-1"]).are_as_observed(&story.observation));
+        assert!(!live(&["uid-0", "uid-1", "uid-2"]).are_as_observed(&story.observation));
+        assert!(!live(&["uid-0"]).are_as_observed(&story.observation));
         let again = live(&["uid-0", "made-again"]);
         assert_eq!(again.names(), story.observation.machines.keys().map(String::as_str).collect());
-        assert!(!again.are_as_seen(&story.observation), "another one, of the same name");
+        assert!(!again.are_as_observed(&story.observation), "another one, of the same name");
         let mut leaving = live(&["uid-0", "uid-1"]);
         leaving.0[1].deletion_timestamp = Some(Time(story.observation.now));
-        assert!(!leaving.are_as_seen(&story.observation), "the watch does not show yet that it goes");
+        assert!(!leaving.are_as_observed(&story.observation), "the watch does not show yet that it goes");
         story.observation.machines.get_mut(&name(1)).unwrap().deleting = true;
-        assert!(leaving.are_as_seen(&story.observation));
+        assert!(leaving.are_as_observed(&story.observation));
     }
 }

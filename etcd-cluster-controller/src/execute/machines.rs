@@ -1,7 +1,7 @@
 //! Protecting Machines, letting them go, and deleting them.
 
 use super::Outcome;
-use super::held_back::admission_is_as_seen;
+use super::held_back::admission_is_as_observed;
 use super::live::Live;
 use crate::CONTROLLER;
 use crate::context::Context;
@@ -37,7 +37,7 @@ pub(super) async fn release(
     let machine = observation.machines.get(machine).filter(|machine| proof.is_about(&machine.uid));
     let Some(machine) = machine else { return Ok(Outcome::Outdated) };
     if let (MayGo::NeverMember(_), ClusterLink::One(cluster)) = (proof, &observation.cluster)
-        && !admission_is_as_seen(context, observation, &cluster.name, &machine.name).await?
+        && !admission_is_as_observed(context, observation, &cluster.name, &machine.name).await?
     {
         return Ok(Outcome::Outdated);
     }
@@ -79,7 +79,7 @@ pub(super) async fn delete(
         return Ok(Outcome::Outdated);
     };
     let live = Live::of_cluster(context, observation, &cluster.name).await?;
-    let machine = live.get(name).filter(|_| live.are_as_seen(observation));
+    let machine = live.get(name).filter(|_| live.are_as_observed(observation));
     let has_hook = |machine: &&ObjectMeta| {
         machine.annotations.as_ref().is_some_and(|all| all.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION))
     };
@@ -95,7 +95,7 @@ pub(super) async fn delete(
     delete_as_read(context, etcd, &ours, note).await
 }
 
-/// Deletes a Machine as it was read, and tells of it. It is off if it has changed since.
+/// Deletes a Machine as it was read, and records an event. Nothing is deleted if it has changed since.
 pub(super) async fn delete_as_read(
     context: &Context,
     etcd: &EtcdCluster,

@@ -112,7 +112,7 @@ pub(super) async fn admit(
     let etcd = observation.etcd.as_ref();
     // A patch without a version would be made whatever has happened to the Secret.
     let Some(version) = &observation.init_version else { return Ok(Outcome::Outdated) };
-    if !Live::of_cluster(context, observation, cluster).await?.are_as_seen(observation) {
+    if !Live::of_cluster(context, observation, cluster).await?.are_as_observed(observation) {
         return Ok(Outcome::Outdated);
     }
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());

@@ -1,5 +1,5 @@
 //! Changing etcd's membership, by gRPC. Each call follows a linearizable list through the same member, which has to be the
-//! one that the permission was made from: whoever has added or removed somebody in between ends it.
+//! one that the permission was made from: if a member was added or removed in between, nothing is done.
 
 use super::Outcome;
 use crate::context::Context;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// that version.
 ///
 /// # Errors
-/// [`Error::NotReady`] if somebody else has changed the object: all is decided anew.
+/// [`Error::NotReady`] if somebody else has changed the object: everything is decided again.
 pub(crate) async fn write_status(context: &Context, etcd: &Arc<EtcdCluster>, after: EtcdClusterStatus) -> Result<()> {
     if !differs(etcd.status.as_ref(), &after) {
         return Ok(());
@@ -31,7 +31,7 @@ pub(crate) async fn write_status(context: &Context, etcd: &Arc<EtcdCluster>, aft
         StatusWrite::Outdated => {
             // A restore of the management cluster may have undone what is remembered.
             context.written.forget(newest.metadata.uid.as_deref().unwrap_or_default());
-            return Err(Error::NotReady("the EtcdCluster has changed meanwhile; deciding anew".to_owned()));
+            return Err(Error::NotReady("the EtcdCluster has changed meanwhile; deciding again".to_owned()));
         }
     }
     let about = etcd.object_ref(&());

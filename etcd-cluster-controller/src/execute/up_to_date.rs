@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(shown(&story), [false; 0]);
         story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
         assert_eq!(shown(&story), [false]);
-        story.cluster().paused = true;
+        story.cluster().paused_by = Some("spec.paused".to_owned());
         assert_eq!(shown(&story), [false; 0]);
     }
 }

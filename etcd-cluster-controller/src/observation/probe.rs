@@ -121,7 +121,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What a member says that is well, votes, and leads: for whoever makes a probe up, as a forecast and tests do.
+    /// What a member says that is well, votes, and leads: for made-up probes, as in a forecast and in tests.
     #[must_use]
     pub fn of_one_that_is_well(cluster_id: u64, member_id: u64) -> Self {
         Self {

@@ -25,7 +25,7 @@ pub(super) async fn read(
     let Some(secret) = context.secrets.get(&namespace, &name) else {
         return missing(context, observation, &namespace, &name).await;
     };
-    // What members run with is theirs, whoever has made it his own since: without a CA nobody could be replaced.
+    // The CA that members run with stays theirs if another has taken the Secret over: without it nobody could be replaced.
     let in_use = etcd.has_begun() || !observation.machines.is_empty();
     if let Some(other) = other_owner(&secret, &uid).filter(|other| other.kind == "EtcdCluster" || !in_use) {
         return Ok((of_another(other), None));

@@ -4,6 +4,7 @@ use super::{Plan, Step, View, block, wait};
 use crate::observation::Certificates;
 use api::conditions::reasons;
 use api::names;
+use kube::ResourceExt;
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let cluster = &view.cluster()?.name;
@@ -11,7 +12,13 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let in_use = view.has_begun() || !view.observation.machines.is_empty();
     match &view.observation.certificates {
         Certificates::Unknown => {
-            Some(wait(reasons::WAITING_FOR_CERTIFICATES, format!("Secret {secret} has not been looked up")))
+            let etcd = &view.observation.etcd;
+            let message = format!(
+                "Secret {secret} in namespace {}, with etcd's CA, has not been read: that is done once a Cluster names EtcdCluster {}, and not while this is being deleted",
+                etcd.namespace().unwrap_or_default(),
+                etcd.name_any()
+            );
+            Some(wait(reasons::WAITING_FOR_CERTIFICATES, message))
         }
         Certificates::OfAnother { kind, name } if kind == "EtcdCluster" => Some(wait(
             reasons::WAITING_FOR_CERTIFICATES,

@@ -1,10 +1,11 @@
 //! Members that have different data, which etcd tells by its alarm CORRUPT. It cannot tell which copy is the right one: the
 //! alarm is about a member that differs from the leader or from most others. A new member copies the leader, and one that
-//! leaves takes its copy with it. So until a person has ended the alarm, nobody joins and no copy goes. Only whoever deletes
-//! a Machine has decided on that copy: its member leaves, by all the other rules, and another one joins where it needs that.
+//! leaves takes its copy with it. So until a person has ended the alarm, nobody joins and no copy goes. Only a person who
+//! deletes a Machine has decided on that copy: its member leaves, by all the other rules, and another one joins where that
+//! is needed.
 
 use super::{Plan, View, block, retire, wait};
-use crate::alarms::{CORRUPT, describe, raised};
+use crate::alarms::{CORRUPT, describe, raised, why_unknown};
 use crate::observation::has_hook;
 use crate::observation::probe::Alarm;
 use crate::roster::Seat;
@@ -61,7 +62,7 @@ pub(super) fn lets_go(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
 /// Why nobody joins now. One may, where a member that a person gives up cannot leave before.
 pub(super) fn obstacle_to_joining(view: &View<'_>) -> Option<Plan> {
     if raised(&view.roster).is_none() {
-        return Some(wait(reasons::HEALTH_UNKNOWN, "no voter answers that could tell of alarms"));
+        return Some(wait(reasons::HEALTH_UNKNOWN, why_unknown(&view.roster)));
     }
     let why = hold(view).filter(|_| !standing(view).is_empty())?;
     let is_owed = |seat: &Seat<'_>| is_given_up(view, seat) && retire::waits_for_another(view, seat);

@@ -1,5 +1,5 @@
 //! DockerMachines of Cluster API up to 1.13. Their provider waits for a Node before it sets the provider ID, and until that
-//! is set it makes a container anew that it finds stopped: with nothing in it, as the bootstrap is not run again.
+//! is set it recreates a container that it finds stopped: with nothing in it, as the bootstrap is not run again.
 
 use super::{Plan, Step, View};
 

@@ -12,7 +12,7 @@ pub fn is_fenced(plan: &Plan) -> bool {
 }
 
 /// What takes the place of the live plan if that asks for another dangerous step than the one that was planned: nothing is
-/// done, and all is decided anew. A live plan that takes nothing away stands.
+/// done, and everything is decided again. A live plan that takes nothing away stands.
 #[must_use]
 pub fn called_off(planned: &Plan, live: &Plan) -> Option<Plan> {
     (live != planned && is_fenced(live)).then(|| {

@@ -156,7 +156,7 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     let voters = machines.names(Progress::Voter).len();
     if voters == 0 && view.has_begun() {
         let message = format!(
-            "the Machine of every member is gone, and the data with them; nothing new is made in their place. To begin anew, delete the EtcdCluster after: {}",
+            "the Machine of every member is gone, and the data with them; nothing new is made in their place. To start over, delete the EtcdCluster after: {}",
             deletion::confirm(&view.observation.etcd)
         );
         return Some(block(reasons::QUORUM_LOST, message));
@@ -166,7 +166,7 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
 }
 
 /// Makes the next Machine. Without a template, those that are on their way are waited for first. So is the word of the
-/// Cluster's infrastructure before there is etcd: it tells of failure domains, and a Machine's is never changed. Later a
+/// Cluster's infrastructure before there is etcd: it reports failure domains, and a Machine's is never changed. Later a
 /// replacement matters more.
 fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     match &view.observation.template {

@@ -1,6 +1,6 @@
 //! Machines that are marked for remediation, by a MachineHealthCheck or by a person, and those that are stuck. A marked Machine
-//! is replaced although its member answers: a mark tells of what no probe sees. It is deleted, and goes the way of every Machine
-//! that is deleted: a healthy voter leaves when its replacement votes.
+//! is replaced although its member answers: a mark reports what no probe sees. It is deleted, and goes the way of every
+//! Machine that is deleted: a healthy voter leaves when its replacement votes.
 //!
 //! A voter that fails is left to `repair`, marked or not: that knows when a failed one may go. Nothing here is done for haste,
 //! so everything else comes first.

@@ -1,5 +1,5 @@
 //! Finishing what was begun. The operation in the status is the fence: it is written before anything is done to etcd, and
-//! whoever finds it looks at etcd first, since a call that timed out may have been carried out all the same.
+//! a manager that finds it looks at etcd first, since a call that timed out may have been carried out all the same.
 
 use super::{Plan, Step, View, corrupt, retire, wait};
 use crate::observation::hex;
@@ -45,7 +45,7 @@ fn resume(view: &View<'_>, operation: &Operation) -> Option<Plan> {
                 None => wait(
                     reasons::DATA_CORRUPT,
                     format!(
-                        "leadership does not leave member {id:x} ({MOVES} attempts), whose data was given up, and whoever joins would copy that: move it by hand (etcdctl move-leader), or restart etcd on that machine"
+                        "leadership does not leave member {id:x} ({MOVES} attempts), whose data was given up, and a member that joins would copy it: move it by hand (etcdctl move-leader), or restart etcd on that machine"
                     ),
                 ),
             })

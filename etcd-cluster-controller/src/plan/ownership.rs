@@ -1,5 +1,5 @@
-//! Machines that are not this object's. After a restore that has made all objects anew, the members run on Machines that name
-//! an owner of the past: nothing is made in their place, and nobody is told that they are gone.
+//! Machines that are not this object's. After a restore that has created all objects again, the members run on Machines that
+//! name an owner of the past: nothing is made in their place, and nobody is told that they are gone.
 
 use super::{Plan, View, block};
 use api::conditions::reasons;

@@ -43,7 +43,7 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let stays = is_kept && is_served && (may_be_told || !is_enough) && !rollout::must_be_told(view);
     let settled = well == staying.len() && well == goal.voters;
     let is_told = |seat: &Seat<'_>| before.endpoint(seat).is_some_and(|url| before.urls.contains(&url.as_str()));
-    // Whoever is on the way out never enters the list, and leaves it when others are there.
+    // A member on its way out never enters the list, and leaves it when others are there.
     let is_over = settled || is_kept;
     let voters = || view.roster.voters().filter(|seat| !retires(seat) || (!is_over && is_told(seat)));
     let mut urls: Vec<String> = if stays {

@@ -25,8 +25,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if pinned != Some(&version) {
         annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.clone()));
     }
-    // Members with different limits drop each other's learners, and panic: whoever has replaced or edited the object has not
-    // changed theirs. A Machine that has no member yet is going to have one with the limit that it was made with.
+    // Members with different limits drop each other's learners, and panic: an object that was replaced or edited has
+    // not changed theirs. A Machine that has no member yet is going to have one with the limit that it was made with.
     let members = view.roster.members().filter_map(|(_, seat)| seat.machine);
     let mut machines = members.chain(view.observation.machines.values());
     let running = machines.find_map(|machine| view.observation.learner_limits.get(&machine.name));
@@ -48,9 +48,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     (finalizer || !annotations.is_empty()).then_some(Plan::Do(Step::Record { finalizer, annotations }))
 }
 
-/// The version that new members get. Not one of the spec that no member can get to, as far as that is known: whoever
-/// takes it back gets what there was. What was recorded may have become such a version too, where the last member of an
-/// earlier minor version has failed, or goes: then it is what the others run.
+/// The version that new members get. Not one of the spec that no member can get to, as far as that is known: when
+/// it is taken back, the version before applies again. What was recorded may have become such a version too, where the
+/// last member of an earlier minor version has failed, or goes: then it is what the others run.
 fn in_force(view: &View<'_>, spec: Option<&str>, pinned: &str) -> String {
     let joins = |version: &&str| upgrade::may_join(view, version);
     match view.has_begun() {

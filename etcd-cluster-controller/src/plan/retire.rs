@@ -19,7 +19,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
             return Some(Plan::Do(release(view, seat, machine, proof)));
         }
     }
-    // Whoever serves least goes first, and the leader last.
+    // The one that serves least goes first, and the leader last.
     let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(view, seat)).collect();
     members.sort_by_key(|seat| (seat.is_healthy(), seat.leads()));
     let begin = |kind, seat: &Seat<'_>, id| {
@@ -39,8 +39,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     only.map(|message| block(reasons::WOULD_LOSE_DATA, message))
 }
 
-/// It is written down first of a machine that may initialize etcd in its last moments, or join it: whoever finds that one, or
-/// counts who would be left, this manager or another, must know that it goes.
+/// It is written down first of a machine that may initialize etcd in its last moments, or join it: a
+/// manager, this one or another, that finds that machine or counts who would be left must know that it goes.
 fn release(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView, proof: MayGo) -> Step {
     let may_come = seat.may_vote || (seat.admitted && matches!(proof, MayGo::NeverMember(_)));
     if may_come && !view.observation.release_is_noted(machine) {
@@ -263,9 +263,9 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
             String::new()
         } else if let Some(problem) = view.observation.cluster.problem() {
             // Nothing is read of an etcd that no Cluster, or more than one, names.
-            format!("it is not released as long as this is so: {problem}")
+            format!("it is not released before exactly one Cluster names this EtcdCluster: {problem}")
         } else if let Some(operation) = ours {
-            format!("{} is under way since {:.0}", operation::describe(operation), operation.since.0)
+            format!("{} has been in progress since {:.0}", operation::describe(operation), operation.since.0)
         } else if let Some(message) = would_lose_data(view, seat) {
             message
         } else if is_starting(view, seat) {

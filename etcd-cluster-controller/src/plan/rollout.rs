@@ -26,7 +26,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if old.is_empty() || !may_replace(view) {
         return None;
     }
-    // Whom a person has chosen goes first, then whoever serves least, and the leader last; of the others the oldest.
+    // One that a person has chosen goes first, then the one that serves least, the leader last; of equals the oldest.
     old.sort_by_key(|seat| (!is_chosen(seat), seat.is_voter(), seat.is_well(), seat.leads()));
     let machine = old.into_iter().find(|seat| is_replaceable(view, seat))?.machine?;
     Some(Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Outdated }))
@@ -188,7 +188,7 @@ fn needs_a_person(view: &View<'_>) -> Option<String> {
     upgrade::joins_as_voter(view).then(|| message.to_owned())
 }
 
-/// What a rollout waits for that no other rule tells of.
+/// What a rollout waits for that no other rule reports.
 pub(crate) fn waits_for(view: &View<'_>) -> Option<String> {
     let outdated = view.roster.seats.iter().filter(|seat| is_outdated(view, seat));
     let paused = outdated.filter_map(|seat| seat.machine.filter(|machine| is_paused(machine)));

@@ -157,9 +157,9 @@ impl Step {
     }
 
     /// Whether it changes an object that is watched, so that the next reconcile comes with what it has changed. Not what is
-    /// done to etcd, nor what the status itself carries: the status tells of it before anything else happens.
+    /// done to etcd, nor what the status itself carries: the status shows it before anything else happens.
     #[must_use]
-    pub fn is_seen_at_once(&self) -> bool {
+    pub fn is_observed_at_once(&self) -> bool {
         match self {
             Self::Record { .. }
             | Self::EnsureCertificates

@@ -75,7 +75,7 @@ mod tests {
             change(&mut story);
             owns(&story)
         };
-        assert!(!changed(|story| story.cluster().paused = true));
+        assert!(!changed(|story| story.cluster().paused_by = Some("spec.paused".to_owned())));
         assert!(!changed(|story| story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now))));
         assert!(!changed(|story| story.etcd().spec.infrastructure_template.namespace = Some("other".to_owned())));
         let blocked = super::super::block(reasons::REFUSED, "forbidden");

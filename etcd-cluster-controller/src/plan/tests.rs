@@ -16,7 +16,8 @@ mod surging;
 use super::*;
 use crate::fixture::{Story, name};
 use crate::fixture::{certificates, cluster, id};
-use crate::observation::{Certificates, Membership, Outcome, Template};
+use crate::observation::{Certificates, ClusterLink, Membership, Outcome, Template};
+use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 fn reason(plan: &Plan) -> &'static str {
@@ -199,7 +200,7 @@ fn first_things_first() {
     story.cluster().infrastructure_ready = false;
     assert_eq!(story.plan(), Plan::Do(Step::EnsureCertificates));
     story.observation.certificates = certificates();
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, "it tells of failure domains");
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, "it reports failure domains");
     story.observation.reported_domains = Some([].into());
     assert_eq!(creates(&story.plan()), Some(0), "whether the Cluster has them yet, or not");
     story.observation.reported_domains = None;
@@ -209,6 +210,35 @@ fn first_things_first() {
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
     story.cluster().infrastructure_ready = false;
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, "nor does it boot");
+}
+
+#[test]
+fn infrastructure_that_is_waited_for_is_named_with_the_time() {
+    let mut story = Story::new(1);
+    story.cluster().infrastructure_ready = false;
+    let infrastructure = |kind: &str| Reference {
+        group: "infrastructure.cluster.x-k8s.io".to_owned(),
+        kind: kind.to_owned(),
+        name: "demo".to_owned(),
+    };
+    let since =
+        "the infrastructure of Cluster demo is not provisioned yet (the Cluster was created at 1970-01-01T00:00:00Z)";
+    for (named, next) in [
+        (Some(infrastructure("DockerCluster")), "look at the conditions of DockerCluster demo"),
+        (None, "spec.infrastructureRef of the Cluster is not set yet"),
+    ] {
+        story.cluster().infrastructure = named;
+        let expected = format!("{since}: {next}");
+        assert_eq!(story.plan(), wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, expected));
+    }
+}
+
+#[test]
+fn certificates_that_were_not_read_are_reported_with_the_cause() {
+    let mut story = Story::new(1);
+    story.observation.certificates = Certificates::Unknown;
+    let expected = "Secret demo-managed-etcd in namespace default, with etcd's CA, has not been read: that is done once a Cluster names EtcdCluster demo-etcd, and not while this is being deleted";
+    assert_eq!(story.plan(), wait(reasons::WAITING_FOR_CERTIFICATES, expected));
 }
 
 #[test]
@@ -226,14 +256,15 @@ fn nothing_is_done_without_a_cluster_of_ones_own() {
 #[test]
 fn a_pause_stops_everything() {
     let mut story = Story::new(3);
-    story.cluster().paused = true;
-    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+    story.cluster().paused_by = Some("spec.paused".to_owned());
+    assert_eq!(story.plan(), wait(reasons::PAUSED, "Cluster demo is paused by spec.paused"));
     assert_eq!(due(&story.observation, &story.plan()), None);
     story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
     assert_eq!(reason(&story.plan()), reasons::PAUSED, "deletion waits too, as Cluster API's own does");
     let mut story = Story::new(3);
     story.etcd().metadata.annotations = Some([(names::PAUSED_ANNOTATION.to_owned(), String::new())].into());
-    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+    let by_annotation = "EtcdCluster demo-etcd is paused by annotation cluster.x-k8s.io/paused";
+    assert_eq!(story.plan(), wait(reasons::PAUSED, by_annotation));
 }
 
 #[test]

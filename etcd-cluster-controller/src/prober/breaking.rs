@@ -1,4 +1,4 @@
-//! Whose connection to the leader breaks again and again: whoever starts, sends a little, and ends.
+//! Whose connection to the leader breaks again and again: etcd starts, sends a little, and ends.
 //!
 //! etcd counts in `etcd_network_disconnected_peers_total`, with the labels `Local` and `Remote`, how often a peer that
 //! was active became inactive (`peerStatus.deactivate` in `server/etcdserver/api/rafthttp/peer_status.go`, the same in
@@ -17,11 +17,11 @@ const STEADY: Duration = Duration::from_secs(30);
 /// Losses of the connection to one member, one soon after the other.
 #[derive(Debug)]
 struct Losses {
-    /// When the first was seen.
+    /// When the first was observed.
     since: Instant,
-    /// When the latest was seen.
-    seen: Instant,
-    /// It came after this: when the look before was, which had not seen it.
+    /// When the latest was observed.
+    observed: Instant,
+    /// It came after this: when the look before was, which had not observed it.
     after: Instant,
 }
 
@@ -50,11 +50,11 @@ impl Breaking {
         for (id, count) in &lost {
             // If it is less, the leader itself has been started again.
             if count > before.get(id).unwrap_or(&0.0) {
-                let losses = losses.entry(*id).or_insert(Losses { since: now, seen: now, after: looked });
-                (losses.seen, losses.after) = (now, looked);
+                let losses = losses.entry(*id).or_insert(Losses { since: now, observed: now, after: looked });
+                (losses.observed, losses.after) = (now, looked);
             }
         }
-        losses.retain(|_, losses| now.duration_since(losses.seen) <= STEADY);
+        losses.retain(|_, losses| now.duration_since(losses.observed) <= STEADY);
         Self { lost, looked: now, losses }
     }
 

@@ -1,6 +1,6 @@
 //! What conditions say of etcd's alarms.
 
-use crate::alarms::{CORRUPT, NO_SPACE, describe, raised};
+use crate::alarms::{CORRUPT, NO_SPACE, describe, raised, why_unknown};
 use crate::observation::probe::Alarm;
 use crate::plan::View;
 use api::conditions::{self as c, Draft, reasons};
@@ -11,7 +11,7 @@ pub(super) fn no_alarms(view: &View<'_>) -> Draft {
     match raised(&view.roster) {
         Some(alarms) if alarms.is_empty() => Draft::new(c::NO_ALARMS, true, reasons::NO_ALARMS, ""),
         Some(alarms) => Draft::new(c::NO_ALARMS, false, reason(&alarms), describe(&view.roster, &alarms)),
-        None => Draft::unknown(c::NO_ALARMS, reasons::HEALTH_UNKNOWN, "no voter answers that could tell of alarms"),
+        None => Draft::unknown(c::NO_ALARMS, reasons::HEALTH_UNKNOWN, why_unknown(&view.roster)),
     }
 }
 

@@ -152,7 +152,7 @@ fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
 fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
     let number = |wanted: &dyn Fn(&Seat<'_>) -> bool| view.roster.voters().filter(|seat| wanted(seat)).count();
     let listed = view.roster.is_listed();
-    // Where no quorum answers with the member list, whoever has just begun to fail may be what it lacks.
+    // Where no quorum answers with the member list, a member that has just begun to fail may be what it lacks.
     let well = |seat: &Seat<'_>| if listed { seat.counts } else { seat.is_well() };
     // One that was promoted just now may have been probed last before it served: as long as the list is read by a quorum,
     // that is not a failure.
@@ -177,8 +177,8 @@ fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
         let message = format!("{well} of {count} voters are known to be healthy, a quorum is {quorum}: {failing}");
         return Draft::unknown(c::AVAILABLE, reasons::HEALTH_UNKNOWN, message);
     }
-    // etcd's own machine sees to the first half; that nothing is made anew is the plan's.
-    let only = "A member that has lost its data never starts again, and nothing new is made in its place: bring its machine back, or delete the EtcdCluster to begin anew";
+    // The machine itself ensures the first half; that nothing is made in its place is the plan's doing.
+    let only = "A member that has lost its data never starts again, and nothing new is made in its place: bring its machine back, or delete the EtcdCluster to start over";
     let many = "Nothing is removed; if all are well, look at the network between them and this controller";
     let hint = if count == 1 { only } else { many };
     let message = format!("{well} of {count} voters are healthy, a quorum is {quorum}: {failing}. {hint}");
@@ -326,7 +326,7 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
     }
     let hold = plan.hold();
     let reason = hold.map(|hold| hold.reason).filter(|reason| is_alarming(reason)).unwrap_or(reasons::ROLLING_OUT);
-    // Whoever leaves may wait for the rollout itself: then what that waits for says more.
+    // A member that leaves may wait for the rollout itself: then what that waits for says more.
     let says_more = hold.is_none_or(|hold| hold.reason == reasons::WAITING_FOR_SAFE_REMOVAL);
     let why = rollout_waits_for(view).filter(|_| says_more).or_else(|| hold.map(|hold| hold.message.clone()));
     draft(reason, why.map_or_else(|| count.clone(), |why| format!("{count}: {why}")))

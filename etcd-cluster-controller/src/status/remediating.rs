@@ -7,7 +7,7 @@ use api::conditions::{self as c, Draft, reasons};
 pub(super) fn remediating(view: &View<'_>) -> Draft {
     let replaced = replacement_under_way(view);
     let replaced = replaced
-        .map(|last| format!("the member of Machine {} has been being replaced since {:.0}", last.machine, last.time.0));
+        .map(|last| format!("the replacement of the member of Machine {} began at {:.0}", last.machine, last.time.0));
     let waiting = marked_waits_for(view).into_iter().map(|hold| (hold.reason, hold.message));
     let (all, messages): (Vec<_>, Vec<_>) =
         replaced.map(|message| (reasons::REPLACING_MEMBER, message)).into_iter().chain(waiting).unzip();

@@ -378,6 +378,16 @@ fn alarms_are_known_as_long_as_a_voter_answers() {
     story.failing(2, "down");
     let nobody = story.settle();
     assert_eq!(shows(&nobody, c::NO_ALARMS), ("Unknown".to_owned(), reasons::HEALTH_UNKNOWN.to_owned()));
+    let message = &condition(&nobody, c::NO_ALARMS).message;
+    assert!(message.starts_with("no voter answers, so etcd's alarms are not known: demo-etcd-0: "), "{message}");
+    let last =
+        "demo-etcd-2: https://10.0.0.3:2379: connection closed without an answer: down (since 1970-01-01T00:16:40Z)";
+    assert!(message.ends_with(last), "which address, why, and since when: {message}");
+    story.pass(30);
+    assert_eq!(condition(&story.settle(), c::NO_ALARMS).message, *message, "it says the same as time passes");
+    let new = Story::new(1).settle();
+    let message = &condition(&new, c::NO_ALARMS).message;
+    assert_eq!(message, "etcd's alarms are not known before there is a voter that reports them");
     let mut strange = Story::with_voters(1, 1);
     strange.alarms(&[(7, "OVERSLEPT")]);
     let strange = strange.settle();

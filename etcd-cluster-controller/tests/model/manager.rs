@@ -132,14 +132,14 @@ impl Reconcile<'_> {
                 }
             }
             Step::PublishInit { client_urls, admitted, .. } => {
-                if self.secret_is_as_seen() {
+                if self.secret_is_as_observed() {
                     self.write_secret(seats_of_uids(admitted))?;
                     (self.after.secrets.init, self.after.secrets.urls) = (true, seats_of_urls(client_urls));
                 }
             }
             Step::CreateMachine { number, expected, .. } => self.create(*number, expected)?,
             Step::Admit { name, admitted, .. } => {
-                if self.secret_is_as_seen() && self.machines_are_as_seen() {
+                if self.secret_is_as_observed() && self.machines_are_as_observed() {
                     let admitted = seats_of_uids(admitted);
                     rules::admission(&self.before, self.view(), seat_of(name), admitted)?;
                     self.write_secret(admitted)?;
@@ -148,7 +148,7 @@ impl Reconcile<'_> {
             Step::DeleteHeldBack { name, .. } => {
                 let seat = seat_of(name);
                 let waits = self.before.machines.is[seat] == Machine::HeldBack;
-                if waits && !self.before.machines.deleting.has(seat) && self.admission_is_as_seen(seat) {
+                if waits && !self.before.machines.deleting.has(seat) && self.admission_is_as_observed(seat) {
                     rules::held_back(&self.before, seat)?;
                     self.after.machines.deleting.put(seat, true);
                 }
@@ -157,7 +157,7 @@ impl Reconcile<'_> {
             Step::BeginRemediation(record) => rules::remediation(self.view(), seat_of(&record.machine))?,
             Step::DeleteMachine { name, why } => {
                 let seat = seat_of(name);
-                if self.machines_are_as_seen() && self.before.machines.hook.has(seat) {
+                if self.machines_are_as_observed() && self.before.machines.hook.has(seat) {
                     rules::deletion(&self.before, self.view(), seat, *why)?;
                     self.after.machines.deleting.put(seat, true);
                 }
@@ -170,8 +170,8 @@ impl Reconcile<'_> {
             Step::RemoveMember(permission) => self.remove(permission)?,
             Step::ReleaseHook { machine, proof } => {
                 let seat = seat_of(machine);
-                let is_as_seen = matches!(proof, MayGo::MemberGone(_)) || self.admission_is_as_seen(seat);
-                if self.before.machines.is[seat].exists() && is_as_seen {
+                let is_as_observed = matches!(proof, MayGo::MemberGone(_)) || self.admission_is_as_observed(seat);
+                if self.before.machines.is[seat].exists() && is_as_observed {
                     let (paused, changed_since) = (self.paused.is_some(), self.changed_since());
                     rules::release(&self.before, seat, paused, changed_since)?;
                     self.after.machines.hook.put(seat, false);
@@ -187,16 +187,16 @@ impl Reconcile<'_> {
         self.paused.is_some_and(|paused| paused.changed_since)
     }
 
-    fn secret_is_as_seen(&self) -> bool {
+    fn secret_is_as_observed(&self) -> bool {
         let init = |secrets: &Secrets| (secrets.init, secrets.urls, secrets.admitted);
         init(&self.view().secrets) == init(&self.before.secrets)
             && !self.paused.is_some_and(|paused| paused.secret_written)
     }
 
     /// The admissions are those that were seen, and a Machine without bootstrap data still has none.
-    fn admission_is_as_seen(&self, seat: usize) -> bool {
+    fn admission_is_as_observed(&self, seat: usize) -> bool {
         let had_data = self.view().machines.is[seat].boots() || self.view().secrets.data.has(seat);
-        self.secret_is_as_seen() && (had_data || !self.before.secrets.data.has(seat))
+        self.secret_is_as_observed() && (had_data || !self.before.secrets.data.has(seat))
     }
 
     fn write_secret(&mut self, admitted: Set) -> Result<(), Broken> {
@@ -208,7 +208,7 @@ impl Reconcile<'_> {
         Ok(())
     }
 
-    fn machines_are_as_seen(&self) -> bool {
+    fn machines_are_as_observed(&self) -> bool {
         let all = |machines: &Machines| {
             (0..SEATS).map(|seat| (machines.is[seat].exists(), machines.deleting.has(seat))).collect::<Vec<_>>()
         };

@@ -23,8 +23,8 @@ fn rule(holds: bool, says: &str) -> Result<(), Broken> {
 pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Result<(), Broken> {
     rule(is_recorded(view, Kind::RemoveMember, seat), "a removal is written down before it is done")?;
     let entry = |member: Member| (member.is_listed(), member == Member::Voter);
-    let is_as_seen = (0..SEATS).all(|seat| entry(view.probes.members[seat]) == entry(now.world.members[seat]));
-    rule(is_as_seen, "nothing is removed by an old member list")?;
+    let is_as_observed = (0..SEATS).all(|seat| entry(view.probes.members[seat]) == entry(now.world.members[seat]));
+    rule(is_as_observed, "nothing is removed by an old member list")?;
     let is_orphan = now.machines.is[seat] == Machine::Gone && now.world.members[seat] != Member::Voter;
     // One that was leaving when it was decided may be gone by now.
     let has_left = now.machines.is[seat] == Machine::Gone && view.machines.deleting.has(seat);

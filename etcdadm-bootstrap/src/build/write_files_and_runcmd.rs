@@ -48,7 +48,7 @@ fn run_commands(yaml: &mut Yaml, bootstrap: &Bootstrap<'_>, first: &str) -> Resu
     let by_itself = |command: &str| format!("set -e\n{}\n:", with_proxy(&in_braces(command)));
 
     yaml.section(0, "runcmd");
-    // Tells the provider not to begin anew after a restart of its own.
+    // Keeps the provider from starting over after a restart of its own.
     item(yaml, "", &format!("echo started > {STATE_DIR}/capd.bootstrap.started && {first}"))?;
     if let Some(restart) = restart_containerd(bootstrap) {
         item(yaml, "", restart)?;

@@ -6,7 +6,7 @@
 use super::{Plan, Step};
 use crate::observation::{Need, Observation};
 
-/// `Err`: the init Secret is read live first, and all is planned anew on what that says.
+/// `Err`: the init Secret is read live first, and everything is planned again from what that says.
 pub(super) fn join(observation: &Observation) -> Result<(), Plan> {
     if observation.init_is_live { Ok(()) } else { Err(Plan::Do(Step::Read(Need::InitSecret))) }
 }

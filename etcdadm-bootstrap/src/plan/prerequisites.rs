@@ -40,18 +40,18 @@ fn data_secret(observation: &Observation) -> Result<(), Plan> {
     match &observation.data_secret {
         DataSecret::Ours => return Err(Plan::Steady),
         DataSecret::Promised => return Err(Plan::Do(Step::Read(Need::DataSecret))),
-        _ if observation.paused() => {
-            return Err(wait(reasons::PAUSED, "the Cluster or the EtcdadmConfig is paused"));
-        }
-        DataSecret::Foreign(owner) => {
-            let message = format!(
-                "the bootstrap data needs the name of Secret {}, which belongs to {owner}; delete that Secret, or \
-                 recreate the Machine under another name",
-                observation.config.name_any()
-            );
-            return Err(block_unwatched(observation, reasons::NAME_TAKEN, message));
-        }
-        DataSecret::Absent => {}
+        DataSecret::Foreign(_) | DataSecret::Absent => {}
+    }
+    if let Some(paused) = observation.paused() {
+        return Err(wait(reasons::PAUSED, paused));
+    }
+    if let DataSecret::Foreign(owner) = &observation.data_secret {
+        let message = format!(
+            "the bootstrap data needs the name of Secret {}, which belongs to {owner}; delete that Secret, or recreate \
+             the Machine under another name",
+            observation.config.name_any()
+        );
+        return Err(block_unwatched(observation, reasons::NAME_TAKEN, message));
     }
     let Some(answer) = &observation.refused else { return Ok(()) };
     let message = format!("the API server refused the bootstrap Secret: {answer}");
@@ -72,7 +72,9 @@ fn cluster(observation: &Observation) -> Result<&ClusterView, Plan> {
     match &observation.cluster {
         None => {
             let name = observation.cluster_name().unwrap_or_default();
-            Err(wait(reasons::WAITING_FOR_CLUSTER, format!("Cluster {name} does not exist yet")))
+            let namespace = observation.config.namespace().unwrap_or_default();
+            let message = format!("Cluster {name} does not exist yet in namespace {namespace}");
+            Err(wait(reasons::WAITING_FOR_CLUSTER, message))
         }
         Some(cluster) if cluster.deleting => {
             Err(wait(reasons::DELETING, format!("Cluster {} is being deleted", cluster.name)))

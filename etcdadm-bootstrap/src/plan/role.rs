@@ -11,12 +11,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// How long the first Machine may take until it runs etcdadm: as long as the longest `startupGraceSeconds`. After that, its
 /// bootstrap data starts no etcd cluster any more.
-const INIT_IS_GOOD_FOR: SignedDuration = SignedDuration::from_hours(24);
+const INIT_TTL: SignedDuration = SignedDuration::from_hours(24);
 
 /// The role of the Machine. `Err`: the init Secret exists and cannot be used, or another Machine comes first.
 pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role, Plan> {
     let Some(init) = &observation.init else {
-        let not_after = observation.now.saturating_add(INIT_IS_GOOD_FOR).unwrap_or(Timestamp::MAX);
+        let not_after = observation.now.saturating_add(INIT_TTL).unwrap_or(Timestamp::MAX);
         return Ok(Role::Init { not_after });
     };
     let secret = names::init_secret(&ready.cluster.name);

@@ -76,11 +76,14 @@ fn summary(plan: &Plan) -> String {
 #[case::there(|s: &mut O| s.data_secret = DataSecret::Ours, "steady")]
 #[case::promised_and_not_in_the_watch(|s: &mut O| s.data_secret = DataSecret::Promised, "do read DataSecret")]
 #[case::there_and_nothing_else(|s: &mut O| { s.data_secret = DataSecret::Ours; s.machine = None; s.cluster = None; s.authority = None }, "steady")]
-#[case::there_and_paused(|s: &mut O| { s.data_secret = DataSecret::Ours; s.cluster.as_mut().unwrap().paused = true }, "steady")]
-#[case::paused(|s: &mut O| s.cluster.as_mut().unwrap().paused = true, "wait Paused: the Cluster or the EtcdadmConfig is paused")]
+#[case::there_and_paused(|s: &mut O| { s.data_secret = DataSecret::Ours; s.cluster.as_mut().unwrap().paused_by = Some("spec.paused".to_owned()) }, "steady")]
+#[case::paused(
+    |s: &mut O| s.cluster.as_mut().unwrap().paused_by = Some("spec.paused".to_owned()),
+    "wait Paused: Cluster demo is paused by spec.paused"
+)]
 #[case::paused_itself(
     |s: &mut O| { Arc::make_mut(&mut s.config).meta_mut().annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into()) },
-    "wait Paused: the Cluster or the EtcdadmConfig is paused"
+    "wait Paused: EtcdadmConfig demo-etcd-0 is paused by annotation cluster.x-k8s.io/paused"
 )]
 #[case::foreign(
     |s: &mut O| s.data_secret = DataSecret::Foreign("Deployment web".to_owned()),
@@ -89,7 +92,7 @@ fn summary(plan: &Plan) -> String {
 #[case::refused(|s: &mut O| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the API server refused the bootstrap Secret: quota")]
 #[case::no_machine(|s: &mut O| s.machine = None, "wait WaitingForMachine: no Machine refers to this EtcdadmConfig yet")]
 #[case::machine_going(|s: &mut O| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
-#[case::no_cluster(|s: &mut O| s.cluster = None, "wait WaitingForCluster: Cluster demo does not exist yet")]
+#[case::no_cluster(|s: &mut O| s.cluster = None, "wait WaitingForCluster: Cluster demo does not exist yet in namespace default")]
 #[case::cluster_going(|s: &mut O| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
 #[case::no_ca(
     |s: &mut O| s.authority = None,

@@ -17,10 +17,12 @@ fn both_contracts_say_that_the_data_is_there() {
 #[test]
 fn what_is_waited_for_stands_in_the_condition() {
     let mut observation = ready_to_init();
-    observation.cluster.as_mut().unwrap().paused = true;
+    observation.cluster.as_mut().unwrap().paused_by = Some("spec.paused".to_owned());
     let after = status(&observation, &wait(reasons::PAUSED, "why"));
     assert!(!after.ready && after.data_secret_name.is_none());
-    assert!(is_true(&after.conditions, PAUSED));
+    let paused = after.conditions.iter().find(|c| c.type_ == PAUSED).unwrap();
+    let expected = "Cluster demo is paused by spec.paused: no bootstrap data is created";
+    assert_eq!((paused.status.as_str(), paused.message.as_str()), ("True", expected));
     let data = after.conditions.iter().find(|c| c.type_ == DATA_SECRET_AVAILABLE).unwrap();
     assert_eq!((data.status.as_str(), data.reason.as_str(), data.message.as_str()), ("False", "Paused", "why"));
 }
@@ -75,7 +77,7 @@ fn only_other_words_for_what_is_waited_for_can_wait() {
     assert!(waits(&observation, waiting("b")));
     assert!(!waits(&observation, block(reasons::INVALID_SPEC, "b")), "a person is to act");
     assert!(!waits(&observation, Plan::Steady), "its Machine waits for the data");
-    observation.cluster.as_mut().unwrap().paused = true;
+    observation.cluster.as_mut().unwrap().paused_by = Some("spec.paused".to_owned());
     assert!(!waits(&observation, wait(reasons::PAUSED, "b")), "a state has changed");
     Arc::make_mut(&mut observation.config).status = None;
     assert!(!waits(&observation, wait(reasons::PAUSED, "b")), "a state that is not the first one");

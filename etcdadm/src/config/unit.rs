@@ -8,7 +8,7 @@ use crate::paths::Paths;
 ///   status to leave a service down; see [`crate::guard`].
 /// - A member that cannot reach the others yet must be tried again and again: there is no limit on restarts.
 /// - A member is ready only when it has received the leader's snapshot: 8 GiB may take most of an hour. A start that hangs
-///   still ends at some time, so that it is noticed and done anew.
+///   still ends at some time, so that it is noticed and tried again.
 /// - etcd needs its data directory to be writable, the guard also the directory of etcd.env. Where the data directory is
 ///   gone (`-`), the guard still runs and says so: otherwise systemd would fail before it, again and again.
 pub fn render(paths: &Paths) -> String {

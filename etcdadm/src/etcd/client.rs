@@ -73,7 +73,7 @@ impl Cluster {
 
     /// Versions that a listed member tells at one of its client URLs: its program's, and that of the cluster's storage,
     /// which no member is older than. The latter is empty before etcd 3.6. `None` if it does not answer at any of them:
-    /// whoever else does speaks for itself.
+    /// another member that answers there speaks for itself.
     pub async fn versions(&mut self, listed: &Membership, member: &Member) -> Option<(String, String)> {
         for endpoint in member.client_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
             let Ok(status) = self.status(&endpoint, listed).await else { continue };
@@ -248,7 +248,7 @@ impl Cluster {
             }
             Ok(Err(error)) => {
                 let failure = Failure::of(&error);
-                // A connection that broke is made anew; one over which etcd said no is as good as before.
+                // A connection that broke is opened again; one over which etcd said no is as good as before.
                 if !matches!(failure, Failure::Transient(_) | Failure::Untrusted { .. }) {
                     self.clients.insert(url, client);
                 }

@@ -38,7 +38,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     let begun = arguments.words.last().map_or("", String::as_str);
     lines.retain(|candidate| candidate.starts_with(begun));
     lines.push(directive.to_owned());
-    // There is nobody to tell of a failure.
+    // There is nobody to report a failure to.
     let _ = super::print(&lines);
     ExitCode::SUCCESS
 }

@@ -92,7 +92,7 @@ fn pause(snapshot: &Snapshot) -> Change {
 
 fn resume(snapshot: &Snapshot) -> Change {
     let name = title(snapshot);
-    let cluster = snapshot.cluster.as_ref().filter(|cluster| cluster.paused);
+    let cluster = snapshot.cluster.as_ref().filter(|cluster| cluster.is_paused());
     let cluster = cluster.map(|cluster| {
         let what = format!("Cluster {} is paused", cluster.name);
         format!("{what}, so nothing goes on: take away its spec.paused, or its annotation {PAUSED_ANNOTATION}.")

@@ -201,7 +201,7 @@ fn root_cause(error: &watcher::Error) -> String {
     cause.to_string()
 }
 
-/// A watch that fills a store, and tells of each change.
+/// A watch that fills a store, and reports each change.
 fn stream<K>(kind: Kind, api: Api<K>, config: watcher::Config, writer: Writer<K>) -> BoxStream<'static, Event>
 where
     K: kube::Resource + Clone + Debug + Send + Sync + DeserializeOwned + 'static,

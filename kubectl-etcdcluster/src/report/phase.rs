@@ -49,7 +49,7 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
     let status = snapshot.etcd.status.clone().unwrap_or_default();
     // Also where no controller runs that would say so.
     let is_paused = snapshot.etcd.annotations().contains_key(PAUSED_ANNOTATION)
-        || snapshot.cluster.as_ref().is_some_and(|cluster| cluster.paused);
+        || snapshot.cluster.as_ref().is_some_and(|cluster| cluster.is_paused());
     let of = |type_: &str| troubles.iter().find(|trouble| trouble.type_ == type_);
     let is = |type_: &str, value: &str| of(type_).is_some_and(|trouble| trouble.status == value);
     let for_reason = |type_: &str, reason: &str| of(type_).is_some_and(|trouble| trouble.reason == reason);

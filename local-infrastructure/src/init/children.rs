@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 /// Of how many inherited processes the end is remembered.
 const REMEMBERED: usize = 256;
 
-/// Every child is reaped in one place; whoever started one is told how it ended.
+/// Every child is reaped in one place; the task that started it is told how it ended.
 #[derive(Default)]
 pub(super) struct Children {
     own: RefCell<HashMap<i32, oneshot::Sender<WaitStatus>>>,
@@ -41,7 +41,7 @@ impl Children {
             reaped += 1;
             let pid = pid.as_raw_nonzero().get();
             if let Some(waiting) = self.own.borrow_mut().remove(&pid) {
-                // Whoever waited may have stopped doing so.
+                // The task that waited may have stopped doing so.
                 let _ = waiting.send(status);
             } else {
                 let mut inherited = self.inherited.borrow_mut();

@@ -100,7 +100,7 @@ impl Policy {
                         _ => Restart::Never,
                     }
                 }
-                // Lists: each line adds to them, an empty one begins anew.
+                // Lists: each line adds to them, an empty one clears them.
                 "RestartPreventExitStatus" if value.is_empty() => policy.final_statuses.clear(),
                 "RestartPreventExitStatus" => {
                     policy.final_statuses.extend(value.split_whitespace().filter_map(|word| word.parse::<i32>().ok()));

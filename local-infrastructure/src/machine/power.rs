@@ -29,7 +29,7 @@ pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
     let _lock = exclusive(layout)?;
     layout.set_power(true)?;
     if running(layout).is_some() {
-        // Whoever started it may have ended before it could count.
+        // The process that started it may have ended before it could count.
         return if layout.boots() == 0 { layout.count_boot() } else { Ok(()) };
     }
     if layout.boots() > 0 {

@@ -208,7 +208,7 @@ fn etcd_has_to_be_well_and_nobody_may_have_paused_anything() {
     observation.control_plane.remediating = true;
     assert_eq!(remediates(&observation), None, "the control plane is replacing another one");
     let mut observation = base();
-    observation.cluster.view.paused = true;
+    observation.cluster.view.paused_by = Some("spec.paused".to_owned());
     assert_eq!(remediates(&observation), None, "the Cluster is paused");
     let mut observation = base();
     observation.cluster.view.deleting = true;

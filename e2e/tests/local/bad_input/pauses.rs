@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 pub(super) async fn of_the_cluster(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "paused-cluster").await?;
     case.apply("Cluster", |cluster| cluster["spec"]["paused"] = json!(true)).await?;
-    says(&case.look.until_condition("Paused", "True", "Paused", PATIENCE).await?, &["Cluster demo is paused"])?;
-    says(&case.until_etcd_says("Paused").await?, &["Cluster demo is paused"])?;
+    let message = case.look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
+    says(&message, &["Cluster demo is paused by spec.paused"])?;
+    says(&case.until_etcd_says("Paused").await?, &["Cluster demo is paused by spec.paused"])?;
     let written = case.writes()?;
     ensure!(written.is_empty(), "{written:?}");
     case.nothing_was_made().await?;
@@ -27,9 +28,9 @@ pub(super) async fn of_etcd(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "paused-etcd").await?;
     let paused = |etcd: &mut Value| etcd["metadata"]["annotations"] = json!({PAUSED_ANNOTATION: ""});
     case.apply("EtcdCluster", paused).await?;
-    says(&case.until_etcd_says("Paused").await?, &["EtcdCluster demo-etcd is paused"])?;
+    says(&case.until_etcd_says("Paused").await?, &["EtcdCluster demo-etcd is paused by annotation"])?;
     until("the Cluster says what it waits for", PATIENCE, async || {
-        says(&case.until_cluster_says("WaitingForEtcd").await?, &["EtcdCluster demo-etcd is paused"])?;
+        says(&case.until_cluster_says("WaitingForEtcd").await?, &["EtcdCluster demo-etcd is paused by annotation"])?;
         Ok(Some(()))
     })
     .await?;

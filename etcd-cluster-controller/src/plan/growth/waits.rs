@@ -79,7 +79,16 @@ pub(super) fn waiting_for(
 }
 
 pub(super) fn waiting_for_infrastructure(cluster: &ClusterView) -> Plan {
-    let message = format!("the infrastructure of Cluster {} is not provisioned yet", cluster.name);
+    let created = cluster.created.as_ref().map(|at| format!(" (the Cluster was created at {:.0})", at.0));
+    let next = match &cluster.infrastructure {
+        Some(infrastructure) => format!("look at the conditions of {infrastructure}"),
+        None => "spec.infrastructureRef of the Cluster is not set yet".to_owned(),
+    };
+    let message = format!(
+        "the infrastructure of Cluster {} is not provisioned yet{}: {next}",
+        cluster.name,
+        created.unwrap_or_default()
+    );
     wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
 }
 

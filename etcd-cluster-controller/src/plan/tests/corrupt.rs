@@ -7,7 +7,7 @@ use super::rolling::{condition, joins_of_several, outdated, replaced};
 use super::{admits, creates, has_left, leaves, reason};
 use crate::fixture::{Story, id, name};
 use crate::observation::Outcome;
-use crate::observation::probe::Alarm;
+use crate::observation::probe::{Alarm, OurFault};
 use crate::plan::{Plan, Step};
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::OperationKind;
@@ -45,6 +45,18 @@ fn nobody_joins_to_copy_the_leader() {
     says_what_to_do(&message(&story, c::SCALING_UP));
     story.alarms(&[(1, "NOSPACE")]);
     assert_eq!(admits(&story.plan()), Some(name(2).as_str()), "it says nothing of what is copied");
+}
+
+#[test]
+fn nobody_joins_while_no_voter_reports_alarms() {
+    let mut story = Story::with_voters(3, 2);
+    (0..2).for_each(|index| story.probe(index, Outcome::OurFault(OurFault::FileDescriptors)));
+    let plan = story.plan();
+    assert_eq!(reason(&plan), reasons::HEALTH_UNKNOWN);
+    let message = &plan.hold().unwrap().message;
+    for part in ["demo-etcd-0: https://10.0.0.1:2379: this controller", "last answered at 1970-01-01T00:16:40Z"] {
+        assert!(message.contains(part), "{part} is missing in {message}");
+    }
 }
 
 #[test]

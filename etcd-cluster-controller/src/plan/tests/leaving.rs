@@ -65,6 +65,8 @@ fn a_healthy_member_goes_when_its_replacement_votes_and_only_then_its_machine() 
     let record = &story.observation.etcd.status.as_ref().unwrap().removed_members[0];
     assert_eq!((record.id.as_str(), record.machine_uid.as_str()), ("101", "uid-1"));
     assert_eq!(removes(&step(&mut story)), Some(id(1)));
+    let expected = "Machine demo-etcd-1: the removal of member 101 has been in progress since 1970-01-01T00:16:40Z";
+    assert_eq!(message(&story, c::MACHINES_DELETING), expected);
     removed(&mut story, id(1));
     assert_eq!(step(&mut story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
     let plan = step(&mut story);
@@ -215,7 +217,8 @@ fn a_machine_that_waits_for_a_cluster_says_so() {
     story.observation.probes.clear();
     story.settle();
     let said = message(&story, c::MACHINES_DELETING);
-    assert!(said.contains("it is not released as long as this is so: Cluster demo does not name"), "{said}");
+    let expected = "it is not released before exactly one Cluster names this EtcdCluster: Cluster demo does not name";
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]

@@ -63,6 +63,8 @@ fn a_healthy_voter_leaves_when_its_replacement_votes_and_nobody_else_goes() {
     goes(&mut story, 1);
     let said = told(&story);
     assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", reasons::REPLACING_MEMBER), "{said:?}");
+    let expected = "the replacement of the member of Machine demo-etcd-1 began at 1970-01-01T00:17:40Z";
+    assert!(said.message.starts_with(expected), "{said:?}");
     joins(&mut story, 3);
     leaves(&mut story, 1);
     assert_eq!(story.plan(), Plan::Steady);

@@ -149,10 +149,10 @@ fn one_whose_infrastructure_is_still_being_made_has_all_the_time() {
 fn the_time_of_a_pause_does_not_count() {
     let mut story = booting();
     story.settle();
-    story.cluster().paused = true;
+    story.cluster().paused_by = Some("spec.paused".to_owned());
     story.pass(5_000);
     story.settle();
-    story.cluster().paused = false;
+    story.cluster().paused_by = None;
     assert_eq!(deletes(&story.plan()), None, "the status still says that it is paused");
     story.settle();
     assert_eq!(deletes(&story.plan()), None);
