@@ -220,7 +220,7 @@ pub struct Draft {
     pub status: Option<bool>,
     /// One of [`reasons`].
     pub reason: &'static str,
-    /// What is waited for and what would help; empty when all is well.
+    /// What is waited for and what would help. It may be empty when all is well.
     pub message: String,
 }
 

@@ -135,6 +135,120 @@ fn every_field_is_explained() {
     }
 }
 
+/// The numbers in a text, times in milliseconds: those of `5 starts, 1 s` are 5 and 1000.
+fn numbers_in(text: &str) -> Vec<u64> {
+    let mut words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        let Ok(number) = word.parse::<u64>() else { continue };
+        let unit = match words.peek() {
+            Some(&"s") => 1000,
+            Some(&"min") => 60_000,
+            Some(&"h") => 3_600_000,
+            Some(&"days") => 86_400_000,
+            _ => 1,
+        };
+        found.push(number * unit);
+    }
+    found
+}
+
+/// What a constant of a source file is set to: numbers, each with the milliseconds that its unit has, if it says one.
+fn numbers_of(source: &str, name: &str) -> Option<Vec<(u64, Option<u64>)>> {
+    let (_, rest) = source.split_once(&format!("const {name}: "))?;
+    let (_, value) = rest.split(';').next()?.split_once(" = ")?;
+    let value = value.replace(" * ", "*");
+    let (mut found, mut unit) = (Vec::new(), None);
+    for word in value.split(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '*')).filter(|word| !word.is_empty()) {
+        let factors = word.split('*').map(|factor| factor.replace('_', "").parse::<u64>().ok());
+        match (word, factors.product::<Option<u64>>()) {
+            (_, Some(number)) => found.push((number, unit)),
+            ("from_millis", None) => unit = Some(1),
+            ("from_secs", None) => unit = Some(1000),
+            ("from_mins", None) => unit = Some(60_000),
+            ("from_hours" | "hours", None) => unit = Some(3_600_000),
+            ("days", None) => unit = Some(86_400_000),
+            // What came before is for tests.
+            ("else", None) => found.clear(),
+            (other, None) if is_constant(other) => found.extend(numbers_of(source, other)?),
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+fn is_constant(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+}
+
+#[test]
+fn timers_are_what_the_code_has() {
+    let (page, mut count) = (read("docs/timers.md"), 0);
+    for section in page.split("\n## ") {
+        // A section with a table of constants names its crate in its title.
+        let title = section.lines().next().unwrap_or_default();
+        let Some(folder) = title.split('`').nth(1) else { continue };
+        for row in section.lines() {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let [names, value, _, file] = cells[..] else { continue };
+            let names: Vec<&str> = names.split('`').skip(1).step_by(2).filter(|name| is_constant(name)).collect();
+            if names.is_empty() {
+                continue;
+            }
+            let file = format!("{folder}/{}", file.split('`').nth(1).unwrap_or_else(|| panic!("{row}: which file?")));
+            let source = read(&file);
+            let of = |name: &&str| numbers_of(&source, name).unwrap_or_else(|| panic!("{file} has no constant {name}"));
+            let (set, said): (Vec<_>, _) = (names.iter().flat_map(of).collect(), numbers_in(value));
+            // Those without a unit are seconds, or count something.
+            let is_same = |(said, set): (&u64, &(u64, Option<u64>))| match *set {
+                (number, Some(unit)) => *said == number * unit,
+                (number, None) => *said == number || *said == number * 1000,
+            };
+            let same = said.len() == set.len() && said.iter().zip(&set).all(is_same);
+            assert!(same, "docs/timers.md says {value} of {names:?}, and {file} has {set:?}");
+            count += names.len();
+        }
+    }
+    assert!(count > 80, "{count}");
+}
+
+#[test]
+fn every_time_in_the_code_is_among_the_timers() {
+    let (page, mut count) = (read("docs/timers.md"), 0);
+    for folder in [
+        "cluster-hooks",
+        "controller-support",
+        "etcd-cluster-controller",
+        "etcdadm",
+        "etcdadm-bootstrap",
+        "kubectl-etcdcluster",
+        "local-infrastructure",
+        "manager",
+    ] {
+        let (folder, mut files) = (repository(folder), Vec::new());
+        sources(&folder.join("src"), &mut files);
+        for file in &files {
+            let source = std::fs::read_to_string(file).unwrap();
+            // Tests stand at the end of a file, and have times of their own.
+            let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let path = file.strip_prefix(&folder).unwrap().to_string_lossy();
+            for line in product.lines() {
+                let constant = line.split_once("const ").and_then(|(_, rest)| rest.split_once(": "));
+                let Some((name, kind)) = constant.filter(|(name, _)| is_constant(name)) else { continue };
+                // One time, or two.
+                if !kind.trim_start_matches('(').trim_start_matches("Signed").starts_with("Duration") {
+                    continue;
+                }
+                count += 1;
+                let (name, path) = (format!("`{name}`"), format!("`{path}`"));
+                let there = page.lines().any(|row| row.contains(&name) && row.contains(&path));
+                assert!(there, "docs/timers.md lacks {name} of {}", file.display());
+            }
+        }
+    }
+    assert!(count > 60, "{count}");
+}
+
 /// The lines `NAME = ...` and `NAME.workspace = true` of the sections of a Cargo.toml whose names end in `section`.
 fn dependencies(manifest: &str, section: &str) -> Vec<(String, String)> {
     let mut within = false;
@@ -240,6 +354,25 @@ fn what_commands_name_is_there() {
                 count += 1;
                 let there = makefile.lines().any(|rule| rule.starts_with(&format!("{target}:")));
                 assert!(there, "{}: {line}: the Makefile has no {target}", page.display());
+            }
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+/// Another operator may have a kind EtcdCluster too, and kubectl then takes the short name for either.
+#[test]
+fn commands_name_etcd_clusters_in_full() {
+    let (full, mut count) = (EtcdCluster::crd().metadata.name.unwrap(), 0);
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for command in text.split("kubectl ").skip(1) {
+            let command = command.split(['\n', '`']).next().unwrap_or_default();
+            // The first word is a verb, or the plugin's name.
+            for word in command.split([' ', ',', '/', '=']).skip(1) {
+                count += usize::from(word == full);
+                let short = word == "etcdcluster" || word == "etcdclusters";
+                assert!(!short, "{}: kubectl {command}: {word} should be {full}", page.display());
             }
         }
     }

@@ -24,6 +24,6 @@ impl Observation {
     /// The LocalCluster has the annotation that pauses it, or its Cluster is paused.
     pub(super) fn is_paused(&self) -> bool {
         self.object.annotations().contains_key(names::PAUSED_ANNOTATION)
-            || self.cluster.as_ref().is_some_and(|cluster| cluster.paused)
+            || self.cluster.as_ref().is_some_and(ClusterView::is_paused)
     }
 }
