@@ -1,7 +1,8 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate release manifests book deny lint test demo model mutants bench bench-clusters bench-docker bench-reconciles
+.PHONY: help setup build generate release manifests book deny lint test demo model mutants
+.PHONY: bench bench-clusters bench-docker bench-reconciles
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14

@@ -104,8 +104,8 @@ pub enum DataLoss {
     DeletedWhileOff,
     /// A copy of the data directory is put back that was taken before the member's last start.
     OlderCopy,
-    /// A copy of the data directory is put back that was taken after the member's last start, while etcd ran. Then it was
-    /// stopped in good order.
+    /// A copy of the data directory is put back that was taken after the member's last start, while etcd ran. Then it
+    /// was stopped in good order.
     CopyFromBeforeStop,
 }
 

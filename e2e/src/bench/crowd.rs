@@ -95,8 +95,8 @@ impl Growth {
             let (fewest, most) = (SIZES[0], SIZES[SIZES.len() - 1]);
             ensure!(
                 is_small,
-                "beside {most} clusters a change takes {ratio:.2} times the {what} that it takes beside {fewest}, and not at \
-                 most {GROWTH} times"
+                "beside {most} clusters a change takes {ratio:.2} times the {what} that it takes beside {fewest}, and \
+                 not at most {GROWTH} times"
             );
         }
         Ok(())

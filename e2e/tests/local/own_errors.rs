@@ -34,8 +34,8 @@ const STARTS: usize = 3;
 const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt");
 const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
 
-/// One after the other: file descriptors are left for a part of many clusters; then, of all of them, the names of the machines
-/// are not resolved; and the CAs that our client certificates come from are not the members'.
+/// One after the other: file descriptors are left for a part of many clusters; then, of all of them, the names of the
+/// machines are not resolved; and the CAs that our client certificates come from are not the members'.
 ///
 /// The limit of file descriptors is set so that it is too low for a part of the members, however many there are. 400 real ones
 /// take an hour to come up, so with `E2E_FULL` they are simulated; the faults are those of the same real manager.
@@ -101,9 +101,9 @@ fn open_files(bed: &mut Bed) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd")).context("list the manager's file descriptors")?.count())
 }
 
-/// The only address of every Machine is a name, and nobody resolves names here. Where the members answered last, nothing
-/// answers any more: they may have moved to where the names lead. The LocalMachines are paused meanwhile, as their controller
-/// would correct the addresses.
+/// The only address of every Machine is a name, and nobody resolves names here. Where the members answered last,
+/// nothing answers any more: they may have moved to where the names lead. The LocalMachines are paused meanwhile, as
+/// their controller would correct the addresses.
 async fn with_unknown_names(bed: &Bed, crowd: &Crowd) -> Result<()> {
     let (look, seats) = (crowd.any()?, crowd.seats().await?);
     stream::iter(&seats)

@@ -36,11 +36,16 @@ fn cipher_suites_for_rsa_only_get_what_the_ecdsa_certificates_need() {
     settings.cipher_suites =
         vec!["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(), "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384".to_owned()];
     let env = env::render(&Paths::new(Path::new("/"), &settings), &settings, &Start::Again);
-    let suites: Vec<&str> = env.lines().filter_map(|line| line.strip_prefix("ETCD_CIPHER_SUITES=")).collect();
+    let suites = env.lines().find_map(|line| line.strip_prefix("ETCD_CIPHER_SUITES=")).unwrap();
+    let suites: Vec<&str> = suites.split(',').collect();
     assert_eq!(
         suites,
-        ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,\
-          TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"]
+        [
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        ]
     );
 }
 

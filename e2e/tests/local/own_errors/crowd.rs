@@ -60,8 +60,9 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Has warnings until now not count that a simulated member did not answer in time: before the first fault, a computer may
-    /// be too slow for hundreds of them. What else was said of members counts, and so does the same if it is said again.
+    /// Has warnings until now not count that a simulated member did not answer in time: before the first fault, a
+    /// computer may be too slow for hundreds of them. What else was said of members counts, and so does the same if it
+    /// is said again.
     pub(super) async fn forgive(&mut self, bed: &Bed) -> Result<()> {
         if bed.frozen().is_some() {
             self.forgiven = super::warnings_about_members(&self.client).await?;
