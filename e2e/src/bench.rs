@@ -40,13 +40,13 @@ pub async fn run(world: &World, rounds: usize) -> Result<()> {
 /// Measures only what one reconcile costs beside 10, 100 and 1,000 clusters, and prints a table.
 ///
 /// # Errors
-/// If something that is to be measured does not come up.
+/// If something that is to be measured does not come up, or one costs more for the other clusters.
 pub async fn reconciles(world: &World) -> Result<()> {
     let mut table = Table::default();
     let mut bed = Bed::start(world).await?;
-    crowd::measure(&mut bed, &mut table).await?;
+    let growth = crowd::measure(&mut bed, &mut table).await?;
     print!("{table}");
-    Ok(())
+    growth.check()
 }
 
 /// Our bring-up, and the same three machines by scripts, in turns so that all see the same computer.

@@ -104,23 +104,40 @@ pub enum DataLoss {
     DeletedWhileOff,
     /// A copy of the data directory is put back that was taken before the member's last start.
     OlderCopy,
+    /// A copy of the data directory is put back that was taken after the member's last start, while etcd ran. Then it
+    /// was stopped in good order.
+    CopyFromBeforeStop,
 }
 
 impl DataLoss {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::RobbedDisk, Self::DeletedDirectory, Self::DeletedWhileOff, Self::OlderCopy];
+    pub const ALL: [Self; 5] = [
+        Self::RobbedDisk,
+        Self::DeletedDirectory,
+        Self::DeletedWhileOff,
+        Self::OlderCopy,
+        Self::CopyFromBeforeStop,
+    ];
 
-    /// What has to happen long before: a copy is saved, and the member is restarted once.
+    /// Whether a copy of the data is saved before, and put back.
+    #[must_use]
+    pub fn is_by_a_copy(self) -> bool {
+        matches!(self, Self::OlderCopy | Self::CopyFromBeforeStop)
+    }
+
+    /// What has to happen long before: a copy is saved, and for [`Self::OlderCopy`] the member is restarted once.
     ///
     /// # Errors
     /// When the machine cannot be used, or its member does not serve again.
     pub async fn prepare(self, host: &impl Host) -> Result<()> {
-        if self != Self::OlderCopy {
-            return Ok(());
+        if self.is_by_a_copy() {
+            host.save_data().await?;
         }
-        host.save_data().await?;
-        host.reboot().await?;
-        serves(host).await
+        if self == Self::OlderCopy {
+            host.reboot().await?;
+            serves(host).await?;
+        }
+        Ok(())
     }
 
     /// Lets it happen. Afterwards the machine runs, and its etcd would like to.
@@ -140,6 +157,10 @@ impl DataLoss {
                 host.power_on().await
             }
             Self::OlderCopy => host.put_back_data().await,
+            Self::CopyFromBeforeStop => {
+                said(host, &["systemctl", "stop", "etcd"]).await?;
+                host.put_back_data().await
+            }
         }
     }
 
@@ -150,7 +171,7 @@ impl DataLoss {
     /// When it has.
     pub async fn has_left_no_trace(self, host: &impl Host) -> Result<()> {
         let log = said(host, &["sh", "-c", &sums("/var/lib/etcd")]).await?;
-        if self == Self::OlderCopy {
+        if self.is_by_a_copy() {
             let saved = sums(&host.saved_data().display().to_string());
             let saved = output(std::process::Command::new("sh").arg("-c").arg(saved))?;
             ensure!(log == saved, "the older log was {saved}, and is {log}");
@@ -168,6 +189,7 @@ impl fmt::Display for DataLoss {
             Self::DeletedDirectory => "its data directory is deleted while etcd runs",
             Self::DeletedWhileOff => "its data directory is deleted while the machine is off",
             Self::OlderCopy => "an older copy of its data directory is put back",
+            Self::CopyFromBeforeStop => "a copy of its data directory from before its last stop is put back",
         })
     }
 }

@@ -28,9 +28,11 @@ const SETTLES: Duration = Duration::from_secs(900);
 /// Processor time that the manager may use in [`CALM`] when it only asks the members and looks at paused objects again
 /// from time to time. What it uses is taken off what a change costs.
 const IDLE: Duration = Duration::from_millis(400);
+/// How much more a change may cost beside the most clusters than beside the fewest.
+const GROWTH: f64 = 1.2;
 
 /// Measures one ready cluster of three members beside clusters that exist as API objects only: paused, without machines.
-pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<()> {
+pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<Growth> {
     let client = bed.client();
     Look::make_namespace(&client, NAMESPACE).await?;
     let manifests = Manifests::new(NAMESPACE, "demo")?;
@@ -63,10 +65,42 @@ pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<()> {
         costs.push(cost);
     }
     let (few, many) = (costs.first().context("nothing was measured")?, costs.last().context("nothing was measured")?);
-    let ratio = |many: f64, few: f64| format!("{:.2}", many / few);
-    table.row("  ratio of time, most to fewest", ratio(many.milliseconds, few.milliseconds), "≤ 1.2", "");
-    table.row("  ratio of processor time", ratio(many.processor, few.processor), "≤ 1.2", "");
-    super::remove(bed, &look).await
+    let growth = Growth::between(few, many);
+    let goal = format!("≤ {GROWTH}");
+    table.row("  ratio of time, most to fewest", format!("{:.2}", growth.milliseconds), &goal, "");
+    table.row("  ratio of processor time", format!("{:.2}", growth.processor), &goal, "");
+    super::remove(bed, &look).await?;
+    Ok(growth)
+}
+
+/// How many times as much a change costs beside the most clusters as beside the fewest.
+pub(super) struct Growth {
+    milliseconds: f64,
+    processor: f64,
+}
+
+impl Growth {
+    fn between(few: &Cost, many: &Cost) -> Self {
+        Self { milliseconds: many.milliseconds / few.milliseconds, processor: many.processor / few.processor }
+    }
+
+    /// Checks that a change hardly costs more for the other clusters.
+    ///
+    /// # Errors
+    /// When it does, or too little was measured to tell.
+    pub(super) fn check(&self) -> Result<()> {
+        for (what, ratio) in [("time in reconciles", self.milliseconds), ("processor time", self.processor)] {
+            // Not so where it is no number.
+            let is_small = ratio <= GROWTH;
+            let (fewest, most) = (SIZES[0], SIZES[SIZES.len() - 1]);
+            ensure!(
+                is_small,
+                "beside {most} clusters a change takes {ratio:.2} times the {what} that it takes beside {fewest}, and \
+                 not at most {GROWTH} times"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// What a change costs, on average.
@@ -226,4 +260,22 @@ fn member_of(cluster: &str, uid: &str, member: usize) -> [Value; 2] {
             "clusterName": cluster, "bootstrap": {"dataSecretName": name},
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachine", "name": name}}}),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_that_grows_is_an_error() {
+        let cost = |milliseconds, processor| Cost { milliseconds, processor, reconciles: 1.0 };
+        let grows = |many: Cost| Growth::between(&cost(5.0, 10.0), &many).check().map_err(|error| error.to_string());
+        assert_eq!(grows(cost(5.9, 11.9)), Ok(()));
+        assert_eq!(grows(cost(4.0, 10.0)), Ok(()), "it may cost less");
+        let told = grows(cost(6.5, 10.0)).unwrap_err();
+        assert!(told.contains("beside 1000 clusters a change takes 1.30 times the time in reconciles"), "{told}");
+        assert!(grows(cost(5.0, 13.0)).unwrap_err().contains("processor time"));
+        let nothing = Growth::between(&cost(0.0, 0.0), &cost(0.0, 0.0));
+        assert!(nothing.check().is_err(), "nothing was measured");
+    }
 }

@@ -16,7 +16,7 @@ struct Arguments {
     /// Where clusters are brought up. Requests, size and memory are measured on the local one.
     #[arg(long, value_enum, default_value_t = Infrastructure::Local)]
     infrastructure: Infrastructure,
-    /// Only the cost of a reconcile, on the local one.
+    /// Only the cost of a reconcile, on the local one. It is an error if that grows with the number of other clusters.
     #[arg(long)]
     reconciles: bool,
     /// Only the manager beside so many clusters of three simulated members, each number in turn: `10,100`.

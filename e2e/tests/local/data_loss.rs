@@ -5,7 +5,7 @@ mod cluster;
 
 use anyhow::{Context, Result};
 use cluster::{Cluster, Loss};
-use e2e::bed::data::DataLoss::{self, DeletedDirectory, DeletedWhileOff, OlderCopy, RobbedDisk};
+use e2e::bed::data::DataLoss::{self, CopyFromBeforeStop, DeletedDirectory, DeletedWhileOff, OlderCopy, RobbedDisk};
 use e2e::bed::{Bed, Look};
 use futures::future::try_join_all;
 
@@ -13,7 +13,8 @@ use futures::future::try_join_all;
 pub(crate) async fn of_the_only_member(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     Look::make_namespace(&bed.client(), "lost-one").await?;
-    let stories = DataLoss::ALL.into_iter().zip(["robbed", "deleted", "off", "older"]).map(|(loss, name)| async move {
+    let names = ["robbed", "deleted", "off", "older", "stopped"];
+    let stories = DataLoss::ALL.into_iter().zip(names).map(|(loss, name)| async move {
         let mut cluster = Cluster::up(bed, "lost-one", name, 1).await?;
         cluster.loses(Loss { member: 0, loss }).await.with_context(|| loss.to_string())
     });
@@ -28,8 +29,11 @@ pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
 /// Of three, in the other ways. The bootstrap commands of a member ask those before it, of which one has to be there to
 /// answer.
 pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
-    let clusters: [&[_]; 3] =
-        [&[(1, DeletedDirectory), (0, OlderCopy)], &[(0, DeletedDirectory), (2, RobbedDisk)], &[(0, DeletedWhileOff)]];
+    let clusters: [&[_]; 3] = [
+        &[(1, DeletedDirectory), (0, OlderCopy)],
+        &[(0, DeletedDirectory), (2, RobbedDisk)],
+        &[(1, CopyFromBeforeStop), (0, DeletedWhileOff)],
+    ];
     one_after_the_other(bed, "lost-other", 3, &clusters).await
 }
 

@@ -4,34 +4,38 @@ mod crowd;
 
 use crate::addresses::{show, show_its_own};
 use crate::bring_up::PATIENCE;
+use crate::records::{Warning, told};
 use anyhow::{Context, Result, ensure};
-use api::EtcdCluster;
 use api::names;
-use crowd::Crowd;
+use crowd::{Crowd, Seat};
 use e2e::bed::{Bed, Look};
 use e2e::scenarios::is_full;
 use e2e::until::until;
-use kube::api::{Patch, PatchParams};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Clusters of one member, and with `E2E_FULL` set.
+/// Clusters, and with `E2E_FULL` set.
 const CLUSTERS: (usize, usize) = (8, 400);
 /// How long a fault lasts. More than it takes until a failing member counts as unhealthy.
 const LASTS: Duration = Duration::from_secs(8);
+/// What is done to so many objects side by side.
+const AT_ONCE: usize = 40;
+/// How names end that nobody resolves.
+const UNKNOWN: &str = ".invalid";
 /// How often the manager is started to have too few file descriptors.
 const STARTS: usize = 3;
 /// A CA that no member knows.
 const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt");
 const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
 
-/// One after the other, in many clusters: no file descriptor is left for a connection; the name of a machine is not
-/// resolved; the CA that our client certificate comes from is not the members'.
+/// One after the other: file descriptors are left for a part of many clusters; then, of all of them, the names of the
+/// machines are not resolved; and the CAs that our client certificates come from are not the members'.
 ///
 /// The limit of file descriptors is set so that it is too low for a part of the members, however many there are. 400 real ones
 /// take an hour to come up, so with `E2E_FULL` they are simulated; the faults are those of the same real manager.
@@ -40,10 +44,15 @@ pub(crate) async fn blame_no_member(bed: &mut Bed) -> Result<()> {
     let mut crowd = Crowd::up(bed, count).await.context("the clusters come up")?;
     with_few_file_descriptors(bed, &mut crowd).await.context("file descriptors")?;
     crowd.until_all_is_well().await.context("after the manager has enough file descriptors again")?;
-    with_an_unknown_name(bed, &crowd).await.context("DNS")?;
-    crowd.until_all_is_well().await.context("after the name is gone")?;
-    with_another_certificate(bed, &crowd).await.context("client certificate")?;
-    crowd.until_all_is_well().await.context("after the CA is back")
+    let seats = crowd.seats().await?;
+    with_unknown_names(bed, &crowd).await.context("DNS")?;
+    crowd.until_all_is_well().await.context("after the names are gone")?;
+    with_other_certificates(bed, &crowd).await.context("client certificates")?;
+    crowd.until_all_is_well().await.context("after the CAs are back")?;
+    nobody_is_blamed(&crowd).await.context("after all")?;
+    let left = crowd.seats().await?;
+    ensure!(left == seats, "the machines were {seats:?}, and are {left:?}");
+    Ok(())
 }
 
 /// The manager begins with room for itself and a quarter of its members. How much it needs differs from start to start: where
@@ -52,18 +61,18 @@ async fn with_few_file_descriptors(bed: &mut Bed, crowd: &mut Crowd) -> Result<(
     // One that has just brought all of them up has more connections than it needs.
     bed.kill_manager(0).await?;
     bed.start_manager(0).await?;
-    let mut needed = open_files(bed)?;
+    let (mut needed, members) = (open_files(bed)?, crowd.seats().await?.len());
     until("the manager is connected to all members", PATIENCE, async || {
         let before = needed;
         tokio::time::sleep(LASTS).await;
         needed = open_files(bed)?;
-        Ok((needed >= crowd.looks.len() && needed <= before).then_some(()))
+        Ok((needed >= members && needed <= before).then_some(()))
     })
     .await?;
     crowd.until_all_is_well().await.context("after the manager has begun again")?;
     crowd.forgive(bed).await?;
     for _ in 0..STARTS {
-        let limit = needed.saturating_sub(crowd.looks.len() * 3 / 4);
+        let limit = needed.saturating_sub(members * 3 / 4);
         println!("  the manager needs {needed} file descriptors, and gets {limit}");
         bed.kill_and_restart_manager(0).await?;
         let pid = bed.manager(0)?.pid().context("the manager has ended")?;
@@ -77,7 +86,7 @@ async fn with_few_file_descriptors(bed: &mut Bed, crowd: &mut Crowd) -> Result<(
         let told = states.iter().filter(|etcd| format!("{:?}", etcd.status).to_lowercase().contains(exhausted)).count();
         needed = open_files(bed)?;
         println!("  it has {needed}; {told} clusters say so, its log {}", said.matches(exhausted).count());
-        nobody_is_blamed(crowd, &states).await?;
+        nobody_is_blamed(crowd).await?;
         if told > 0 || said.contains(exhausted) || needed + 2 >= limit {
             bed.kill_manager(0).await?;
             return bed.start_manager(0).await;
@@ -92,80 +101,127 @@ fn open_files(bed: &mut Bed) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd")).context("list the manager's file descriptors")?.count())
 }
 
-/// A Machine's only address is a name, and nobody resolves names here. Where its member answered last, nothing answers any more: it
-/// may have moved to where the name leads. The LocalMachine is paused meanwhile, as its controller would correct the address.
-async fn with_an_unknown_name(bed: &Bed, crowd: &Crowd) -> Result<()> {
-    let look = &crowd.looks[0];
-    let machine = look.member_names(1)[0].clone();
-    let address = look.api("LocalMachine").get(&machine).await?.data["status"]["addresses"][0]["address"].clone();
-    let address: Ipv4Addr = address.as_str().context("no address")?.parse()?;
+/// The only address of every Machine is a name, and nobody resolves names here. Where the members answered last,
+/// nothing answers any more: they may have moved to where the names lead. The LocalMachines are paused meanwhile, as
+/// their controller would correct the addresses.
+async fn with_unknown_names(bed: &Bed, crowd: &Crowd) -> Result<()> {
+    let (look, seats) = (crowd.any()?, crowd.seats().await?);
+    stream::iter(&seats)
+        .map(|Seat { machine, .. }| async move {
+            let unknown = json!([{"type": "InternalDNS", "address": format!("{machine}{UNKNOWN}")}]);
+            show(look, machine, &unknown).await
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    all_hang(bed, look, &seats, true)?;
     let result = async {
-        let unknown = json!([{"type": "InternalDNS", "address": format!("{machine}.invalid")}]);
-        show(look, &machine, &unknown).await?;
-        hangs(bed, look, &machine, address, true)?;
-        doubted(look).await.context("the name is asked")?;
+        doubted(crowd).await.context("the names are asked")?;
         tokio::time::sleep(LASTS).await;
-        nobody_is_blamed(crowd, &crowd.states().await?).await
+        nobody_is_blamed(crowd).await
     };
     let result = result.await;
-    hangs(bed, look, &machine, address, false)?;
-    show_its_own(look, &machine).await?;
+    all_hang(bed, look, &seats, false)?;
+    show_their_own(look, &seats).await?;
     result
 }
 
-/// Whether a machine, real or simulated, takes connections and never answers.
-fn hangs(bed: &Bed, look: &Look, name: &str, address: Ipv4Addr, hangs: bool) -> Result<()> {
-    match bed.frozen() {
-        Some(frozen) if hangs => frozen.freeze(address),
-        Some(frozen) => frozen.thaw(address),
-        None => {
-            let machine = bed.machines.get(&look.namespace, name)?;
-            Ok(if hangs { machine.freeze() } else { machine.thaw() }?)
+/// Whether the machines, real or simulated, take connections and never answer.
+fn all_hang(bed: &Bed, look: &Look, seats: &[Seat], hang: bool) -> Result<()> {
+    for Seat { machine, address } in seats {
+        match bed.frozen() {
+            Some(frozen) if hang => frozen.freeze(*address)?,
+            Some(frozen) => frozen.thaw(*address)?,
+            None => {
+                let machine = bed.machines.get(&look.namespace, machine)?;
+                if hang { machine.freeze()? } else { machine.thaw()? }
+            }
         }
     }
-}
-
-/// A restore of the wrong Secret: our certificates come from another CA than the members'.
-async fn with_another_certificate(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
-    let look = &crowd.looks[0];
-    let secret = names::ca_secret(&look.cluster);
-    let own = [look.secret(&secret, "tls.crt").await?, look.secret(&secret, "tls.key").await?];
-    replace(look, &secret, CERT, KEY).await?;
-    // Nothing that it has made before is of use then.
-    bed.kill_manager(0).await?;
-    bed.start_manager(0).await?;
-    let result = async {
-        doubted(look).await.context("our certificates come from another CA")?;
-        tokio::time::sleep(LASTS).await;
-        nobody_is_blamed(crowd, &crowd.states().await?).await
-    };
-    let result = result.await;
-    replace(look, &secret, &own[0], &own[1]).await?;
-    result
-}
-
-async fn replace(look: &Look, secret: &str, certificate: &str, key: &str) -> Result<()> {
-    let patch = Patch::Merge(json!({"stringData": {"tls.crt": certificate, "tls.key": key}}));
-    look.secrets().patch(secret, &PatchParams::default(), &patch).await.context("replace the CA")?;
     Ok(())
 }
 
-/// It is seen that members cannot be asked: what comes after shows something.
-async fn doubted(look: &Look) -> Result<()> {
-    until("a member's health is not known", PATIENCE, async || {
-        let conditions = look.status().await?.conditions;
-        let healthy = conditions.into_iter().find(|found| found.type_ == "MembersHealthy");
-        let healthy = healthy.context("there is no condition MembersHealthy")?;
-        ensure!(healthy.status != "True", "{healthy:?}");
+/// Lets the Machines show their machines' addresses again, and waits until all do.
+async fn show_their_own(look: &Look, seats: &[Seat]) -> Result<()> {
+    let own = stream::iter(seats).map(|seat| show_its_own(look, &seat.machine));
+    own.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    let (machines, mut looks) = (look.api("Machine"), 0);
+    until("no Machine shows a name", PATIENCE * 2, async || {
+        // As in `show`: Cluster API looks again after minutes only.
+        looks += 1;
+        let touch = Patch::Merge(json!({"metadata": {"annotations": {"looks-again": looks.to_string()}}}));
+        let mut left = 0;
+        for machine in machines.list(&ListParams::default()).await?.items {
+            let address = machine.data["status"]["addresses"][0]["address"].as_str().unwrap_or(UNKNOWN);
+            if address.ends_with(UNKNOWN) {
+                left += 1;
+                machines.patch(&machine.name_any(), &PatchParams::default(), &touch).await.context("touch it")?;
+            }
+        }
+        if left > 0 {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        ensure!(left == 0, "{left} still do");
         Ok(Some(()))
     })
     .await
 }
 
-/// No member fails since some time, no condition says so, and no event warns.
-async fn nobody_is_blamed(crowd: &Crowd, states: &[EtcdCluster]) -> Result<()> {
-    for etcd in states {
-        let (name, status) = (etcd.name_any(), etcd.status.clone().unwrap_or_default());
+/// A restore of the wrong Secrets: our certificates come from other CAs than the members'.
+async fn with_other_certificates(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
+    let mut own = Vec::new();
+    for look in &crowd.looks {
+        let secret = names::ca_secret(&look.cluster);
+        own.push([look.secret(&secret, "tls.crt").await?, look.secret(&secret, "tls.key").await?]);
+    }
+    // Nothing that it has made before is of use then.
+    bed.kill_manager(0).await?;
+    replace(crowd.looks.iter().map(|look| (look, CERT, KEY))).await?;
+    bed.start_manager(0).await?;
+    let result = async {
+        doubted(crowd).await.context("our certificates come from another CA")?;
+        tokio::time::sleep(LASTS).await;
+        nobody_is_blamed(crowd).await
+    };
+    let result = result.await;
+    let own = own.iter().map(|[certificate, key]| (certificate.as_str(), key.as_str()));
+    replace(crowd.looks.iter().zip(own).map(|(look, (certificate, key))| (look, certificate, key))).await?;
+    result
+}
+
+/// Replaces the CA of each of these clusters, by a certificate and a key.
+async fn replace<'a>(authorities: impl Iterator<Item = (&'a Look, &'a str, &'a str)>) -> Result<()> {
+    stream::iter(authorities)
+        .map(|(look, certificate, key)| async move {
+            let patch = Patch::Merge(json!({"stringData": {"tls.crt": certificate, "tls.key": key}}));
+            let secret = names::ca_secret(&look.cluster);
+            look.secrets().patch(&secret, &PatchParams::default(), &patch).await.context("replace the CA")?;
+            anyhow::Ok(())
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await
+}
+
+/// It is seen that no cluster's members can be asked: what comes after shows something.
+async fn doubted(crowd: &Crowd) -> Result<()> {
+    until("no cluster knows the health of its members", PATIENCE * 2, async || {
+        tokio::time::sleep(crowd::LOOKS).await;
+        for etcd in crowd.states().await? {
+            let (name, status) = (etcd.name_any(), etcd.status.unwrap_or_default());
+            let healthy = status.conditions.into_iter().find(|found| found.type_ == "MembersHealthy");
+            let healthy = healthy.with_context(|| format!("{name} has no condition MembersHealthy"))?;
+            ensure!(healthy.status != "True", "{name}: {healthy:?}");
+        }
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// No member of any cluster fails since some time, no condition says so, and no event warns.
+async fn nobody_is_blamed(crowd: &Crowd) -> Result<()> {
+    for etcd in crowd.states().await? {
+        let (name, status) = (etcd.name_any(), etcd.status.unwrap_or_default());
         let blamed: Vec<_> = status.members.iter().filter(|member| member.unhealthy_since.is_some()).collect();
         ensure!(blamed.is_empty(), "{name}: {blamed:?}");
         for condition in status.conditions.iter().filter(|found| found.type_ == "MembersHealthy") {
@@ -176,15 +232,15 @@ async fn nobody_is_blamed(crowd: &Crowd, states: &[EtcdCluster]) -> Result<()> {
         }
     }
     let warnings = warnings_about_members(&crowd.client).await?;
-    let new: Vec<&String> = warnings.difference(&crowd.warnings).collect();
+    let new: Vec<&Warning> = warnings.difference(&crowd.forgiven).collect();
     ensure!(new.is_empty(), "{new:#?}");
     Ok(())
 }
 
 /// Warnings about members until now.
-async fn warnings_about_members(client: &Client) -> Result<BTreeSet<String>> {
-    let warnings = crate::records::warnings(client, crowd::NAMESPACE).await?;
-    Ok(warnings.into_iter().filter(|line| is_about_a_member(line)).collect())
+async fn warnings_about_members(client: &Client) -> Result<BTreeSet<Warning>> {
+    let warnings = told(client, crowd::NAMESPACE).await?;
+    Ok(warnings.into_iter().filter(|warning| is_about_a_member(&warning.text)).collect())
 }
 
 /// Of a Secret that is wrong, or of our own lack, people may be warned.

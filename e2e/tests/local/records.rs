@@ -85,8 +85,23 @@ pub(crate) fn always_available(states: &[EtcdCluster]) -> Result<()> {
     Ok(())
 }
 
-/// Warnings of ours in a namespace, as `<reason> about <kind> <name>: <note>`.
+/// A warning of ours. One that is told again is another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Warning {
+    /// `<reason> about <kind> <name>: <note>`.
+    pub(crate) text: String,
+    event: String,
+    /// How often it was told, if more than once.
+    times: Option<i32>,
+}
+
+/// The text of every warning of ours in a namespace.
 pub(crate) async fn warnings(client: &Client, namespace: &str) -> Result<Vec<String>> {
+    Ok(told(client, namespace).await?.into_iter().map(|warning| warning.text).collect())
+}
+
+/// Warnings of ours in a namespace.
+pub(crate) async fn told(client: &Client, namespace: &str) -> Result<Vec<Warning>> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let events = events.list(&ListParams::default()).await.context("list events")?.items;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -95,7 +110,9 @@ pub(crate) async fn warnings(client: &Client, namespace: &str) -> Result<Vec<Str
         let about = event.regarding.clone().unwrap_or_default();
         let (kind, from) = (text(&about.kind), text(&event.reporting_controller));
         if OURS.contains(&kind.as_str()) || CONTROLLERS.contains(&from.as_str()) {
-            found.push(format!("{} about {kind} {}: {}", text(&event.reason), text(&about.name), text(&event.note)));
+            let text = format!("{} about {kind} {}: {}", text(&event.reason), text(&about.name), text(&event.note));
+            let times = event.series.as_ref().map(|series| series.count);
+            found.push(Warning { text, event: event.name_any(), times });
         }
     }
     Ok(found)

@@ -12,6 +12,7 @@ mod shrinking;
 mod spreading;
 mod stuck;
 mod surging;
+mod waiting;
 
 use super::*;
 use crate::fixture::{Story, name};
@@ -548,15 +549,6 @@ fn a_begun_etcd_whose_cluster_lost_hold_of_it_is_not_deleted_without_a_persons_w
     assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "the Clusters go");
     story.observation.cluster = ClusterLink::None { message, living: None };
     assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "there is no Cluster");
-}
-
-#[test]
-fn a_refused_deletion_is_tried_again() {
-    let mut story = Story::with_voters(3, 3);
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
-    let refused = Hold::new(reasons::REFUSED, "forbidden");
-    assert!(due(&story.observation, &Plan::Block(refused)).is_some(), "no watch tells that a permission has come");
-    assert!(due(&story.observation, &story.plan()).is_some(), "an event may be lost");
 }
 
 #[test]

@@ -31,6 +31,25 @@ fn env_of_a_joining_member_with_an_ipv6_address() {
 }
 
 #[test]
+fn cipher_suites_for_rsa_only_get_what_the_ecdsa_certificates_need() {
+    let mut settings = example();
+    settings.cipher_suites =
+        vec!["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(), "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384".to_owned()];
+    let env = env::render(&Paths::new(Path::new("/"), &settings), &settings, &Start::Again);
+    let suites = env.lines().find_map(|line| line.strip_prefix("ETCD_CIPHER_SUITES=")).unwrap();
+    let suites: Vec<&str> = suites.split(',').collect();
+    assert_eq!(
+        suites,
+        [
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        ]
+    );
+}
+
+#[test]
 fn unit() {
     let settings = example();
     insta::assert_snapshot!(unit::render(&Paths::new(Path::new("/"), &settings)));

@@ -267,6 +267,13 @@ impl Machine {
         self.etcd_is(&self.release.version, "exit 1");
     }
 
+    /// From now on its etcd speaks TLS 1.2, the last version that has a choice of cipher suites, and no later one.
+    pub fn speaks_tls_1_2(&self) {
+        let real = self.release.programs.join("etcd");
+        let otherwise = format!("export ETCD_TLS_MAX_VERSION=TLS1.2\nexec {} \"$@\"", real.display());
+        self.etcd_is(&self.release.version, &otherwise);
+    }
+
     fn etcd_is(&self, version: &str, otherwise: &str) {
         let program = self.paths().program("etcd");
         let text = format!("#!/bin/sh\n[ \"$*\" != --version ] || exec echo etcd Version: {version}\n{otherwise}\n");

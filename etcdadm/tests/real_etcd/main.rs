@@ -2,8 +2,10 @@
 //! project's cache has.
 
 mod machine;
+mod tuning;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use machine::{Machine, Network, releases};
@@ -142,18 +144,41 @@ async fn an_older_copy_of_the_data_never_votes() {
         only.asks(&["put", "x", "new"]);
         only.stop();
         only.copy_data(&latest);
-
-        only.put_data(&older);
-        only.start();
-        let told = only.refusal();
-        assert!(told.contains("older copy"), "{told}");
-        let message = only.init().await.unwrap_err().to_string();
-        assert!(message.contains("older copy"), "{message}");
-
-        only.put_data(&latest);
-        only.start();
-        assert_eq!(only.asks(&["get", "x", "--print-value-only"]), "new\n");
+        only_the_latest_starts(&only, &older, &latest).await;
     }
+}
+
+/// Between the copy and the loss etcd was stopped, and not started.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_the_data_from_before_the_last_stop_never_votes() {
+    for release in releases() {
+        let network = Network::new(&release);
+        let only = network.machine(1);
+        only.init().await.unwrap();
+        only.asks(&["put", "x", "old"]);
+        let (older, latest) = (only.root.join("older"), only.root.join("latest"));
+        let starts = only.starts();
+        only.copy_data(&older);
+        only.asks(&["put", "x", "new"]);
+        only.stop();
+        assert_eq!(only.starts(), starts, "its start does not tell the copy from what it has: only its stop does");
+        only.copy_data(&latest);
+        only_the_latest_starts(&only, &older, &latest).await;
+    }
+}
+
+/// Of two copies of a stopped member's data, the older one is refused, and with the latest one nothing is lost.
+async fn only_the_latest_starts(only: &Machine, older: &Path, latest: &Path) {
+    only.put_data(older);
+    only.start();
+    let told = only.refusal();
+    assert!(told.contains("older copy"), "{told}");
+    let message = only.init().await.unwrap_err().to_string();
+    assert!(message.contains("older copy"), "{message}");
+
+    only.put_data(latest);
+    only.start();
+    assert_eq!(only.asks(&["get", "x", "--print-value-only"]), "new\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

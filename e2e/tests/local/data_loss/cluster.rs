@@ -52,8 +52,9 @@ impl<'a> Cluster<'a> {
         let lost = self.machine(&self.name(member))?;
         self.keys.write(&lost, 5).await?;
         let about = lost.spec().name.clone();
-        if loss == DataLoss::OlderCopy {
-            self.bed.fault(&format!("{about}: a copy is saved, and it reboots"), &[&lost], Silence::AtMost(PATIENCE));
+        if loss.is_by_a_copy() {
+            // It stands still meanwhile, and for an older copy it reboots.
+            self.bed.fault(&format!("{about}: a copy is saved"), &[&lost], Silence::AtMost(PATIENCE));
         }
         loss.prepare(&lost).await?;
         self.keys.write(&lost, 5).await?;

@@ -1,7 +1,8 @@
-//! Many clusters of one member, without control planes.
+//! Many clusters of one member or, if they are simulated, also of three, without control planes.
 
 use crate::bring_up::PATIENCE;
-use anyhow::{Result, ensure};
+use crate::records::Warning;
+use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::until::until;
@@ -10,21 +11,32 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 /// Where they are.
 pub(super) const NAMESPACE: &str = "crowd";
 /// How many of them come up side by side: real ones, and simulated ones.
 const AT_ONCE: (usize, usize) = (8, 40);
-
+/// Of so many simulated clusters, one has three members.
+const OF_THREE: usize = 10;
+/// What is said of a member that a slow computer has not let answer.
+const TOO_LATE: &str = "no answer within";
 /// Time between two looks at all of them.
-const LOOKS: Duration = Duration::from_millis(500);
+pub(super) const LOOKS: Duration = Duration::from_millis(500);
 
 pub(super) struct Crowd {
     pub(super) client: Client,
     pub(super) looks: Vec<Look>,
     /// Warnings about members that do not count.
-    pub(super) warnings: BTreeSet<String>,
+    pub(super) forgiven: BTreeSet<Warning>,
+}
+
+/// A member's Machine, and the address of what is behind it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seat {
+    pub(super) machine: String,
+    pub(super) address: Ipv4Addr,
 }
 
 impl Crowd {
@@ -33,11 +45,13 @@ impl Crowd {
         let client = bed.client();
         Look::make_namespace(&client, NAMESPACE).await?;
         let (mut crowd, begun) =
-            (Self { client: client.clone(), looks: Vec::new(), warnings: BTreeSet::new() }, Instant::now());
-        let at_once = if bed.frozen().is_some() { AT_ONCE.1 } else { AT_ONCE.0 };
+            (Self { client: client.clone(), looks: Vec::new(), forgiven: BTreeSet::new() }, Instant::now());
+        let simulated = bed.frozen().is_some();
+        let at_once = if simulated { AT_ONCE.1 } else { AT_ONCE.0 };
         while crowd.looks.len() < count {
             let batch = crowd.looks.len()..count.min(crowd.looks.len() + at_once);
-            let manifests = batch.map(member).collect::<Result<Vec<_>>>()?;
+            let replicas = |number: usize| if simulated && number.is_multiple_of(OF_THREE) { 3 } else { 1 };
+            let manifests = batch.map(|number| cluster(number, replicas(number))).collect::<Result<Vec<_>>>()?;
             try_join_all(manifests.iter().map(|manifests| manifests.apply(&client))).await?;
             crowd.looks.extend(manifests.iter().map(|manifests| Look::at(&client, manifests)));
             crowd.until_all_is_well().await?;
@@ -46,14 +60,34 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Has warnings about simulated members until now not count. Before the first fault, a computer may be too slow for hundreds
-    /// of members to answer in time.
+    /// Has warnings until now not count that a simulated member did not answer in time: before the first fault, a
+    /// computer may be too slow for hundreds of them. What else was said of members counts, and so does the same if it
+    /// is said again.
     pub(super) async fn forgive(&mut self, bed: &Bed) -> Result<()> {
         if bed.frozen().is_some() {
-            self.warnings = super::warnings_about_members(&self.client).await?;
-            println!("  warnings about members before the first fault: {:?}", self.warnings);
+            self.forgiven = super::warnings_about_members(&self.client).await?;
+            self.forgiven.retain(|warning| warning.text.contains(TOO_LATE));
+            println!("  too late before the first fault: {:?}", self.forgiven);
         }
         Ok(())
+    }
+
+    /// Every member, by the machines that there are.
+    pub(super) async fn seats(&self) -> Result<Vec<Seat>> {
+        let mut seats = Vec::new();
+        for machine in self.any()?.api("LocalMachine").list(&ListParams::default()).await?.items {
+            let address = machine.data["status"]["addresses"][0]["address"].as_str();
+            let address = address.with_context(|| format!("{} has no address", machine.name_any()))?;
+            let address: Ipv4Addr = address.parse().with_context(|| format!("{}: {address}", machine.name_any()))?;
+            seats.push(Seat { machine: machine.name_any(), address });
+        }
+        seats.sort();
+        Ok(seats)
+    }
+
+    /// A look at any of them, for questions about the namespace.
+    pub(super) fn any(&self) -> Result<&Look> {
+        self.looks.first().context("there is no cluster")
     }
 
     /// The EtcdClusters as they are.
@@ -64,7 +98,7 @@ impl Crowd {
         Ok(states)
     }
 
-    /// Waits until every cluster says that its member is healthy, and is ready.
+    /// Waits until every cluster says that its members are healthy, and is ready.
     pub(super) async fn until_all_is_well(&self) -> Result<()> {
         until("every cluster is well", PATIENCE * 2, async || {
             // Hundreds of them in each look: not more often.
@@ -80,10 +114,11 @@ impl Crowd {
     }
 }
 
-/// A cluster of one member and nothing else, which is asked every second.
-fn member(number: usize) -> Result<Manifests> {
-    let manifests = Manifests::new(NAMESPACE, &format!("c{number}"))?.replicas(1).with("EtcdCluster", |etcd| {
+/// A cluster of so many members and nothing else, which are asked every second. One that is blamed stays, to be seen.
+fn cluster(number: usize, replicas: i64) -> Result<Manifests> {
+    let manifests = Manifests::new(NAMESPACE, &format!("c{number}"))?.replicas(replicas).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 4});
+        etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
     Ok(manifests.without_control_plane())
 }
