@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate release manifests book deny lint test demo model mutants
+.PHONY: help setup build generate release manifests book deny lint test demo model mutants sabotage
 .PHONY: bench bench-clusters bench-docker bench-reconciles
 
 help: ## Show this list
@@ -43,6 +43,9 @@ model: ## Check the plan of etcd's controller in many more states than the unit 
 
 mutants: ## Break each rule of that plan on purpose, and see that the model check or a unit test notices
 	hack/mutants.sh
+
+sabotage: ## Break the product on purpose, and see that a scenario on real parts catches it (hack/sabotage.sh NAME: one)
+	hack/sabotage.sh
 
 demo: ## Show an etcd cluster and its control plane come up on this computer
 	hack/demo.sh

@@ -197,6 +197,7 @@ for tier in "${tiers[@]}"; do
             beside lints lints
             check "formatting" cargo fmt --all --check
             check "generated files" generated_files_are_up_to_date
+            check "sabotages fit the sources" hack/sabotage.sh --check
             tests "examples in documentation" --doc
         fi
         tests "unit tests" --lib --bins "${unit_tests[@]}"

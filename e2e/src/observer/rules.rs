@@ -7,6 +7,7 @@ mod max_learners;
 mod memory;
 mod one_at_a_time;
 mod published;
+mod reuse;
 mod rollouts;
 mod sight;
 mod strength;
@@ -105,6 +106,7 @@ pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
         Box::new(endpoints::Endpoints::default()),
         Box::new(published::Published::default()),
         Box::new(rollouts::Rollouts::default()),
+        Box::new(reuse::Reuse::default()),
         Box::new(sight::Sight::default()),
     ];
     let mut state = State::default();

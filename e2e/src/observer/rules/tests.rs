@@ -120,6 +120,17 @@ fn members(#[case] story: Story, #[case] found: &[&str]) {
 }
 
 #[rstest]
+#[case::seen_again(three().made(7, "one").made(7, "one"), &[])]
+#[case::of_another_machine(three().made(7, "one").made(7, "other"), &["name used again"])]
+#[case::of_an_etcd_cluster_that_goes(
+    three().made(7, "one").etcd(|etcd| etcd.deleting = true).made(7, "other"), &[]
+)]
+#[case::of_an_etcd_cluster_applied_anew(three().made(7, "one").anew().made(7, "other"), &[])]
+fn names(#[case] story: Story, #[case] found: &[&str]) {
+    assert_eq!(story.found(), found);
+}
+
+#[rstest]
 #[case::a_restart(three().fault(&[1], Some(60)).silent(1).disk(1, 0).after(9).answer(&[1]).after(9), &[])]
 #[case::an_older_log(
     three().fault(&[1], Some(60)).silent(1).disk(1, -3).after(9).answer(&[1]).after(9),

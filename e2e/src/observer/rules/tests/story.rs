@@ -77,6 +77,13 @@ impl Story {
         self.and(Event::Machine(machine))
     }
 
+    /// A Machine with this UID is there.
+    pub(super) fn made(self, number: usize, uid: &str) -> Self {
+        let machine =
+            Machine { name: format!("ns/m{number}"), uid: uid.to_owned(), etcd: ETCD.to_owned(), ..Machine::default() };
+        self.and(Event::Machine(machine))
+    }
+
     /// Seconds pass, and something is seen that changes nothing.
     pub(super) fn after(mut self, seconds: i64) -> Self {
         self.at += SignedDuration::from_secs(seconds);

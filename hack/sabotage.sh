@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Breaks the product on purpose, in one way after the other, and has a scenario on real parts find it.
+#
+#   hack/sabotage.sh [--check] [NAME...]
+#
+#   --check  only look whether each file still fits the sources, and names a scenario that there is; nothing is built
+#   NAME     a file of e2e/sabotage without .patch; default: all of them
+#
+# Each file says before its patch what is broken, which rule that breaks, which scenario has to fail, and in which words: a
+# failure without them, as when it does not compile, does not count. The scenario runs under observation. A line for each says
+# who has caught it, and in how many seconds; it fails when nobody has, or when one does not fit the sources any more. The
+# sources themselves are not touched: it works on a copy below target/sabotage. Two to five minutes for each.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+folder=$root/e2e/sabotage
+
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/sabotage.sh; }
+only_check=
+case "${1:-}" in
+--check) only_check=1 && shift ;;
+-*) usage && exit ;;
+esac
+if [ $# = 0 ]; then
+    for file in "$folder"/*.patch; do set -- "$@" "$(basename "$file" .patch)"; done
+fi
+
+# Every value that the head of a file has for a word, one in each line.
+head_of() { sed -n "/^--- /q;s/^$2: //p" "$folder/$1.patch"; }
+# By whom it is caught, and in which words.
+words_of() { sed -n '/^--- /q;s/^Caught by \(invariant\|judge\|assertion\): /\1 /p' "$folder/$1.patch"; }
+
+# Whether a file fits the sources, and its head says all that is needed.
+is_sound() {
+    local test scenario
+    git apply --check "$folder/$1.patch" || { echo "$1 does not fit the sources any more" >&2 && return 1; }
+    read -r test scenario < <(head_of "$1" Scenario)
+    grep --quiet --fixed-strings -e "scenario!($scenario)" -e "\"$scenario\"" "$root/e2e/tests/$test/main.rs" ||
+        { echo "$1: there is no scenario $scenario in e2e/tests/$test/main.rs" >&2 && return 1; }
+    case "$(head_of "$1" Built)" in
+    programs | test) ;;
+    *) echo "$1: \"Built\" has to be \"programs\" or \"test\"" >&2 && return 1 ;;
+    esac
+    [ -n "$(head_of "$1" Rule)" ] && [ -n "$(words_of "$1")" ] ||
+        { echo "$1 does not say which rule it breaks, or in which words it is caught" >&2 && return 1; }
+}
+
+unsound=0
+for name in "$@"; do is_sound "$name" || unsound=1; done
+[ $unsound = 0 ] || exit 1
+[ -z "$only_check" ] || exit 0
+
+. hack/setup.sh
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+work=$target/sabotage
+tree=$work/tree
+# The scenarios are those of the sources, but for those that have the product inside. So nobody breaks what judges.
+cargo build --workspace --all-targets
+"$target/debug/e2e" tools build >/dev/null
+
+# Always new files, so that cargo does not take what it has built of a patch for what the sources are.
+rm -rf "$tree"
+mkdir -p "$tree"
+git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do
+    [ ! -e "$file" ] || printf '%s\0' "$file"
+done | xargs -0 cp --parents --target-directory="$tree"
+# The copy may lie inside of the repository, where git would look for the files of a patch at its top.
+export GIT_CEILING_DIRECTORIES=$work
+
+build() {
+    cd "$tree" && CARGO_TARGET_DIR=$work/target cargo build --quiet --workspace \
+        --bin manager --bin etcdadm --bin local-infrastructure
+}
+
+# Runs one scenario with what was built of the copy.
+run() {
+    local built=$1 test=$2 scenario=$3
+    case "$built" in
+    programs) cd "$root" && export CARGO_TARGET_DIR=$target ;;
+    test) cd "$tree" && export CARGO_TARGET_DIR=$work/target ;;
+    esac
+    E2E_FULL=1 E2E_PROGRAMS=$work/target/debug E2E_LOGS=$work/logs \
+        timeout 1200 cargo test --workspace --test "$test" -- --exact "$scenario"
+}
+
+wrong=0
+for name in "$@"; do
+    read -r test scenario < <(head_of "$name" Scenario)
+    rule=$(head_of "$name" Rule)
+    said=$work/$name.log
+    printf '%-30s rule %-2s  %-58s ' "$name" "${rule%%:*}" "$scenario"
+    (cd "$tree" && git apply "$folder/$name.patch")
+    caught=
+    if ! (build) >"$said" 2>&1; then
+        caught="NOT BUILT, see $said"
+        wrong=1
+    else
+        rm -rf "$work/logs"
+        begun=$SECONDS
+        (run "$(head_of "$name" Built)" "$test" "$scenario") >"$said" 2>&1 || true
+        seconds=$((SECONDS - begun))
+        if grep --quiet '^test result: FAILED' "$said"; then
+            while read -r who words; do
+                ! grep --quiet --fixed-strings -e "$words" "$said" || caught+="${caught:+, }$who ($words)"
+            done < <(words_of "$name")
+        fi
+        [ -n "$caught" ] || {
+            caught="NOT CAUGHT: $(head -n 1 "$folder/$name.patch") See $said"
+            wrong=1
+        }
+        caught="$(printf '%4s s' "$seconds")  $caught"
+    fi
+    printf '%s\n' "$caught"
+    (cd "$tree" && git apply --reverse "$folder/$name.patch")
+done
+exit $wrong
