@@ -1,6 +1,7 @@
 //! Everything that a cluster needs to come up, in one world: a management plane, machines and this project's manager.
 
 mod clusters;
+mod control_plane_stub;
 pub mod data;
 mod events;
 mod images;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use clusters::{EXAMPLE, Manifests};
+pub use control_plane_stub::{Behaviour, ControlPlaneStub, Seen};
 pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
@@ -117,9 +119,11 @@ impl Bed {
         for machine in machines.list()? {
             machine.destroy()?;
         }
-        let crds = images::crds()?;
+        let mut crds = images::crds()?;
+        crds.push(control_plane_stub::crd());
         let policies = images::admission_policies()?;
-        let plane = Plane::start(world, PlaneOptions { crds, policies, ..PlaneOptions::default() }).await?;
+        let users = vec![control_plane_stub::USER.to_owned()];
+        let plane = Plane::start(world, PlaneOptions { crds, policies, users, ..PlaneOptions::default() }).await?;
         let local_infrastructure = infrastructure(&plane)?.spawn()?;
         let started_in = begun.elapsed();
         Ok(Self {

@@ -27,17 +27,19 @@ use crate::plane::users;
 use anyhow::{Context, Result, anyhow};
 use disk::Disks;
 use fleet::Fleet;
-use record::{ApiServer, Event, Fault, Line};
+use record::{Event, Fault, Line};
 use recorder::{Recorder, now};
 use secrets::Secrets;
-use servers::Server;
+use servers::News;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 
 pub use disk::DataDirectory;
+pub use servers::Servers;
 pub use timeline::timeline;
 pub use verdict::{Expected, Verdict, writes};
 
@@ -60,7 +62,7 @@ pub enum Silence {
 /// A running observer. Dropped without being stopped, it ends as well, and nobody judges its record.
 pub struct Observer {
     recorder: Recorder,
-    servers: mpsc::UnboundedSender<Server>,
+    servers: Servers,
     expected: Mutex<Vec<Expected>>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<()>>,
@@ -75,14 +77,14 @@ impl Observer {
         let recorder = Recorder::create(&logs.join(RECORD))?;
         recorder.note(Event::Begun { scenario: scenario.to_owned() });
         let (stop, stopped) = oneshot::channel();
-        let (servers, new_servers) = mpsc::unbounded_channel();
+        let (servers, news) = Servers::channel();
         let (of_thread, kubeconfig) = (recorder.clone(), kubeconfig.to_owned());
         let thread = std::thread::Builder::new().name(users::OBSERVER.to_owned());
         let thread = thread.spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 tokio::select! {
-                    result = observe(of_thread, &kubeconfig, data, new_servers) => result,
+                    result = observe(of_thread, &kubeconfig, data, news) => result,
                     _ = stopped => Ok(()),
                 }
             })
@@ -111,10 +113,10 @@ impl Observer {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner).push(expected);
     }
 
-    /// An API server of a workload cluster runs: from now on it is asked whether it is ready.
-    pub fn api_server(&self, server: ApiServer, kubeconfig: &Path) {
-        // A thread that has ended says why when it is stopped.
-        let _ = self.servers.send(Server { told: server, kubeconfig: kubeconfig.to_owned() });
+    /// A way to tell it of API servers of workload clusters that run here.
+    #[must_use]
+    pub fn servers(&self) -> &Servers {
+        &self.servers
     }
 
     /// Ends it, and gives the whole record and the violations that the scenario expects.
@@ -135,19 +137,14 @@ async fn observe(
     recorder: Recorder,
     kubeconfig: &Path,
     data: Arc<DataDirectory>,
-    mut servers: mpsc::UnboundedReceiver<Server>,
+    news: UnboundedReceiver<News>,
 ) -> Result<()> {
     let client = servers::client(kubeconfig).await.context("the observer's way to the API server")?;
     let secrets = Secrets::default();
     let fleet = Fleet { secrets: secrets.clone(), disks: Disks::new(data), recorder: recorder.clone() };
-    let new_servers = async {
-        while let Some(server) = servers.recv().await {
-            tokio::spawn(server.follow(recorder.clone()));
-        }
-        std::future::pending::<()>().await;
-    };
+    let servers = servers::follow(news, recorder.clone());
     let _cost = Cost(recorder.clone());
-    futures::join!(fleet.run(), secrets.follow(client.clone()), objects::follow(client, recorder.clone()), new_servers);
+    futures::join!(fleet.run(), secrets.follow(client.clone()), objects::follow(client, recorder.clone()), servers);
     Ok(())
 }
 

@@ -16,12 +16,13 @@ use crate::until::until;
 use std::time::Duration;
 
 /// The kinds of Cluster API that scenarios look at, with their groups.
-const KINDS: [(&str, &str, &str); 16] = [
+const KINDS: [(&str, &str, &str); 17] = [
     ("Cluster", "cluster.x-k8s.io", "v1beta2"),
     ("Machine", "cluster.x-k8s.io", "v1beta2"),
     ("MachineDeployment", "cluster.x-k8s.io", "v1beta2"),
     ("MachineSet", "cluster.x-k8s.io", "v1beta2"),
     ("KubeadmControlPlane", "controlplane.cluster.x-k8s.io", "v1beta2"),
+    ("StubControlPlane", "example.org", "v1"),
     ("KubeadmConfig", "bootstrap.cluster.x-k8s.io", "v1beta2"),
     ("DevCluster", "infrastructure.cluster.x-k8s.io", "v1beta2"),
     ("DevMachine", "infrastructure.cluster.x-k8s.io", "v1beta2"),

@@ -2,7 +2,7 @@
 
 use super::Bed;
 use crate::observer::record::ApiServer;
-use crate::observer::{Expected, Observer, Silence, TIMELINE, Verdict, timeline, writes};
+use crate::observer::{Expected, Observer, Servers, Silence, TIMELINE, Verdict, timeline, writes};
 use crate::plane::workload::WorkloadApiServer;
 use crate::plane::{Mark, users};
 use anyhow::{Context, Result};
@@ -83,15 +83,44 @@ impl Bed {
 
     /// An API server of the Cluster `<namespace>/<name>` runs, with these endpoints.
     pub fn observe_api_server(&self, cluster: &str, server: &WorkloadApiServer) {
-        if let Some(observed) = &self.observed {
-            let told = ApiServer {
-                name: format!("{cluster} (running)"),
-                cluster: cluster.to_owned(),
-                endpoints: server.endpoints.clone(),
-                ready: None,
-            };
-            observed.observer.api_server(told, &server.observers_kubeconfig);
+        self.observed_servers(cluster).runs(server);
+    }
+
+    /// The same for whoever starts and ends API servers while a scenario goes on.
+    pub(super) fn observed_servers(&self, cluster: &str) -> ObservedServers {
+        let observer = self.observed.as_ref().map(|observed| observed.observer.servers().clone());
+        ObservedServers { cluster: cluster.to_owned(), observer }
+    }
+}
+
+/// The API servers of one Cluster, as the observer is told of them. Nothing happens where nobody observes.
+pub(super) struct ObservedServers {
+    cluster: String,
+    observer: Option<Servers>,
+}
+
+impl ObservedServers {
+    /// One runs, or is about to.
+    pub(super) fn runs(&self, server: &WorkloadApiServer) {
+        let Some(observer) = &self.observer else { return };
+        let told = ApiServer {
+            name: self.name(server.port),
+            cluster: self.cluster.clone(),
+            endpoints: server.endpoints.clone(),
+            ready: None,
+        };
+        observer.runs(told, &server.observers_kubeconfig);
+    }
+
+    /// The one at this port has ended.
+    pub(super) fn has_ended(&self, port: u16) {
+        if let Some(observer) = &self.observer {
+            observer.has_ended(&self.name(port));
         }
+    }
+
+    fn name(&self, port: u16) -> String {
+        format!("{} (port {port})", self.cluster)
     }
 }
 

@@ -18,8 +18,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use writer::Writer;
 
-/// How many writers there are, and how many objects they share.
-const WRITERS: usize = 6;
+/// How many writers there are: each has one request at once.
+pub const WRITERS: usize = 6;
+/// How many objects they share.
 const OBJECTS: usize = 5;
 /// How long the last reads may take to be answered.
 const LAST_READ: Duration = Duration::from_secs(30);

@@ -25,20 +25,23 @@ const MAX_LEARNERS: &str = "etcdcluster.cluster.x-k8s.io/max-learners";
 const PLACEHOLDER: &str = ".invalid";
 /// Beginnings of annotations that are worth a line.
 const ANNOTATIONS: [&str; 2] = ["etcdcluster.cluster.x-k8s.io/", "pre-terminate.delete.hook.machine.cluster.x-k8s.io/"];
-/// Where a control plane has its endpoints, and where a config made from it has them.
-const ENDPOINTS: [&str; 2] = [
+/// Where a control plane has its endpoints, where a config made from it has them, and where the test bed's stub has
+/// them.
+const ENDPOINTS: [&str; 3] = [
     "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints",
     "/spec/clusterConfiguration/etcd/external/endpoints",
+    "/spec/etcd/external/endpoints",
 ];
 
 /// A kind, and what is written down of an object of it; nothing of one that is none of the observer's business.
 type Kind = (&'static str, &'static str, &'static str, fn(&DynamicObject) -> Option<Event>);
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     ("cluster.x-k8s.io", "v1beta2", "Cluster", cluster),
     ("etcdcluster.cluster.x-k8s.io", "v1beta1", "EtcdCluster", etcd),
     ("cluster.x-k8s.io", "v1beta2", "Machine", machine),
     ("controlplane.cluster.x-k8s.io", "v1beta2", "KubeadmControlPlane", control_plane),
+    ("example.org", "v1", "StubControlPlane", control_plane),
     ("bootstrap.cluster.x-k8s.io", "v1beta2", "KubeadmConfig", api_server),
 ];
 
@@ -231,6 +234,17 @@ mod tests {
         })
         .await;
         assert_eq!(told.into_inner(), ["a/one", "a/two", "no a/two", "a/three", "a/three", "no a/one"]);
+    }
+
+    #[test]
+    fn a_control_plane_of_either_kind_has_endpoints_but_for_the_placeholder() {
+        let metadata = json!({"name": "p", "namespace": "a", "labels": {CLUSTER_LABEL: "c"}});
+        let etcd = json!({"external": {"endpoints": ["https://placeholder.invalid:2379", "https://1:2379"]}});
+        for spec in [json!({"etcd": etcd}), json!({"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": etcd}}})] {
+            let it = object("AnyControlPlane", &json!({"metadata": metadata, "spec": spec}));
+            let Some(Event::ControlPlane(plane)) = control_plane(&it) else { panic!() };
+            assert_eq!((plane.cluster.as_str(), plane.endpoints), ("a/c", vec!["https://1:2379".to_owned()]), "{spec}");
+        }
     }
 
     #[test]

@@ -5,23 +5,81 @@ use super::record::{ApiServer, Event};
 use super::recorder::Recorder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// An API server that has not answered by then is not ready.
 const DEADLINE: Duration = Duration::from_secs(1);
 
+/// A way to tell the observer of API servers that run here. Copies lead to the same observer.
+#[derive(Clone)]
+pub struct Servers(UnboundedSender<News>);
+
+/// What is told.
+pub(super) enum News {
+    Runs(Server),
+    HasEnded(String),
+}
+
 /// A running API server, and a way to it.
 pub(super) struct Server {
     /// Its name, its Cluster and its endpoints.
-    pub(super) told: ApiServer,
-    pub(super) kubeconfig: PathBuf,
+    told: ApiServer,
+    kubeconfig: PathBuf,
+}
+
+impl Servers {
+    /// A way to whoever has the other end.
+    pub(super) fn channel() -> (Self, UnboundedReceiver<News>) {
+        let (sender, receiver) = unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    /// An API server runs: it uses these endpoints, and from now on it is asked whether it is ready.
+    pub fn runs(&self, server: ApiServer, kubeconfig: &Path) {
+        self.tell(News::Runs(Server { told: server, kubeconfig: kubeconfig.to_owned() }));
+    }
+
+    /// The API server of this name has ended, and uses no endpoints any more.
+    pub fn has_ended(&self, name: &str) {
+        self.tell(News::HasEnded(name.to_owned()));
+    }
+
+    fn tell(&self, news: News) {
+        // A thread that has ended says why when it is stopped.
+        let _ = self.0.send(news);
+    }
+}
+
+/// Follows all that it is told of, forever.
+pub(super) async fn follow(mut news: UnboundedReceiver<News>, recorder: Recorder) {
+    let mut followed: BTreeMap<String, JoinHandle<()>> = BTreeMap::new();
+    while let Some(told) = news.recv().await {
+        match told {
+            News::Runs(server) => {
+                let name = server.told.name.clone();
+                followed.insert(name, tokio::spawn(server.follow(recorder.clone())));
+            }
+            News::HasEnded(name) => {
+                // It says nothing after that: this is the thread that it would say it in.
+                if let Some(task) = followed.remove(&name) {
+                    task.abort();
+                }
+                recorder.note(Event::Gone { what: "apiServer".to_owned(), name });
+            }
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 impl Server {
     /// Asks it forever.
-    pub(super) async fn follow(self, recorder: Recorder) {
+    async fn follow(self, recorder: Recorder) {
+        recorder.note(Event::ApiServer(self.told.clone()));
         let client = match client(&self.kubeconfig).await {
             Ok(client) => client,
             Err(error) => return recorder.note(Event::Note { text: format!("{}: {error:#}", self.told.name) }),
@@ -45,4 +103,32 @@ pub(super) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::sleep;
+
+    #[tokio::test]
+    async fn one_that_has_ended_is_gone_from_the_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let recorder = Recorder::create(&directory.path().join("record.jsonl")).unwrap();
+        let (servers, news) = Servers::channel();
+        let server = ApiServer { name: "a/c (port 1)".to_owned(), ..ApiServer::default() };
+        let story = async {
+            servers.runs(server.clone(), &directory.path().join("no-kubeconfig"));
+            sleep(Duration::from_millis(50)).await;
+            servers.has_ended(&server.name);
+            sleep(Duration::from_millis(50)).await;
+        };
+        tokio::select! {
+            () = follow(news, recorder.clone()) => {}
+            () = story => {}
+        }
+        let lines = recorder.lines().unwrap();
+        let gone = Event::Gone { what: "apiServer".to_owned(), name: server.name.clone() };
+        assert_eq!(lines.first().map(|line| &line.event), Some(&Event::ApiServer(server)));
+        assert_eq!(lines.last().map(|line| &line.event), Some(&gone));
+    }
 }

@@ -6,8 +6,9 @@ use crate::plane::{Request, Requests, users};
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// Where a control plane has its endpoints.
-const ENDPOINTS: &str = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints";
+/// Where a control plane has its endpoints: Cluster API's own, and the test bed's stub.
+const ENDPOINTS: [&str; 2] =
+    ["/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints", "/spec/etcd/external/endpoints"];
 /// How many violations are told in full.
 const TOLD: usize = 5;
 
@@ -77,7 +78,7 @@ fn write(request: &Request) -> Write {
         "" => request.resource.clone(),
         subresource => format!("{}/{subresource}", request.resource),
     };
-    let list = request.body.pointer(ENDPOINTS).and_then(Value::as_array);
+    let list = ENDPOINTS.iter().find_map(|path| request.body.pointer(path)?.as_array());
     let urls = |list: &Vec<Value>| list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     Write {
         at: request.received,

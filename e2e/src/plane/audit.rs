@@ -18,7 +18,10 @@ pub(super) const POLICY: &str = r#"{
   "kind": "Policy",
   "omitStages": ["RequestReceived"],
   "rules": [
-    {"level": "Request", "verbs": ["patch"], "resources": [{"group": "controlplane.cluster.x-k8s.io"}]},
+    {"level": "Request", "verbs": ["patch"], "resources": [
+      {"group": "controlplane.cluster.x-k8s.io"},
+      {"group": "example.org", "resources": ["stubcontrolplanes"]}
+    ]},
     {"level": "Metadata"}
   ]
 }"#;

@@ -1,9 +1,9 @@
-//! The proof that published endpoints and Secrets are enough: a real API server started with nothing else.
+//! The proof that published endpoints and Secrets are enough: real API servers started with nothing else.
 
 use super::health;
 use super::pki::Pki;
 use super::users::{self, Users};
-use crate::process::{Command, Process};
+use crate::process::{Command, Process, Signal};
 use crate::world::World;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,9 +11,15 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::timeout;
 
-/// Port of the workload's API server on loopback.
-const PORT: u16 = 16443;
+/// Port on loopback of an API server that is alone.
+pub const PORT: u16 = 16443;
+/// An API server that has not said by then that it is ready is not.
+const DEADLINE: Duration = Duration::from_secs(1);
+/// How long requests that are under way may hold up the end of one.
+const ENDS: Duration = Duration::from_secs(20);
 
 /// What the control plane gets of etcd: from its spec, and from the two Secrets.
 #[derive(Clone, Debug)]
@@ -28,39 +34,46 @@ pub struct EtcdAccess {
     pub key: String,
 }
 
-/// An API server of the workload cluster. Dropping it kills it.
-pub struct WorkloadApiServer {
-    /// A client for it.
-    pub client: Client,
-    /// Endpoints that it was started with.
-    pub endpoints: Vec<String>,
-    /// The kubeconfig of [`users::OBSERVER`] there.
-    pub observers_kubeconfig: PathBuf,
-    _process: Process,
+/// What all API servers of one workload cluster share: certificates, the key of its service accounts, and a directory.
+pub struct Workload {
+    world: World,
+    directory: PathBuf,
+    pki: Pki,
 }
 
-impl WorkloadApiServer {
-    /// Starts it, and waits until it is ready: which it is only when it can write to etcd.
+impl Workload {
+    /// A cluster whose API servers have their files in the directory `name` of the world's memory.
     ///
     /// # Errors
-    /// When it does not become ready; the error names its log.
-    pub async fn start(world: &World, etcd: &EtcdAccess) -> Result<Self> {
-        let directory = world.state("workload")?;
+    /// When the files cannot be written.
+    pub fn at(world: &World, name: &str) -> Result<Self> {
+        let directory = world.state(name)?;
         let pki = Pki::create(&directory.join("pki"))?;
-        let users = Users::create_at(&directory, &pki, &[], PORT)?;
+        Ok(Self { world: world.clone(), directory, pki })
+    }
+
+    /// Starts one of its API servers on a port of loopback. It is not ready yet.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn launch(&self, etcd: &EtcdAccess, port: u16) -> Result<WorkloadApiServer> {
+        let (world, pki) = (&self.world, &self.pki);
+        let directory = self.directory.join(port.to_string());
+        let users = self.users(port)?;
         let write = |name: &str, text: &str| {
             let path = directory.join(name);
             fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
             Ok::<_, anyhow::Error>(path)
         };
-        let mut process = Command::new("workload-kube-apiserver", &world.tools().kube_apiserver, world.logs())
+        let name = format!("workload-kube-apiserver-{port}");
+        let process = Command::new(name, &world.tools().kube_apiserver, world.logs())
             .arg(format!("--etcd-servers={}", etcd.endpoints.join(",")))
             .arg(format!("--etcd-cafile={}", write("etcd-ca.crt", &etcd.ca)?.display()))
             .arg(format!("--etcd-certfile={}", write("etcd.crt", &etcd.certificate)?.display()))
             .arg(format!("--etcd-keyfile={}", write("etcd.key", &etcd.key)?.display()))
             .args(["--bind-address=127.0.0.1", "--endpoint-reconciler-type=none", "--authorization-mode=RBAC"])
             .arg(format!("--advertise-address={}", crate::world::ADDRESS))
-            .arg(format!("--secure-port={PORT}"))
+            .arg(format!("--secure-port={port}"))
             .arg(format!("--tls-cert-file={}", pki.server_certificate.display()))
             .arg(format!("--tls-private-key-file={}", pki.server_key.display()))
             .arg(format!("--token-auth-file={}", users.token_file.display()))
@@ -70,9 +83,86 @@ impl WorkloadApiServer {
             .args(["--service-cluster-ip-range=10.128.0.0/16", "--disable-admission-plugins=ServiceAccount"])
             .spawn()?;
         let client = super::client(users.kubeconfig(users::ADMIN)?).await?;
-        health::apiserver_ready(&mut process, &client).await?;
         let observers_kubeconfig = users.kubeconfig(users::OBSERVER)?.to_owned();
-        Ok(Self { client, endpoints: etcd.endpoints.clone(), observers_kubeconfig, _process: process })
+        Ok(WorkloadApiServer { client, endpoints: etcd.endpoints.clone(), port, observers_kubeconfig, process })
+    }
+
+    /// A client for whatever stands before the API servers and leads to one of them, on a port of loopback.
+    ///
+    /// # Errors
+    /// When its files cannot be written.
+    pub async fn client(&self, port: u16) -> Result<Client> {
+        super::client(self.users(port)?.kubeconfig(users::ADMIN)?).await
+    }
+
+    /// Those who may come in at a port: the same everywhere.
+    fn users(&self, port: u16) -> Result<Users> {
+        let directory = self.directory.join(port.to_string());
+        fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+        Users::create_at(&directory, &self.pki, &[], port)
+    }
+}
+
+/// An API server of the workload cluster. Dropping it kills it.
+pub struct WorkloadApiServer {
+    /// A client for it.
+    pub client: Client,
+    /// Endpoints that it was started with.
+    pub endpoints: Vec<String>,
+    /// Its port on loopback.
+    pub port: u16,
+    /// The kubeconfig of [`users::OBSERVER`] there.
+    pub observers_kubeconfig: PathBuf,
+    process: Process,
+}
+
+impl WorkloadApiServer {
+    /// Starts one that is alone, at [`PORT`], and waits until it is ready: which it is only when it can write to etcd.
+    ///
+    /// # Errors
+    /// When it does not become ready; the error names its log.
+    pub async fn start(world: &World, etcd: &EtcdAccess) -> Result<Self> {
+        let mut server = Workload::at(world, "workload")?.launch(etcd, PORT).await?;
+        health::apiserver_ready(&mut server.process, &server.client).await?;
+        Ok(server)
+    }
+
+    /// Whether it is ready now.
+    ///
+    /// # Errors
+    /// When it has ended; the error names its log.
+    pub async fn is_ready(&mut self) -> Result<bool> {
+        let is_running = self.process.is_running()?;
+        ensure!(is_running, "{} has ended: see {}", self.process.name(), self.process.log().display());
+        let request = http::Request::get("/readyz").body(Vec::new())?;
+        Ok(matches!(timeout(DEADLINE, self.client.request_text(request)).await, Ok(Ok(_))))
+    }
+
+    /// It hangs, as one does on a machine that hangs.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.signal(Signal::STOP)
+    }
+
+    /// It goes on.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn thaw(&self) -> Result<()> {
+        self.process.signal(Signal::CONT)
+    }
+
+    /// Ends it: it answers what it has been asked, and takes no more. One that hangs is killed.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn stop(mut self) -> Result<()> {
+        match self.process.terminate(ENDS).await {
+            Ok(_) => Ok(()),
+            Err(_) => self.process.kill().await,
+        }
     }
 
     /// Stores an object in etcd, and reads it back.

@@ -12,6 +12,7 @@ mod certificates;
 mod changes;
 mod clusterctl;
 mod confirmation;
+mod control_planes;
 mod corrections;
 mod data_loss;
 mod deletion;
@@ -60,6 +61,9 @@ fn main() -> ExitCode {
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"rolls::versions_under_load") {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
+    }
+    if wanted.iter().any(|name| name.starts_with("control_planes::")) {
+        Etcd::V3_7.ensure()?;
     }
     if wanted.iter().any(|name| name.starts_with("clusterctl::")) {
         Clusterctl::ensure()?;
@@ -121,10 +125,11 @@ fn is_simulated(scenario: &str) -> bool {
     is_full() && scenario.starts_with("own_errors::")
 }
 
-/// Whether the observer looks on: with `E2E_FULL` set, and where a scenario is about the observer. Not at
-/// simulated members: of these there are hundreds, and nobody breaks a rule there but us.
+/// Whether the observer looks on: with `E2E_FULL` set, and where a scenario is about what only the observer sees. Not
+/// at simulated members: of these there are hundreds, and nobody breaks a rule there but us.
 fn is_observed(scenario: &str) -> bool {
-    (is_full() && !is_simulated(scenario)) || scenario.starts_with("forgetful::")
+    let is_its_story = ["forgetful::", "control_planes::"].iter().any(|module| scenario.starts_with(module));
+    (is_full() && !is_simulated(scenario)) || is_its_story
 }
 
 impl Drop for Lane {
@@ -189,6 +194,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(shrinks::beside_a_control_plane).long(true),
         scenario!(rolls::three_one_by_one),
         scenario!(rolls::beside_a_control_plane),
+        scenario!(control_planes::that_roll).long(true),
+        scenario!(control_planes::that_stall).long(true),
         scenario!(rolls::with_room_for_one),
         scenario!(rolls::without_room),
         scenario!(certificates::that_expire).long(true),

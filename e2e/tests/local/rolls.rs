@@ -23,7 +23,7 @@ const STALL: Duration = Duration::from_millis(1_500);
 /// How long it is written to when all is told.
 const AFTERWARDS: Duration = Duration::from_secs(3);
 /// How long three members may take to be replaced one after the other.
-const ROLLOUT: Duration = Duration::from_secs(300);
+pub(crate) const ROLLOUT: Duration = Duration::from_secs(300);
 
 /// Clients that follow what is published.
 pub(crate) const FOLLOWERS: Load = Load { keep_endpoints: false, ..LOAD };

@@ -99,7 +99,8 @@ impl Look {
         self.access(endpoints, &api::names::staged_apiserver_client_secret(&self.cluster)).await
     }
 
-    async fn access(&self, endpoints: Vec<String>, client: &str) -> Result<EtcdAccess> {
+    /// These endpoints, with what has to be known beside them; `client`: the Secret with the client certificate.
+    pub(in crate::bed) async fn access(&self, endpoints: Vec<String>, client: &str) -> Result<EtcdAccess> {
         Ok(EtcdAccess {
             endpoints,
             ca: self.secret(&api::names::control_plane_ca_secret(&self.cluster), "tls.crt").await?,

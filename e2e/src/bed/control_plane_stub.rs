@@ -1,0 +1,184 @@
+//! A control plane of a kind that only this test bed has. Cluster API's own never rolls out here, since no machine can
+//! run what kubeadm makes. This one keeps the contract that any kind may keep: it takes etcd's endpoints from its object,
+//! runs real API servers with them, replaces these when the endpoints change, and counts them in its status.
+//!
+//! Its API servers have no Machines, and it publishes no kubeconfig: Cluster API does not reach the workload cluster.
+
+mod balancer;
+mod provider;
+mod rollout;
+mod status;
+
+use super::{Bed, Look, Manifests};
+use crate::plane::workload::Workload;
+use crate::until::until;
+use anyhow::{Result, ensure};
+use api::names::{EXTERNAL_ETCD_PATH_ANNOTATION, PLACEHOLDER_ENDPOINT};
+use balancer::Balancer;
+use kube::Client;
+use provider::Provider;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use rollout::Behaviour;
+
+/// Group, version and kind.
+const GROUP: &str = "example.org";
+const VERSION: &str = "v1";
+const KIND: &str = "StubControlPlane";
+/// Its user in the management plane.
+pub(super) const USER: &str = "control-plane-stub";
+
+/// The provider of one control plane. Dropping it kills its API servers.
+pub struct ControlPlaneStub {
+    /// A client for its API servers: each connection goes to one that is ready.
+    pub client: Client,
+    behaviour: watch::Sender<Behaviour>,
+    seen: watch::Receiver<Seen>,
+    task: JoinHandle<()>,
+}
+
+/// What a control plane has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How many API servers are wanted.
+    pub wanted: usize,
+    /// Endpoints of each that runs, the oldest first.
+    pub servers: Vec<Vec<String>>,
+    /// How many of these are ready.
+    pub ready: usize,
+    /// How many have been started so far.
+    pub started: usize,
+    /// What hinders it, if anything does.
+    pub trouble: Option<String>,
+}
+
+impl ControlPlaneStub {
+    /// Begins to look after the control plane of a cluster, whose object is there.
+    ///
+    /// # Errors
+    /// When it cannot get at the management plane, or has no place for its API servers.
+    pub async fn start(bed: &Bed, look: &Look) -> Result<Self> {
+        let look = Look { client: bed.plane.client_for(USER).await?, ..look.clone() };
+        let workload = Workload::at(bed.world(), &format!("control-plane-{}", look.namespace))?;
+        let balancer = Balancer::start().await?;
+        let client = workload.client(balancer.port()).await?;
+        let observed = bed.observed_servers(&format!("{}/{}", look.namespace, look.cluster));
+        let (behaviour, orders) = watch::channel(Behaviour::Rolls);
+        let (news, seen) = watch::channel(Seen::default());
+        let provider = Provider::new(look, workload, balancer, observed, orders);
+        Ok(Self { client, behaviour, seen, task: tokio::spawn(provider.run(news)) })
+    }
+
+    /// From now on it goes about other endpoints like this.
+    pub fn behave(&self, behaviour: Behaviour) {
+        self.behaviour.send_replace(behaviour);
+    }
+
+    /// What it has.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        self.seen.borrow().clone()
+    }
+
+    /// Waits until all its API servers are there and ready, and all were started with these endpoints, a list with
+    /// commas.
+    ///
+    /// # Errors
+    /// When they are not in time.
+    pub async fn until_all_use(&self, endpoints: &str, timeout: Duration) -> Result<()> {
+        let endpoints: Vec<&str> = endpoints.split(',').collect();
+        until(format!("every API server uses {endpoints:?}"), timeout, async || {
+            let seen = self.seen();
+            let is_whole = seen.wanted > 0 && seen.servers.len() == seen.wanted && seen.ready == seen.wanted;
+            ensure!(is_whole && seen.servers.iter().all(|used| *used == endpoints), "there is {seen:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Waits until its object is gone, and its API servers with it.
+    ///
+    /// # Errors
+    /// When they are not in time.
+    pub async fn until_gone(&self, timeout: Duration) -> Result<()> {
+        until("the control plane is gone", timeout, async || {
+            ensure!(self.task.is_finished(), "there is {:?}", self.seen());
+            Ok(Some(()))
+        })
+        .await
+    }
+}
+
+impl Drop for ControlPlaneStub {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Manifests {
+    /// Gives the Cluster a control plane of this kind, with so many API servers, in the place of kubeadm's.
+    #[must_use]
+    pub fn with_control_plane_stub(self, replicas: usize) -> Self {
+        let name = self.control_plane();
+        let is_its_template = |document: &Value| {
+            document["kind"] == "LocalMachineTemplate" && document["metadata"]["name"] == name.as_str()
+        };
+        let with_reference = self.with("Cluster", |cluster| {
+            cluster["spec"]["controlPlaneRef"]["apiGroup"] = json!(GROUP);
+            cluster["spec"]["controlPlaneRef"]["kind"] = json!(KIND);
+        });
+        let with_both = with_reference.with("KubeadmControlPlane", |control_plane| {
+            control_plane["apiVersion"] = json!(format!("{GROUP}/{VERSION}"));
+            control_plane["kind"] = json!(KIND);
+            let etcd = json!({"external": {"endpoints": [PLACEHOLDER_ENDPOINT]}});
+            control_plane["spec"] = json!({"replicas": replicas, "etcd": etcd});
+        });
+        with_both.without(is_its_template)
+    }
+}
+
+/// The CRD. Its annotation is all that the Cluster hook has to know.
+pub(super) fn crd() -> Value {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let singular = KIND.to_lowercase();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{singular}s.{GROUP}"),
+            "labels": {"cluster.x-k8s.io/v1beta2": VERSION},
+            "annotations": {EXTERNAL_ETCD_PATH_ANNOTATION: "spec.etcd.external"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": KIND, "plural": format!("{singular}s"), "singular": singular},
+            "versions": [{
+                "name": VERSION, "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
+            }],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cluster_names_a_stub_and_nothing_of_kubeadms_is_left() {
+        let manifests = Manifests::new("somewhere", "demo").unwrap().with_control_plane_stub(3);
+        let text = serde_json::to_string(manifests.documents()).unwrap();
+        assert!(!text.contains("ubeadm"), "{text}");
+        let named =
+            |kind: &str| manifests.documents().iter().find(|document| document["kind"] == kind).unwrap().clone();
+        let reference = json!({"apiGroup": GROUP, "kind": KIND, "name": "demo-control-plane"});
+        assert_eq!(named("Cluster")["spec"]["controlPlaneRef"], reference);
+        assert_eq!(named(KIND)["spec"]["replicas"], 3);
+        let templates = manifests.documents().iter().filter(|document| document["kind"] == "LocalMachineTemplate");
+        assert_eq!(templates.map(|it| it["metadata"]["name"].clone()).collect::<Vec<_>>(), ["demo-etcd"]);
+    }
+}

@@ -1,0 +1,162 @@
+//! A rollout of etcd beside a control plane that rolls out, with real API servers: each keeps the endpoints that it was
+//! started with. They are written to and read from all the time. The observer sees that each has enough live endpoints.
+
+use crate::bring_up::PATIENCE;
+use crate::deletion::all_is_gone;
+use crate::departures::only_theirs;
+use crate::records::warnings;
+use crate::rolls::{ROLLOUT, changed, up_to_date};
+use crate::shrinks::are_well;
+use anyhow::{Context, Result, ensure};
+use api::names::ENDPOINTS_IN_USE_ANNOTATION;
+use e2e::bed::{Bed, Behaviour, ControlPlaneStub, Look, Manifests};
+use e2e::history::objects::{ObjectWriters, WRITERS};
+use e2e::plane::{Mark, users};
+use e2e::tools::Etcd;
+use e2e::until::until;
+use kube::ResourceExt;
+use serde_json::json;
+use std::time::Duration;
+
+/// API servers of a control plane.
+const SERVERS: usize = 3;
+/// Fewer acknowledged writes show little.
+const WRITES: usize = 100;
+/// For how long the old members have to wait while the control plane gets no further.
+const WAIT: Duration = Duration::from_secs(5);
+/// The longest that nobody's write may be acknowledged: API servers start and end meanwhile, on a busy computer.
+const STALL: Duration = Duration::from_secs(5);
+
+/// Another version of etcd: three members become six, each of the three API servers is replaced once, and only then the
+/// old members leave.
+pub(crate) async fn that_roll(bed: &mut Bed) -> Result<()> {
+    let rollout = Rollout::begin(bed, "stub-rolls").await?;
+    rollout.another_version().await?;
+    rollout.is_done(bed).await
+}
+
+/// The same with a control plane that stalls, and then one whose new API server hangs: the old members stay, and it is
+/// said what they wait for. When it goes on, so do they.
+pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
+    let rollout = Rollout::begin(bed, "stub-stalls").await?;
+    rollout.stub.behave(Behaviour::Stalls);
+    rollout.another_version().await?;
+    rollout.is_held_up(bed, "0 of 3 are up to date", SERVERS).await.context("it stalls")?;
+    rollout.stub.behave(Behaviour::Fails);
+    rollout.is_held_up(bed, "1 of 4 are up to date", SERVERS + 1).await.context("a new API server hangs")?;
+    rollout.stub.behave(Behaviour::Rolls);
+    rollout.is_done(bed).await
+}
+
+/// A cluster whose spec is about to change, with its control plane, and writers of objects in it.
+struct Rollout {
+    look: Look,
+    stub: ControlPlaneStub,
+    writers: ObjectWriters,
+    /// The Machines and endpoints before.
+    old: Vec<String>,
+    before: String,
+    mark: Mark,
+}
+
+impl Rollout {
+    async fn begin(bed: &Bed, namespace: &str) -> Result<Self> {
+        let client = bed.client();
+        let manifests = Manifests::new(namespace, "demo")?.with_control_plane_stub(SERVERS);
+        Look::make_namespace(&client, namespace).await?;
+        manifests.apply(&client).await?;
+        let look = Look::at(&client, &manifests);
+        let stub = ControlPlaneStub::start(bed, &look).await?;
+        let before = look.until_ready(PATIENCE).await?.endpoints;
+        stub.until_all_use(&before, PATIENCE).await?;
+        look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+        let writers = ObjectWriters::begin(&stub.client, "kube-system")?;
+        let old = look.etcd_machines().await?;
+        Ok(Self { stub, writers, old, before, mark: bed.plane.mark(), look })
+    }
+
+    async fn another_version(&self) -> Result<()> {
+        changed(&self.look, &json!({"etcdadmConfigSpec": {"version": Etcd::V3_7.version()?}})).await
+    }
+
+    /// The control plane was told, has got so far, and goes no further: nobody leaves, and both say why.
+    async fn is_held_up(&self, bed: &Bed, how_far: &str, servers: usize) -> Result<()> {
+        until(format!("the Cluster says {how_far}"), ROLLOUT, async || {
+            let says = self.look.cluster_condition("ManagedExternalEtcdReady").await?;
+            let message = says["message"].as_str().unwrap_or_default();
+            ensure!(says["reason"] == "ControlPlaneRollingOut" && message.contains(how_far), "it says {says}");
+            Ok(Some(()))
+        })
+        .await?;
+        until("the old members say what they wait for", PATIENCE, async || {
+            let status = self.look.status().await?;
+            let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
+            let waits = deleting.message.contains("when the control plane has rolled out");
+            ensure!(deleting.status == "True" && waits, "{deleting:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        tokio::time::sleep(WAIT).await;
+        let (status, machines) = (self.look.status().await?, self.look.etcd_machines().await?);
+        ensure!(status.operation.is_none() && status.ready, "{:?}", status.conditions);
+        ensure!(self.old.iter().all(|name| machines.contains(name)), "of {:?} there are {machines:?}", self.old);
+        let etcd = self.look.membership(&bed.machines, &machines).await?;
+        ensure!(etcd.voters() == machines && machines.len() == 2 * self.old.len(), "there are {:?}", etcd.members);
+        let in_use = self.look.etcds().get(&self.look.etcd).await?;
+        let in_use = in_use.annotations().get(ENDPOINTS_IN_USE_ANNOTATION).cloned().unwrap_or_default();
+        let mut lists: Vec<&str> = in_use.split(';').collect();
+        lists.sort_unstable();
+        let mut wanted = [self.before.as_str(), status.endpoints.as_str()];
+        wanted.sort_unstable();
+        ensure!(lists == wanted && self.before != status.endpoints, "in use are {lists:?}, not {wanted:?}");
+        let seen = self.stub.seen();
+        ensure!(seen.started == servers && seen.ready == SERVERS, "of the control plane there is {seen:?}");
+        Ok(())
+    }
+
+    /// Every member and every API server is replaced, each once. Nothing was lost meanwhile, and nobody was warned.
+    /// Then all of it goes.
+    async fn is_done(self, bed: &Bed) -> Result<()> {
+        let look = &self.look;
+        until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
+            let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+            let left: Vec<&String> = machines.iter().filter(|name| self.old.contains(name)).collect();
+            ensure!(left.is_empty(), "{left:?} of {machines:?}: {:?}; {:?}", status.conditions, self.stub.seen());
+            ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
+            Ok(Some(()))
+        })
+        .await?;
+        let machines = are_well(bed, look, self.old.len()).await?;
+        only_theirs(bed, look, &machines).await?;
+        let status = look.status().await?;
+        ensure!(status.version == Etcd::V3_7.version()?, "it runs {}", status.version);
+        self.stub.until_all_use(&status.endpoints, PATIENCE).await?;
+        look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+        let seen = self.stub.seen();
+        ensure!(seen.started == 2 * SERVERS, "{} API servers were started for one rollout", seen.started - SERVERS);
+        told_once(bed, look, self.mark)?;
+        let told = warnings(&bed.client(), &look.namespace).await?;
+        ensure!(told.is_empty(), "the warnings are {told:#?}");
+
+        let record = self.writers.end().await?;
+        let figures = record.figures();
+        println!("  {}: {figures}", look.namespace);
+        record.check()?;
+        ensure!(figures.writes >= WRITES && figures.longest_stall <= STALL, "{figures}");
+        // One request of each writer may be under way when an API server ends, or the leader of etcd changes.
+        ensure!(figures.unknown <= WRITERS * (SERVERS + 1), "{figures}");
+
+        look.delete("Cluster", &look.cluster).await?;
+        all_is_gone(bed, look).await?;
+        self.stub.until_gone(PATIENCE).await
+    }
+}
+
+/// By the API server's own account, we wrote endpoints into the control plane once.
+fn told_once(bed: &Bed, look: &Look, mark: Mark) -> Result<()> {
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).verb("patch").resource("stubcontrolplanes");
+    let ours = ours.filter(|patch| patch.namespace == look.namespace && (200..300).contains(&patch.code));
+    let written = ours.filter(|patch| patch.body.pointer("/spec/etcd/external/endpoints").is_some());
+    ensure!(written.len() == 1, "endpoints were written {} times:\n{ours}", written.len());
+    Ok(())
+}
