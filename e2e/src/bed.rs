@@ -3,6 +3,7 @@
 mod clusters;
 pub mod data;
 mod events;
+mod evidence;
 mod images;
 mod inventory;
 mod look;

@@ -19,6 +19,8 @@ mod secrets;
 mod servers;
 mod soon;
 pub mod state;
+#[cfg(test)]
+mod story;
 mod timeline;
 mod verdict;
 mod wal;

@@ -41,7 +41,7 @@ mod without_faults;
 
 use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
-use e2e::scenarios::{Scenario, is_full, prepare_and_run};
+use e2e::scenarios::{Scenario, caught, is_full, prepare_and_run};
 use e2e::tools::{Clusterctl, Etcd, Judge, Release, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
@@ -86,7 +86,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// Runs a scenario. Where it is observed, what happens to etcd while it runs is judged as well.
+    /// Runs a scenario. What happens to etcd while it runs is judged as well. Of one that fails, or panics, evidence is
+    /// kept.
     fn run(&mut self, name: &str, scenario: Steps) -> Result<()> {
         let left = self.bed.take();
         self.bed = self.runtime.block_on(async {
@@ -102,15 +103,21 @@ impl Lane {
             if is_observed(name) {
                 bed.observe(name)?;
             }
-            let passed = scenario(&mut bed).await;
+            let mark = bed.plane.mark();
+            let passed = caught(scenario(&mut bed)).await;
             let observed = bed.end_observation(passed.is_err());
+            let ended = match (passed, observed) {
+                (Err(error), Err(seen)) => Err(anyhow!("{error:#}; and {seen:#}")),
+                (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
+                (Ok(()), Ok(())) => bed.clear(CLEAR).await,
+            };
             // A bed that a scenario has failed on is not used again: who knows what it has left undone.
-            match (passed, observed) {
-                (Err(error), Err(seen)) => return Err(anyhow!("{error:#}; and {seen:#}")),
-                (Err(error), Ok(())) | (Ok(()), Err(error)) => return Err(error),
-                (Ok(()), Ok(())) => bed.clear(CLEAR).await?,
+            if ended.is_err()
+                && let Err(missing) = bed.keep_evidence(name, mark).await
+            {
+                println!("  not all evidence could be kept: {missing:#}");
             }
-            anyhow::Ok(Some(bed))
+            ended.map(|()| Some(bed))
         })?;
         Ok(())
     }
