@@ -9,6 +9,7 @@ use api::EtcdCluster;
 use api::names;
 use crowd::Crowd;
 use e2e::bed::{Bed, Look};
+use e2e::observer::Silence;
 use e2e::scenarios::is_full;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
@@ -120,7 +121,14 @@ fn hangs(bed: &Bed, look: &Look, name: &str, address: Ipv4Addr, hangs: bool) -> 
         Some(frozen) => frozen.thaw(address),
         None => {
             let machine = bed.machines.get(&look.namespace, name)?;
-            Ok(if hangs { machine.freeze() } else { machine.thaw() }?)
+            if hangs {
+                bed.fault(&format!("{name} hangs"), &[&machine], Silence::Lasting);
+                machine.freeze()?;
+            } else {
+                bed.fault_is_over(&format!("{name} goes on"), &[&machine]);
+                machine.thaw()?;
+            }
+            Ok(())
         }
     }
 }
