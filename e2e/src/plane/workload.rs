@@ -34,6 +34,8 @@ pub struct WorkloadApiServer {
     pub client: Client,
     /// Endpoints that it was started with.
     pub endpoints: Vec<String>,
+    /// The kubeconfig of [`users::ADMIN`] there.
+    pub kubeconfig: PathBuf,
     /// The kubeconfig of [`users::OBSERVER`] there.
     pub observers_kubeconfig: PathBuf,
     _process: Process,
@@ -69,10 +71,11 @@ impl WorkloadApiServer {
             .arg(format!("--service-account-signing-key-file={}", pki.service_account_private.display()))
             .args(["--service-cluster-ip-range=10.128.0.0/16", "--disable-admission-plugins=ServiceAccount"])
             .spawn()?;
-        let client = super::client(users.kubeconfig(users::ADMIN)?).await?;
+        let kubeconfig = users.kubeconfig(users::ADMIN)?.to_owned();
+        let client = super::client(&kubeconfig).await?;
         health::apiserver_ready(&mut process, &client).await?;
         let observers_kubeconfig = users.kubeconfig(users::OBSERVER)?.to_owned();
-        Ok(Self { client, endpoints: etcd.endpoints.clone(), observers_kubeconfig, _process: process })
+        Ok(Self { client, endpoints: etcd.endpoints.clone(), kubeconfig, observers_kubeconfig, _process: process })
     }
 
     /// Stores an object in etcd, and reads it back.
