@@ -4,6 +4,7 @@ mod clusters;
 mod control_plane_stub;
 pub mod data;
 mod events;
+mod evidence;
 mod images;
 mod inventory;
 mod look;

@@ -5,6 +5,7 @@
 //! is kept in the cache and made outside, where there is a network (`Parts::ensure`).
 
 mod daemon;
+mod evidence;
 mod faults;
 mod image;
 mod inventory;

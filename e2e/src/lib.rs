@@ -22,6 +22,7 @@ pub mod bench;
 pub mod cache;
 pub mod demo;
 pub mod docker;
+mod evidence;
 pub mod faults;
 pub mod history;
 pub mod infrastructure;

@@ -19,6 +19,8 @@ mod secrets;
 mod servers;
 mod soon;
 pub mod state;
+#[cfg(test)]
+mod story;
 mod timeline;
 mod verdict;
 mod wal;
@@ -148,6 +150,18 @@ async fn observe(
     Ok(())
 }
 
+/// How the note begins that says what the observer has cost.
+const COST: &str = "the observer took";
+
+/// What the observer of a record has cost, in words; nothing if it is still running.
+#[must_use]
+pub fn cost(lines: &[Line]) -> Option<&str> {
+    lines.iter().rev().find_map(|line| match &line.event {
+        Event::Note { text } if text.starts_with(COST) => Some(text.as_str()),
+        _ => None,
+    })
+}
+
 /// Says at the end how much processor time this thread has taken.
 struct Cost(Recorder);
 
@@ -158,7 +172,7 @@ impl Drop for Cost {
         let mut numbers = statistics.split_whitespace().filter_map(|number| number.parse().ok());
         let mut next = || Duration::from_nanos(numbers.next().unwrap_or_default()).as_secs_f32();
         let (ran, waited) = (next(), next());
-        let text = format!("the observer took {ran:.2} s of processor time, and waited {waited:.2} s for it");
+        let text = format!("{COST} {ran:.2} s of processor time, and waited {waited:.2} s for it");
         self.0.note(Event::Note { text });
     }
 }

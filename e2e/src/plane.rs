@@ -206,6 +206,14 @@ impl Plane {
         Requests::since(&self.audit_log, mark)
     }
 
+    /// Copies what the audit log holds since `mark` to a file.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the file not be written.
+    pub(crate) fn keep_requests_since(&self, mark: Mark, to: &Path) -> Result<()> {
+        mark.copy_rest(&self.audit_log, to)
+    }
+
     /// Applies CRDs and waits until they are served. Garbage collection is started again, because it looks for new
     /// kinds only every 30 s. Better given in [`PlaneOptions::crds`], where they are known from the start.
     ///

@@ -7,8 +7,10 @@
 mod durations;
 mod lane;
 mod lanes;
+mod panics;
 
 pub use durations::Durations;
+pub use panics::caught;
 
 use crate::tools::Tools;
 use crate::world::{World, block_on, enter_or_run};

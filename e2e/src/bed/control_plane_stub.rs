@@ -33,8 +33,8 @@ pub(super) const USER: &str = "control-plane-stub";
 
 /// The provider of one control plane. Dropping it kills its API servers.
 pub struct ControlPlaneStub {
-    /// A client for its API servers: each connection goes to one that is ready.
-    pub client: Client,
+    /// The kubeconfig of an administrator of its API servers: each connection goes to one that is ready.
+    pub kubeconfig: PathBuf,
     behaviour: watch::Sender<Behaviour>,
     seen: watch::Receiver<Seen>,
     task: JoinHandle<()>,
@@ -64,12 +64,12 @@ impl ControlPlaneStub {
         let look = Look { client: bed.plane.client_for(USER).await?, ..look.clone() };
         let workload = Workload::at(bed.world(), &format!("control-plane-{}", look.namespace))?;
         let balancer = Balancer::start().await?;
-        let client = workload.client(balancer.port()).await?;
+        let kubeconfig = workload.kubeconfig(balancer.port())?;
         let observed = bed.observed_servers(&format!("{}/{}", look.namespace, look.cluster));
         let (behaviour, orders) = watch::channel(Behaviour::Rolls);
         let (news, seen) = watch::channel(Seen::default());
         let provider = Provider::new(look, workload, balancer, observed, orders);
-        Ok(Self { client, behaviour, seen, task: tokio::spawn(provider.run(news)) })
+        Ok(Self { kubeconfig, behaviour, seen, task: tokio::spawn(provider.run(news)) })
     }
 
     /// From now on it goes about other endpoints like this.

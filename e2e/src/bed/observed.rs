@@ -2,7 +2,7 @@
 
 use super::Bed;
 use crate::observer::record::ApiServer;
-use crate::observer::{Expected, Observer, Servers, Silence, TIMELINE, Verdict, timeline, writes};
+use crate::observer::{Expected, Observer, Servers, Silence, TIMELINE, Verdict, cost, timeline, writes};
 use crate::plane::workload::WorkloadApiServer;
 use crate::plane::{Mark, users};
 use anyhow::{Context, Result};
@@ -45,6 +45,9 @@ impl Bed {
     pub fn end_observation(&mut self, failed: bool) -> Result<()> {
         let Some(Observed { observer, mark, logs, scenario }) = self.observed.take() else { return Ok(()) };
         let (lines, expected) = observer.stop()?;
+        if let Some(cost) = cost(&lines) {
+            println!("  {cost}");
+        }
         let writes = writes(&self.plane.requests_since(mark)?);
         let verdict = Verdict::of(&lines, &writes, &expected);
         for violation in &verdict.provoked {

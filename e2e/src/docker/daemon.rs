@@ -69,7 +69,7 @@ impl Daemon {
     }
 
     /// What `docker` says with these arguments.
-    async fn answer(&self, arguments: &[&str]) -> Result<Output> {
+    pub(super) async fn answer(&self, arguments: &[&str]) -> Result<Output> {
         let output =
             tokio::process::Command::new("docker").args(["--host", SOCKET]).args(arguments).kill_on_drop(true).output();
         let output = tokio::time::timeout(PATIENCE, output).await;

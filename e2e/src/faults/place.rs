@@ -23,7 +23,8 @@ impl How {
     /// What happens to a process in its life.
     pub const DEATHS: [Self; 3] = [Self::KilledBefore, Self::KilledAfter, Self::AnswerLost];
     /// What an API server says now and then.
-    pub const REFUSALS: [Self; 3] = [Self::Answered(409), Self::Answered(429), Self::Answered(500)];
+    pub const REFUSALS: [Self; 4] =
+        [Self::Answered(403), Self::Answered(409), Self::Answered(429), Self::Answered(500)];
 
     fn fault(self) -> Fault {
         match self {
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_place_is_read_as_it_is_written() {
-        let mut places = Place::all(2, &[How::DEATHS, How::REFUSALS].concat());
+        let mut places = Place::all(2, &[&How::DEATHS[..], &How::REFUSALS[..]].concat());
         places.push(Place { at: At::First("create secrets demo-etcd".to_owned()), how: How::KilledAfter });
         for place in places {
             assert_eq!(place.to_string().parse::<Place>().unwrap(), place);

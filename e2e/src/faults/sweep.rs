@@ -60,20 +60,38 @@ impl Sweep<'_> {
     /// of the ways is told again, and found by what is written.
     ///
     /// # Errors
-    /// As [`Sweep::run`].
+    /// As [`Sweep::run`]; and when after both there is a write that was not hit in one of the ways.
     async fn run_all(&self, ways: &[How], story: impl AsyncFn(Place) -> Result<Ending>) -> Result<()> {
-        let hit = self.run(Place::all(self.writes.len(), ways), &story).await?;
+        let begun = Instant::now();
+        let mut hit = self.run(Place::all(self.writes.len(), ways), &story).await?;
         if is_replay() {
             return Ok(());
         }
+        let mut told = self.writes.len() * ways.len();
+        let missed = self.missed(ways, &hit);
+        if !missed.is_empty() {
+            told += missed.len();
+            hit.extend(self.tell_all(missed, &story).await?);
+        }
+        let missing: Vec<String> = self.missed(ways, &hit).iter().map(Place::to_string).collect();
+        let wanted = self.missed(ways, &BTreeSet::new()).len();
+        println!(
+            "{}: {told} places in all, {} s; of different writes, each in {} ways, {} of {wanted} were hit",
+            self.name,
+            begun.elapsed().as_secs(),
+            ways.len(),
+            wanted - missing.len()
+        );
+        ensure!(missing.is_empty(), "neither by number nor by name were hit: {}", missing.join(", "));
+        Ok(())
+    }
+
+    /// What is not among the hits, by name: every write, once, in each of the ways.
+    fn missed(&self, ways: &[How], hit: &BTreeSet<(String, How)>) -> Vec<Place> {
         let writes: BTreeSet<&String> = self.writes.iter().collect();
         let every = writes.into_iter().flat_map(|write| ways.iter().map(move |how| (write.clone(), *how)));
         let missed = every.filter(|place| !hit.contains(place));
-        let missed: Vec<Place> = missed.map(|(write, how)| Place { at: At::First(write), how }).collect();
-        if !missed.is_empty() {
-            self.run(missed, &story).await?;
-        }
-        Ok(())
+        missed.map(|(write, how)| Place { at: At::First(write), how }).collect()
     }
 
     /// Tells the story at these places, or at the one that `E2E_PLACE` names, and prints each with what happened and the
@@ -89,6 +107,18 @@ impl Sweep<'_> {
         if let Ok(place) = std::env::var(PLACE) {
             places = vec![place.parse().context(PLACE)?];
         }
+        let total = places.len();
+        let hit = self.tell_all(places, story).await?;
+        ensure!(hit.len() * 4 >= total * 3, "only {} of {total} places were reached: little is shown", hit.len());
+        Ok(hit.into_iter().collect())
+    }
+
+    /// Tells the story at these places. Gives what was written at each that was reached, and what happened to it.
+    async fn tell_all(
+        &self,
+        places: Vec<Place>,
+        story: impl AsyncFn(Place) -> Result<Ending>,
+    ) -> Result<Vec<(String, How)>> {
         let (begun, total) = (Instant::now(), places.len());
         println!("{}: {} writes, {total} places", self.name, self.writes.len());
         let mut rows: Vec<Row> = Vec::new();
@@ -107,8 +137,7 @@ impl Sweep<'_> {
         if !failures.is_empty() {
             bail!("{PLACE}=… repeats one of these places:\n{}", failures.join("\n"));
         }
-        ensure!(hit.len() * 4 >= total * 3, "only {} of {total} places were reached: little is shown", hit.len());
-        Ok(hit.into_iter().collect())
+        Ok(hit)
     }
 }
 
@@ -167,13 +196,25 @@ mod tests {
     #[tokio::test]
     async fn what_no_number_has_hit_is_found_by_its_name() {
         let named = Mutex::new(Vec::new());
-        let story = async |place: Place| {
-            if let At::First(write) = &place.at {
+        let story = async |place: Place| match place.at.clone() {
+            At::First(write) => {
                 named.lock().unwrap().push(write.clone());
+                Ok(Ending::AfterFault(write))
             }
-            same(place).await
+            At::Number(_) => same(place).await,
         };
         sweep().run_all(&[How::AnswerLost], story).await.unwrap();
         assert_eq!(named.into_inner().unwrap(), ["b", "c", "d"]);
+    }
+
+    #[tokio::test]
+    async fn what_neither_its_number_nor_its_name_has_hit_is_missing() {
+        let story = async |place: Place| match place.at.clone() {
+            At::First(write) if write == "c" => Ok(Ending::NotReached),
+            At::First(write) => Ok(Ending::AfterFault(write)),
+            At::Number(_) => same(place).await,
+        };
+        let error = sweep().run_all(&How::DEATHS, story).await.unwrap_err().to_string();
+        assert!(error.ends_with(": c:killed-before, c:killed-after, c:answer-lost"), "{error}");
     }
 }

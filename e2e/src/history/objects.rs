@@ -8,29 +8,47 @@ use super::Figures;
 use super::record::Clock;
 use crate::scenarios::seed;
 use crate::until::until;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use check::{Operation, Outcome, Request, violations};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use writer::Writer;
 
-/// How many writers there are: each has one request at once.
-pub const WRITERS: usize = 6;
-/// How many objects they share.
+/// How many objects all writers share.
 const OBJECTS: usize = 5;
+/// How long a connection may take: a load balancer may lead to a server that is gone.
+const CONNECTED: Duration = Duration::from_secs(2);
 /// How long the last reads may take to be answered.
 const LAST_READ: Duration = Duration::from_secs(30);
 /// How many violations an error tells.
 const TOLD: usize = 5;
 
+/// How much is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectLoad {
+    /// How many writers there are: each has one request at once.
+    pub writers: usize,
+    /// How long each rests after an answer.
+    pub rest: Duration,
+}
+
+impl Default for ObjectLoad {
+    fn default() -> Self {
+        Self { writers: 6, rest: Duration::from_millis(40) }
+    }
+}
+
 /// Writers that go on until they are stopped. Dropping it stops them.
 pub struct ObjectWriters {
     clock: Clock,
     seed: u64,
+    load: ObjectLoad,
     objects: Api<ConfigMap>,
     stop: Arc<AtomicBool>,
     writers: JoinSet<Vec<Operation>>,
@@ -47,18 +65,19 @@ impl ObjectWriters {
     /// Begins to write ConfigMaps in a namespace, which has to be there and has none that is called `written-…`.
     ///
     /// # Errors
-    /// When `E2E_SEED` is not a number.
-    pub fn begin(client: &Client, namespace: &str) -> Result<Self> {
+    /// When the kubeconfig cannot be used, or `E2E_SEED` is not a number.
+    pub async fn begin(kubeconfig: &Path, namespace: &str, load: ObjectLoad) -> Result<Self> {
         let seed = seed()?;
         println!("  writers of ConfigMaps in {namespace}: E2E_SEED={seed} repeats the requests");
         let mut begun = Self {
             clock: Clock::start(),
             seed,
-            objects: Api::namespaced(client.clone(), namespace),
+            load,
+            objects: Api::namespaced(client(kubeconfig).await?, namespace),
             stop: Arc::default(),
             writers: JoinSet::new(),
         };
-        for number in 0..WRITERS {
+        for number in 0..load.writers {
             let writer = begun.writer(number);
             begun.writers.spawn(writer.run(begun.stop.clone()));
         }
@@ -72,7 +91,7 @@ impl ObjectWriters {
     pub async fn end(mut self) -> Result<ObjectRecord> {
         self.stop.store(true, Ordering::Relaxed);
         let written = std::mem::take(&mut self.writers).join_all().await;
-        let mut reader = self.writer(WRITERS);
+        let mut reader = self.writer(self.load.writers);
         until("the API server answers a list", LAST_READ, async || Ok(reader.list().await.then_some(()))).await?;
         let mut operations: Vec<Operation> = written.into_iter().flatten().collect();
         operations.extend(reader.finish());
@@ -80,8 +99,18 @@ impl ObjectWriters {
     }
 
     fn writer(&self, number: usize) -> Writer {
-        Writer::new(self.clock.times(), self.objects.clone(), number, OBJECTS, self.seed)
+        Writer::new(self.clock.times(), self.objects.clone(), number, OBJECTS, self.load.rest, self.seed)
     }
+}
+
+/// A client that sends each request once. A write that has happened although the server says that it does not know is refused
+/// the second time, and would be taken for one that has not happened.
+async fn client(kubeconfig: &Path) -> Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).context("read the writers' kubeconfig")?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECTED);
+    Client::try_from(config).context("make the writers' client")
 }
 
 impl ObjectRecord {

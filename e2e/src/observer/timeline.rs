@@ -1,6 +1,8 @@
 //! What has happened on one page for each cluster: faults, our writes and what the members said, side by side.
 
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use super::record::{Event, Line};
 use super::rules::{Violation, Write};

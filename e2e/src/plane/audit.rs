@@ -68,6 +68,28 @@ impl Mark {
     pub fn now(path: &Path) -> Self {
         Self(path.metadata().map(|metadata| metadata.len()).unwrap_or_default())
     }
+
+    /// Copies what the log at `path` holds after it to a file of its own.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the file not be written.
+    pub(super) fn copy_rest(self, path: &Path, to: &Path) -> Result<()> {
+        let mut copy = File::create(to).with_context(|| format!("create {}", to.display()))?;
+        std::io::copy(&mut self.reader(path)?, &mut copy).with_context(|| format!("write {}", to.display()))?;
+        Ok(())
+    }
+
+    /// What the log at `path` holds after it. The server does not write in whole lines: the rest of one that has the
+    /// mark in its middle is earlier.
+    fn reader(self, path: &Path) -> Result<BufReader<File>> {
+        let mut file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+        file.seek(SeekFrom::Start(self.0.saturating_sub(1))).context("seek in the audit log")?;
+        let mut reader = BufReader::new(file);
+        if self.0 > 0 {
+            reader.skip_until(b'\n').context("read the audit log")?;
+        }
+        Ok(reader)
+    }
 }
 
 impl Requests {
@@ -76,15 +98,9 @@ impl Requests {
     /// # Errors
     /// When the log cannot be read, or a whole line of it is not an audit event.
     pub fn since(path: &Path, mark: Mark) -> Result<Self> {
-        let mut file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-        // The server does not write in whole lines. The rest of one that has the mark in its middle is earlier.
-        file.seek(SeekFrom::Start(mark.0.saturating_sub(1))).context("seek in the audit log")?;
+        let mut reader = mark.reader(path)?;
         let mut requests = Vec::new();
-        let mut reader = BufReader::new(file);
         let mut line = String::new();
-        if mark.0 > 0 {
-            reader.skip_until(b'\n').context("read the audit log")?;
-        }
         loop {
             line.clear();
             // A line without its end is still being written.
@@ -263,6 +279,10 @@ mod tests {
         writeln!(file, "{}", line("ResponseComplete", "patch", "machines", "admin")).unwrap();
         let later = Requests::since(file.path(), mark).unwrap();
         assert_eq!(later.to_string(), "     1 patch machines\n     1 in all");
+        let copy = tempfile::NamedTempFile::new().unwrap();
+        mark.copy_rest(file.path(), copy.path()).unwrap();
+        let copied = std::fs::read_to_string(copy.path()).unwrap();
+        assert_eq!(copied, format!("{}\n", line("ResponseComplete", "patch", "machines", "admin")));
     }
 
     #[test]

@@ -82,17 +82,20 @@ impl Workload {
             .arg(format!("--service-account-signing-key-file={}", pki.service_account_private.display()))
             .args(["--service-cluster-ip-range=10.128.0.0/16", "--disable-admission-plugins=ServiceAccount"])
             .spawn()?;
-        let client = super::client(users.kubeconfig(users::ADMIN)?).await?;
+        let kubeconfig = users.kubeconfig(users::ADMIN)?.to_owned();
+        let client = super::client(&kubeconfig).await?;
         let observers_kubeconfig = users.kubeconfig(users::OBSERVER)?.to_owned();
-        Ok(WorkloadApiServer { client, endpoints: etcd.endpoints.clone(), port, observers_kubeconfig, process })
+        let endpoints = etcd.endpoints.clone();
+        Ok(WorkloadApiServer { client, endpoints, port, kubeconfig, observers_kubeconfig, process })
     }
 
-    /// A client for whatever stands before the API servers and leads to one of them, on a port of loopback.
+    /// The kubeconfig of [`users::ADMIN`] for whatever stands before the API servers and leads to one of them, on a port
+    /// of loopback.
     ///
     /// # Errors
     /// When its files cannot be written.
-    pub async fn client(&self, port: u16) -> Result<Client> {
-        super::client(self.users(port)?.kubeconfig(users::ADMIN)?).await
+    pub fn kubeconfig(&self, port: u16) -> Result<PathBuf> {
+        Ok(self.users(port)?.kubeconfig(users::ADMIN)?.to_owned())
     }
 
     /// Those who may come in at a port: the same everywhere.
@@ -111,6 +114,8 @@ pub struct WorkloadApiServer {
     pub endpoints: Vec<String>,
     /// Its port on loopback.
     pub port: u16,
+    /// The kubeconfig of [`users::ADMIN`] there.
+    pub kubeconfig: PathBuf,
     /// The kubeconfig of [`users::OBSERVER`] there.
     pub observers_kubeconfig: PathBuf,
     process: Process,

@@ -27,7 +27,7 @@ pub(crate) async fn two_of_three_machines(bed: &mut DockerBed) -> Result<()> {
     let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
     workload.until_nodes(1, PATIENCE).await?;
     let before = look.etcd_machines().await?;
-    let writer = Writer::start(&workload, "by-hand");
+    let writer = Writer::start(&workload).await?;
 
     try_join!(look.delete("Machine", &before[0]), look.delete("Machine", &before[1]))?;
     until("three other members are well, and the control plane has their endpoints", REPLACED, async || {

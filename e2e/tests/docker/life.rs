@@ -54,7 +54,7 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
     workload.until_nodes(1, PATIENCE).await?;
     let etcd = etcd(bed, &look).await?;
-    let writer = Writer::start(&workload, "life");
+    let writer = Writer::start(&workload).await?;
 
     let lap = lap("scaled from 1 to 3");
     scale(&look, 3).await?;
@@ -164,7 +164,7 @@ struct Below {
 }
 
 /// Such a cluster, with so many members of etcd.
-async fn below(bed: &DockerBed, name: &'static str, members: i64) -> Result<Below> {
+async fn below(bed: &DockerBed, name: &str, members: i64) -> Result<Below> {
     let client = bed.client();
     Look::make_namespace(&client, name).await?;
     let manifests = Manifests::of("examples/docker/cluster.yaml", name, name)?.replicas(members);
@@ -174,7 +174,7 @@ async fn below(bed: &DockerBed, name: &'static str, members: i64) -> Result<Belo
     manifests.apply(&client).await?;
     let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
     workload.until_nodes(1, PATIENCE).await?;
-    let writer = Writer::start(&workload, name);
+    let writer = Writer::start(&workload).await?;
     Ok(Below { look, workload, writer, mark })
 }
 

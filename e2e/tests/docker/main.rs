@@ -22,7 +22,8 @@ mod writes;
 
 use anyhow::Context;
 use e2e::docker::{DockerBed, Parts};
-use e2e::scenarios::Durations;
+use e2e::plane::Mark;
+use e2e::scenarios::{Durations, caught};
 use e2e::tools::{Release, Tools};
 use e2e::world::{World, prepare_and_run};
 use futures::future::LocalBoxFuture;
@@ -115,12 +116,19 @@ async fn in_a_clean_bed(
             DockerBed::start(&world.with_cluster_api(*release)?).await?
         }
     };
-    let result = run(&mut bed).await;
+    let mark = bed.plane.mark();
+    let result = caught(run(&mut bed)).await;
+    if result.is_err() {
+        keep_evidence(&bed, name, mark).await;
+    }
     match bed.clear(CLEAR).await {
         Ok(()) => *slot = Some(bed),
         // It is not used again: who knows what has been left undone.
         Err(error) => {
             println!("{name}: after it, {error:#}");
+            if result.is_ok() {
+                keep_evidence(&bed, name, mark).await;
+            }
             match bed.remove_traces().await {
                 Ok(removed) => println!("{name}: removed by force: {}", removed.join(", ")),
                 Err(error) => println!("{name}: removing by force: {error:#}"),
@@ -131,6 +139,13 @@ async fn in_a_clean_bed(
         }
     }
     result
+}
+
+/// Keeps what goes when the bed is cleared.
+async fn keep_evidence(bed: &DockerBed, name: &str, mark: Mark) {
+    if let Err(missing) = bed.keep_evidence(name, mark).await {
+        println!("{name}: not all evidence could be kept: {missing:#}");
+    }
 }
 
 /// Names a scenario by its path: `etcd::three_members`.

@@ -4,7 +4,7 @@
 use crate::hands::{Person, access};
 use anyhow::{Context, Result, bail, ensure};
 use e2e::bed::data::{on, said, serves};
-use e2e::history::objects::ObjectWriters;
+use e2e::history::objects::{ObjectLoad, ObjectWriters};
 use e2e::history::record::{Outcome, Recorder};
 use e2e::history::request::{PREFIX, Range, Request};
 use e2e::history::response::Response;
@@ -78,7 +78,7 @@ fn is_found(lie: &Record, logs: &[MemberData], part: &str) -> Result<()> {
 /// Writers of ConfigMaps, while the leader's machine dies and a follower's hangs.
 async fn serves_kubernetes(world: &World, members: &[Machine], access: &EtcdAccess) -> Result<()> {
     let server = WorkloadApiServer::start(world, access).await?;
-    let writers = ObjectWriters::begin(&server.client, "kube-system")?;
+    let writers = ObjectWriters::begin(&server.kubeconfig, "kube-system", ObjectLoad::default()).await?;
     sleep(Duration::from_secs(1)).await;
     leader_dies(members).await?;
     follower_hangs(members).await?;

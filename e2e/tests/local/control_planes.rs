@@ -10,7 +10,7 @@ use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
 use e2e::bed::{Bed, Behaviour, ControlPlaneStub, Look, Manifests};
-use e2e::history::objects::{ObjectWriters, WRITERS};
+use e2e::history::objects::{ObjectLoad, ObjectWriters};
 use e2e::plane::{Mark, users};
 use e2e::tools::Etcd;
 use e2e::until::until;
@@ -70,7 +70,7 @@ impl Rollout {
         let before = look.until_ready(PATIENCE).await?.endpoints;
         stub.until_all_use(&before, PATIENCE).await?;
         look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
-        let writers = ObjectWriters::begin(&stub.client, "kube-system")?;
+        let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", ObjectLoad::default()).await?;
         let old = look.etcd_machines().await?;
         Ok(Self { stub, writers, old, before, mark: bed.plane.mark(), look })
     }
@@ -144,7 +144,7 @@ impl Rollout {
         record.check()?;
         ensure!(figures.writes >= WRITES && figures.longest_stall <= STALL, "{figures}");
         // One request of each writer may be under way when an API server ends, or the leader of etcd changes.
-        ensure!(figures.unknown <= WRITERS * (SERVERS + 1), "{figures}");
+        ensure!(figures.unknown <= ObjectLoad::default().writers * (SERVERS + 1), "{figures}");
 
         look.delete("Cluster", &look.cluster).await?;
         all_is_gone(bed, look).await?;

@@ -42,7 +42,7 @@ mod without_faults;
 
 use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
-use e2e::scenarios::{Scenario, is_full, prepare_and_run};
+use e2e::scenarios::{Scenario, caught, is_full, prepare_and_run};
 use e2e::tools::{Clusterctl, Etcd, Judge, Release, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
@@ -90,7 +90,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// Runs a scenario. Where it is observed, what happens to etcd while it runs is judged as well.
+    /// Runs a scenario. What happens to etcd while it runs is judged as well. Of one that fails, or panics, evidence is
+    /// kept.
     fn run(&mut self, name: &str, scenario: Steps) -> Result<()> {
         let left = self.bed.take();
         self.bed = self.runtime.block_on(async {
@@ -103,18 +104,25 @@ impl Lane {
                 None if simulated => Bed::simulated(&self.world).await?,
                 None => Bed::start(&self.world.with_cluster_api(release)?).await?,
             };
-            if is_observed(name) {
+            // Of simulated members there are hundreds, and nobody breaks a rule there but us.
+            if !simulated {
                 bed.observe(name)?;
             }
-            let passed = scenario(&mut bed).await;
+            let mark = bed.plane.mark();
+            let passed = caught(scenario(&mut bed)).await;
             let observed = bed.end_observation(passed.is_err());
+            let ended = match (passed, observed) {
+                (Err(error), Err(seen)) => Err(anyhow!("{error:#}; and {seen:#}")),
+                (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
+                (Ok(()), Ok(())) => bed.clear(CLEAR).await,
+            };
             // A bed that a scenario has failed on is not used again: who knows what it has left undone.
-            match (passed, observed) {
-                (Err(error), Err(seen)) => return Err(anyhow!("{error:#}; and {seen:#}")),
-                (Err(error), Ok(())) | (Ok(()), Err(error)) => return Err(error),
-                (Ok(()), Ok(())) => bed.clear(CLEAR).await?,
+            if ended.is_err()
+                && let Err(missing) = bed.keep_evidence(name, mark).await
+            {
+                println!("  not all evidence could be kept: {missing:#}");
             }
-            anyhow::Ok(Some(bed))
+            ended.map(|()| Some(bed))
         })?;
         Ok(())
     }
@@ -123,13 +131,6 @@ impl Lane {
 /// Whether machines and members are simulated: where there are more than real ones come up in useful time.
 fn is_simulated(scenario: &str) -> bool {
     is_full() && scenario.starts_with("own_errors::")
-}
-
-/// Whether the observer looks on: with `E2E_FULL` set, and where a scenario is about what only the observer sees. Not
-/// at simulated members: of these there are hundreds, and nobody breaks a rule there but us.
-fn is_observed(scenario: &str) -> bool {
-    let is_its_story = ["forgetful::", "control_planes::"].iter().any(|module| scenario.starts_with(module));
-    (is_full() && !is_simulated(scenario)) || is_its_story
 }
 
 impl Drop for Lane {

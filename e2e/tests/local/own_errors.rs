@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use api::names;
 use crowd::{Crowd, Seat};
 use e2e::bed::{Bed, Look};
+use e2e::observer::Silence;
 use e2e::scenarios::is_full;
 use e2e::until::until;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -133,8 +134,14 @@ fn all_hang(bed: &Bed, look: &Look, seats: &[Seat], hang: bool) -> Result<()> {
             Some(frozen) if hang => frozen.freeze(*address)?,
             Some(frozen) => frozen.thaw(*address)?,
             None => {
-                let machine = bed.machines.get(&look.namespace, machine)?;
-                if hang { machine.freeze()? } else { machine.thaw()? }
+                let found = bed.machines.get(&look.namespace, machine)?;
+                if hang {
+                    bed.fault(&format!("{machine} hangs"), &[&found], Silence::Lasting);
+                    found.freeze()?;
+                } else {
+                    bed.fault_is_over(&format!("{machine} goes on"), &[&found]);
+                    found.thaw()?;
+                }
             }
         }
     }

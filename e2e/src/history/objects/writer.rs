@@ -16,8 +16,7 @@ use tokio::time::{sleep, timeout};
 
 /// After this time nobody waits for an answer any more.
 const ANSWER: Duration = Duration::from_secs(5);
-/// After an answer, and after none.
-const REST: Duration = Duration::from_millis(40);
+/// How long a writer rests after no answer.
 const BACK_OFF: Duration = Duration::from_millis(300);
 /// Where the value is in a ConfigMap.
 const FIELD: &str = "value";
@@ -33,6 +32,8 @@ pub(super) struct Writer {
     objects: Api<ConfigMap>,
     number: usize,
     names: usize,
+    /// How long it rests after an answer.
+    rest: Duration,
     random: StdRng,
     values: u64,
     /// The last state that this writer has seen of each object.
@@ -41,10 +42,17 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(times: Times, objects: Api<ConfigMap>, number: usize, names: usize, seed: u64) -> Self {
+    pub(super) fn new(
+        times: Times,
+        objects: Api<ConfigMap>,
+        number: usize,
+        names: usize,
+        rest: Duration,
+        seed: u64,
+    ) -> Self {
         // Writers of one history must not make the same requests.
         let random = StdRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(number as u64));
-        Self { times, objects, number, names, random, values: 0, seen: HashMap::new(), operations: Vec::new() }
+        Self { times, objects, number, names, rest, random, values: 0, seen: HashMap::new(), operations: Vec::new() }
     }
 
     /// Goes on until it is told to stop, and gives what it has recorded.
@@ -58,7 +66,7 @@ impl Writer {
                 3 | 4 => self.write(&name).await,
                 _ => self.read(&name).await && self.write(&name).await,
             };
-            sleep(if answered { REST } else { BACK_OFF }).await;
+            sleep(if answered { self.rest } else { BACK_OFF }).await;
         }
         self.finish()
     }

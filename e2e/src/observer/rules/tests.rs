@@ -1,11 +1,9 @@
 //! Each rule, on records of a few lines: what it lets pass, and what it finds.
 
-mod story;
-
 use super::check;
 use crate::observer::record::{Etcd, Fault};
+use crate::observer::story::{LEARNER, Story, VOTER};
 use rstest::rstest;
-use story::{LEARNER, Story, VOTER};
 
 /// Three voters that answer.
 fn three() -> Story {

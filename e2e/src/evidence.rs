@@ -1,0 +1,85 @@
+//! What is kept of a bed in which a scenario has failed, beside the logs of its processes: every object, what the API
+//! server was asked during the scenario, and what its machines have said. All the rest goes with the world.
+
+mod objects;
+
+use crate::plane::{Mark, Plane};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long each part may take: what a scenario has frozen or cut off must not hold up the end of it.
+const PART: Duration = Duration::from_secs(30);
+
+/// Evidence that is being collected. What cannot be had keeps nothing else from being had.
+#[derive(Default)]
+pub(crate) struct Evidence {
+    missing: Vec<String>,
+}
+
+impl Evidence {
+    /// Collects a part of it.
+    pub(crate) async fn part(&mut self, what: &str, part: impl Future<Output = Result<()>>) {
+        match tokio::time::timeout(PART, part).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.missing.push(format!("{what}: {error:#}")),
+            Err(_) => self.missing.push(format!("{what}: not within {} s", PART.as_secs())),
+        }
+    }
+
+    /// Collects what the management plane tells: the objects as they are, and the requests since `since`.
+    pub(crate) async fn of_plane(&mut self, plane: &Plane, since: Mark, directory: &Path) {
+        let (client, objects) = (plane.client(), directory.join("objects"));
+        self.part("objects", objects::write(&client, &objects)).await;
+        self.part("requests", async { plane.keep_requests_since(since, &directory.join("audit.log")) }).await;
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// With everything that could not be had.
+    pub(crate) fn end(self) -> Result<()> {
+        ensure!(self.missing.is_empty(), "{}", self.missing.join("; "));
+        Ok(())
+    }
+}
+
+/// Makes a directory and those that it is in.
+pub(crate) fn make_directory(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))
+}
+
+/// Writes a file.
+pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[tokio::test]
+    async fn what_cannot_be_had_is_told_at_the_end_and_keeps_nothing_else_back() {
+        let mut evidence = Evidence::default();
+        let mut had = false;
+        evidence.part("a console", async { Err(anyhow!("it is gone")) }).await;
+        evidence
+            .part("the rest", async {
+                had = true;
+                anyhow::Ok(())
+            })
+            .await;
+        assert_eq!(evidence.end().unwrap_err().to_string(), "a console: it is gone");
+        assert!(had);
+        Evidence::default().end().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hangs_is_given_up() {
+        let mut evidence = Evidence::default();
+        evidence.part("objects", std::future::pending()).await;
+        assert_eq!(evidence.end().unwrap_err().to_string(), "objects: not within 30 s");
+    }
+}
