@@ -3,6 +3,7 @@
 mod clusters;
 pub mod data;
 mod events;
+pub mod illness;
 mod images;
 mod inventory;
 mod look;

@@ -18,6 +18,7 @@ mod deletion;
 mod departures;
 mod domains;
 mod forgetful;
+mod full;
 mod gitops;
 mod health;
 mod idle;
@@ -67,7 +68,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     for release in wanted.iter().filter_map(|name| releases::of(name)) {
         tools.clone().with_cluster_api(release)?;
     }
-    let judged = ["scale::", "shrinks::", "repair::", "rolls::", "certificates::", "releases::", "ill::"];
+    let judged = ["scale::", "shrinks::", "repair::", "rolls::", "certificates::", "releases::", "ill::", "full::"];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
     } else {
@@ -198,10 +199,14 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(repair::is_called_off),
         scenario!(repair::of_two_of_five).long(true),
         scenario!(repair::survives_kills).long(true),
+        scenario!(certificates::that_have_expired).long(true),
         scenario!(ill::networks).long(true),
+        scenario!(ill::slow_disks).long(true),
         scenario!(ill::disks).long(true),
         scenario!(ill::programs).long(true),
         scenario!(ill::data).long(true),
+        scenario!(full::disk).long(true),
+        scenario!(full::database).long(true),
         scenario!(marked::by_a_health_check),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),
