@@ -5,6 +5,7 @@ mod control_plane_stub;
 pub mod data;
 mod events;
 mod evidence;
+pub mod illness;
 mod images;
 mod inventory;
 mod look;

@@ -1,6 +1,6 @@
 //! A bed under observation: one record for each scenario, judged at its end.
 
-use super::Bed;
+use super::{Bed, illness};
 use crate::observer::record::ApiServer;
 use crate::observer::{Expected, Observer, Servers, Silence, TIMELINE, Verdict, cost, timeline, writes};
 use crate::plane::workload::WorkloadApiServer;
@@ -28,7 +28,7 @@ impl Bed {
         let machines = self.machines.clone();
         let data = move |machine: &str| {
             let (namespace, name) = machine.split_once('/')?;
-            machines.get(namespace, name).ok().map(|machine| machine.etcd_data())
+            machines.get(namespace, name).ok().map(|machine| illness::etcd_data(&machine))
         };
         let kubeconfig = self.plane.kubeconfig_for(users::OBSERVER)?;
         let mark = self.plane.mark();

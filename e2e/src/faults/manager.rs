@@ -7,19 +7,33 @@ use super::victim::Victim;
 use super::watches::Watches;
 use crate::bed::{Bed, programs};
 use crate::plane::users;
-use crate::process::{Command, Process};
+use crate::process::{Command, Process, Signal};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// Without a lease: several managers work at once.
+const ALONE: [&str; 1] = ["--leader-elect=false"];
+/// With one whose times are short, and long beside what a renewal takes on a busy computer.
+const WITH_LEASE: [&str; 5] = [
+    "--leader-elect=true",
+    "--leader-election-namespace=default",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=500ms",
+];
 
 /// A manager behind a proxy. When it is killed it is started again at once, until this is stopped or dropped.
 pub struct FaultyManager {
     name: String,
     logs: PathBuf,
     victim: Arc<Victim>,
+    /// How often it has ended because it had lost the lease.
+    ends: Arc<AtomicUsize>,
     gate: Arc<Gate<ApiCall>>,
     watches: Watches,
     supervisor: JoinHandle<Result<()>>,
@@ -36,6 +50,25 @@ impl FaultyManager {
     /// # Errors
     /// When the program is not built, or the proxy does not start.
     pub async fn start(bed: &Bed, name: &str, namespace: Option<&str>, rules: Vec<Rule<ApiCall>>) -> Result<Self> {
+        Self::with(bed, name, namespace, rules, &ALONE).await
+    }
+
+    /// The same for one that works only while it holds the lease, in namespace `default`, and ends when it has lost
+    /// that. It sees every namespace.
+    ///
+    /// # Errors
+    /// As [`FaultyManager::start`].
+    pub async fn start_with_lease(bed: &Bed, name: &str) -> Result<Self> {
+        Self::with(bed, name, None, Vec::new(), &WITH_LEASE).await
+    }
+
+    async fn with(
+        bed: &Bed,
+        name: &str,
+        namespace: Option<&str>,
+        rules: Vec<Rule<ApiCall>>,
+        election: &[&str],
+    ) -> Result<Self> {
         let victim = Arc::new(Victim::default());
         let gate = Arc::new(Gate::new(victim.clone(), rules));
         let watches = Watches::default();
@@ -53,15 +86,19 @@ impl FaultyManager {
         let command = Command::new(format!("manager-{name}"), programs()?.join("manager"), &logs)
             .arg("--kubeconfig")
             .arg(&proxy.kubeconfig)
-            .args(["--log-format", "json", "--log-level", "info", "--leader-elect=false"])
+            .args(["--log-format", "json", "--log-level", "info"])
+            .args(election)
             // Nobody asks there.
             .args(["--admin-address", "127.0.0.1:0"]);
         victim.begin();
         let process = command.spawn()?;
         victim.runs_as(process.pid());
         let (stop, stopped) = oneshot::channel();
-        let supervisor = tokio::spawn(supervise(process, victim.clone(), stopped));
-        Ok(Self { name: name.to_owned(), logs, victim, gate, watches, supervisor, stop: Some(stop), _proxy: proxy })
+        let ends = Arc::new(AtomicUsize::new(0));
+        let may_end = (election == WITH_LEASE).then(|| ends.clone());
+        let supervisor = tokio::spawn(supervise(process, victim.clone(), may_end, stopped));
+        let name = name.to_owned();
+        Ok(Self { name, logs, victim, ends, gate, watches, supervisor, stop: Some(stop), _proxy: proxy })
     }
 
     /// Adds a rule; earlier ones come first.
@@ -83,6 +120,20 @@ impl FaultyManager {
     /// Lets everything through that was kept, and gives how many pieces of watches that was.
     pub fn release_watch(&self, resource: &str) -> usize {
         self.watches.release(resource)
+    }
+
+    /// Sends it a signal: `Signal::STOP` freezes it, `Signal::CONT` lets it go on.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.victim.signal(signal)
+    }
+
+    /// How often it has ended because it had lost the lease. It is started again each time.
+    #[must_use]
+    pub fn ends(&self) -> usize {
+        self.ends.load(Ordering::Relaxed)
     }
 
     /// All writes until now.
@@ -126,16 +177,29 @@ impl Drop for FaultyManager {
     }
 }
 
-/// Starts the process again whenever it has been killed, until it is told to stop.
-async fn supervise(mut process: Process, victim: Arc<Victim>, mut stopped: oneshot::Receiver<()>) -> Result<()> {
+/// Starts the process again whenever it has been killed, until it is told to stop. That it ends by itself is a failure,
+/// unless that is counted.
+async fn supervise(
+    mut process: Process,
+    victim: Arc<Victim>,
+    may_end: Option<Arc<AtomicUsize>>,
+    mut stopped: oneshot::Receiver<()>,
+) -> Result<()> {
     let mut failure = None;
     loop {
         tokio::select! {
             _ = &mut stopped => break,
             status = process.wait() => {
                 let status = status?;
-                if !victim.was_killed() {
-                    failure = Some(format!("{} ended with {status}; see {}", process.name(), process.log().display()));
+                match &may_end {
+                    _ if victim.was_killed() => {}
+                    Some(ends) => {
+                        ends.fetch_add(1, Ordering::Relaxed);
+                    }
+                    None => {
+                        let log = process.log().display();
+                        failure = Some(format!("{} ended with {status}; see {log}", process.name()));
+                    }
                 }
                 victim.begin();
                 process.restart().await?;

@@ -1,6 +1,6 @@
 //! The process that is killed: which of its lives is going on, and how to end that at once.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -49,6 +49,12 @@ impl Victim {
         if state.killed {
             end(&mut state);
         }
+    }
+
+    /// Sends a signal to the process of the present life.
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = self.lock().pid.context("the manager does not run")?;
+        kill_process(pid, signal).context("signal the manager")
     }
 
     /// Ends the present life with `SIGKILL`. When this is back, nothing more of it passes.

@@ -1,13 +1,20 @@
-//! Certificates of members expire, and etcd goes on: their Machines are replaced before.
+//! Certificates of members expire, and etcd goes on: their Machines are replaced before; or after that, where it is the
+//! member that is at fault.
 
 use crate::bring_up::PATIENCE;
-use crate::rolls::{FOLLOWERS, changed, judged, rolled};
+use crate::departures::{only_theirs, replaced};
+use crate::ill::{self, CRASH, ILLNESS, IMPATIENT, STALL};
+use crate::rolls::{FOLLOWERS, changed, judged, nothing_is_lost, rolled};
+use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::MemberStatus;
 use e2e::bed::data::said;
+use e2e::bed::illness::replace_certificate;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::history::History;
-use e2e::tls::Authority;
+use e2e::observer::Silence;
+use e2e::tls::{Authority, Identity};
 use e2e::until::until;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::tz::TimeZone;
@@ -16,9 +23,8 @@ use serde_json::json;
 
 /// Days that the certificates are still good for: more than a rollout waits for by default.
 const LEFT: i64 = 100;
-/// Puts a key and a certificate in place of what etcd serves with. It reads them for every connection.
-const REPLACE: &str = "cd /etc/etcd/pki && for part in key crt; do cp -p server.$part new.$part; done && \
-    printf %s \"$1\" > new.key && printf %s \"$2\" > new.crt && mv new.key server.key && mv new.crt server.crt";
+/// Days since a certificate has expired.
+const EXPIRED: i64 = -2;
 
 /// Three members serve with certificates that are not good for long. As soon as that is less than the spec asks for, their
 /// Machines are replaced, one after the other; the new ones are good for a year, and stay.
@@ -26,16 +32,10 @@ pub(crate) async fn that_expire(bed: &mut Bed) -> Result<()> {
     let look = alone(bed, Manifests::new("certificates-expire", "demo")?).await?;
     let old = look.etcd_machines().await?;
     until("the status says that they are good for a year", PATIENCE, async || expire_in(&look, 364, 366).await).await?;
-    let ca = api::names::ca_secret(&look.cluster);
-    let authority = Authority::from_pem(&look.secret(&ca, "tls.crt").await?, &look.secret(&ca, "tls.key").await?)?;
+    let authority = authority(&look).await?;
     for member in look.status().await?.members {
-        let host = member.client_url.trim_start_matches("https://").trim_end_matches(":2379");
-        let names = [&member.name, host, "127.0.0.1", "localhost"].map(str::to_owned).to_vec();
-        let expires = in_days(LEFT).to_zoned(TimeZone::UTC).date();
-        let day = (expires.year().into(), u8::try_from(expires.month())?, u8::try_from(expires.day())?);
-        let identity = authority.member_until(&member.name, names, day)?;
         let machine = bed.machines.get(&look.namespace, &member.machine)?;
-        said(&machine, &["sh", "-c", REPLACE, "sh", &identity.key, &identity.certificate]).await?;
+        replace_certificate(&machine, "server", &identity(&authority, &member, LEFT)?).await?;
     }
     // Over a connection that is open, a member shows nothing anew.
     bed.kill_and_restart_manager(0).await?;
@@ -56,6 +56,91 @@ pub(crate) async fn that_expire(bed: &mut Bed) -> Result<()> {
     until("the new ones are good for a year", PATIENCE, async || expire_in(&look, 364, 366).await).await?;
     ensure!(look.etcd_machines().await? == new, "the new Machines are replaced too");
     Ok(())
+}
+
+/// What a follower shows to clients has expired: the others still hear it, and it stays. What it shows to the others has
+/// expired too: it is replaced, and nobody else. Then what all of them show to clients expires at once, which looks as
+/// if our clock were wrong: nobody is blamed.
+pub(crate) async fn that_have_expired(bed: &mut Bed) -> Result<()> {
+    let look = ill::up(bed, "certificates-expired", IMPATIENT).await?;
+    let old = look.etcd_machines().await?;
+    let before = look.membership(&bed.machines, &old).await?;
+    let authority = authority(&look).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let status = look.status().await?;
+    let ill = status.members.iter().find(|member| !member.leader).context("no such member")?;
+    let (machine, expired) = (bed.machines.get(&look.namespace, &ill.machine)?, identity(&authority, ill, EXPIRED)?);
+    bed.fault(&format!("{}: its certificates have expired", ill.machine), &[&machine], Silence::Lasting);
+    replace_certificate(&machine, "server", &expired).await?;
+    // Over a connection that is open, a member shows nothing anew.
+    bed.kill_and_restart_manager(0).await?;
+    nobody_is_blamed(&look, "the other members hear it").await?;
+    ensure!(look.etcd_machines().await? == old, "a member that the others hear is replaced");
+
+    replace_certificate(&machine, "peer", &expired).await?;
+    said(&machine, &["sh", "-c", CRASH]).await?;
+    let machines = replaced(bed, &look, &ill.machine).await?;
+    let after = look.membership(&bed.machines, &machines).await?;
+    let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+    ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
+    only_theirs(bed, &look, &machines).await?;
+    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    of_all(bed, &look, &authority).await
+}
+
+/// Certificates that all members show to clients expire, and are replaced by good ones.
+async fn of_all(bed: &mut Bed, look: &Look, authority: &Authority) -> Result<()> {
+    let members = look.status().await?.members;
+    let before = look.etcd_machines().await?;
+    let machines = members.iter().map(|member| anyhow::Ok(bed.machines.get(&look.namespace, &member.machine)?));
+    let machines = machines.collect::<Result<Vec<_>>>()?;
+    let all: Vec<_> = machines.iter().collect();
+    bed.fault("what all members show to clients has expired", &all, Silence::Lasting);
+    bed.kill_manager(0).await?;
+    for (member, machine) in members.iter().zip(&machines) {
+        replace_certificate(machine, "server", &identity(authority, member, EXPIRED)?).await?;
+    }
+    bed.start_manager(0).await?;
+    nobody_is_blamed(look, "no other one answers").await?;
+    tokio::time::sleep(ILLNESS).await;
+    let status = look.status().await?;
+    let blamed = status.members.iter().find(|member| member.unhealthy_since.is_some());
+    ensure!(blamed.is_none() && look.etcd_machines().await? == before, "{blamed:?}: {:?}", status.conditions);
+    for (member, machine) in members.iter().zip(&machines) {
+        replace_certificate(machine, "server", &identity(authority, member, LEFT)?).await?;
+    }
+    bed.fault_is_over("all members show good certificates again", &all);
+    ill::all_are_well(look).await?;
+    ensure!(look.etcd_machines().await? == before, "the Machines are {:?}", look.etcd_machines().await?);
+    Ok(())
+}
+
+/// Waits until it is not known how members are, for this reason.
+async fn nobody_is_blamed(look: &Look, why: &str) -> Result<()> {
+    until(format!("it is not known how members are: {why}"), PATIENCE, async || {
+        let conditions = look.status().await?.conditions;
+        let healthy = conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
+        let healthy = healthy.context("no condition MembersHealthy")?;
+        ensure!(healthy.status == "Unknown" && healthy.message.contains(why), "{healthy:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// The cluster's own CA.
+async fn authority(look: &Look) -> Result<Authority> {
+    let ca = api::names::ca_secret(&look.cluster);
+    Authority::from_pem(&look.secret(&ca, "tls.crt").await?, &look.secret(&ca, "tls.key").await?)
+}
+
+/// A member's identity that expires in so many days.
+fn identity(authority: &Authority, member: &MemberStatus, days: i64) -> Result<Identity> {
+    let host = member.client_url.trim_start_matches("https://").trim_end_matches(":2379");
+    let names = [member.name.as_str(), host, "127.0.0.1", "localhost"].map(str::to_owned).to_vec();
+    let expires = in_days(days).to_zoned(TimeZone::UTC).date();
+    let day = (expires.year().into(), u8::try_from(expires.month())?, u8::try_from(expires.day())?);
+    authority.member_until(&member.name, names, day)
 }
 
 /// Whether the certificates of all three expire after, and before, so many days.

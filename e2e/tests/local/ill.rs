@@ -1,13 +1,14 @@
-//! Members that are neither well nor dead: networks that work one way only or lose packets, a disk that has changed
-//! what was written to it, an etcd that crashes again and again, and data that is not the others'.
+//! Members that are neither well nor dead: networks that work one way only, lose packets or are slow, a disk that is
+//! slow or has changed what was written to it, an etcd that crashes again and again, and data that is not the others'.
 
-use crate::bring_up::{PATIENCE, released};
+use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
-use crate::rolls::{changed, up_to_date};
+use crate::rolls::{changed, up_to_date, used};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{on, said};
+use e2e::bed::illness::{end_slow_disk, end_slow_network, slow_disk, slow_network};
 use e2e::bed::{Bed, Look, Manifests, States};
 use e2e::history::History;
 use e2e::observer::Silence;
@@ -19,56 +20,89 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a network is ill.
-const ILLNESS: Duration = Duration::from_secs(8);
+pub(crate) const ILLNESS: Duration = Duration::from_secs(8);
 /// Seconds until a member counts as unhealthy: more than [`ILLNESS`], for whoever is not to be replaced, or few.
-const PATIENT: i64 = 30;
-const IMPATIENT: i64 = 4;
+pub(crate) const PATIENT: i64 = 30;
+pub(crate) const IMPATIENT: i64 = 4;
 /// The longest that nothing may be written: an illness of the leader, and the elections after it.
-const STALL: Duration = Duration::from_secs(15);
+pub(crate) const STALL: Duration = Duration::from_secs(15);
 
 /// How long an etcd that crashes takes to do it again: 2 s until it is started, and enough for the others to hear it.
 const CRASHES: Duration = Duration::from_secs(5);
 /// Kills etcd.
-const CRASH: &str = r#"for p in /proc/[0-9]*; do if [ "$(cat $p/comm)" = etcd ]; then kill -9 "${p#/proc/}"; fi; done"#;
+pub(crate) const CRASH: &str =
+    r#"for p in /proc/[0-9]*; do if [ "$(cat $p/comm)" = etcd ]; then kill -9 "${p#/proc/}"; fi; done"#;
 
 type Action = fn(&Machine) -> Done<()>;
+
+/// Something that a member recovers from.
+struct Illness {
+    what: &'static str,
+    /// Whether it is certain that a check fails meanwhile.
+    is_seen: bool,
+    begins: Action,
+    ends: Action,
+}
+
+const NETWORKS: [Illness; 4] = [
+    Illness {
+        what: "it hears nobody",
+        is_seen: true,
+        begins: |machine| machine.cut_off_one_way(Way::In),
+        ends: Machine::reconnect,
+    },
+    Illness {
+        what: "nobody hears it",
+        is_seen: true,
+        begins: |machine| machine.cut_off_one_way(Way::Out),
+        ends: Machine::reconnect,
+    },
+    Illness {
+        what: "it loses a third of what it is sent",
+        is_seen: false,
+        begins: |machine| machine.lose_packets(33),
+        ends: Machine::reconnect,
+    },
+    Illness { what: "its network is slow", is_seen: false, begins: slow_network, ends: end_slow_network },
+];
+
+const SLOW_DISK: [Illness; 1] =
+    [Illness { what: "its disk is slow", is_seen: false, begins: slow_disk, ends: end_slow_disk }];
 
 /// The networks of a follower and of the leader fall ill, each in every way, and recover before anybody counts as unhealthy:
 /// nobody is replaced, the endpoints stay, and nothing that was acknowledged is lost.
 pub(crate) async fn networks(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "ill-networks", PATIENT).await?;
+    recover(bed, "ill-networks", PATIENT, &NETWORKS).await
+}
+
+/// The etcd of a follower and of the leader stands still most of the time, and answers in time all the same: however
+/// long that lasts, nobody is replaced. As with networks otherwise.
+pub(crate) async fn slow_disks(bed: &mut Bed) -> Result<()> {
+    recover(bed, "ill-slow-disks", IMPATIENT, &SLOW_DISK).await
+}
+
+/// A follower and the leader have each of these illnesses.
+async fn recover(bed: &Bed, namespace: &str, unhealthy_after: i64, illnesses: &[Illness]) -> Result<()> {
+    let look = up(bed, namespace, unhealthy_after).await?;
     let machines = look.etcd_machines().await?;
     let before = (look.membership(&bed.machines, &machines).await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    // Whether it is certain that a check fails meanwhile.
-    let illnesses: [(&str, bool, Action); 3] = [
-        ("it hears nobody", true, |machine| machine.cut_off_one_way(Way::In)),
-        ("nobody hears it", true, |machine| machine.cut_off_one_way(Way::Out)),
-        ("it loses a third of what it is sent", false, |machine| machine.lose_packets(33)),
-    ];
-    for (what, is_seen, begins) in illnesses {
+    for Illness { what, is_seen, begins, ends } in illnesses {
         for leads in [false, true] {
             let status = look.status().await?;
             let ill = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
             let machine = bed.machines.get(&look.namespace, &ill.machine)?;
             let role = if leads { "leader" } else { "follower" };
             bed.fault(&format!("{role} {}: {what}", ill.machine), &[&machine], Silence::Lasting);
-            on(&machine, begins).await?;
+            on(&machine, *begins).await.context(*what)?;
             let end = Instant::now() + ILLNESS;
-            if is_seen {
-                look.until_condition("MembersHealthy", "False", "MemberUnhealthy", ILLNESS).await.context(what)?;
+            if *is_seen {
+                look.until_condition("MembersHealthy", "False", "MemberUnhealthy", ILLNESS).await.context(*what)?;
             }
             tokio::time::sleep_until(end).await;
             bed.fault_is_over(&format!("{role} {}: that is over", ill.machine), &[&machine]);
-            on(&machine, Machine::reconnect).await?;
-            until("all are well again", PATIENCE, async || {
-                let status = look.status().await?;
-                let all = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
-                let well = status.ready && all.is_some_and(|condition| condition.status == "True");
-                ensure!(well && status.members.iter().any(|member| member.leader), "{:?}", status.conditions);
-                Ok(Some(()))
-            })
-            .await?;
+            on(&machine, *ends).await.context(*what)?;
+            all_are_well(&look).await?;
         }
     }
     let record = writers.end().await?;
@@ -195,16 +229,26 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
     only_theirs(bed, &look, &machines).await
 }
 
+/// Waits until every member is healthy, and one leads.
+pub(crate) async fn all_are_well(look: &Look) -> Result<()> {
+    until(format!("all members of {} are well again", look.namespace), PATIENCE, async || {
+        let status = look.status().await?;
+        let all = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
+        let well = status.ready && all.is_some_and(|condition| condition.status == "True");
+        ensure!(well && status.members.iter().any(|member| member.leader), "{:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await
+}
+
 /// Three members that are up, with the control plane released, and so many seconds until one counts as unhealthy.
-async fn up(bed: &Bed, namespace: &str, unhealthy_after: i64) -> Result<Look> {
-    let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
-    let manifests = Manifests::new(namespace, "demo")?.with("EtcdCluster", |etcd| {
+pub(crate) async fn up(bed: &Bed, namespace: &str, unhealthy_after: i64) -> Result<Look> {
+    used(bed, checked(Manifests::new(namespace, "demo")?, unhealthy_after)).await
+}
+
+/// Members are checked every second, and count as unhealthy after so many.
+pub(crate) fn checked(manifests: Manifests, unhealthy_after: i64) -> Manifests {
+    manifests.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": unhealthy_after});
-    });
-    let look = Look::at(&client, &manifests);
-    manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    Ok(look)
+    })
 }

@@ -4,6 +4,7 @@
 //! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
 
 mod addresses;
+mod away;
 mod bad_input;
 mod boots;
 mod bring_up;
@@ -18,12 +19,15 @@ mod data_loss;
 mod deletion;
 mod departures;
 mod domains;
+mod forced;
 mod forgetful;
+mod full;
 mod gitops;
 mod health;
 mod idle;
 mod ill;
 mod kills;
+mod leases;
 mod marked;
 mod missing;
 mod outage;
@@ -71,7 +75,19 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     for release in wanted.iter().filter_map(|name| releases::of(name)) {
         tools.clone().with_cluster_api(release)?;
     }
-    let judged = ["scale::", "shrinks::", "repair::", "rolls::", "certificates::", "releases::", "ill::"];
+    let judged = [
+        "scale::",
+        "shrinks::",
+        "repair::",
+        "rolls::",
+        "certificates::",
+        "releases::",
+        "ill::",
+        "full::",
+        "forced::",
+        "away::",
+        "leases::",
+    ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
     } else {
@@ -206,10 +222,17 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(repair::is_called_off),
         scenario!(repair::of_two_of_five).long(true),
         scenario!(repair::survives_kills).long(true),
+        scenario!(certificates::that_have_expired).long(true),
         scenario!(ill::networks).long(true),
+        scenario!(ill::slow_disks).long(true),
         scenario!(ill::disks).long(true),
         scenario!(ill::programs).long(true),
         scenario!(ill::data).long(true),
+        scenario!(full::disk).long(true),
+        scenario!(full::database).long(true),
+        scenario!(forced::past_its_hook).long(true),
+        scenario!(away::while_members_fail).long(true),
+        scenario!(leases::are_lost).long(true),
         scenario!(marked::by_a_health_check),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),

@@ -306,7 +306,7 @@ pub(crate) async fn judged(bed: &Bed, look: &Look, writers: History, machines: &
 }
 
 /// Nothing that was acknowledged is lost.
-async fn nothing_is_lost(look: &Look, writers: History, data: &[MemberData]) -> Result<Figures> {
+pub(crate) async fn nothing_is_lost(look: &Look, writers: History, data: &[MemberData]) -> Result<Figures> {
     let record = writers.end().await?;
     let figures = record.figures();
     println!("  {}: {figures}", look.namespace);

@@ -1,0 +1,157 @@
+//! What ails a machine that goes on running: a slow network, a slow or a full disk, certificates that have been
+//! replaced. All but certificates ends with the machine's next boot.
+
+use super::data::said;
+use crate::process::output;
+use crate::tls::Identity;
+use crate::world::ADDRESS;
+use anyhow::Result;
+use local_infrastructure::machine::{Error, Machine, Result as Done};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How much a slow network carries in a second: more than a member that leads sends under the load of scenarios, so that
+/// all of it arrives, later.
+const SLOW: &str = "1mbit";
+/// Sends what does not fit through a slow network at once.
+const BURST: &str = "head -c 8000 /dev/zero > /dev/udp/$0/9";
+
+/// Stops etcd for two thirds of the time, for less than an election takes each time.
+const STUTTER: &str = r#"
+send() {
+    for p in /proc/[0-9]*; do
+        if [ "$(cat $p/comm 2>/dev/null)" = etcd ]; then kill -$1 ${p#/proc/} && echo >> /run/stuttered; fi
+    done
+}
+: > /run/stutters
+while [ -e /run/stutters ]; do send STOP; sleep 0.4; send CONT; sleep 0.2; done
+"#;
+/// Ends that, and fails if etcd was not stopped again and again.
+const STEADY: &str = "rm /run/stutters && sleep 2 && [ $(wc -l < /run/stuttered) -gt 6 ] && rm /run/stuttered";
+
+/// Puts a key and a certificate in place of what etcd shows. It reads them for every connection.
+const REPLACE: &str = "cd /etc/etcd/pki && for kind in key crt; do cp -p $1.$kind new.$kind; done && \
+    printf %s \"$2\" > new.key && printf %s \"$3\" > new.crt && mv new.key $1.key && mv new.crt $1.crt";
+
+/// Slows a machine's network down, in both directions.
+///
+/// # Errors
+/// When the machine does not run, or nothing is slowed down.
+pub fn slow_network(machine: &Machine) -> Done<()> {
+    inside(machine, &shape("eth0"))?;
+    outside(&shape(&cable(machine)))?;
+    // That nobody listens there does not matter.
+    machine.exec(&["bash", "-c", BURST, ADDRESS])?;
+    let told = inside(machine, &["tc", "-s", "qdisc", "show", "dev", "eth0"])?;
+    let waited = told.split("overlimits ").nth(1).and_then(|rest| rest.split(' ').next());
+    match waited.and_then(|times| times.parse::<u64>().ok()) {
+        Some(times) if times > 0 => Ok(()),
+        _ => Err(failed("tc", format!("nothing is slowed down: {told}"))),
+    }
+}
+
+/// Ends what [`slow_network`] has begun.
+///
+/// # Errors
+/// When the machine does not run, or its network was not slow.
+pub fn end_slow_network(machine: &Machine) -> Done<()> {
+    inside(machine, &["tc", "qdisc", "del", "dev", "eth0", "root"])?;
+    outside(&["tc", "qdisc", "del", "dev", &cable(machine), "root"])
+}
+
+/// Makes etcd stutter as with a disk that takes long to write: it stands still most of the time, and comes to
+/// everything.
+///
+/// # Errors
+/// When the machine does not run.
+pub fn slow_disk(machine: &Machine) -> Done<()> {
+    let begin = "setsid sh -c \"$0\" < /dev/null > /dev/null 2>&1 &";
+    inside(machine, &["sh", "-c", begin, STUTTER]).map(drop)
+}
+
+/// Ends what [`slow_disk`] has begun.
+///
+/// # Errors
+/// When the machine does not run, or its etcd has not stood still.
+pub fn end_slow_disk(machine: &Machine) -> Done<()> {
+    inside(machine, &["sh", "-c", STEADY]).map(drop)
+}
+
+/// A command for before etcdadm, which gives the machine of this name a data disk of its own that can be filled: with
+/// room for etcd's log, which is allocated in advance, and for as much beside it as etcdadm asks for. Other machines do nothing.
+#[must_use]
+pub fn small_disk(machine: &str) -> String {
+    let mount = "mount -t tmpfs -o size=224m,mode=0700 tmpfs /var/lib/etcd";
+    format!("if [ \"$(cat /etc/hostname)\" = {machine} ]; then {mount}; fi")
+}
+
+/// Fills the disk that [`small_disk`] has made, to the last page.
+///
+/// # Errors
+/// When the machine does not run, or has no such disk.
+pub fn fill_disk(machine: &Machine) -> Done<()> {
+    // dd ends with an error when it is full.
+    let fill = "mountpoint -q /var/lib/etcd && ! dd if=/dev/zero of=/var/lib/etcd/filler bs=4k 2> /dev/null";
+    inside(machine, &["sh", "-c", fill]).map(drop)
+}
+
+/// Takes away what [`fill_disk`] has filled it with.
+///
+/// # Errors
+/// When the machine does not run, or its disk was not filled.
+pub fn free_disk(machine: &Machine) -> Done<()> {
+    inside(machine, &["rm", "/var/lib/etcd/filler"]).map(drop)
+}
+
+/// Where etcd's data lies, seen from here: on the machine's disk, or on one that was mounted inside.
+#[must_use]
+pub fn etcd_data(machine: &Machine) -> PathBuf {
+    let its_own = machine.first_process().map(|first| PathBuf::from(format!("/proc/{first}/root/var/lib/etcd")));
+    let is_mounted = |data: &PathBuf| device(data).is_some() && device(data) != data.parent().and_then(device);
+    its_own.filter(is_mounted).unwrap_or_else(|| machine.etcd_data())
+}
+
+fn device(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|metadata| metadata.dev())
+}
+
+/// Replaces a certificate of etcd, and its key: `server`, which it shows to clients, or `peer`, which it shows to other
+/// members. Connections that are open go on.
+///
+/// # Errors
+/// When the machine does not run, or has no such certificate.
+pub async fn replace_certificate(machine: &Machine, which: &str, identity: &Identity) -> Result<()> {
+    said(machine, &["sh", "-c", REPLACE, "sh", which, &identity.key, &identity.certificate]).await.map(drop)
+}
+
+/// A command that lets a device send so much in a second, and no more. The rest waits.
+fn shape(device: &str) -> [&str; 13] {
+    ["tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", SLOW, "burst", "2kb", "latency", "500ms"]
+}
+
+/// The bridge's end of the machine's cable.
+fn cable(machine: &Machine) -> String {
+    format!("cape-{:08x}", u32::from(machine.address()))
+}
+
+/// Runs a program in the machine, and gives what it said.
+fn inside(machine: &Machine, command: &[&str]) -> Done<String> {
+    let output = machine.exec(command)?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(said);
+    }
+    Err(failed(command[0], format!("{}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr))))
+}
+
+/// Runs a program in the world.
+fn outside(command: &[&str]) -> Done<()> {
+    let run = output(Command::new(command[0]).args(&command[1..]));
+    run.map(drop).map_err(|error| failed(command[0], format!("{error:#}")))
+}
+
+fn failed(program: &str, message: String) -> Error {
+    Error::Program { program: program.to_owned(), message }
+}

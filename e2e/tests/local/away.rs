@@ -1,0 +1,105 @@
+//! Our manager is away, and faults do not wait for it.
+
+use crate::bring_up::PATIENCE;
+use crate::departures::{only_theirs, replaced};
+use crate::ill::{IMPATIENT, STALL, checked};
+use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, rolled};
+use crate::scale::{LOAD, data_of};
+use crate::shrinks::alone;
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::on;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::plane::{Mark, users};
+use e2e::until::until;
+use futures::try_join;
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long nobody looks after etcd: many times what it takes until a member counts as unhealthy, and short beside what
+/// a person may take to notice.
+const AWAY: Duration = Duration::from_secs(100);
+/// How long a machine hangs meanwhile.
+const HANGS: Duration = Duration::from_secs(20);
+
+/// In three clusters, while the manager is away: a machine dies; a Machine is deleted, and the machine of another one
+/// hangs for a while; another spec is asked for. Nothing is done before it is back. Then who has died counts as
+/// unhealthy only after its time, each is replaced that has to be, once, and nothing that was acknowledged is lost.
+pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
+    let (dies, leaves, rolls) =
+        try_join!(up(bed, "away-dies"), up(bed, "away-leaves"), up(bed, "away-rolls")).context("three clusters")?;
+    let old = dies.etcd_machines().await?;
+    let before = dies.membership(&bed.machines, &old).await?;
+    let kept = History::begin(bed.world(), &dies.namespace, &dies.staged_etcd_access().await?, LOAD).await?;
+    let rolled_under = rolls.staged_etcd_access().await?;
+    let rolled_under = History::begin(bed.world(), &rolls.namespace, &rolled_under, FOLLOWERS).await?;
+
+    bed.kill_manager(0).await?;
+    let (mark, begun) = (bed.plane.mark(), Instant::now());
+    let mut members = dies.status().await?.members.into_iter();
+    let dead = members.find(|member| !member.leader).context("no such member")?.machine;
+    let machine = bed.machines.get(&dies.namespace, &dead)?;
+    bed.fault(&format!("{dead}: its machine is killed"), &[&machine], Silence::Lasting);
+    on(&machine, Machine::kill).await?;
+    changed(&rolls, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    leaves.delete("Machine", &old[2]).await?;
+    let hangs = bed.machines.get(&leaves.namespace, &old[0])?;
+    bed.fault(&format!("{}: its machine hangs", old[0]), &[&hangs], Silence::Lasting);
+    on(&hangs, Machine::freeze).await?;
+    tokio::time::sleep(HANGS).await;
+    bed.fault_is_over(&format!("{}: its machine goes on", old[0]), &[&hangs]);
+    on(&hangs, Machine::thaw).await?;
+    tokio::time::sleep_until(begun + AWAY).await;
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER);
+    ensure!(ours.is_empty(), "somebody was there:\n{ours}");
+    for look in [&dies, &leaves, &rolls] {
+        ensure!(look.etcd_machines().await? == old, "{}: {:?}", look.namespace, look.etcd_machines().await?);
+    }
+
+    let back = Instant::now();
+    bed.start_manager(0).await?;
+    until("the dead one is to be replaced", PATIENCE, async || {
+        Ok(dies.status().await?.last_remediation.filter(|last| last.machine == dead))
+    })
+    .await?;
+    let after = back.elapsed();
+    println!("  {}: replaced {:.1} s after the manager was back", dies.namespace, after.as_secs_f32());
+    ensure!(after >= Duration::from_secs(IMPATIENT.unsigned_abs()), "it was blamed for what nobody has seen");
+
+    let machines = replaced(bed, &dies, &dead).await?;
+    only_theirs(bed, &dies, &machines).await?;
+    let etcd = dies.membership(&bed.machines, &machines).await?;
+    let stayed = before.members.iter().filter(|member| etcd.members.contains(member)).count();
+    ensure!(etcd.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {etcd:?}");
+    let others = replaced(bed, &leaves, &old[2]).await?;
+    ensure!(old[..2].iter().all(|name| others.contains(name)), "the Machines are {others:?}");
+    only_theirs(bed, &leaves, &others).await?;
+    rolled(bed, &rolls, &old, &rolled_under).await?;
+    deleted(bed, &dies, mark, std::slice::from_ref(&dead))?;
+    deleted(bed, &leaves, mark, &[])?;
+    deleted(bed, &rolls, mark, &old)?;
+
+    let figures = nothing_is_lost(&dies, kept, &data_of(bed, &dies, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    // No member is left that has the log from its beginning.
+    let figures = nothing_is_lost(&rolls, rolled_under, &[]).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    Ok(())
+}
+
+/// By the API server's own account: we have deleted these Machines, each once, and no other one.
+pub(crate) fn deleted(bed: &Bed, look: &Look, mark: Mark, wanted: &[String]) -> Result<()> {
+    let ours = bed.plane.requests_since(mark)?;
+    let ours = ours.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
+    let mut deleted: Vec<String> = ours.verb("delete").resource("machines").iter().map(|r| r.name.clone()).collect();
+    deleted.sort();
+    ensure!(deleted == wanted, "{}: deleted were {deleted:?}, wanted {wanted:?}", look.namespace);
+    Ok(())
+}
+
+async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
+    alone(bed, checked(Manifests::new(namespace, "demo")?, IMPATIENT)).await
+}

@@ -1,0 +1,101 @@
+//! There is no room left: on the disk of one machine, or in etcd's database.
+
+use crate::bring_up::PATIENCE;
+use crate::departures::{only_theirs, replaced};
+use crate::ill::{IMPATIENT, PATIENT, STALL, all_are_well, checked};
+use crate::rolls::{changed, nothing_is_lost, used};
+use crate::scale::{LOAD, data_of};
+use anyhow::{Result, ensure};
+use e2e::bed::data::{Keys, on, said};
+use e2e::bed::illness::{fill_disk, free_disk, small_disk};
+use e2e::bed::{Bed, Manifests};
+use e2e::history::History;
+use e2e::observer::Silence;
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+
+/// The machine that has a small disk, or that dies.
+const DOOMED: &str = "demo-etcd-2";
+
+/// The smallest database that may be asked for.
+const QUOTA: i64 = 16 * 1024 * 1024;
+/// Writes values of a megabyte until etcd refuses one, and fails if it never does.
+const FILL: &str = r"
+for i in $(seq 30); do
+    head -c 1000000 /dev/zero | tr '\0' x | /opt/bin/etcdctl.sh put /filler/$i --command-timeout=5s || exit 0
+done
+exit 1
+";
+/// What the documentation says about the alarm, after what has filled the database is deleted.
+const MAKE_ROOM: &str = r#"
+set -e
+etcdctl() { /opt/bin/etcdctl.sh --command-timeout=20s "$@"; }
+etcdctl del /filler/ --prefix
+etcdctl compact $(etcdctl endpoint status --write-out=json | grep -o '"revision":[0-9]*' | head -n 1 | cut -d : -f 2)
+etcdctl defrag --cluster
+etcdctl alarm disarm
+"#;
+
+/// The disk of one machine is full, and its etcd ends whenever it writes. Room is made in time: it comes back, and stays.
+/// It is full again: the member is replaced. Nothing that was acknowledged is lost.
+pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
+    let manifests = Manifests::new("full-disk", "demo")?.with("EtcdCluster", |etcd| {
+        etcd["spec"]["etcdadmConfigSpec"]["preEtcdadmCommands"] = json!([small_disk(DOOMED)]);
+    });
+    let look = used(bed, checked(manifests, PATIENT)).await?;
+    let old = look.etcd_machines().await?;
+    let before = (look.membership(&bed.machines, &old).await?, look.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let machine = bed.machines.get(&look.namespace, DOOMED)?;
+    let is_full = async || {
+        bed.fault(&format!("{DOOMED}: its disk is full"), &[&machine], Silence::Lasting);
+        on(&machine, fill_disk).await?;
+        let message = look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
+        ensure!(message.contains(DOOMED), "it says: {message}");
+        anyhow::Ok(())
+    };
+    is_full().await?;
+    bed.fault_is_over(&format!("{DOOMED}: there is room again"), &[&machine]);
+    on(&machine, free_disk).await?;
+    all_are_well(&look).await?;
+    let after = (look.membership(&bed.machines, &old).await?, look.status().await?.endpoints);
+    ensure!(after == before, "etcd was {before:?}, and is {after:?}");
+
+    changed(&look, &json!({"healthCheck": {"unhealthyAfterSeconds": IMPATIENT}})).await?;
+    is_full().await?;
+    let machines = replaced(bed, &look, DOOMED).await?;
+    only_theirs(bed, &look, &machines).await?;
+    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    Ok(())
+}
+
+/// The database has reached its quota, and etcd refuses writes. A machine dies: its member is replaced all the same, with
+/// all that was written. When there is room, etcd can be written to again.
+pub(crate) async fn database(bed: &mut Bed) -> Result<()> {
+    let manifests = Manifests::new("full-database", "demo")?.with("EtcdCluster", |etcd| {
+        etcd["spec"]["etcdadmConfigSpec"]["etcd"] = json!({"quotaBackendBytes": QUOTA});
+    });
+    let look = used(bed, checked(manifests, IMPATIENT)).await?;
+    let names = look.etcd_machines().await?;
+    let mut keys = Keys::default();
+    let first = bed.machines.get(&look.namespace, &names[0])?;
+    keys.write(&first, 20).await?;
+    said(&first, &["sh", "-c", FILL]).await?;
+    look.until_condition("NoAlarms", "False", "NoSpace", PATIENCE).await?;
+    ensure!(keys.write(&first, 1).await.is_err(), "etcd takes writes: nothing is shown");
+
+    let machine = bed.machines.get(&look.namespace, DOOMED)?;
+    bed.fault(&format!("{DOOMED}: its machine is killed"), &[&machine], Silence::Lasting);
+    on(&machine, Machine::kill).await?;
+    let machines = replaced(bed, &look, DOOMED).await?;
+    only_theirs(bed, &look, &machines).await?;
+    for name in &machines {
+        keys.are_all_on(&bed.machines.get(&look.namespace, name)?).await?;
+    }
+    look.until_condition("NoAlarms", "False", "NoSpace", PATIENCE).await?;
+
+    said(&first, &["sh", "-c", MAKE_ROOM]).await?;
+    look.until_condition("NoAlarms", "True", "NoAlarms", PATIENCE).await?;
+    keys.write(&bed.machines.get(&look.namespace, &machines[2])?, 1).await
+}

@@ -1,0 +1,124 @@
+//! Two managers, of which the one works that holds the lease; and the lease is lost in the middle of its work.
+
+use crate::away::deleted;
+use crate::bring_up::PATIENCE;
+use crate::departures::{only_theirs, replaced};
+use crate::ill::{IMPATIENT, STALL, checked};
+use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, rolled};
+use crate::scale::{LOAD, data_of};
+use crate::shrinks::alone;
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::on;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::faults::{ApiCall, Fate, Fault, FaultyManager, Rule, Verb};
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::plane::{Mark, users};
+use e2e::process::Signal;
+use e2e::until::until;
+use futures::try_join;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+use std::time::Duration;
+
+/// How long it may take until another manager holds the lease, or one that has lost it ends.
+const CHANGES: Duration = Duration::from_secs(30);
+
+/// The holder is stopped for longer than its lease lasts, while a dead member is replaced in one cluster and another
+/// spec rolls out in a second one: the other manager goes on. The first one goes on too, and ends. Then, in another
+/// rollout, the lease cannot be renewed: its holder ends before the other one takes over. Nothing is done twice.
+pub(crate) async fn are_lost(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let first = FaultyManager::start_with_lease(bed, "lease-first").await?;
+    let holder = held_by_other_than(bed, "").await?;
+    let second = FaultyManager::start_with_lease(bed, "lease-second").await?;
+    let (dies, rolls) = try_join!(up(bed, "lease-dies"), up(bed, "lease-rolls")).context("two clusters")?;
+    ensure!(second.writes().is_empty(), "without the lease was written:\n{}", second.writes());
+
+    let old = rolls.etcd_machines().await?;
+    let kept = History::begin(bed.world(), &dies.namespace, &dies.staged_etcd_access().await?, LOAD).await?;
+    let access = rolls.staged_etcd_access().await?;
+    let rolled_under = History::begin(bed.world(), &rolls.namespace, &access, FOLLOWERS).await?;
+    let mark = bed.plane.mark();
+    let mut members = dies.status().await?.members.into_iter();
+    let dead = members.find(|member| !member.leader).context("no such member")?.machine;
+    let machine = bed.machines.get(&dies.namespace, &dead)?;
+    bed.fault(&format!("{dead}: its machine is killed"), &[&machine], Silence::Lasting);
+    on(&machine, Machine::kill).await?;
+    until("a replacement is made", PATIENCE, async || Ok((dies.etcd_machines().await?.len() == 4).then_some(())))
+        .await?;
+    roll(&rolls, &["true"]).await?;
+
+    first.signal(Signal::STOP)?;
+    let next = held_by_other_than(bed, &holder).await?;
+    until("the other one goes on", CHANGES, async || Ok((second.writes().len() > 2).then_some(()))).await?;
+    let written = first.writes().len();
+    first.signal(Signal::CONT)?;
+    until("who was stopped ends", CHANGES, async || Ok((first.ends() == 1).then_some(()))).await?;
+    let machines = replaced(bed, &dies, &dead).await?;
+    only_theirs(bed, &dies, &machines).await?;
+    let middle = rolled(bed, &rolls, &old, &rolled_under).await?;
+    let late = first.writes();
+    let late: Vec<_> = late.iter().skip(written).collect();
+    println!("  after it was stopped, the first one has written {late:?}");
+    let disrupts = |call: &ApiCall| matches!(call.verb, Verb::Create | Verb::Delete | Verb::DeleteCollection);
+    let disruptive = late.iter().find(|write| disrupts(&write.call) && matches!(write.fate, Fate::Answered(200..300)));
+    ensure!(disruptive.is_none(), "{disruptive:?}");
+    ensure!(second.ends() == 0, "the second one has ended");
+
+    roll(&rolls, &["true", "true"]).await?;
+    let renews = |call: &ApiCall| call.resource == "leases" && matches!(call.verb, Verb::Update | Verb::Patch);
+    second.add(Rule::at_call(renews, Fault::Answer(500)).times(usize::MAX));
+    until("who cannot renew the lease ends", CHANGES, async || Ok((second.ends() > 0).then_some(()))).await?;
+    held_by_other_than(bed, &next).await?;
+    rolled(bed, &rolls, &middle, &rolled_under).await?;
+    let (ours, theirs) = (first.writes(), second.writes());
+    ensure!(ours.iter().any(|write| write.life == 2), "the first one has not gone on:\n{ours}");
+    ensure!(theirs.iter().all(|write| write.life == 1), "without the lease was written:\n{theirs}");
+
+    let mut gone = [old, middle].concat();
+    gone.sort();
+    deleted(bed, &rolls, mark, &gone)?;
+    deleted(bed, &dies, mark, std::slice::from_ref(&dead))?;
+    made(bed, &rolls, mark, gone.len())?;
+    made(bed, &dies, mark, 1)?;
+    let figures = nothing_is_lost(&dies, kept, &data_of(bed, &dies, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    // No member is left that has the log from its beginning.
+    let figures = nothing_is_lost(&rolls, rolled_under, &[]).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    first.stop().await?;
+    second.stop().await?;
+    bed.start_manager(0).await
+}
+
+/// Another spec; waits until the first Machine of it is there.
+async fn roll(look: &Look, commands: &[&str]) -> Result<()> {
+    changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": commands}})).await?;
+    until("a rollout is under way", PATIENCE, async || Ok((look.etcd_machines().await?.len() > 3).then_some(()))).await
+}
+
+/// Waits until somebody else holds the lease, and gives the name.
+async fn held_by_other_than(bed: &Bed, before: &str) -> Result<String> {
+    let leases: Api<Lease> = Api::namespaced(bed.client(), "default");
+    until("another manager holds the lease", CHANGES, async || {
+        let lease = leases.get("cluster-api-provider-etcdadm").await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+        Ok(Some(holder).filter(|holder| !holder.is_empty() && holder != before))
+    })
+    .await
+}
+
+/// By the API server's own account: we have made so many Machines.
+fn made(bed: &Bed, look: &Look, mark: Mark, wanted: usize) -> Result<()> {
+    let requests = bed.plane.requests_since(mark)?.user(users::PROVIDER).verb("create").resource("machines");
+    let made = requests.filter(|request| request.namespace == look.namespace && request.code == 201);
+    ensure!(made.len() == wanted, "{}: {wanted} Machines were to be made:\n{made}", look.namespace);
+    Ok(())
+}
+
+async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
+    alone(bed, checked(Manifests::new(namespace, "demo")?, IMPATIENT)).await
+}
