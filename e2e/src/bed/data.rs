@@ -111,13 +111,8 @@ pub enum DataLoss {
 
 impl DataLoss {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::RobbedDisk,
-        Self::DeletedDirectory,
-        Self::DeletedWhileOff,
-        Self::OlderCopy,
-        Self::CopyFromBeforeStop,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::RobbedDisk, Self::DeletedDirectory, Self::DeletedWhileOff, Self::OlderCopy, Self::CopyFromBeforeStop];
 
     /// Whether a copy of the data is saved before, and put back.
     #[must_use]
