@@ -32,7 +32,7 @@ const STALL: Duration = Duration::from_secs(5);
 pub(crate) async fn that_roll(bed: &mut Bed) -> Result<()> {
     let rollout = Rollout::begin(bed, "stub-rolls").await?;
     rollout.another_version().await?;
-    rollout.is_done(bed).await
+    rollout.ends_well(bed).await
 }
 
 /// The same with a control plane that stalls, and then one whose new API server hangs: the old members stay, and it is
@@ -45,7 +45,7 @@ pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
     rollout.stub.behave(Behaviour::Fails);
     rollout.is_held_up(bed, "1 of 4 are up to date", SERVERS + 1).await.context("a new API server hangs")?;
     rollout.stub.behave(Behaviour::Rolls);
-    rollout.is_done(bed).await
+    rollout.ends_well(bed).await
 }
 
 /// A cluster whose spec is about to change, with its control plane, and writers of objects in it.
@@ -116,7 +116,7 @@ impl Rollout {
 
     /// Every member and every API server is replaced, each once. Nothing was lost meanwhile, and nobody was warned.
     /// Then all of it goes.
-    async fn is_done(self, bed: &Bed) -> Result<()> {
+    async fn ends_well(self, bed: &Bed) -> Result<()> {
         let look = &self.look;
         until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
             let (status, machines) = (look.status().await?, look.etcd_machines().await?);
