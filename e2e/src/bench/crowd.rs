@@ -90,7 +90,7 @@ impl Growth {
     /// When it does, or too little was measured to tell.
     pub(super) fn check(&self) -> Result<()> {
         for (what, ratio) in [("time in reconciles", self.milliseconds), ("processor time", self.processor)] {
-            // Not so where it is no number.
+            // Not so where it is not a number.
             let is_small = ratio <= GROWTH;
             let (fewest, most) = (SIZES[0], SIZES[SIZES.len() - 1]);
             ensure!(

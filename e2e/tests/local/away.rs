@@ -3,6 +3,7 @@
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
+use crate::repair;
 use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, rolled};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
@@ -26,8 +27,9 @@ const AWAY: Duration = Duration::from_secs(100);
 const HANGS: Duration = Duration::from_secs(20);
 
 /// In three clusters, while the manager is away: a machine dies; a Machine is deleted, and the machine of another one
-/// hangs for a while; another spec is asked for. Nothing is done before it is back. Then who has died counts as
-/// unhealthy only after its time, each is replaced that has to be, once, and nothing that was acknowledged is lost.
+/// hangs for a while; another spec is asked for. Nothing is done before it is back. Then the dead
+/// member counts as unhealthy only after its time, each Machine that has to be replaced is replaced once, and nothing
+/// that was acknowledged is lost.
 pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     let (dies, leaves, rolls) =
         try_join!(up(bed, "away-dies"), up(bed, "away-leaves"), up(bed, "away-rolls")).context("three clusters")?;
@@ -41,9 +43,7 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     let (mark, begun) = (bed.plane.mark(), Instant::now());
     let mut members = dies.status().await?.members.into_iter();
     let dead = members.find(|member| !member.leader).context("no such member")?.machine;
-    let machine = bed.machines.get(&dies.namespace, &dead)?;
-    bed.fault(&format!("{dead}: its machine is killed"), &[&machine], Silence::Lasting);
-    on(&machine, Machine::kill).await?;
+    repair::dies(bed, &dies, &dead).await?;
     changed(&rolls, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
     leaves.delete("Machine", &old[2]).await?;
     let hangs = bed.machines.get(&leaves.namespace, &old[0])?;
@@ -67,7 +67,10 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     .await?;
     let after = back.elapsed();
     println!("  {}: replaced {:.1} s after the manager was back", dies.namespace, after.as_secs_f32());
-    ensure!(after >= Duration::from_secs(IMPATIENT.unsigned_abs()), "it was blamed for what nobody has seen");
+    ensure!(
+        after >= Duration::from_secs(IMPATIENT.unsigned_abs()),
+        "it was replaced before the manager had watched it for long enough"
+    );
 
     let machines = replaced(bed, &dies, &dead).await?;
     only_theirs(bed, &dies, &machines).await?;

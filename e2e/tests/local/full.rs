@@ -1,8 +1,9 @@
-//! There is no room left: on the disk of one machine, or in etcd's database.
+//! No room is left: on the disk of one machine, or in etcd's database.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, PATIENT, STALL, all_are_well, checked};
+use crate::repair;
 use crate::rolls::{changed, nothing_is_lost, used};
 use crate::scale::{LOAD, data_of};
 use anyhow::{Result, ensure};
@@ -11,7 +12,6 @@ use e2e::bed::illness::{fill_disk, free_disk, small_disk};
 use e2e::bed::{Bed, Manifests};
 use e2e::history::History;
 use e2e::observer::Silence;
-use local_infrastructure::machine::Machine;
 use serde_json::json;
 
 /// The machine that has a small disk, or that dies.
@@ -85,9 +85,7 @@ pub(crate) async fn database(bed: &mut Bed) -> Result<()> {
     look.until_condition("NoAlarms", "False", "NoSpace", PATIENCE).await?;
     ensure!(keys.write(&first, 1).await.is_err(), "etcd takes writes: nothing is shown");
 
-    let machine = bed.machines.get(&look.namespace, DOOMED)?;
-    bed.fault(&format!("{DOOMED}: its machine is killed"), &[&machine], Silence::Lasting);
-    on(&machine, Machine::kill).await?;
+    repair::dies(bed, &look, DOOMED).await?;
     let machines = replaced(bed, &look, DOOMED).await?;
     only_theirs(bed, &look, &machines).await?;
     for name in &machines {

@@ -3,7 +3,7 @@
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
-use crate::rolls::{changed, up_to_date, used};
+use crate::rolls::{changed, nothing_is_lost, up_to_date, used};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
@@ -105,11 +105,8 @@ async fn recover(bed: &Bed, namespace: &str, unhealthy_after: i64, illnesses: &[
             all_are_well(&look).await?;
         }
     }
-    let record = writers.end().await?;
-    let figures = record.figures();
-    println!("  {}: {figures}", look.namespace);
+    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
-    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, &look, &machines)?)?);
     let after = (look.membership(&bed.machines, &machines).await?, look.status().await?.endpoints);
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
     bed.exactly(&[(&look, 3)]).await
@@ -131,12 +128,9 @@ pub(crate) async fn disks(bed: &mut Bed) -> Result<()> {
         let endpoints = look.status().await?.endpoints;
         writers.endpoints(endpoints.split(',').map(str::to_owned).collect());
     }
-    let record = writers.end().await?;
-    let figures = record.figures();
-    println!("  {}: {figures}", look.namespace);
-    ensure!(figures.longest_stall <= STALL, "{figures}");
     let machines = look.etcd_machines().await?;
-    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, &look, &machines)?)?);
+    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
     Ok(())
 }
 

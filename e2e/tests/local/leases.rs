@@ -4,22 +4,20 @@ use crate::away::deleted;
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
+use crate::repair;
 use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, rolled};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::data::on;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{ApiCall, Fate, Fault, FaultyManager, Rule, Verb};
 use e2e::history::History;
-use e2e::observer::Silence;
 use e2e::plane::{Mark, users};
 use e2e::process::Signal;
 use e2e::until::until;
 use futures::try_join;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use local_infrastructure::machine::Machine;
 use serde_json::json;
 use std::time::Duration;
 
@@ -44,19 +42,17 @@ pub(crate) async fn are_lost(bed: &mut Bed) -> Result<()> {
     let mark = bed.plane.mark();
     let mut members = dies.status().await?.members.into_iter();
     let dead = members.find(|member| !member.leader).context("no such member")?.machine;
-    let machine = bed.machines.get(&dies.namespace, &dead)?;
-    bed.fault(&format!("{dead}: its machine is killed"), &[&machine], Silence::Lasting);
-    on(&machine, Machine::kill).await?;
+    repair::dies(bed, &dies, &dead).await?;
     until("a replacement is made", PATIENCE, async || Ok((dies.etcd_machines().await?.len() == 4).then_some(())))
         .await?;
     roll(&rolls, &["true"]).await?;
 
     first.signal(Signal::STOP)?;
     let next = held_by_other_than(bed, &holder).await?;
-    until("the other one goes on", CHANGES, async || Ok((second.writes().len() > 2).then_some(()))).await?;
+    until("the other manager goes on", CHANGES, async || Ok((second.writes().len() > 2).then_some(()))).await?;
     let written = first.writes().len();
     first.signal(Signal::CONT)?;
-    until("who was stopped ends", CHANGES, async || Ok((first.ends() == 1).then_some(()))).await?;
+    until("the manager that was stopped ends", CHANGES, async || Ok((first.ends() == 1).then_some(()))).await?;
     let machines = replaced(bed, &dies, &dead).await?;
     only_theirs(bed, &dies, &machines).await?;
     let middle = rolled(bed, &rolls, &old, &rolled_under).await?;
@@ -71,7 +67,8 @@ pub(crate) async fn are_lost(bed: &mut Bed) -> Result<()> {
     roll(&rolls, &["true", "true"]).await?;
     let renews = |call: &ApiCall| call.resource == "leases" && matches!(call.verb, Verb::Update | Verb::Patch);
     second.add(Rule::at_call(renews, Fault::Answer(500)).times(usize::MAX));
-    until("who cannot renew the lease ends", CHANGES, async || Ok((second.ends() > 0).then_some(()))).await?;
+    until("the manager that cannot renew the lease ends", CHANGES, async || Ok((second.ends() > 0).then_some(())))
+        .await?;
     held_by_other_than(bed, &next).await?;
     rolled(bed, &rolls, &middle, &rolled_under).await?;
     let (ours, theirs) = (first.writes(), second.writes());

@@ -4,6 +4,7 @@
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
 use crate::records::warnings;
+use crate::rolls::nothing_is_lost;
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::LastRemediation;
@@ -56,12 +57,9 @@ pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
         .await?;
         writers.endpoints(endpoints.split(',').map(str::to_owned).collect());
     }
-    let record = writers.end().await?;
-    let figures = record.figures();
-    println!("  {}: {figures}", look.namespace);
-    ensure!(figures.longest_stall <= STALL, "{figures}");
     let machines = look.etcd_machines().await?;
-    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, &look, &machines)?)?);
+    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
     let told = warnings(&bed.client(), &look.namespace).await?;
     let others: Vec<&String> = told.iter().filter(|warning| !warning.starts_with("MemberUnhealthy")).collect();
     ensure!(others.is_empty() && told.len() == 2, "the warnings are {told:#?}");
@@ -187,7 +185,7 @@ async fn begun(look: &Look) -> Result<Option<LastRemediation>> {
 }
 
 /// The machine is off from now on.
-async fn dies(bed: &Bed, look: &Look, name: &str) -> Result<()> {
+pub(crate) async fn dies(bed: &Bed, look: &Look, name: &str) -> Result<()> {
     let machine = bed.machines.get(&look.namespace, name)?;
     bed.fault(&format!("{name}: its machine is killed"), &[&machine], Silence::Lasting);
     on(&machine, Machine::kill).await

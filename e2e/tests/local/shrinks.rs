@@ -5,7 +5,7 @@
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
 use crate::records::warnings;
-use crate::rolls::{ignore_what_is_in_use, used};
+use crate::rolls::{ignore_what_is_in_use, nothing_is_lost, used};
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests, States};
@@ -74,12 +74,9 @@ async fn shrinks(bed: &mut Bed, look: &Look, sizes: &[usize], killed: bool) -> R
     for size in sizes {
         shrinks_to(bed, look, *size, killed, &writers).await.with_context(|| format!("to {size}"))?;
     }
-    let record = writers.end().await?;
-    let figures = record.figures();
-    println!("  {}: {figures}", look.namespace);
-    ensure!(figures.longest_stall <= STALL, "{figures}");
     let machines = look.etcd_machines().await?;
-    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, look, &machines)?)?);
+    let figures = nothing_is_lost(look, writers, &data_of(bed, look, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
     let told = warnings(&bed.client(), &look.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
