@@ -88,7 +88,7 @@ impl Context {
     }
 
     /// An object has changed since it was observed: the watch is about to tell. Unless it is what we remember that is not
-    /// true any more, because the management cluster was restored; or what the watch has, until it lists anew.
+    /// true any more, because the management cluster was restored; or what the watch has, until it lists again.
     pub fn outdated<'a>(&self, cluster: &ClusterView, uids: impl Iterator<Item = &'a str>) -> Action {
         uids.for_each(|uid| self.written.forget(uid));
         Action::requeue(self.conflicts.next(cluster.uid.clone()).max(CATCH_UP))

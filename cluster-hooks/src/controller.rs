@@ -135,7 +135,7 @@ fn not_kept(observation: &Observation, step: &Step) -> String {
 }
 
 /// Nothing can be done at the moment: says why, and waits. If somebody else has changed what that is written into, all is
-/// decided anew.
+/// decided again.
 async fn finish(
     context: &Context,
     object: &Arc<DynamicObject>,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// How a step went.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Done. What follows is planned anew.
+    /// Done. What follows is planned again.
     Done,
     /// The object has changed since it was observed: nothing was written.
     Outdated,

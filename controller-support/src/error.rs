@@ -74,12 +74,21 @@ impl Error {
         matches!(self, Self::Api { source, .. } if is_invalid(source))
     }
 
+    /// What failed and why, without the details that kube adds for debugging.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Api { doing, source } => format!("{doing}: {}", answer(source)),
+            other => other.to_string(),
+        }
+    }
+
     /// What a person can do something about, for a condition. An API server that does not answer could not be told of
     /// it either, and one that is slow with a first list has refused nothing.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         match self {
-            Self::Api { doing, source } if is_invalid(source) => Some(format!("{doing}: {}", answer(source))),
+            Self::Api { source, .. } if is_invalid(source) => Some(self.cause()),
             Self::Kind(KindError::Api { source, .. }) if is_invalid(source) => Some(self.to_string()),
             Self::Refused(message) => Some(message.clone()),
             _ => None,

@@ -12,7 +12,6 @@ use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, owns_t
 use crate::status::{can_wait, status, unobserved};
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
-use controller_support::error::answer;
 use controller_support::{Cached, Error, Result, Shared, run_controller};
 use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
@@ -128,11 +127,10 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
             Err(error) => failure = Some(error),
         }
     }
-    // Trying again soon does not help, and whoever looks at the object should know why nothing happens.
-    if let Some(Error::Api { doing, source }) = failure.take_if(|error| error.is_invalid()) {
-        tracing::warn!(doing, error = %source, "refused");
-        let message = format!("{doing}: {}", answer(&source));
-        decision.next = Plan::Block(Hold::new(reasons::REFUSED, message));
+    // Trying again soon does not help, and a person who looks at the object should know why nothing happens.
+    if let Some(refused) = failure.take_if(|error| error.is_invalid()) {
+        tracing::warn!(error = %refused, "refused");
+        decision.next = Plan::Block(Hold::new(reasons::REFUSED, refused.cause()));
     }
     context.decisions.count(&decision.next);
     if decision.next == Plan::Do(Step::RemoveFinalizer) && failure.is_none() {
@@ -140,14 +138,6 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         return Ok(Action::await_change());
     }
     finish(&context, &observation, (&decision, is_live), failure).await
-}
-
-/// Without the details that kube adds for debugging.
-fn cause(error: &Error) -> String {
-    match error {
-        Error::Api { doing, source } => format!("{doing}: {}", answer(source)),
-        other => other.to_string(),
-    }
 }
 
 /// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that
@@ -182,7 +172,7 @@ async fn finish(
     (decision, is_live): (&Decision, bool),
     failure: Option<Error>,
 ) -> Result<Action> {
-    let failed = failure.as_ref().map(cause);
+    let failed = failure.as_ref().map(Error::cause);
     let after = status(observation, decision, failed.as_deref());
     let etcd = observation.etcd.as_ref();
     let uid = etcd.metadata.uid.as_deref().unwrap_or_default();

@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 pub(crate) enum Outcome {
     /// It is done.
     Done,
-    /// What it was decided on no longer holds; the next reconcile decides anew.
+    /// What it was decided on no longer holds; the next reconcile decides again.
     Outdated,
     /// It is refused for now, and tried again soon.
     Waiting(Hold),

@@ -21,7 +21,7 @@ use serde_json::json;
 pub(crate) enum Outcome {
     /// It is done.
     Done,
-    /// What it was decided on no longer holds: nothing was written, and all is decided anew.
+    /// What it was decided on no longer holds: nothing was written, and everything is decided again.
     Outdated,
 }
 

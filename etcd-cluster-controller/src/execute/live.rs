@@ -41,7 +41,7 @@ impl Live {
         self.0.iter().find(|machine| machine.name.as_deref() == Some(name))
     }
 
-    /// Whether they are the very ones that were seen: the same UIDs, as a name may have been used again, and none on its
+    /// Whether they are the very ones that were observed: the same UIDs, as a name may have been used again, and none on its
     /// way out that was not.
     pub(super) fn are_as_observed(&self, observation: &Observation) -> bool {
         let live = self.0.iter().map(|machine| (machine.uid.as_deref(), machine.deletion_timestamp.is_some()));

@@ -100,8 +100,8 @@ async fn begun(context: &Context, etcd: &EtcdCluster, live: &Live, next: u64) ->
     Ok(unused.then_some(last))
 }
 
-/// Lets a Machine become a member, by a change of the very init Secret that was seen: nobody has been admitted since. The
-/// Machines have to be those that were seen as well: an admitted one that the watch does not show yet would be forgotten.
+/// Lets a Machine become a member, by a change of the very init Secret that was observed: nobody has been admitted since. The
+/// Machines have to be those that were observed as well: an admitted one that the watch does not show yet would be forgotten.
 pub(super) async fn admit(
     context: &Context,
     observation: &Observation,

@@ -25,6 +25,11 @@ pub(crate) fn hold(view: &View<'_>) -> Option<String> {
     })
 }
 
+/// Whether there is such an alarm: then [`hold`] says why no copy goes.
+pub(super) fn holds(view: &View<'_>) -> bool {
+    !alarms(view).is_empty()
+}
+
 /// All such alarms.
 fn alarms<'v>(view: &'v View<'_>) -> BTreeSet<&'v Alarm> {
     let all = raised(&view.roster).unwrap_or_default();
@@ -72,7 +77,7 @@ pub(super) fn obstacle_to_joining(view: &View<'_>) -> Option<Plan> {
 /// Whether leadership leaves a member before another one joins in its place: that one would copy what a person gives up.
 pub(super) fn leads_no_longer(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let stays = |id: u64| view.roster.by_member(id).is_some_and(|seat| !seat.is_leaving());
-    hold(view).is_some()
+    holds(view)
         && view.roster.is_listed()
         && seat.leads()
         && is_given_up(view, seat)

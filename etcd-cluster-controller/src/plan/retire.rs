@@ -168,7 +168,7 @@ fn is_spared(view: &View<'_>, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Res
     }
     let why = match in_use.endangered_by(seat, before) {
         Some((list, alive)) => format!("of {} endpoints that some have, {alive} would be alive without it", list.len()),
-        None if rollout::is_doubling(view) && rollout::is_superseded(view, seat) && corrupt::hold(view).is_none() => {
+        None if rollout::is_doubling(view) && rollout::is_superseded(view, seat) && !corrupt::holds(view) => {
             "the new members are there in its place".to_owned()
         }
         None => return Ok(()),

@@ -26,8 +26,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         |machine: &MachineView| free.iter().filter(|(_, other)| other.failure_domain == machine.failure_domain).count();
     let (seat, machine) = free.iter().min_by_key(|(seat, machine)| order(seat, machine, in_domain_of(machine)))?;
     // A Machine that is held back carries nothing, whatever is known of the others. Where Machines may be missing, nobody counts.
-    let may_choose = (!seat.admitted || (is_settled(view) && corrupt::hold(view).is_none()))
-        && view.observation.not_owned.is_empty();
+    let may_choose =
+        (!seat.admitted || (is_settled(view) && !corrupt::holds(view))) && view.observation.not_owned.is_empty();
     (may_choose && recovers(view).is_none())
         .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Surplus }))
 }
