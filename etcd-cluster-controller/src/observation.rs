@@ -68,6 +68,8 @@ pub struct Observation {
     pub docker_machines: BTreeMap<String, DockerMachineView>,
     /// The latest probe of each Machine's member, by name of the Machine.
     pub probes: BTreeMap<String, Probe>,
+    /// The latest probe of each member that no Machine carries, by its ID.
+    pub apart: BTreeMap<u64, Probe>,
     /// etcd's own view.
     pub membership: Membership,
     /// Members that the leader has received something from lately. `None`: that is not known.
@@ -251,6 +253,7 @@ impl Observation {
             reported_domains: None,
             docker_machines: BTreeMap::new(),
             probes: BTreeMap::new(),
+            apart: BTreeMap::new(),
             membership: Membership::NotAsked,
             heard: Some(BTreeSet::new()),
         }
@@ -286,7 +289,11 @@ impl Observation {
     /// does it in its last moments, takes that etcd with it: the next one initializes another. The status says who was let go,
     /// as a watch may show the hook still.
     pub fn take(&mut self, snapshot: Snapshot) {
-        self.probes = snapshot.probes;
+        // What answers where no Machine is says nothing of a Machine, and nothing of the cluster's identity.
+        let (apart, probes): (BTreeMap<String, Probe>, BTreeMap<String, Probe>) =
+            snapshot.probes.into_iter().partition(|(key, _)| member_of(key).is_some());
+        self.probes = probes;
+        self.apart = apart.into_iter().filter_map(|(key, probe)| Some((member_of(&key)?, probe))).collect();
         self.membership = snapshot.membership;
         self.heard = snapshot.heard;
         if let Membership::Known { cluster_id, members, .. } = &self.membership
@@ -485,6 +492,19 @@ pub fn address<'a>(machine: &'a MachineView, preference: &[api::meta::AddressTyp
         .iter()
         .find_map(|wanted| machine.addresses.iter().find(|(type_, _)| type_ == wanted.as_str()))
         .map(|(_, address)| address.as_str())
+}
+
+/// What the prober calls a member that no Machine carries. No Machine can have such a name.
+#[must_use]
+pub fn key_of_member(id: u64) -> String {
+    format!("{MEMBER}{}", hex(id))
+}
+
+const MEMBER: &str = "member ";
+
+/// The member that is called so.
+fn member_of(key: &str) -> Option<u64> {
+    u64::from_str_radix(key.strip_prefix(MEMBER)?, 16).ok()
 }
 
 /// An ID as etcdctl prints it.

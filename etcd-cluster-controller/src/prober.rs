@@ -63,12 +63,14 @@ pub struct Probes {
     pub interval: Duration,
     /// How long a member has to fail to be unhealthy: the EtcdCluster is reconciled when this is reached.
     pub unhealthy_after: Duration,
+    /// How much longer a member may have to fail that no Machine carries: it is reconciled then too.
+    pub grace: Duration,
 }
 
-/// The member of one Machine.
+/// The member of one Machine, or one that no Machine carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Name of the Machine.
+    /// Name of the Machine, or [`key_of_member`](crate::observation::key_of_member).
     pub machine: String,
     /// Client URLs to ask, in this order, until the expected member answers: the Machine's address first, then where the
     /// member served last.

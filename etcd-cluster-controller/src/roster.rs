@@ -1,8 +1,11 @@
 //! The roster: one seat for each Machine and each member, with a verdict on the member. Pure. The plan and the status both
 //! read it, so that they cannot disagree on who is well.
 
+pub(crate) mod apart;
+
 use crate::observation::probe::{MemberFault, RunKind};
 use crate::observation::{Member, Observation, Outcome, Probe, hex};
+use apart::NO_MACHINE;
 use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
@@ -57,6 +60,8 @@ pub struct Seat<'a> {
     pub joining: bool,
     /// The member had a Machine, and that is gone.
     pub orphaned: bool,
+    /// The member runs on no Machine, and none on its way can be its own, whose address a watch may show late.
+    pub stray: bool,
     /// It does not vote, and nothing keeps it from doing so: its Machine has bootstrap data.
     pub may_vote: bool,
     /// The Machine goes without waiting for us, or is about to.
@@ -131,6 +136,12 @@ impl Seat<'_> {
         self.member.is_some() && self.machine.is_none() && !self.orphaned
     }
 
+    /// No Machine carries the member, nor will: the one that did is gone, or none ever did.
+    #[must_use]
+    pub fn is_stranger(&self) -> bool {
+        self.orphaned || self.stray
+    }
+
     /// The member is called after its Machine, so that it is no other Machine's.
     pub(crate) fn is_namesake(&self) -> bool {
         self.machine.is_some_and(|machine| self.member.as_ref().is_some_and(|(_, member)| member.name == machine.name))
@@ -201,8 +212,6 @@ pub struct Roster<'a> {
     /// By Machine, then members without one.
     pub seats: Vec<Seat<'a>>,
     listed: bool,
-    /// Machines whose members may show up any moment, before the Machines' addresses do.
-    expected: usize,
 }
 
 impl<'a> Roster<'a> {
@@ -248,13 +257,10 @@ impl<'a> Roster<'a> {
         self.seats.iter().find(|seat| seat.is_unplaced())
     }
 
-    /// Members that run on no Machine. Not those that may belong to Machines on their way: a watch may show a Machine's address
-    /// later than etcd shows its member.
+    /// Members that no Machine carries, nor will.
     #[must_use]
     pub fn strangers(&self) -> Vec<&Seat<'a>> {
-        let new = self.seats.iter().filter(|seat| seat.is_unplaced()).count();
-        let is_stranger = |seat: &&Seat<'_>| seat.orphaned || (seat.is_unplaced() && new > self.expected);
-        self.seats.iter().filter(is_stranger).collect()
+        self.seats.iter().filter(|seat| seat.is_stranger()).collect()
     }
 }
 
@@ -278,23 +284,38 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     let mut seated = BTreeSet::new();
     for (id, member) in members {
         let machine = observation.machine_of(id, &member).filter(|machine| seated.insert(machine.name.as_str()));
-        let probe = machine.and_then(|machine| observation.probes.get(&machine.name));
-        let verdict = verdict(observation, (id, &member), machine, probe);
-        let recorded = observation.recorded(id);
-        let gone =
-            |status: &MemberStatus| !status.machine.is_empty() && !observation.not_owned.contains(&status.machine);
-        let orphaned = machine.is_none() && recorded.is_some_and(gone);
-        let recorded = recorded.map_or(Health::Unknown, |status| status.health);
+        let probe = match machine {
+            Some(machine) => observation.probes.get(&machine.name),
+            None => observation.apart.get(&id),
+        };
+        let verdict = match machine {
+            Some(machine) => verdict(observation, (id, &member), machine, probe),
+            None => apart::verdict(observation, id, probe),
+        };
+        let orphaned = machine.is_none() && apart::is_orphaned(observation, id);
+        let recorded = observation.recorded(id).map_or(Health::Unknown, |status| status.health);
         let counts = match verdict {
             Verdict::Healthy { .. } => true,
             Verdict::Failing { .. } => recorded == Health::Healthy,
             Verdict::Unhealthy { .. } | Verdict::Unknown { .. } => false,
         };
         let admitted = machine.is_some_and(|machine| observation.is_admitted(machine));
-        let (joining, may_vote) = (false, member.learner);
+        let (joining, stray, may_vote) = (false, false, member.learner);
         let released = machine.is_some_and(|machine| observation.is_released(machine));
         let member = Some((id, member));
-        seats.push(Seat { machine, member, probe, verdict, counts, admitted, joining, orphaned, may_vote, released });
+        seats.push(Seat {
+            machine,
+            member,
+            probe,
+            verdict,
+            counts,
+            admitted,
+            joining,
+            orphaned,
+            stray,
+            may_vote,
+            released,
+        });
     }
     for machine in observation.machines.values().filter(|machine| !seated.contains(machine.name.as_str())) {
         let probe = observation.probes.get(&machine.name);
@@ -310,6 +331,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             admitted,
             joining,
             orphaned: false,
+            stray: false,
             may_vote: observation.has_data(machine) && !has_left(observation, machine),
             released: observation.is_released(machine),
         });
@@ -323,13 +345,16 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         let machine = seat.machine.filter(|machine| !machine.deleting && machine.addresses.is_empty());
         seat.admitted && seat.member.is_none() && machine.is_some_and(|machine| observation.is_in_grace(machine))
     };
+    // Machines whose members may show up any moment, before the Machines' addresses do.
     let expected = seats.iter().filter(booting).count();
-    if seats.iter().filter(|seat| seat.is_unplaced()).count() <= expected {
-        for seat in seats.iter_mut().filter(|seat| seat.is_unplaced() && seat.why() == NO_MACHINE) {
+    let is_too_many = seats.iter().filter(|seat| seat.is_unplaced()).count() > expected;
+    for seat in seats.iter_mut().filter(|seat| seat.is_unplaced()) {
+        seat.stray = is_too_many;
+        if !is_too_many && seat.why().starts_with(NO_MACHINE) {
             seat.verdict = Verdict::Unknown { why: UNPLACED.to_owned() };
         }
     }
-    Roster { seats, listed, expected }
+    Roster { seats, listed }
 }
 
 /// Whether this controller has removed the member of a Machine, whose machine has a record of it: it does not add itself again.
@@ -361,9 +386,6 @@ fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
     Some((u64::from_str_radix(&status.id, 16).ok()?, member))
 }
 
-/// What is known of a member that no Machine of ours carries.
-const NO_MACHINE: &str = "it runs on no Machine of this EtcdCluster";
-
 /// What is known of a member that may be that of a Machine on its way.
 const UNPLACED: &str = "it may be that of a new Machine, which has no address yet";
 
@@ -379,8 +401,13 @@ const NOT_LISTENED: &str = "whether the other members hear it is not known";
 /// A member of which nothing is known, and why. The first message is kept: how follows, and later ones only alternate between
 /// ways of not answering.
 fn unknown_since(observation: &Observation, id: u64, why: &str, probe: &Probe) -> Verdict {
+    Verdict::Unknown { why: said_since(observation, id, why, probe) }
+}
+
+/// What has been said of it since it is so.
+fn said_since(observation: &Observation, id: u64, why: &str, probe: &Probe) -> String {
     let said = observation.recorded(id).map(|status| &status.message).filter(|message| message.starts_with(why));
-    Verdict::Unknown { why: said.cloned().unwrap_or_else(|| format!("{why}: {}", explain(probe))) }
+    said.cloned().unwrap_or_else(|| format!("{why}: {}", explain(probe)))
 }
 
 /// Whether a member has never answered so far, nor been held to be unwell.
@@ -391,20 +418,10 @@ fn is_new(status: &MemberStatus) -> bool {
 fn verdict(
     observation: &Observation,
     (id, member): (u64, &Member),
-    machine: Option<&MachineView>,
+    machine: &MachineView,
     probe: Option<&Probe>,
 ) -> Verdict {
-    let unknown = |why: &str| Verdict::Unknown { why: why.to_owned() };
-    if machine.is_none() {
-        return match observation.recorded(id).map(|status| status.machine.as_str()).filter(|name| !name.is_empty()) {
-            Some(name) if observation.not_owned.iter().any(|other| other == name) => {
-                unknown(&format!("its Machine {name} is not controlled by this EtcdCluster"))
-            }
-            Some(name) => unknown(&format!("its Machine {name} is gone")),
-            None => unknown(NO_MACHINE),
-        };
-    }
-    let Some(probe) = probe else { return unknown("it has not been checked yet") };
+    let Some(probe) = probe else { return Verdict::Unknown { why: "it has not been checked yet".to_owned() } };
     // An answer with another identity says nothing of this member.
     let stranger = match &probe.outcome {
         Outcome::Answered(report) => report.member_id != id || is_of_another_cluster(observation, report.cluster_id),
@@ -429,7 +446,7 @@ fn verdict(
             let since = run.since;
             let long = run.has_failed_for(Duration::from_secs(after), observation.now, interval);
             // One that joins as a voter votes before its etcd runs.
-            let boots = machine.is_some_and(|machine| observation.is_in_grace(machine));
+            let boots = observation.is_in_grace(machine);
             if boots && !member.learner && observation.recorded(id).is_none_or(is_new) {
                 unknown_since(observation, id, NEW, probe)
             } else if long && observation.is_heard(id) {

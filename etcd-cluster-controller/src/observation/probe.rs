@@ -19,7 +19,8 @@ use thiserror::Error;
 /// Everything that the prober knows about one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The latest probe of each target that has been probed, by name of the Machine.
+    /// The latest probe of each target that has been probed, by name of the Machine; that of a member that no Machine
+    /// carries by [`key_of_member`](super::key_of_member).
     pub probes: BTreeMap<String, Probe>,
     /// The latest member list.
     pub membership: Membership,

@@ -4,9 +4,10 @@
 //! same targets again change nothing.
 
 use crate::context::Context;
-use crate::observation::Observation;
+use crate::observation::{Observation, key_of_member};
 use crate::pki::CertAndKey;
 use crate::prober::{Probes, Target};
+use crate::roster::{Seat, apart, roster};
 use api::etcd_cluster::{Health, MemberRole};
 use api::names;
 use controller_support::external::MachineView;
@@ -17,6 +18,8 @@ use std::time::Duration;
 /// Tells the prober whom to probe, and takes what it knows.
 pub(super) async fn read(context: &Context, observation: &mut Observation, ca: Option<CertAndKey>, live: bool) {
     let uid = observation.etcd.uid().unwrap_or_default();
+    // The latest list says which members no Machine carries.
+    observation.take(context.prober.snapshot(&uid));
     context.prober.set(ObjectRef::from_obj(observation.etcd.as_ref()), &uid, probes(observation, ca));
     let mut snapshot = context.prober.snapshot(&uid);
     // Right after a start nothing is known, and a status that says so would be a false alarm.
@@ -29,15 +32,26 @@ pub(super) async fn read(context: &Context, observation: &mut Observation, ca: O
 
 /// Whom to probe.
 fn probes(observation: &Observation, ca: Option<CertAndKey>) -> Probes {
-    let seconds = observation.etcd.spec.health_check.unhealthy_after_seconds;
+    let seconds = |seconds: i32, default| Duration::from_secs(u64::try_from(seconds).unwrap_or(default));
+    let checks = &observation.etcd.spec.health_check;
     let admitted = observation.machines.values().filter(|machine| observation.is_admitted(machine));
+    let roster = roster(observation);
+    // Those on Machines of an earlier object of this name are left alone.
+    let apart = roster.seats.iter().filter(|_| observation.not_owned.is_empty()).filter_map(target_apart);
     Probes {
         ca,
         cluster_id: observation.recorded_cluster_id().and_then(|id| u64::from_str_radix(id, 16).ok()),
-        targets: admitted.map(|machine| target(observation, machine)).collect(),
+        targets: admitted.map(|machine| target(observation, machine)).chain(apart).collect(),
         interval: observation.interval(),
-        unhealthy_after: Duration::from_secs(u64::try_from(seconds).unwrap_or(60)),
+        unhealthy_after: seconds(checks.unhealthy_after_seconds, 60),
+        grace: seconds(checks.startup_grace_seconds, 600),
     }
+}
+
+/// A member that no Machine carries, nor will.
+fn target_apart(seat: &Seat<'_>) -> Option<Target> {
+    let (id, member) = seat.member.as_ref().filter(|_| seat.is_stranger())?;
+    Some(Target { machine: key_of_member(*id), urls: apart::client_urls(member), member_id: Some(*id), eager: false })
 }
 
 fn target(observation: &Observation, machine: &MachineView) -> Target {
@@ -59,6 +73,7 @@ fn target(observation: &Observation, machine: &MachineView) -> Target {
 mod tests {
     use super::*;
     use crate::fixture::{Story, id, name};
+    use crate::observation::{Membership, Snapshot};
 
     #[test]
     fn whoever_may_be_a_member_is_probed_and_newcomers_often() {
@@ -74,5 +89,34 @@ mod tests {
         assert!(probes(&story.observation, None).targets[1].eager, "it leaves only once it has started");
         story.pass(601);
         assert!(!probes(&story.observation, None).targets[1].eager, "its grace is over");
+    }
+
+    #[test]
+    fn members_that_no_machine_carries_are_asked_where_the_list_has_them() {
+        let mut story = Story::with_voters(3, 3);
+        story.gone(2);
+        story.member(7, true);
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            let unstarted = members.get_mut(&id(7)).unwrap();
+            unstarted.name.clear();
+            unstarted.client_urls.clear();
+        }
+        let urls = |story: &Story| -> Vec<(String, Vec<String>)> {
+            probes(&story.observation, None).targets.into_iter().skip(2).map(|t| (t.machine, t.urls)).collect()
+        };
+        let at = |host: &str| vec![format!("https://{host}:2379")];
+        let both = [("member 102".to_owned(), at("10.0.0.3")), ("member 107".to_owned(), at("10.0.0.8"))];
+        assert_eq!(urls(&story), both, "the second has not started, and has told nothing but where its peers find it");
+        let mut restored = story.clone();
+        restored.observation.not_owned = vec![name(2)];
+        assert!(urls(&restored).is_empty(), "its Machine is there, and is not ours");
+        story.unlisted();
+        assert_eq!(urls(&story), both[..1], "what the status remembers of those that had a Machine");
+        // What answers there is not taken for what a Machine says.
+        let probe = story.observation.probes[&name(1)].clone();
+        let answers = [(name(1), probe.clone()), ("member 102".to_owned(), probe)].into();
+        story.observation.take(Snapshot { probes: answers, ..Snapshot::default() });
+        assert_eq!(story.observation.probes.keys().collect::<Vec<_>>(), [&name(1)]);
+        assert_eq!(story.observation.apart.keys().collect::<Vec<_>>(), [&id(2)]);
     }
 }

@@ -49,11 +49,13 @@ pub(super) fn is_named(view: &View<'_>, seat: &Seat<'_>) -> bool {
     standing(view).iter().any(|alarm| Some(alarm.member_id) == seat.id())
 }
 
-/// Whether the copy of a member may go. One whose machine goes without waiting for us is lost already.
+/// Whether the copy of a member may go. One whose machine goes without waiting for us, or whose Machine is gone, is lost
+/// already; not that of a member that never had a Machine of ours.
 pub(super) fn lets_go(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     let Some(why) = hold(view) else { return Ok(()) };
     match seat.machine {
         Some(machine) if !machine.deleting => Err(why),
+        None if !seat.orphaned => Err(why),
         Some(machine) if has_hook(machine) && machine.annotations.contains_key(names::DELETED_FOR_ANNOTATION) => {
             let (namespace, name, annotation) = (&machine.namespace, &machine.name, names::DELETED_FOR_ANNOTATION);
             Err(format!(

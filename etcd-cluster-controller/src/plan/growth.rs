@@ -234,16 +234,17 @@ pub(super) fn missing_since<'a>(observation: &'a Observation, machine: &MachineV
     Some((record.id.as_str(), record.since.0))
 }
 
-/// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it.
+/// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it. Those that
+/// have failed for long enough have been removed before, where etcd can do without them.
 fn stranger(view: &View<'_>) -> Option<Plan> {
     let strangers = if view.roster.is_listed() { view.roster.strangers() } else { Vec::new() };
     let one = |seat: &&Seat<'_>| {
         let (id, member) = seat.member.as_ref()?;
         let urls = member.peer_urls.join(",");
         let loses = if member.learner { "it has no vote" } else { "it has a vote, so make sure that a quorum is left" };
-        let id = hex(*id);
+        let (then, id) = (retire::left_over(view, seat), hex(*id));
         Some(format!(
-            "member {id} ({urls}): {}. If its machine is gone for good, remove it ({loses}): etcdctl member remove {id}",
+            "member {id} ({urls}): {}. {then}. If its machine is gone for good, remove it ({loses}): etcdctl member remove {id}",
             seat.why()
         ))
     };

@@ -7,8 +7,9 @@ use super::{Plan, Step, View, block, corrupt, deletion, operation, rollout};
 use crate::observation::{has_hook, hex};
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
+use crate::roster::apart::patience;
 use api::conditions::reasons;
-use api::etcd_cluster::OperationKind;
+use api::etcd_cluster::{OperationKind, RemediationMode};
 use api::names;
 use controller_support::external::MachineView;
 
@@ -55,10 +56,34 @@ fn is_wanted(seat: &Seat<'_>) -> bool {
 }
 
 /// Whether a member is to leave etcd: its Machine is being deleted, also one that was released before the member showed up; or
-/// the Machine is gone, and the member has never had a vote.
+/// nobody looks after it any more.
 pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let goes = || seat.is_leaving() && !is_starting(view, seat);
-    seat.member.is_some() && (goes() || (seat.orphaned && !seat.is_voter()))
+    seat.member.is_some() && (goes() || is_left_over(view, seat))
+}
+
+/// Whether a member is to leave that no Machine carries, nor will: at once one whose Machine is gone and that has never
+/// had a vote, every other when it has failed for long enough. One that answers may be somebody's own, and one that never
+/// had a Machine of ours is only told where failures are. Nor does any go while Machines of an earlier object of this
+/// name are there: it may be on one of them.
+fn is_left_over(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let only_tells = view.observation.etcd.spec.remediation.mode == RemediationMode::Report;
+    let is_ours = seat.orphaned || (seat.stray && !only_tells);
+    let has_failed = seat.is_unhealthy() && view.observation.not_owned.is_empty();
+    (seat.orphaned && !seat.is_voter()) || (is_ours && has_failed)
+}
+
+/// What becomes of a member that no Machine carries, for people.
+pub(super) fn left_over(view: &View<'_>, seat: &Seat<'_>) -> String {
+    if leaves(view, seat) {
+        let why = may_leave(view, seat).err().unwrap_or_default();
+        return format!("It is removed as soon as etcd can do without it: {why}");
+    }
+    if !seat.orphaned && view.observation.etcd.spec.remediation.mode == RemediationMode::Report {
+        return "It is not removed by itself (spec.remediation.mode)".to_owned();
+    }
+    let after = patience(view.observation, seat.id().unwrap_or_default()).as_secs();
+    format!("It is left alone while it answers, and removed once its checks have failed for {after} s")
 }
 
 /// Whether a learner was added just now, and its etcd is about to start. From then on its machine knows that it was a member, and

@@ -4,6 +4,7 @@ mod corrupt;
 mod growing;
 mod late;
 mod leaving;
+mod left_over;
 mod marked;
 mod removing_first;
 mod repairing;

@@ -28,6 +28,7 @@ impl World {
             targets: Vec::new(),
             interval: Duration::from_millis(50),
             unhealthy_after: Duration::from_secs(60),
+            grace: Duration::from_secs(600),
         };
         Self { prober, changes, metrics, wanted }
     }

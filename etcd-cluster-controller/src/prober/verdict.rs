@@ -1,8 +1,9 @@
 //! What of a snapshot matters so much that its EtcdCluster is reconciled when it changes.
 //!
-//! For each Machine: the kind of the outcome and of the run, whether the member has failed for long enough to be
-//! unhealthy, the URL, IDs, leader, role, version and alarms, and the database's size by a tenth. And the content of the
-//! member list, and whom the leader hears. Not: times, and the words of a fault, which only alternate between ways of not answering.
+//! For each target: the kind of the outcome and of the run, whether the member has failed for long enough to be unhealthy, and
+//! for the start-up grace besides, the URL, IDs, leader, role, version and alarms, and the database's size by a tenth. And the
+//! content of the member list, and whom the leader hears. Not: times, and the words of a fault, which only alternate between
+//! ways of not answering.
 
 use super::Probes;
 use crate::observation::Member;
@@ -24,6 +25,8 @@ struct ProbeVerdict {
     outcome: Discriminant<Outcome>,
     run: RunKind,
     unhealthy: bool,
+    /// The same with the grace that a member may have that no Machine carries.
+    given_up: bool,
     answered: Option<Answered>,
 }
 
@@ -67,6 +70,7 @@ fn probe_verdict(probe: &Probe, wanted: &Probes, told: Option<&Answered>) -> Pro
         outcome: discriminant(&probe.outcome),
         run: probe.run.kind,
         unhealthy: probe.run.has_failed_for(wanted.unhealthy_after, probe.at, wanted.interval),
+        given_up: probe.run.has_failed_for(wanted.unhealthy_after + wanted.grace, probe.at, wanted.interval),
         answered: probe.report().map(|report| answered(report, told)),
     }
 }
@@ -103,7 +107,8 @@ mod tests {
 
     fn wanted() -> Probes {
         let (interval, unhealthy_after) = (Duration::from_secs(10), Duration::from_secs(60));
-        Probes { ca: None, cluster_id: None, targets: Vec::new(), interval, unhealthy_after }
+        let grace = Duration::from_secs(600);
+        Probes { ca: None, cluster_id: None, targets: Vec::new(), interval, unhealthy_after, grace }
     }
 
     fn report() -> Report {
@@ -187,6 +192,7 @@ mod tests {
             snapshot
         };
         assert_eq!(news(&[failing(0), failing(59), failing(60), failing(70)]), [true, false, true, false]);
+        assert_eq!(news(&[failing(60), failing(659), failing(660), failing(670)]), [true, false, true, false]);
     }
 
     #[test]

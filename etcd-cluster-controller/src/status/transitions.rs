@@ -1,7 +1,8 @@
 //! What is worth an event: what has become true, or stopped being so, between two statuses.
 
+use crate::roster::apart::tells_of_no_machine;
 use api::conditions::{self as c, reasons};
-use api::etcd_cluster::{EtcdClusterStatus, Health, RemovalState};
+use api::etcd_cluster::{EtcdClusterStatus, Health, OperationKind, RemovalState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// An event to publish.
@@ -61,6 +62,12 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
             normal("MemberRemoved", format!("member {} of Machine {} has left etcd", record.id, record.machine));
         }
     }
+    // A removal is recorded as long as there is a Machine. Of a member that no Machine carried, the operation tells.
+    let ended = before.operation.as_ref().filter(|_| after.operation.is_none());
+    let ended = ended.filter(|ended| ended.kind == OperationKind::RemoveMember && ended.machine_uid.is_empty());
+    if let Some(ended) = ended.filter(|ended| after.members.iter().all(|member| member.id != ended.member_id)) {
+        normal("MemberRemoved", format!("member {}, which no Machine carried, has left etcd", ended.member_id));
+    }
     if let Some(begun) = after.last_remediation.as_ref().filter(|begun| before.last_remediation.as_ref() != Some(begun))
     {
         normal(reasons::REPLACING_MEMBER, format!("the member of Machine {} is being replaced", begun.machine));
@@ -80,6 +87,9 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
             let since = member.unhealthy_since.as_ref().map(|since| format!(" since {:.0}", since.0));
             let next = match after.members.len() {
                 1 => "It is kept, as its data would go with it: bring its machine back".to_owned(),
+                _ if tells_of_no_machine(&member.message) => {
+                    "It is removed as soon as etcd can do without it, unless Ready says otherwise".to_owned()
+                }
                 _ => format!(
                     "Ready says what is done about it; to have it replaced by hand, delete Machine {}",
                     member.machine

@@ -269,7 +269,7 @@ impl Moves<'_> {
         let state = self.state;
         let probes = state.probes();
         let failing = |seat: &usize| matches!(probes.seats[*seat], Probe::Failing | Probe::NoLeader);
-        let failing: Vec<usize> = (0..SEATS).filter(failing).filter(|seat| state.is_known(*seat)).collect();
+        let failing: Vec<usize> = (0..SEATS).filter(failing).filter(|seat| state.is_expected(*seat)).collect();
         let minute = |next: &mut State| failing.iter().for_each(|seat| next.world.long.put(*seat, true));
         if !failing.is_empty() {
             self.add(Move::Minute, minute);

@@ -25,10 +25,14 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let entry = |member: Member| (member.is_listed(), member == Member::Voter);
     let is_as_observed = (0..SEATS).all(|seat| entry(view.probes.members[seat]) == entry(now.world.members[seat]));
     rule(is_as_observed, "nothing is removed by an old member list")?;
-    let is_orphan = now.machines.is[seat] == Machine::Gone && now.world.members[seat] != Member::Voter;
+    let is_gone = now.machines.is[seat] == Machine::Gone;
+    rule(now.machines.deleting.has(seat) || is_gone, "nobody is removed whose Machine stays")?;
     // One that was leaving when it was decided may be gone by now.
-    let has_left = now.machines.is[seat] == Machine::Gone && view.machines.deleting.has(seat);
-    rule(now.machines.deleting.has(seat) || is_orphan || has_left, "nobody is removed whose Machine stays")?;
+    let may_go = view.machines.deleting.has(seat) || view.probes.members[seat] != Member::Voter;
+    rule(
+        may_go || has_failed(view, seat),
+        "rule 4: no voter is removed for a Machine that is gone before it has failed",
+    )?;
     let mut without = now.world;
     without.members[seat] = Member::Removed;
     // Replicas that a user has raised since were not known.
@@ -336,17 +340,13 @@ fn is_kept_for_good(state: &State, seat: usize) -> bool {
 
 /// What only a person, or luck, can mend, and the reasons that tell of it.
 fn has_trouble(state: &State) -> bool {
-    // A learner that is known to have had a Machine is removed without a person.
-    let is_left = |seat: usize| match state.world.members[seat] {
-        Member::Voter => true,
-        Member::Unstarted | Member::Learner => !state.etcd.status.members[seat].is_some_and(|record| record.housed),
-        Member::None | Member::Removed => false,
-    };
+    // Whoever is left in etcd without a Machine is removed without a person, as long as there is a quorum.
+    let is_lost = |seat: usize| state.world.members[seat] == Member::Voter && !state.world.has_quorum();
     // Whoever does not vote is replaced once its time is over.
     let is_needed = |seat: usize| state.world.members[seat] == Member::Voter || !state.is_known_to_have_begun();
     let dead = |seat: usize| {
         let down = matches!(state.world.processes[seat], Process::Down | Process::Lost) && is_needed(seat);
-        (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_left(seat))
+        (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_lost(seat))
     };
     (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat))
 }

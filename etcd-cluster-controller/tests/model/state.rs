@@ -407,6 +407,16 @@ impl State {
         self.etcd.status.members[seat].is_some_and(|record| record.housed)
     }
 
+    /// The member of this seat is expected where it is asked: the status names it, or no Machine carries it.
+    pub fn is_expected(&self, seat: usize) -> bool {
+        self.is_known(seat) || self.is_left_over(seat)
+    }
+
+    /// The member is in etcd, and its Machine is gone.
+    pub fn is_left_over(&self, seat: usize) -> bool {
+        self.machines.is[seat] == Machine::Gone && self.world.members[seat].is_listed()
+    }
+
     /// The voter that is being replaced, by what the status says: its Machine is not deleted yet.
     pub fn replaced(&self) -> Option<usize> {
         let stays = |seat: &usize| self.machines.is[*seat].exists() && !self.machines.deleting.has(*seat);
@@ -426,6 +436,10 @@ impl State {
         let mut answers = false;
         for seat in 0..SEATS {
             let may_join = self.machines.is[seat].boots() || self.secrets.admitted.has(seat);
+            // It is asked where it was.
+            if self.is_left_over(seat) {
+                probes.seats[seat] = if world.long.has(seat) { Probe::LongFailing } else { Probe::Failing };
+            }
             if !self.machines.is[seat].exists() || !may_join {
                 continue;
             }

@@ -39,7 +39,7 @@ impl State {
                 probes.seats[seat],
                 Probe::Failing | Probe::LongFailing | Probe::NoLeader | Probe::LongNoLeader
             );
-            let long = self.world.long.has(seat) && failing && self.is_known(seat);
+            let long = self.world.long.has(seat) && failing && self.is_expected(seat);
             self.world.long.put(seat, long);
         }
         let current = match self.lag {

@@ -9,7 +9,7 @@ use controller_support::external::{ClusterView, MachineView};
 use etcd_cluster_controller::observation::probe::{ListFault, MemberFault, OurFault, Run, RunKind};
 use etcd_cluster_controller::observation::{
     Certificates, ClusterLink, Member as Entry, Membership, Observation, Outcome, Probe as Probed, Report, Snapshot,
-    Template,
+    Template, key_of_member,
 };
 use etcd_cluster_controller::plan::{Decision, Plan, called_off, is_fenced, plan};
 use etcd_cluster_controller::status::status;
@@ -177,8 +177,12 @@ impl Book {
             List::NoQuorum => Membership::Unknown(ListFault::NoQuorum(None)),
             List::Known => Membership::Known { cluster_id: CLUSTER_ID, members: members(view), at: ago(0) },
         };
-        let seats = (0..SEATS).filter(|seat| view.machines.is[*seat].exists());
-        let probes = seats.filter_map(|seat| Some((name(seat), probe(view, seat)?))).collect();
+        let key = |seat: usize| match view.machines.is[seat] {
+            Machine::Absent => None,
+            Machine::Gone => Some(key_of_member(id(seat))),
+            _ => Some(name(seat)),
+        };
+        let probes = (0..SEATS).filter_map(|seat| Some((key(seat)?, probe(view, seat)?))).collect();
         let heard = Some(view.probes.heard.iter().map(id).collect());
         observation.take(Snapshot { probes, membership, heard });
         observation
@@ -263,11 +267,14 @@ fn probe(view: &View, seat: usize) -> Option<Probed> {
             ..Report::of_one_that_is_well(CLUSTER_ID, id(seat))
         })
     };
+    let is_gone = view.machines.is[seat] == Machine::Gone;
     let (outcome, lasted) = match view.probes.seats[seat] {
         Probe::None => return None,
         Probe::Healthy if view.probes.members[seat] == Member::Learner => (report(Ok(())), LONG),
         Probe::Healthy => (report(Ok(())), ALL_GRACES),
         Probe::Failing => (Outcome::MemberFault(MemberFault::Refused), 0),
+        // One that no Machine carries may have a grace besides.
+        Probe::LongFailing if is_gone => (Outcome::MemberFault(MemberFault::Refused), LONG + GRACE),
         Probe::LongFailing => (Outcome::MemberFault(MemberFault::Refused), LONG),
         Probe::NoLeader => (report(Err(MemberFault::NoLeader)), 0),
         Probe::LongNoLeader => (report(Err(MemberFault::NoLeader)), LONG),
@@ -277,7 +284,8 @@ fn probe(view: &View, seat: usize) -> Option<Probed> {
     let kind = outcome.kind();
     let run =
         if kind == RunKind::Unknown { Run::new(kind, ago(0)) } else { Run { kind, since: ago(lasted), last: ago(0) } };
-    let expected = view.etcd.status.members[seat].filter(|record| record.housed).map(|_| id(seat));
+    let is_recorded = view.etcd.status.members[seat].is_some_and(|record| record.housed);
+    let expected = (is_recorded || is_gone).then(|| id(seat));
     Some(Probed { url: client_url(seat), at: ago(0), outcome, run, expected })
 }
 

@@ -1,0 +1,177 @@
+//! Members that no Machine carries, as stories: they are told, and removed once they have failed for long enough.
+
+use super::leaving::{begins, message, step};
+use super::reason;
+use crate::fixture::{CLUSTER_ID, Story, id, name};
+use crate::observation::probe::MemberFault;
+use crate::observation::{Membership, Outcome, Report};
+use crate::plan::{Plan, Step};
+use crate::status::transitions::transitions;
+use api::conditions::{self as c, reasons};
+use api::etcd_cluster::{EtcdClusterStatus, OperationKind, RemediationMode, RemovalState};
+use api::names;
+
+/// Three voters, and the Machine of the last one is gone.
+fn orphaned() -> Story {
+    let mut story = Story::with_voters(3, 3);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    story.gone(2);
+    story.publish();
+    story.settle();
+    story
+}
+
+/// Three voters, and a member that somebody else has added.
+fn with_stranger(learner: bool) -> Story {
+    let mut story = Story::with_voters(3, 3);
+    story.member(7, learner);
+    story.settle();
+    story
+}
+
+fn refused() -> Outcome {
+    Outcome::MemberFault(MemberFault::Refused)
+}
+
+fn answers(index: usize) -> Outcome {
+    Outcome::Answered(Report { leader: id(0), ..Report::of_one_that_is_well(CLUSTER_ID, id(index)) })
+}
+
+fn status(story: &Story) -> EtcdClusterStatus {
+    story.observation.etcd.status.clone().unwrap()
+}
+
+/// It is only told, with this.
+fn is_told(story: &mut Story, what: &[&str]) {
+    let plan = step(story);
+    assert_eq!(reason(&plan), reasons::WAITING_FOR_HEALTHY_MEMBERS, "{plan:?}");
+    let said = plan.hold().unwrap().message.clone();
+    for part in what.iter().chain(&["etcdctl member remove 10", "Nothing is added beside it"]) {
+        assert!(said.contains(part), "{part} is missing in {said}");
+    }
+}
+
+#[test]
+fn a_voter_whose_machine_is_gone_leaves_when_it_has_failed_for_long_enough_and_another_takes_its_place() {
+    let mut story = orphaned();
+    story.probe_apart(2, refused());
+    story.pass(59);
+    let why = "its Machine demo-etcd-2 is gone, and its checks fail: https://10.0.0.3:2379: connection refused";
+    is_told(&mut story, &[why, "removed once its checks have failed for 60 s"]);
+    assert!(message(&story, c::MEMBERS_HEALTHY).contains(why));
+    let before = status(&story);
+    story.pass(1);
+    let plan = step(&mut story);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(2)), "{plan:?}");
+    let told = transitions(&before, &status(&story));
+    let told = told.iter().find(|told| told.reason == "MemberUnhealthy").unwrap();
+    assert!(told.note.contains(why) && told.note.contains("as soon as etcd can do without it"), "{}", told.note);
+    let plan = step(&mut story);
+    assert!(matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(2)), "{plan:?}");
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(2));
+    }
+    let before = status(&story);
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+    let told = transitions(&before, &status(&story));
+    let note = "member 102, which no Machine carried, has left etcd";
+    assert!(told.iter().any(|told| told.reason == "MemberRemoved" && told.note == note), "{told:?}");
+    let plan = step(&mut story);
+    assert!(matches!(plan, Plan::Do(Step::CreateMachine { number: 3, .. })), "{plan:?}");
+}
+
+/// Its machine may stay, and be somebody's own by now.
+#[test]
+fn one_that_answers_or_that_the_others_hear_is_told_and_stays() {
+    let mut story = orphaned();
+    story.probe_apart(2, answers(2));
+    story.pass(86_400);
+    is_told(&mut story, &["its Machine demo-etcd-2 is gone, and it answers at https://10.0.0.3:2379"]);
+    assert!(message(&story, c::MEMBERS_HEALTHY).contains("it answers"));
+    assert_eq!(status(&story).ready_replicas, 2, "nothing says how long it stays");
+    story.probe_apart(2, refused());
+    story.observation.heard = Some([id(2)].into());
+    story.pass(60);
+    is_told(&mut story, &["is gone, the other members hear it, and this controller does not"]);
+    story.observation.heard = None;
+    is_told(&mut story, &["is gone, whether the other members hear it is not known"]);
+    story.observation.heard = Some([].into());
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)));
+    // It has recovered before the removal.
+    story.probe_apart(2, answers(2));
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)));
+    is_told(&mut story, &["it answers at"]);
+}
+
+#[test]
+fn one_at_whose_address_another_member_answers_has_failed() {
+    let mut story = orphaned();
+    let other = MemberFault::OtherMember { expected: id(2), answered: id(1) };
+    let report = Report { identity: Err(other), ..Report::of_one_that_is_well(CLUSTER_ID, id(1)) };
+    story.probe_apart(2, Outcome::Answered(report));
+    story.pass(60);
+    let plan = step(&mut story);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(2)), "{plan:?}");
+}
+
+#[test]
+fn one_that_never_had_a_machine_has_the_start_up_grace_too() {
+    for learner in [true, false] {
+        let mut story = with_stranger(learner);
+        story.probe_apart(7, refused());
+        story.pass(659);
+        is_told(&mut story, &["it runs on no Machine of this EtcdCluster, and its checks fail", "for 660 s"]);
+        story.pass(1);
+        let plan = step(&mut story);
+        assert!(begins(&plan, OperationKind::RemoveMember, id(7)), "{plan:?}");
+        let mut answering = with_stranger(learner);
+        answering.probe_apart(7, answers(7));
+        answering.pass(86_400);
+        is_told(&mut answering, &["it runs on no Machine of this EtcdCluster, and it answers"]);
+    }
+}
+
+#[test]
+fn where_failures_are_only_told_one_that_was_never_ours_stays() {
+    let mut story = with_stranger(false);
+    story.etcd().spec.remediation.mode = RemediationMode::Report;
+    story.probe_apart(7, refused());
+    story.pass(10_000);
+    is_told(&mut story, &["It is not removed by itself (spec.remediation.mode)"]);
+    // Whoever has deleted a Machine has said so.
+    let mut story = orphaned();
+    story.etcd().spec.remediation.mode = RemediationMode::Report;
+    story.probe_apart(2, refused());
+    story.pass(60);
+    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)));
+}
+
+#[test]
+fn nobody_leaves_whom_etcd_needs_or_whose_copy_may_be_the_right_one() {
+    let mut story = orphaned();
+    story.probe_apart(2, refused());
+    story.pass(60);
+    story.failing(1, "for a moment");
+    let plan = step(&mut story);
+    assert!(!matches!(plan, Plan::Do(_)), "one of two would be left: {plan:?}");
+    let mut story = with_stranger(false);
+    story.probe_apart(7, refused());
+    story.pass(660);
+    story.alarms(&[(0, "CORRUPT")]);
+    is_told(&mut story, &["It is removed as soon as etcd can do without it: ", "CORRUPT"]);
+}
+
+#[test]
+fn one_that_may_be_a_new_machines_own_stays() {
+    let mut story = Story::with_voters(3, 2);
+    story.member(7, true);
+    story.settle();
+    story.probe_apart(7, refused());
+    story.pass(660);
+    assert!(begins(&story.plan(), OperationKind::RemoveMember, id(7)));
+    let mut restored = story.clone();
+    restored.observation.not_owned = vec![name(9)];
+    assert_eq!(reason(&restored.plan()), reasons::MACHINES_NOT_OWNED);
+    story.machine(2).addresses.clear();
+    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+}

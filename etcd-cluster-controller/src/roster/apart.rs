@@ -1,0 +1,89 @@
+//! Members that no Machine carries: whose they are, and when one of them counts as unhealthy. They are asked where the
+//! member list says that they serve. One that answers is not counted on all the same: nothing says how long its machine
+//! stays.
+
+use super::{HEARD, NOT_LISTENED, Verdict, said_since};
+use crate::observation::probe::RunKind;
+use crate::observation::{Member, Observation, Probe, host};
+use api::names;
+use std::time::Duration;
+
+/// What is known of a member that never had a Machine of ours.
+pub(super) const NO_MACHINE: &str = "it runs on no Machine of this EtcdCluster";
+
+/// How the reason begins of a member that had one.
+const ITS_MACHINE: &str = "its Machine ";
+
+/// The Machine that the status names for a member, if it names one.
+fn recorded_machine(observation: &Observation, id: u64) -> Option<&String> {
+    observation.recorded(id).map(|status| &status.machine).filter(|name| !name.is_empty())
+}
+
+/// Whether a member had a Machine, and that is gone. Not where the Machine is there with another member, or under another
+/// owner.
+pub(super) fn is_orphaned(observation: &Observation, id: u64) -> bool {
+    let is_gone = |name: &String| !observation.machines.contains_key(name) && !observation.not_owned.contains(name);
+    recorded_machine(observation, id).is_some_and(is_gone)
+}
+
+/// Why no Machine carries a member.
+fn why(observation: &Observation, id: u64) -> String {
+    match recorded_machine(observation, id) {
+        Some(name) if observation.not_owned.contains(name) => {
+            format!("{ITS_MACHINE}{name} is not controlled by this EtcdCluster")
+        }
+        Some(name) if observation.machines.contains_key(name) => format!("{ITS_MACHINE}{name} carries another member"),
+        Some(name) => format!("{ITS_MACHINE}{name} is gone"),
+        None => NO_MACHINE.to_owned(),
+    }
+}
+
+/// Whether a message is about a member whose Machine cannot be deleted any more.
+pub(crate) fn tells_of_no_machine(message: &str) -> bool {
+    message.starts_with(NO_MACHINE) || message.starts_with(ITS_MACHINE)
+}
+
+/// How such a member is. Nothing is known of it before it has failed for long enough, and the leader does not hear it
+/// either.
+pub(super) fn verdict(observation: &Observation, id: u64, probe: Option<&Probe>) -> Verdict {
+    let apart = why(observation, id);
+    let Some(probe) = probe else { return Verdict::Unknown { why: apart } };
+    let unknown = |how: &str| Verdict::Unknown { why: said_since(observation, id, &format!("{apart}, {how}"), probe) };
+    let (run, now, interval) = (probe.run, observation.now, observation.interval());
+    match run.kind_at(now, interval) {
+        RunKind::Healthy => Verdict::Unknown { why: format!("{apart}, and it answers at {}", probe.url) },
+        RunKind::Unknown => unknown("and it could not be asked"),
+        RunKind::Failing if !run.has_failed_for(patience(observation, id), now, interval) => unknown(FAILS),
+        RunKind::Failing if observation.is_heard(id) => unknown(HEARD),
+        RunKind::Failing if observation.heard.is_none() && observation.members().is_some() => unknown(NOT_LISTENED),
+        RunKind::Failing => Verdict::Unhealthy {
+            since: run.since,
+            why: said_since(observation, id, &format!("{apart}, {FAILS}"), probe),
+        },
+    }
+}
+
+const FAILS: &str = "and its checks fail";
+
+/// For how long such a member has to fail to be unhealthy. One that has served on a Machine of ours has as long as any
+/// other; one that never has may be starting still, and has the start-up grace besides.
+pub(crate) fn patience(observation: &Observation, id: u64) -> Duration {
+    let checks = &observation.etcd.spec.health_check;
+    let seconds = |seconds: i32, default: u64| Duration::from_secs(u64::try_from(seconds).unwrap_or(default));
+    let has_served = observation.recorded(id).is_some_and(|status| !status.version.is_empty());
+    let grace = if has_served && is_orphaned(observation, id) {
+        Duration::ZERO
+    } else {
+        seconds(checks.startup_grace_seconds, 600)
+    };
+    seconds(checks.unhealthy_after_seconds, 60) + grace
+}
+
+/// Where to ask such a member: where it says that it serves, or before it has said so at the host of its peers.
+pub(crate) fn client_urls(member: &Member) -> Vec<String> {
+    if !member.client_urls.is_empty() {
+        return member.client_urls.clone();
+    }
+    let hosts = member.peer_urls.iter().filter_map(|url| host::host_of(url));
+    hosts.map(|host| names::client_url(&host)).collect()
+}
