@@ -86,6 +86,13 @@ const TIME_RULE: &str = "self.matches(r'^2[0-9]{3}-[0-9]{2}-[0-9]{2}T([01][0-9]|
         description = "Whether the Cluster or the EtcdCluster is paused"
     ),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "etcd version"),
+    printcolumn(
+        name = "NewVersion",
+        type_ = "string",
+        json_path = ".metadata.annotations['etcdcluster\\.cluster\\.x-k8s\\.io/etcd-version']",
+        priority = 1,
+        description = "etcd version that new members get: what a rollout leads to"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Endpoints",
@@ -100,6 +107,13 @@ const TIME_RULE: &str = "self.matches(r'^2[0-9]{3}-[0-9]{2}-[0-9]{2}T([01][0-9]|
         json_path = ".status.conditions[?(@.type=='Ready')].message",
         priority = 1,
         description = "What is waited for"
+    ),
+    printcolumn(
+        name = "Rollout",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='MachinesUpToDate')].message",
+        priority = 1,
+        description = "How far a rollout is, where it leads to, and what it waits for; empty without one"
     ),
     validation = Rule::new("size(self.metadata.name) <= 50").message("metadata.name must have at most 50 characters: names and labels of the members' Machines are made from it"),
     validation = Rule::new("self.spec.replicas > 1 || !has(self.spec.rolloutStrategy) || !has(self.spec.rolloutStrategy.rollingUpdate) || !has(self.spec.rolloutStrategy.rollingUpdate.maxSurge) || self.spec.rolloutStrategy.rollingUpdate.maxSurge > 0").message("maxSurge must be at least 1 with one replica: with 0 a member leaves before its replacement joins, and the only one has all the data").field_path(".spec.rolloutStrategy.rollingUpdate.maxSurge")

@@ -158,6 +158,7 @@ pub(crate) async fn scale_subresource(server: &Server) -> Result<()> {
 pub(crate) async fn columns_answer_whether_it_is_well(server: &Server) -> Result<()> {
     let mut etcd = cluster("shown", &json!({"replicas": 3}));
     etcd["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "demo"});
+    etcd["metadata"]["annotations"] = json!({"etcdcluster.cluster.x-k8s.io/etcd-version": "3.6.17"});
     accepted(server.create(&etcd).await?)?;
     let condition = |type_: &str, reason: &str| {
         json!({"type": type_, "status": "False", "reason": reason, "message": "Machine shown-2 has no address yet",
@@ -168,6 +169,8 @@ pub(crate) async fn columns_answer_whether_it_is_well(server: &Server) -> Result
         "updatedReplicas": 1,
         "conditions": [
             condition("Available", "Other"), condition("Ready", "WaitingForMachineAddress"), condition("Paused", "NotPaused"),
+            {"type": "MachinesUpToDate", "status": "False", "reason": "RollingOut", "message": "2 of 3 Machines are replaced",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"},
         ],
     }});
     accepted(server.patch(&etcd, "/status", &status).await?)?;
@@ -186,6 +189,8 @@ pub(crate) async fn columns_answer_whether_it_is_well(server: &Server) -> Result
         ("Version", json!("3.6.16")),
         ("Endpoints", json!("https://10.0.0.1:2379")),
         ("Message", json!("Machine shown-2 has no address yet")),
+        ("NewVersion", json!("3.6.17")),
+        ("Rollout", json!("2 of 3 Machines are replaced")),
     ] {
         ensure!(value(name).as_ref() == Some(&expected), "column {name} is {:?}", value(name));
     }

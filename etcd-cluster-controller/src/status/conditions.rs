@@ -13,8 +13,10 @@ use crate::roster::Seat;
 use api::conditions::{self as c, Draft, from_drafts, reasons};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState, RolloutType};
 use api::names;
+use api::version::EtcdVersion;
 use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use std::collections::BTreeSet;
 
 pub(super) fn conditions(
     view: &View<'_>,
@@ -296,6 +298,7 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
         let message = format!("version {wanted} of the spec is not in force yet: new members get {pinned}");
         return draft(reasons::ROLLING_OUT, message);
     }
+    let draft = |reason, message: String| draft(reason, without_backup(pinned, status) + &message);
     let stay = status.replicas - status.updated_replicas;
     let members = view.roster.members().filter_map(|(_, seat)| seat.machine);
     let leaving = members.filter(|machine| machine.deleting && !view.is_up_to_date(machine));
@@ -330,6 +333,19 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
     let says_more = hold.is_none_or(|hold| hold.reason == reasons::WAITING_FOR_SAFE_REMOVAL);
     let why = rollout_waits_for(view).filter(|_| says_more).or_else(|| hold.map(|hold| hold.message.clone()));
     draft(reason, why.map_or_else(|| count.clone(), |why| format!("{count}: {why}")))
+}
+
+/// From which version etcd goes to which, and that there is no backup of before (rule 7). Empty where all members run what
+/// new ones get.
+fn without_backup(pinned: &str, status: &EtcdClusterStatus) -> String {
+    let Ok(wanted) = pinned.parse::<EtcdVersion>() else { return String::new() };
+    let versions = status.members.iter().filter_map(|member| member.version.parse::<EtcdVersion>().ok());
+    let others: BTreeSet<EtcdVersion> = versions.filter(|version| *version != wanted).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+    format!("etcd goes from {} to {wanted}, and there is no backup of before: none is made yet. ", others.join(", "))
 }
 
 /// Machines that somebody has deleted, and what they wait for.

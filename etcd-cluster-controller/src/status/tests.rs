@@ -1,6 +1,7 @@
 //! What the status says, and that it says nothing new when nothing has changed.
 
 mod between_steps;
+mod without_backup;
 
 use super::transitions::transitions;
 use super::*;
