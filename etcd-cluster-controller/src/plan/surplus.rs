@@ -3,6 +3,7 @@
 //! after the other, as those of every Machine that is deleted.
 
 use super::corrupt;
+use super::in_use::InUse;
 use super::repair::{is_kept, is_paused, recovers};
 use super::rollout::{is_chosen, is_outdated};
 use super::step::WhyDeleted;
@@ -24,7 +25,11 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let free: Vec<_> = too_many.into_iter().filter(|(_, machine)| !is_paused(machine)).collect();
     let in_domain_of =
         |machine: &MachineView| free.iter().filter(|(_, other)| other.failure_domain == machine.failure_domain).count();
-    let (seat, machine) = free.iter().min_by_key(|(seat, machine)| order(seat, machine, in_domain_of(machine)))?;
+    let in_use = InUse::of(view);
+    let is_unused = in_use.is_empty() && !in_use.is_unknown();
+    let leads = |seat: &Seat<'_>| is_unused && seat.leads();
+    let (seat, machine) =
+        free.iter().min_by_key(|(seat, machine)| order(seat, machine, in_domain_of(machine), leads(seat)))?;
     // A Machine that is held back carries nothing, whatever is known of the others. Where Machines may be missing, nobody counts.
     let may_choose =
         (!seat.admitted || (is_settled(view) && !corrupt::holds(view))) && view.observation.not_owned.is_empty();
@@ -41,12 +46,13 @@ fn is_settled(view: &View<'_>) -> bool {
 /// Of healthy voters one goes that shares its failure domain with most others, and of these the newest, also if it leads: the
 /// oldest are in every list of endpoints that API servers may still use. The very oldest is never the first to go: it may be the
 /// only one of such a list. So only Machines that may go count for a domain: one that is paused would make the oldest one's
-/// domain look full.
+/// domain look full. Where no API server uses any, the leader goes last: leadership need not move.
 fn order(
     seat: &Seat<'_>,
     machine: &MachineView,
     in_its_domain: usize,
-) -> (bool, u8, Reverse<usize>, Reverse<Option<u64>>) {
+    leads: bool,
+) -> (bool, u8, Reverse<usize>, bool, Reverse<Option<u64>>) {
     let serves = match () {
         () if seat.is_voter() && seat.is_unhealthy() => 0,
         () if !seat.admitted => 1,
@@ -54,5 +60,5 @@ fn order(
         () if !seat.is_voter() => 3,
         () => 4,
     };
-    (!is_chosen(seat), serves, Reverse(in_its_domain), Reverse(number(&machine.name)))
+    (!is_chosen(seat), serves, Reverse(in_its_domain), leads, Reverse(number(&machine.name)))
 }

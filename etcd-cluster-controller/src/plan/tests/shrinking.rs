@@ -9,6 +9,8 @@ use crate::status::status;
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::RolloutType;
 use api::names;
+use controller_support::external::Reference;
+use serde_json::json;
 
 /// All that are deleted one after the other as too many.
 fn surplus(story: &mut Story) -> Vec<String> {
@@ -54,6 +56,23 @@ fn down_to_one_the_leader_is_what_is_left() {
     }
     assert_eq!(story.plan(), Plan::Steady);
     assert!(story.settle().ready);
+}
+
+#[test]
+fn the_leader_goes_last_where_no_api_server_uses_the_endpoints() {
+    let mut story = lowered(5, 3);
+    story.led_by(id(4));
+    assert_eq!(surplus(&mut story), [name(3), name(2)], "leadership stays where it is");
+    let mut story = lowered(5, 3);
+    story.led_by(id(4));
+    use_lists(&mut story, &[urls(0..5)]);
+    assert_eq!(surplus(&mut story), [name(4), name(3)], "the oldest are in every list");
+    // Nobody has said what is used, and something may be.
+    let mut story = lowered(5, 3);
+    story.led_by(id(4));
+    let reference = json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "demo"});
+    story.cluster().control_plane = Reference::read(Some(&reference));
+    assert_eq!(surplus(&mut story), [name(4), name(3)]);
 }
 
 #[test]
