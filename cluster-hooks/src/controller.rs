@@ -96,7 +96,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
         }
         match execute(context, &observation, &step, &mut reads).await? {
             // What machines use is asked again after every write.
-            Outcome::Done => reads.used = None,
+            Outcome::Done => (reads.used, reads.joining) = (None, None),
             Outcome::Outdated => return Ok(outdated(context, &observation)),
             Outcome::Refused(refusal) => {
                 let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());

@@ -5,11 +5,11 @@
 use crate::adapter::{Adapter, KUBEADM};
 use crate::build;
 use crate::observation::{
-    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, HookedMachine, Need, Observation, Reads,
-    SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, is_paused_by_us, names_of,
+    ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, HookedMachine, Joining, Need, Observation,
+    Reads, SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, is_paused_by_us, names_of,
 };
 use crate::plan::{Plan, Step, plan};
-use api::endpoints::EndpointLists;
+use api::endpoints::{EndpointLists, parse_list};
 use api::names;
 use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -50,6 +50,8 @@ pub struct World {
     pub remembered: Option<WrittenEndpoints>,
     /// What the machines of the control plane use.
     pub used: Used,
+    /// What those are started with that join it. None: the endpoints that it has.
+    pub joining: Option<Joining>,
 }
 
 impl World {
@@ -87,6 +89,7 @@ impl World {
             now: 1000,
             remembered: None,
             used: Used::OfSpec,
+            joining: None,
         }
     }
 
@@ -276,6 +279,11 @@ impl World {
     pub fn read(&self, need: Need, reads: &mut Reads) {
         match need {
             Need::Used => reads.used = Some(self.used.clone()),
+            Need::Joining => {
+                let mut present = parse_list(&self.endpoints());
+                present.remove(names::PLACEHOLDER_ENDPOINT);
+                reads.joining = Some(self.joining.clone().unwrap_or(Joining::With(present)));
+            }
             Need::FieldManager => reads.field_manager = Some("field manager argocd".to_owned()),
             Need::Hooked => reads.hooked = Some(self.hooked.clone()),
             Need::Current => reads.is_current = true,
@@ -435,8 +443,12 @@ impl World {
             Some(Used::These(used)) => Some(used),
             _ => None,
         };
+        let joining = match &observation.reads.joining {
+            Some(Joining::With(list)) => Some(list.clone()),
+            _ => None,
+        };
         let recorded = etcd.in_use.iter().chain(used).flat_map(EndpointLists::iter).cloned();
-        let known: EndpointLists = recorded.chain(own).collect();
+        let known: EndpointLists = recorded.chain(joining).chain(own).collect();
         assert!(!lists.has_more_than(&known), "nothing but an annotation knows all of {lists}");
     }
 

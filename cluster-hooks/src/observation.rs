@@ -3,6 +3,7 @@
 mod control_plane;
 mod etcd;
 mod hooked;
+mod joining;
 mod kubeadm;
 mod rollout;
 mod secrets;
@@ -14,6 +15,7 @@ pub use control_plane::{
 };
 pub use etcd::{Claim, Etcd, EtcdView};
 pub use hooked::{HookedMachine, hooked};
+pub use joining::{Joining, KUBEADM_CONFIG, joining};
 pub use kubeadm::{Kubeadm, SHARED_CERTIFICATES};
 pub use secrets::{KeyPair, PUBLISHED_BY_HOOK_ANNOTATION, Published, Secrets, Shared, names_of};
 pub use used::{Used, configured};
@@ -56,6 +58,8 @@ pub struct Observation {
 pub enum Need {
     /// [`Reads::used`].
     Used,
+    /// [`Reads::joining`].
+    Joining,
     /// [`Reads::shared`].
     SharedCertificates,
     /// [`Reads::workers`].
@@ -73,6 +77,8 @@ pub enum Need {
 pub struct Reads {
     /// Endpoints that the machines of the control plane were started with.
     pub used: Option<Used>,
+    /// Endpoints that machines of a KubeadmControlPlane are started with that join it later.
+    pub joining: Option<Joining>,
     /// Those of the certificates that control-plane machines share that exist.
     pub shared: Option<Vec<Shared>>,
     /// Workers that are left, as `Kind name`, of the first kind of which there are any.

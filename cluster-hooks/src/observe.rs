@@ -1,14 +1,16 @@
 //! All reads, and the clock. Nearly everything comes out of shared watches; what costs a request says so.
 
+mod workload;
+
 use crate::adapter::{KUBEADM, Lookup};
 use crate::context::Context;
 use crate::observation::{
-    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, HookedMachine, Need, Observation, Reads,
-    SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, configured, field_manager, hooked, is_paused_by_us,
-    names_of,
+    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, HookedMachine, Joining, Need,
+    Observation, Reads, SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, configured, field_manager,
+    hooked, is_paused_by_us, names_of,
 };
 use api::names;
-use controller_support::external::{Reference, api_group};
+use controller_support::external::{Reference, api_group, secret_text};
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
 use controller_support::{Error, Index, KindError, Result, ResultExt, apply};
 use k8s_openapi::api::core::v1::Secret;
@@ -75,6 +77,7 @@ pub async fn read(context: &Context, observation: &Observation, need: Need, read
         (Need::FieldManager, Some(control_plane)) => {
             reads.field_manager = Some(last_manager(context, cluster, control_plane).await?);
         }
+        (Need::Joining, ..) => reads.joining = Some(joining(context, cluster).await?),
         (Need::Current, ..) => reads.is_current = current(context, cluster).await?,
         (Need::SharedCertificates, ..) => reads.shared = Some(shared(context, cluster).await?),
         (Need::Hooked, ..) => reads.hooked = Some(left_machines(context, cluster).await?),
@@ -267,6 +270,17 @@ async fn used(context: &Context, cluster: &ClusterState, control_plane: &Control
     let machines = control_plane_machines(context, names::CLUSTER_GROUP, "Machine", cluster).await?;
     let configs = control_plane_machines(context, names::BOOTSTRAP_GROUP, "KubeadmConfig", cluster).await?;
     Ok(configured(&machines, &configs))
+}
+
+/// What machines are started with that join later. One request, and one to the Kubernetes cluster itself; only when a list
+/// of endpoints is about to be retired, or the record of them is lost.
+async fn joining(context: &Context, cluster: &ClusterState) -> Result<Joining> {
+    let name = format!("{}-kubeconfig", cluster.view.name);
+    let secret = secret(context, &cluster.view.namespace, &name).await?;
+    Ok(match secret.as_ref().and_then(|secret| secret_text(secret, "value")) {
+        Some(kubeconfig) => workload::read(&kubeconfig).await,
+        None => Joining::Unknown(format!("there is no kubeconfig in Secret {name}")),
+    })
 }
 
 /// The Machines of a control plane, or what they were made from, as the API server has them now. One request.

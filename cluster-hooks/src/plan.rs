@@ -8,7 +8,7 @@ mod wanted;
 
 pub use in_use::earlier;
 
-use crate::observation::{Claim, Etcd, Held, HookedMachine, KeyPair, Need, Observation, Pause, Used};
+use crate::observation::{Claim, Etcd, Held, HookedMachine, Joining, KeyPair, Need, Observation, Pause, Used};
 use api::conditions::reasons;
 use api::endpoints::EndpointLists;
 use controller_support::Hold;
@@ -81,7 +81,7 @@ const UNWATCHED_SECRETS: Duration = Duration::from_secs(10);
 const WORKERS: Duration = Duration::from_secs(5);
 /// Between two looks at what only a person will change, and no watch of ours would tell.
 const PEOPLE: Duration = Duration::from_secs(60);
-/// Between two looks at what the machines of a control plane use, as long as that cannot be told.
+/// Between two looks at what the machines of a control plane use, or will, as long as that cannot be told.
 const MACHINES: Duration = Duration::from_secs(60);
 /// Shortest and longest time between two look-ups of a kind that does not exist.
 const KINDS: (Duration, Duration) = (Duration::from_secs(10), PEOPLE);
@@ -128,11 +128,22 @@ fn lift(observation: &Observation, wanted: impl Fn(&Held) -> bool) -> Option<Ste
 }
 
 /// When to look again, whatever the watches tell: as the plan says, and at what it has asked for in vain. Neither Machines nor
-/// KubeadmConfigs are watched.
+/// KubeadmConfigs are watched, nor what is in the Kubernetes cluster.
 pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
-    let in_vain = matches!(observation.reads.used, Some(Used::Unknown | Used::NoMachine));
+    let in_vain = matches!(observation.reads.used, Some(Used::Unknown | Used::NoMachine)) || keeps_others(observation);
     let hold = plan.hold().and_then(|hold| hold.again);
     hold.into_iter().chain(in_vain.then_some(MACHINES)).min()
+}
+
+/// Whether machines that join later would use other endpoints than those of the control plane, or may.
+fn keeps_others(observation: &Observation) -> bool {
+    match (&observation.reads.joining, observation.found_control_plane()) {
+        (Some(Joining::With(list)), Some(control_plane)) => {
+            !list.is_empty() && *list != control_plane.real_endpoints().into_iter().collect()
+        }
+        (Some(Joining::Unknown(_)), _) => true,
+        _ => false,
+    }
 }
 
 /// When to look a kind up again: the longer our condition has not been True, the later.

@@ -3,9 +3,10 @@
 
 pub mod health;
 
-use crate::observation::{ClusterState, ControlPlaneView, Etcd, Observation, Pause};
+use crate::observation::{ClusterState, ControlPlaneView, Etcd, Joining, KUBEADM_CONFIG, Observation, Pause};
 use crate::plan::{Plan, earlier};
 use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, from_drafts, reasons};
+use api::endpoints::EndpointList;
 use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::time::Duration;
@@ -144,11 +145,32 @@ fn rolling(observation: &Observation) -> Option<String> {
         [] => format!("no more than {}", earlier.urls().into_iter().collect::<Vec<_>>().join(", ")),
         urls => urls.join(", "),
     };
+    let (reference, present) = (&control_plane.reference, present.into_iter().collect());
+    if let Some(joining) = observation.reads.joining.as_ref().and_then(|joining| would_join(joining, &present)) {
+        return Some(format!("{reference} has replaced its machines, and {joining}. API servers may still use {used}"));
+    }
+    let progress = control_plane.rollout.progress();
     Some(format!(
-        "{} replaces its machines ({}); until that is done, API servers may still use {used}",
-        control_plane.reference,
-        control_plane.rollout.progress()
+        "{reference} replaces its machines ({progress}); until that is done, API servers may still use {used}"
     ))
+}
+
+/// With which earlier endpoints a machine would join, or that this is not known. None: with the present ones.
+fn would_join(joining: &Joining, present: &EndpointList) -> Option<String> {
+    let map = format!("ConfigMap kube-system/{KUBEADM_CONFIG} of the Kubernetes cluster");
+    match joining {
+        Joining::Unknown(why) => {
+            Some(format!("with which endpoints another one would join is not known, as {map} cannot be read: {why}"))
+        }
+        Joining::With(list) if list.is_empty() || list == present => None,
+        Joining::With(list) => {
+            let urls: Vec<&str> = list.iter().map(String::as_str).collect();
+            Some(format!(
+                "another one would join with {}, which {map} has: roll the control plane out once more, which brings it up to date",
+                urls.join(", ")
+            ))
+        }
+    }
 }
 
 fn joined(texts: [Option<String>; 2]) -> String {

@@ -3,14 +3,14 @@
 
 use super::wanted::wants_endpoints;
 use super::{Plan, Step};
-use crate::observation::{Claim, ControlPlaneView, EtcdView, Need, Observation, Used};
+use crate::observation::{Claim, ControlPlaneView, EtcdView, Joining, Need, Observation, Used};
 use api::endpoints::EndpointLists;
 
 /// Lists that may be in use. One enters before the control plane is given it, and leaves only once it is known that every
 /// machine has been made with another.
 ///
 /// `recorded` are on the etcd object, `control_plane` is in the control plane, `next` is about to be written into it. `used` are
-/// those of its machines; None: they are still being replaced, or cannot be told.
+/// those of its machines, and of those that join it later; None: they are still being replaced, or cannot be told.
 fn in_use(
     recorded: &EndpointLists,
     control_plane: &[String],
@@ -44,7 +44,15 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
             None => return Some(Plan::Do(Step::Read(Need::Used))),
             Some(Used::Unknown | Used::NoMachine) => {}
             Some(Used::OfSpec) => now = in_use(recorded, &present, next, Some(&none)),
-            Some(Used::These(used)) => now = in_use(recorded, &present, next, Some(used)),
+            Some(Used::These(used)) => {
+                let rest = in_use(recorded, &present, next, Some(used));
+                match with_joining(observation, control_plane, used) {
+                    _ if !recorded.has_more_than(&rest) => now = rest,
+                    Joined::Known(used) => now = in_use(recorded, &present, next, Some(&used)),
+                    Joined::ToBeRead => return Some(Plan::Do(Step::Read(Need::Joining))),
+                    Joined::Unknown => {}
+                }
+            }
         }
     }
     let retire = recorded.has_more_than(&now);
@@ -58,13 +66,37 @@ fn recover(observation: &Observation, control_plane: &ControlPlaneView, next: &[
     let used = match &observation.reads.used {
         None => return Some(Plan::Do(Step::Read(Need::Used))),
         // A controller that has not seen the present spec may be about to make a machine of the one before.
-        Some(Used::These(used)) if control_plane.rollout.is_observed() => used.clone(),
+        Some(Used::These(used)) if control_plane.rollout.is_observed() => {
+            match with_joining(observation, control_plane, used) {
+                Joined::Known(used) => used,
+                Joined::ToBeRead => return Some(Plan::Do(Step::Read(Need::Joining))),
+                Joined::Unknown => return None,
+            }
+        }
         Some(Used::OfSpec) if control_plane.rollout.complete() || is_new(control_plane) => EndpointLists::default(),
         Some(Used::NoMachine) if is_new(control_plane) => EndpointLists::default(),
         Some(_) => return None,
     };
     let now = in_use(&EndpointLists::default(), &control_plane.real_endpoints(), next, Some(&used));
     (!now.is_empty()).then_some(Plan::Do(Step::RecordEndpointsInUse { lists: now, retire: false }))
+}
+
+/// The lists of a KubeadmControlPlane's machines, with the one that further machines would be started with.
+enum Joined {
+    Known(EndpointLists),
+    ToBeRead,
+    Unknown,
+}
+
+/// kubeadm starts a machine that joins with what it keeps in the Kubernetes cluster, and not with what the machine was made
+/// from. Before there is an API server nothing is kept.
+fn with_joining(observation: &Observation, control_plane: &ControlPlaneView, used: &EndpointLists) -> Joined {
+    match &observation.reads.joining {
+        _ if !control_plane.initialized => Joined::Known(used.clone()),
+        None => Joined::ToBeRead,
+        Some(Joining::Unknown(_)) => Joined::Unknown,
+        Some(Joining::With(list)) => Joined::Known(used.iter().cloned().chain([list.clone()]).collect()),
+    }
 }
 
 fn may_have_machines(control_plane: &ControlPlaneView) -> bool {

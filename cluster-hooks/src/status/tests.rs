@@ -1,5 +1,7 @@
 use super::*;
-use crate::fixture::World;
+use crate::fixture::{ENDPOINTS, World};
+use crate::observation::Used;
+use api::endpoints::{EndpointLists, parse_list};
 use serde_json::json;
 
 fn reported(world: &mut World, since_write: Option<Duration>) -> Update {
@@ -154,6 +156,32 @@ fn a_rollout_is_told_until_it_is_done_whatever_else_is_waited_for() {
     world.set_ready(true, "https://10.0.0.1:2379");
     world.report_machines(world.generation(), 3, 3);
     assert_eq!(says(&mut world), "True Ready ");
+}
+
+#[test]
+fn what_further_machines_would_join_with_is_told() {
+    let one = "https://10.0.0.1:2379";
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.set_ready(true, one);
+    world.settle();
+    world.report_machines(world.generation(), 3, 3);
+    world.used = Used::These(EndpointLists::parse(one));
+    let mut says = |joining: Joining| {
+        world.joining = Some(joining);
+        match reported(&mut world, None) {
+            Update::Write(c) => format!("{} {} {}", c.status, c.reason, c.message),
+            other => format!("{other:?}"),
+        }
+    };
+    let begin = "True ControlPlaneRollingOut KubeadmControlPlane demo-cp has replaced its machines, and ";
+    let rest = ". API servers may still use https://10.0.0.2:2379, https://10.0.0.3:2379";
+    let unknown = says(Joining::Unknown("its API server does not answer".to_owned()));
+    assert!(unknown.starts_with(begin) && unknown.ends_with(&format!("does not answer{rest}")), "{unknown}");
+    let old = says(Joining::With(parse_list(ENDPOINTS)));
+    let would = format!("{begin}another one would join with {}, ", ENDPOINTS.replace(',', ", "));
+    assert!(old.starts_with(&would) && old.contains("once more") && old.ends_with(rest), "{old}");
+    assert_eq!(says(Joining::With(parse_list(one))), "True Ready ");
 }
 
 #[test]

@@ -7,7 +7,10 @@ use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use e2e::plane::Mark;
 use e2e::until::until;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Three Nodes one after the other, on a busy computer.
@@ -125,6 +128,7 @@ pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     })
     .await?;
     workload.until_nodes(1, PATIENCE).await?;
+    would_join_with(&workload, &endpoints).await?;
     lap();
     rolled_once(bed, &look, writer, mark).await
 }
@@ -149,6 +153,8 @@ pub(crate) async fn of_an_etcd_that_rolls(bed: &mut DockerBed) -> Result<()> {
     .await?;
     ensure!(!endpoints.iter().any(|endpoint| first.contains(endpoint)), "{endpoints:?} has some of {first:?}");
     only_server_has(bed, &look, &endpoints).await?;
+    // No old member has left before.
+    would_join_with(&workload, &endpoints).await?;
     workload.until_nodes(1, PATIENCE).await?;
     lap();
     rolled_once(bed, &look, writer, mark).await
@@ -183,6 +189,19 @@ async fn only_server_has(bed: &DockerBed, look: &Look, endpoints: &[String]) -> 
     let machines = look.control_plane_machines().await?;
     let [machine] = machines.as_slice() else { anyhow::bail!("its Machines are {machines:?}") };
     ensure!(servers(bed, machine).await? == endpoints, "{machine} has others");
+    Ok(())
+}
+
+/// A machine that joined the control plane now would be started with these endpoints: kubeadm keeps them.
+async fn would_join_with(workload: &Workload, endpoints: &[String]) -> Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(workload.client(), "kube-system");
+    let map = maps.get("kubeadm-config").await.context("read kubeadm-config")?;
+    let text = map.data.unwrap_or_default().remove("ClusterConfiguration").context("kubeadm keeps nothing")?;
+    let configuration: Value = serde_yaml::from_str(&text).context("what kubeadm keeps")?;
+    let kept = &configuration["etcd"]["external"]["endpoints"];
+    let wanted: BTreeSet<&str> = endpoints.iter().map(String::as_str).collect();
+    let found: BTreeSet<&str> = kept.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    ensure!(found == wanted, "a machine would join with {kept}, and not with {endpoints:?}");
     Ok(())
 }
 

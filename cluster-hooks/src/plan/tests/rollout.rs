@@ -1,7 +1,7 @@
 //! Endpoints that change, and control planes that roll.
 
 use super::*;
-use crate::observation::Used;
+use crate::observation::{Joining, Used};
 use api::endpoints::{EndpointList, EndpointLists, parse_list};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -171,6 +171,57 @@ fn counts_that_are_not_true_retire_nothing() {
     assert_eq!(world.in_use(), Some(BOTH));
     world.used = Used::These(lists(TWO));
     assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(TWO), retire: true }]);
+}
+
+/// All machines have the new endpoint.
+fn rolled() -> World {
+    let mut world = running(ONE);
+    world.set_ready(true, TWO);
+    world.settle();
+    world.report_machines(world.generation(), 3, 3);
+    world.used = Used::These(lists(TWO));
+    world
+}
+
+#[test]
+fn what_further_machines_would_join_with_is_in_use_too() {
+    let mut world = rolled();
+    for kept in [Joining::Unknown("its API server does not answer".to_owned()), Joining::With(parse_list(ONE))] {
+        world.joining = Some(kept);
+        let (observation, plan) = world.plan();
+        assert_eq!(plan, Plan::Steady, "all stay in use");
+        assert_eq!(due(&observation, &plan).map(|delay| delay.as_secs()), Some(60), "no watch tells");
+        assert_eq!(world.in_use(), Some(BOTH));
+    }
+    world.joining = Some(Joining::With(parse_list(TWO)));
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(TWO), retire: true }]);
+    // Nobody joins where kubeadm keeps nothing.
+    let mut world = rolled();
+    world.joining = Some(Joining::With(EndpointList::new()));
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(TWO), retire: true }]);
+    // A record that is lost is made again with it.
+    let mut world = rolled();
+    world.lose_record();
+    world.joining = Some(Joining::Unknown("its API server does not answer".to_owned()));
+    assert_eq!((world.settle().0, world.in_use()), (vec![], None));
+    world.joining = Some(Joining::With(parse_list(ONE)));
+    assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(BOTH), retire: false }]);
+}
+
+#[test]
+fn the_kubernetes_cluster_is_asked_only_when_a_list_is_about_to_leave() {
+    let asks = |world: &World| world.plan().0.reads.joining.is_some();
+    let mut world = rolled();
+    assert!(asks(&world));
+    world.used = Used::These(lists(BOTH));
+    assert!(!asks(&world), "a machine has the old endpoint");
+    world.report_machines(world.generation(), 4, 1);
+    assert!(!asks(&world), "machines are still being replaced");
+    let mut world = running(ONE);
+    world.used = Used::These(lists(ONE));
+    assert!(!asks(&world), "there is nothing to retire");
+    world.set_ready(true, TWO);
+    assert!(!asks(&world), "endpoints enter without a question");
 }
 
 /// Machines, each with the endpoints that it was started with, and the controller that replaces them.

@@ -1,0 +1,97 @@
+//! The one thing that is asked of the Kubernetes cluster itself: what kubeadm keeps there for machines that join.
+
+use crate::observation::{Joining, KUBEADM_CONFIG, joining};
+use api::endpoints::EndpointList;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// For everything together: the reconcile waits for it.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Asks with the kubeconfig that the control plane has published. One request.
+pub(super) async fn read(kubeconfig: &str) -> Joining {
+    match timeout(ANSWER, ask(kubeconfig)).await {
+        Ok(Ok(Some(map))) => joining(&map),
+        // Nobody joins without it.
+        Ok(Ok(None)) => Joining::With(EndpointList::new()),
+        Ok(Err(why)) => Joining::Unknown(why),
+        Err(_) => Joining::Unknown(format!("its API server has not answered within {} s", ANSWER.as_secs())),
+    }
+}
+
+async fn ask(kubeconfig: &str) -> Result<Option<ConfigMap>, String> {
+    let maps: Api<ConfigMap> = Api::namespaced(client(kubeconfig).await?, "kube-system");
+    maps.get_opt(KUBEADM_CONFIG).await.map_err(|error| format!("its API server: {error}"))
+}
+
+async fn client(kubeconfig: &str) -> Result<Client, String> {
+    let invalid = |error: &dyn std::fmt::Display| format!("the kubeconfig cannot be used: {error}");
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|error| invalid(&error))?;
+    if !is_plain(&kubeconfig) {
+        return Err(invalid(&"it names files, programs or a proxy, and not certificates or a token alone"));
+    }
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.map_err(|error| invalid(&error))?).map_err(|error| invalid(&error))
+}
+
+/// Whether all that it takes is in the kubeconfig itself: whoever may write the Secret must not have this process run a
+/// program, or show a file of its own.
+fn is_plain(kubeconfig: &Kubeconfig) -> bool {
+    let mut users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let is_plain = users.all(|user| {
+        let files = [&user.token_file, &user.client_certificate, &user.client_key];
+        user.exec.is_none() && user.auth_provider.is_none() && files.iter().all(|file| file.is_none())
+    });
+    is_plain && clusters.all(|cluster| cluster.certificate_authority.is_none() && cluster.proxy_url.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLUSTER: &str = "server: https://10.0.0.100:6443, certificate-authority-data: AAAA";
+
+    fn kubeconfig(cluster: &str, user: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Config, clusters: [{{name: demo, cluster: {{{cluster}}}}}], users: [{{name: admin, user: {{{user}}}}}], contexts: [{{name: demo, context: {{cluster: demo, user: admin}}}}], current-context: demo}}"
+        )
+    }
+
+    #[test]
+    fn a_kubeconfig_runs_nothing_and_reads_no_file() {
+        let is_plain =
+            |cluster: &str, user: &str| is_plain(&Kubeconfig::from_yaml(&kubeconfig(cluster, user)).unwrap());
+        assert!(is_plain(CLUSTER, "client-certificate-data: AAAA, client-key-data: AAAA"));
+        assert!(is_plain(CLUSTER, "token: secret"));
+        for user in [
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}",
+            "auth-provider: {name: gcp, config: {}}",
+            "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
+            "client-certificate: /etc/ssl/a.crt",
+            "client-key: /etc/ssl/a.key",
+        ] {
+            assert!(!is_plain(CLUSTER, user), "{user}");
+        }
+        for more in ["certificate-authority: /etc/ssl/ca.crt", "proxy-url: http://10.0.0.9:3128"] {
+            assert!(!is_plain(&format!("server: https://10.0.0.100:6443, {more}"), "token: secret"), "{more}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_asked_is_not_known_and_why() {
+        let unknown = async |text: &str| match read(text).await {
+            Joining::Unknown(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(unknown("nonsense").await.starts_with("the kubeconfig cannot be used"));
+        let runs = kubeconfig(CLUSTER, "exec: {command: sh, interactiveMode: Never}");
+        assert!(unknown(&runs).await.contains("programs"));
+        // Nothing listens there.
+        let nobody = kubeconfig("server: http://127.0.0.1:1", "token: secret");
+        assert!(unknown(&nobody).await.starts_with("its API server: "));
+    }
+}
