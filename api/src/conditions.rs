@@ -21,6 +21,10 @@ pub const ENDPOINTS_AVAILABLE: &str = "EndpointsAvailable";
 pub const SCALING_UP: &str = "ScalingUp";
 /// There are more Machines than wanted; the message says which of them go and what they wait for.
 pub const SCALING_DOWN: &str = "ScalingDown";
+/// Every Machine is Ready, as Cluster API says it of each.
+pub const MACHINES_READY: &str = "MachinesReady";
+/// Machines that do not match the spec are being replaced.
+pub const ROLLING_OUT: &str = "RollingOut";
 /// Every Machine was made from the present spec.
 pub const MACHINES_UP_TO_DATE: &str = "MachinesUpToDate";
 /// A Machine that was deleted is on its way out; the message says what it waits for.
@@ -31,6 +35,8 @@ pub const REMEDIATING: &str = "Remediating";
 pub const PAUSED: &str = "Paused";
 /// The object is being deleted; the message says what is waited for.
 pub const DELETING: &str = "Deleting";
+/// On a Machine (Cluster API's own type): all that Cluster API knows of it is well.
+pub const MACHINE_READY: &str = "Ready";
 /// On a Machine (Cluster API's own type, left to whoever owns the Machine): it matches the spec of its EtcdCluster.
 pub const MACHINE_UP_TO_DATE: &str = "UpToDate";
 /// On an EtcdadmConfig: the bootstrap Secret exists.
@@ -152,6 +158,14 @@ pub mod reasons {
     pub const CERTIFICATE_EXPIRES: &str = "CertificateExpires";
     /// Machines that do not match the spec are being replaced by ones that do.
     pub const ROLLING_OUT: &str = "RollingOut";
+    /// No Machine is being replaced because it does not match the spec.
+    pub const NOT_ROLLING_OUT: &str = "NotRollingOut";
+    /// A Machine is not Ready by its own condition.
+    pub const NOT_READY: &str = "NotReady";
+    /// Whether a Machine is Ready is not known: its own condition says so, or is not there yet.
+    pub const READY_UNKNOWN: &str = "ReadyUnknown";
+    /// There is no Machine.
+    pub const NO_REPLICAS: &str = "NoReplicas";
     /// The members cannot go to the etcd version of the spec in one step, or not at all.
     pub const UNSUPPORTED_VERSION_CHANGE: &str = "UnsupportedVersionChange";
 

@@ -1,12 +1,14 @@
 //! EtcdCluster: a managed etcd cluster whose members are Machines of Cluster API.
 
 mod begun;
+mod machine_template;
 mod rollout;
 
+pub use machine_template::{MachineDeletion, MachineTemplate, MachineTemplateSpec};
 pub use rollout::{RollingUpdate, RolloutBefore, RolloutStrategy, RolloutType};
 
 use crate::etcdadm_config::EtcdadmConfigSpec;
-use crate::meta::{AddressType, TemplateMeta};
+use crate::meta::AddressType;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -166,6 +168,13 @@ pub struct EtcdClusterSpec {
     #[schemars(length(min = 1, max = 5))]
     #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, a == b))").message("addressTypes names one kind twice"))]
     pub address_types: Vec<AddressType>,
+
+    /// Whether a client certificate for Prometheus is kept in the Secret `CLUSTER-etcd-metrics-client` (`tls.crt`,
+    /// `tls.key`, `ca.crt`), for etcd's own metrics on the client port. With it one can also read and write all that is in
+    /// etcd: who may read the Secret may do that. Default false. When it is set back to false, the Secret stays, and is
+    /// not renewed.
+    #[serde(default)]
+    pub metrics_client_secret: bool,
 }
 
 fn default_replicas() -> i32 {
@@ -309,16 +318,6 @@ impl Default for Remediation {
     }
 }
 
-/// What the members' Machines carry.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.metadata.labels) || !('cluster.x-k8s.io/control-plane' in self.metadata.labels)").message("label cluster.x-k8s.io/control-plane must not be on etcd's Machines: the control plane would take them for its own"))]
-pub struct MachineTemplate {
-    /// Labels and annotations for new Machines, their configs and their infrastructure.
-    #[serde(default)]
-    pub metadata: TemplateMeta,
-}
-
 /// What is known of the etcd cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -338,7 +337,13 @@ pub struct EtcdClusterStatus {
     /// Healthy voters.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Machines that match the present spec.
+    /// Healthy voters that answer their checks. One that has begun to fail is ready still, and not available.
+    #[serde(default)]
+    pub available_replicas: i32,
+    /// Machines that match the present spec: the name that version v1beta2 of Cluster API's contract has for it.
+    #[serde(default)]
+    pub up_to_date_replicas: i32,
+    /// The same as `upToDateReplicas`: the name that version v1beta1 has for it.
     #[serde(default)]
     pub updated_replicas: i32,
     /// Same as `endpoints`: the name that the managed-external-etcd proposal uses.

@@ -122,6 +122,13 @@ pub fn staged_apiserver_client_secret(cluster: &str) -> String {
     format!("{cluster}-managed-etcd-apiserver-client")
 }
 
+/// Secret with the client certificate for Prometheus (`tls.crt`, `tls.key`) and the CA certificate (`ca.crt`), where
+/// `spec.metricsClientSecret` asks for it.
+#[must_use]
+pub fn metrics_client_secret(cluster: &str) -> String {
+    format!("{cluster}-etcd-metrics-client")
+}
+
 /// Secret that tells joining members where the cluster is: `address` of the first member, and `clientUrls`, the
 /// comma-separated client URLs of the present voters. It exists once the cluster is initialized. See also
 /// [`INIT_CLUSTER_ID`]. With the key [`ADMITTED`], only the Machines that it names may join.

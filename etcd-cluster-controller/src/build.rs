@@ -1,5 +1,6 @@
 //! Desired objects. Pure: every name follows from the EtcdCluster and the Machine's name.
 
+mod deletion;
 mod expiry;
 mod machine;
 mod secrets;
@@ -8,10 +9,11 @@ mod template;
 mod tests;
 mod up_to_date;
 
+pub use deletion::{same_deletion, wanted_deletion};
 pub use expiry::{certificate_expires, expires_soon, replaced_before_expiry};
 pub use machine::{MachineParts, config, infrastructure, machine};
-pub(crate) use secrets::{CERT, KEY};
-pub use secrets::{InitContent, ca_secret, client_secret, control_plane_ca_secret, init_secret};
+pub(crate) use secrets::{CA, CERT, KEY};
+pub use secrets::{InitContent, ca_secret, client_secret, control_plane_ca_secret, init_secret, metrics_client_secret};
 pub use template::template_owners;
 pub(crate) use up_to_date::is_cloned_from_template;
 pub use up_to_date::{is_up_to_date, matches_config, replaces_from};

@@ -3,7 +3,9 @@
 use crate::CONTROLLER;
 use crate::context::Context;
 use crate::etcds::typed;
-use crate::execute::{Outcome, execute, own_template, show_up_to_date, write_status};
+use crate::execute::{
+    Outcome, execute, keep_metrics_client, own_template, set_deletion, show_up_to_date, write_status,
+};
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
 use crate::metrics::{EtcdMetrics, Look};
 use crate::observation::Observation;
@@ -191,6 +193,8 @@ async fn finish(
         return Ok(Action::requeue(due.map_or(left, |due| due.min(left))));
     }
     show_up_to_date(context, observation).await;
+    set_deletion(context, observation).await;
+    keep_metrics_client(context, observation).await;
     match failure {
         Some(error) => Err(error),
         None => Ok(due.map_or_else(Action::await_change, Action::requeue)),

@@ -1,17 +1,21 @@
 //! All writes of a reconcile: one step of the plan. Every object is created under a name that follows from the plan, so
 //! that doing a step twice, after a kill or by two managers at once, makes one object.
 
+mod deletion;
 mod docker;
 mod held_back;
 mod live;
 mod machines;
 mod member;
 mod membership;
+mod metrics_client;
 mod secrets;
 mod status;
 mod template;
 mod up_to_date;
 
+pub(crate) use deletion::set_deletion;
+pub(crate) use metrics_client::keep_metrics_client;
 pub(crate) use status::write_status;
 pub(crate) use template::own_template;
 pub(crate) use up_to_date::show_up_to_date;

@@ -2,8 +2,10 @@
 
 pub mod host;
 pub mod probe;
+mod shown;
 
 pub use probe::{Membership, Outcome, Probe, Report, Snapshot};
+pub use shown::{Ready, Shown};
 
 use api::etcd_cluster::{MemberStatus, RemovedMember};
 use api::etcdadm_config::EtcdadmConfigSpec;
@@ -34,6 +36,8 @@ pub struct Observation {
     pub cluster: ClusterLink,
     /// Its certificates and the Secrets made from them.
     pub certificates: Certificates,
+    /// When the client certificate for Prometheus expires, if the spec asks for one, and one of the CA is there.
+    pub metrics_client_expires: Option<Timestamp>,
     /// `clientUrls` of the init Secret, if that exists.
     pub init_urls: Option<String>,
     /// The cluster's ID in the init Secret, if that says it.
@@ -52,8 +56,8 @@ pub struct Observation {
     pub learner_limits: BTreeMap<String, String>,
     /// etcd versions that Machines were made with, by name of the Machine.
     pub machine_versions: BTreeMap<String, String>,
-    /// What the condition `UpToDate` of each Machine says, by name of the Machine.
-    pub shown_up_to_date: BTreeMap<String, bool>,
+    /// What Machines say of themselves, by name.
+    pub shown: BTreeMap<String, Shown>,
     /// The template of the members' infrastructure.
     pub template: Template,
     /// Machines that this EtcdCluster controls, by name. Where a Machine has no addresses, they are those of its
@@ -237,6 +241,7 @@ impl Observation {
             etcd,
             cluster,
             certificates: Certificates::Unknown,
+            metrics_client_expires: None,
             init_urls: None,
             init_cluster_id: None,
             init_version: None,
@@ -246,7 +251,7 @@ impl Observation {
             configs: BTreeMap::new(),
             learner_limits: BTreeMap::new(),
             machine_versions: BTreeMap::new(),
-            shown_up_to_date: BTreeMap::new(),
+            shown: BTreeMap::new(),
             template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
             machines: BTreeMap::new(),
             not_owned: Vec::new(),

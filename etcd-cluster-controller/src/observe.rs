@@ -10,7 +10,7 @@ mod members;
 pub(crate) use certificates::{ca_of, expiries, other_owner};
 
 use crate::context::Context;
-use crate::observation::{ClusterLink, Observation, Template};
+use crate::observation::{ClusterLink, Observation, Shown, Template};
 use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, admission, names};
 use controller_support::external::{ClusterView, MachineView, secret_text};
@@ -93,6 +93,7 @@ async fn read(
         if observation.etcd.metadata.deletion_timestamp.is_none() {
             let (certificates, ca) = certificates::read(context, &observation, &cluster).await?;
             observation.certificates = certificates;
+            observation.metrics_client_expires = certificates::metrics_client(context, &observation.etcd, &cluster);
             docker::read(context, &mut observation, &namespace).await;
             infrastructure::read(context, &mut observation, &namespace).await;
             members::read(context, &mut observation, ca, live).await;
@@ -127,11 +128,7 @@ fn read_machine(observation: &mut Observation, machine: &DynamicObject) {
     if let Some(version) = machine.data.pointer("/spec/version").and_then(|version| version.as_str()) {
         observation.machine_versions.insert(name.clone(), version.to_owned());
     }
-    let conditions = machine.data.pointer("/status/conditions").and_then(|conditions| conditions.as_array());
-    let shown = conditions.into_iter().flatten().find(|c| c["type"] == api::conditions::MACHINE_UP_TO_DATE);
-    if let Some(status) = shown.and_then(|condition| condition["status"].as_str()) {
-        observation.shown_up_to_date.insert(name, status == "True");
-    }
+    observation.shown.insert(name, Shown::read(machine));
 }
 
 /// The configs that Machines refer to.

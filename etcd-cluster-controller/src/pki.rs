@@ -28,6 +28,8 @@ const CONTROLLER_LIFE: Duration = Duration::days(365);
 /// The members' certificates last a year, and the control plane rolls out with the members: so a copy that is good for more than a
 /// year outlives its machine.
 const API_SERVER_LIFE: Duration = Duration::days(730);
+/// How long the client certificate for Prometheus is valid. It cannot be revoked, and it opens all of etcd.
+const METRICS_LIFE: Duration = Duration::days(90);
 /// Clocks of machines may be behind ours by this much: as in etcdadm, whose machines set theirs while they boot.
 const CLOCK_SKEW: Duration = Duration::hours(24);
 
@@ -47,6 +49,8 @@ pub(crate) enum Client {
     ApiServer,
     /// This controller, when it looks after the members.
     Controller,
+    /// Prometheus, for etcd's own metrics.
+    Metrics,
 }
 
 impl Client {
@@ -54,6 +58,7 @@ impl Client {
         match self {
             Self::ApiServer => API_SERVER_LIFE,
             Self::Controller => CONTROLLER_LIFE,
+            Self::Metrics => METRICS_LIFE,
         }
     }
 
@@ -62,7 +67,13 @@ impl Client {
             // The name that kubeadm gives it.
             Self::ApiServer => "kube-apiserver-etcd-client",
             Self::Controller => "etcd-cluster-controller",
+            Self::Metrics => "etcd-metrics-client",
         }
+    }
+
+    /// etcd does not look at it. Where it is shown by mistake, as to an API server, it should give no rights.
+    fn organization(self) -> Option<&'static str> {
+        (self != Self::Metrics).then_some("system:masters")
     }
 }
 
@@ -80,7 +91,7 @@ pub(crate) fn new_client(ca: &CertAndKey, client: Client, now: OffsetDateTime) -
     let signing = CaKey::from_pem(&ca.key).ok_or(rcgen::Error::CouldNotParseKeyPair)?;
     let issuer = Issuer::from_ca_cert_pem(&ca.cert, signing)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let mut params = params(client.common_name(), Some("system:masters"), now, client.life());
+    let mut params = params(client.common_name(), client.organization(), now, client.life());
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.use_authority_key_identifier_extension = true;
@@ -157,6 +168,19 @@ mod tests {
         let usage = leaf.extended_key_usage().unwrap().unwrap().value;
         assert!(usage.client_auth && !usage.server_auth);
         assert_eq!(leaf.validity().not_after.timestamp(), 730 * 86_400);
+    }
+
+    #[test]
+    fn what_prometheus_gets_has_no_rights_elsewhere_and_a_short_life() {
+        let ca = new_ca("demo", NOW).unwrap();
+        let client = new_client(&ca, Client::Metrics, NOW).unwrap();
+        assert!(is_signed_by(&client.cert, &ca.cert));
+        let (_, pem) = x509_parser::pem::parse_x509_pem(client.cert.as_bytes()).unwrap();
+        let leaf = pem.parse_x509().unwrap();
+        assert_eq!(leaf.subject().to_string(), "CN=etcd-metrics-client");
+        let usage = leaf.extended_key_usage().unwrap().unwrap().value;
+        assert!(usage.client_auth && !usage.server_auth);
+        assert_eq!(leaf.validity().not_after.timestamp(), 90 * 86_400);
     }
 
     #[test]

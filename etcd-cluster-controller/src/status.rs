@@ -4,6 +4,7 @@
 mod alarms;
 mod conditions;
 mod ledger;
+mod machines_ready;
 mod members;
 mod remediating;
 #[cfg(test)]
@@ -13,7 +14,7 @@ pub mod transitions;
 use crate::observation::{ClusterLink, Observation};
 use crate::plan::{Decision, Plan, View};
 use api::EtcdCluster;
-use api::conditions::same_states;
+use api::conditions::{MACHINES_READY, same_states};
 use api::etcd_cluster::{EtcdClusterStatus, MemberStatus};
 use api::names;
 use api::version::EtcdVersion;
@@ -29,13 +30,16 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
     let members = members::members(&view);
     let initialized = before.initialized || observation.init_urls.is_some();
     let ready_replicas = count(view.roster.voters().filter(|seat| seat.counts).count());
+    let updated = updated(&view);
     let mut status = EtcdClusterStatus {
         ready: initialized && decision.publish.ready,
         initialized,
         creation_complete: before.creation_complete || (initialized && decision.publish.complete),
         replicas: count(observation.live_machines().count()),
         ready_replicas,
-        updated_replicas: updated(&view),
+        available_replicas: count(view.roster.voters().filter(|seat| seat.is_healthy()).count()),
+        up_to_date_replicas: updated,
+        updated_replicas: updated,
         endpoint: decision.publish.endpoints.clone(),
         endpoints: decision.publish.endpoints.clone(),
         endpoints_in_use: observation.endpoints_in_use().unwrap_or_default().to_owned(),
@@ -93,7 +97,9 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
     let kept = EtcdClusterStatus {
         replicas: before.replicas,
         updated_replicas: before.updated_replicas,
+        up_to_date_replicas: before.up_to_date_replicas,
         ready_replicas: before.ready_replicas,
+        available_replicas: before.available_replicas,
         // The annotation has it.
         last_name_number: before.last_name_number,
         selector: before.selector.clone(),
@@ -107,12 +113,23 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
             Plan::Do(step) => step.is_observed_at_once(),
             Plan::Wait(_) => {
                 before.observed_generation == after.observed_generation
-                    && same_states(&before.conditions, &after.conditions)
+                    && same_states(&before.conditions, &without_machines_ready(after).conditions)
                     && differs(written, after)
             }
             // A person is to act, or to be told that all is well.
-            Plan::Block(_) | Plan::Steady => false,
+            Plan::Block(_) | Plan::Steady => {
+                let (old, new) = (without_machines_ready(&before), without_machines_ready(after));
+                !differs(Some(&old), &new) && differs(written, after)
+            }
         }
+}
+
+/// A status without what the Machines' own conditions add up to. Those change often while a Machine comes up, and nobody
+/// waits for them.
+fn without_machines_ready(status: &EtcdClusterStatus) -> EtcdClusterStatus {
+    let mut status = status.clone();
+    status.conditions.retain(|condition| condition.type_ != MACHINES_READY);
+    status
 }
 
 fn updated(view: &View<'_>) -> i32 {

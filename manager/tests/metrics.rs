@@ -12,6 +12,22 @@ fn parse(name: &str) -> Value {
     serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// With what is in the Secret that the manager keeps, and nothing else.
+#[test]
+fn the_sample_for_etcds_own_metrics_uses_the_secret_that_is_kept() {
+    let sample = parse("prometheus/samples/etcd-scrape-config.yaml");
+    let tls = &sample["spec"]["tlsConfig"];
+    let secret = api::names::metrics_client_secret("demo");
+    for (selector, key) in
+        [(&tls["ca"]["secret"], "ca.crt"), (&tls["cert"]["secret"], "tls.crt"), (&tls["keySecret"], "tls.key")]
+    {
+        assert_eq!((selector["name"].as_str(), selector["key"].as_str()), (Some(secret.as_str()), Some(key)));
+    }
+    let targets = texts(&sample["spec"]["staticConfigs"][0]["targets"]);
+    let port = format!(":{}", api::names::CLIENT_PORT);
+    assert!(!targets.is_empty() && targets.iter().all(|target| target.ends_with(&port)), "{targets:?}");
+}
+
 fn texts(list: &Value) -> Vec<&str> {
     list.as_sequence().into_iter().flatten().filter_map(Value::as_str).collect()
 }

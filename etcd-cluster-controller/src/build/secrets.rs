@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub(crate) const CERT: &str = "tls.crt";
 /// Key of a private key in a Secret.
 pub(crate) const KEY: &str = "tls.key";
+/// Key of the certificate of the CA that the others are to be trusted by, in a Secret.
+pub(crate) const CA: &str = "ca.crt";
 
 /// The CA: certificate and key. Opaque: a kubeadm control plane takes over a Secret of Cluster API's type that has the name of
 /// its own CA, and that of a Cluster `X-managed` has this name.
@@ -33,6 +35,13 @@ pub fn control_plane_ca_secret(etcd: &EtcdCluster, cluster: &str, cert: &str) ->
 pub fn client_secret(etcd: &EtcdCluster, cluster: &str, cert: &str, key: &str) -> Secret {
     let data = [(CERT, cert), (KEY, key)];
     secret(etcd, cluster, names::staged_apiserver_client_secret(cluster), "Opaque", &data)
+}
+
+/// The client certificate for Prometheus, with all that it takes to ask the members.
+#[must_use]
+pub fn metrics_client_secret(etcd: &EtcdCluster, cluster: &str, ca: &str, (cert, key): (&str, &str)) -> Secret {
+    let data = [(CA, ca), (CERT, cert), (KEY, key)];
+    secret(etcd, cluster, names::metrics_client_secret(cluster), "Opaque", &data)
 }
 
 /// What the init Secret says; see [`names::init_secret`].

@@ -74,6 +74,18 @@ fn a_machine_is_for_a_failure_domain_in_either_version() {
 }
 
 #[test]
+fn a_new_machine_has_the_deletion_timeouts_of_the_spec() {
+    let mut story = story();
+    let template = story.etcd().spec.machine_template.get_or_insert_default();
+    template.spec = Some(serde_json::from_value(json!({"deletion": {"nodeDrainTimeoutSeconds": 60}})).unwrap());
+    let kind = local_machine();
+    let made = |version: &str| machine(&parts(&story, &kind), &machine_kind(version)).data["spec"].clone();
+    assert_eq!(made("v1beta2")["deletion"], json!({"nodeDrainTimeoutSeconds": 60}));
+    assert_eq!(made("v1beta1")["nodeDrainTimeout"], "60s");
+    assert_eq!(config(&parts(&story, &kind)).spec, story.observation.etcd.spec.etcdadm_config_spec, "only the Machine");
+}
+
+#[test]
 fn the_secrets() {
     let etcd = &story().observation.etcd;
     let init = InitContent {
@@ -87,6 +99,7 @@ fn the_secrets() {
         control_plane_ca_secret(etcd, "demo", "CERT"),
         client_secret(etcd, "demo", "CERT", "KEY"),
         init_secret(etcd, "demo", &init),
+        metrics_client_secret(etcd, "demo", "CA", ("CERT", "KEY")),
     ]);
     insta::assert_yaml_snapshot!(all);
 }

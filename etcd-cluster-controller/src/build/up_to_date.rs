@@ -139,9 +139,11 @@ mod tests {
         let is_up_to_date = |story: &Story| is_up_to_date(&story.observation, &story.observation.machines[&name(0)]);
         assert!(is_up_to_date(&story));
         story.etcd().spec.replicas = 5;
-        story.etcd().spec.machine_template =
-            Some(serde_json::from_value(json!({"metadata": {"labels": {"a": "b"}}})).unwrap());
-        assert!(is_up_to_date(&story), "neither makes another machine");
+        let template =
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"deletion": {"nodeDrainTimeoutSeconds": 60}}});
+        story.etcd().spec.machine_template = Some(serde_json::from_value(template).unwrap());
+        story.etcd().spec.metrics_client_secret = true;
+        assert!(is_up_to_date(&story), "none of them makes another machine");
         story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
         assert!(!is_up_to_date(&story));
         let machine = story.observation.machines.get_mut(&name(0)).unwrap();

@@ -141,7 +141,7 @@ pub(super) async fn publish_init(
 
 /// Creates a Secret; if there is one of that name, `refresh` says whether its content is brought up to date. A Secret
 /// that is not this EtcdCluster's is left alone.
-async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, refresh: bool) -> Result<Outcome> {
+pub(super) async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, refresh: bool) -> Result<Outcome> {
     let namespace = etcd.namespace().unwrap_or_default();
     let (name, uid) = (wanted.name_any(), etcd.uid().unwrap_or_default());
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &namespace);
@@ -227,7 +227,7 @@ fn invalid(name: &str, message: &str) -> Outcome {
     Outcome::Blocked(Hold::new(reasons::SECRET_INVALID, format!("Secret {name}: {message}")))
 }
 
-fn internal(error: impl std::fmt::Display) -> Error {
+pub(super) fn internal(error: impl std::fmt::Display) -> Error {
     Error::Internal(error.to_string())
 }
 

@@ -59,7 +59,8 @@ fn outdated(observation: &Observation) -> Vec<(&MachineView, bool)> {
         return Vec::new();
     }
     let machines = observation.live_machines().map(|machine| (machine, is_up_to_date(observation, machine)));
-    machines.filter(|(machine, is)| observation.shown_up_to_date.get(&machine.name) != Some(is)).collect()
+    let shown = |machine: &MachineView| observation.shown.get(&machine.name).and_then(|shown| shown.up_to_date);
+    machines.filter(|(machine, is)| shown(machine) != Some(*is)).collect()
 }
 
 #[cfg(test)]
@@ -72,7 +73,7 @@ mod tests {
         let mut story = Story::with_voters(1, 1);
         let shown = |story: &Story| outdated(&story.observation).into_iter().map(|(_, is)| is).collect::<Vec<_>>();
         assert_eq!(shown(&story), [true]);
-        story.observation.shown_up_to_date.insert(name(0), true);
+        story.observation.shown.entry(name(0)).or_default().up_to_date = Some(true);
         assert_eq!(shown(&story), [false; 0]);
         story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
         assert_eq!(shown(&story), [false]);

@@ -62,7 +62,7 @@ pub(super) async fn read(
 /// cannot be used.
 pub(crate) fn expiries(
     secrets: &Cached,
-    judged: &JudgedCas,
+    judged_cas: &JudgedCas,
     etcd: &EtcdCluster,
 ) -> impl Iterator<Item = (&'static str, Timestamp)> {
     let (namespace, uid) = (etcd.namespace().unwrap_or_default(), etcd.uid().unwrap_or_default());
@@ -70,13 +70,40 @@ pub(crate) fn expiries(
     let cluster = etcd.labels().get(names::CLUSTER_NAME_LABEL);
     let ca = cluster.and_then(|cluster| ours(&names::ca_secret(cluster)));
     let staged = cluster.and_then(|cluster| ours(&names::staged_apiserver_client_secret(cluster)));
-    let judged = ca.map(|ca| judged.judge(&ca, staged.as_deref()));
+    let judged = ca.map(|ca| judged_cas.judge(&ca, staged.as_deref()));
     let client = judged.as_ref().and_then(|judged| match judged.staged {
         Staged::Until(expires) => expires,
         Staged::None | Staged::OfAnotherCa => None,
     });
     let ca = judged.and_then(|judged| judged.ca_expires);
-    [("ca", ca), ("apiserver-client", client)].into_iter().filter_map(|(name, expires)| Some((name, expires?)))
+    let metrics = cluster.and_then(|cluster| metrics_client_expires(secrets, judged_cas, etcd, cluster));
+    let all = [("ca", ca), ("apiserver-client", client), ("metrics-client", metrics)];
+    all.into_iter().filter_map(|(name, expires)| Some((name, expires?)))
+}
+
+/// When the client certificate for Prometheus expires that the spec asks for.
+pub(super) fn metrics_client(context: &Context, etcd: &EtcdCluster, cluster: &str) -> Option<Timestamp> {
+    metrics_client_expires(&context.secrets, &context.judged_cas, etcd, cluster)
+}
+
+/// Nothing of one that the CA has not signed, or whose Secret says that clients should trust another CA.
+fn metrics_client_expires(
+    secrets: &Cached,
+    judged_cas: &JudgedCas,
+    etcd: &EtcdCluster,
+    cluster: &str,
+) -> Option<Timestamp> {
+    let (namespace, uid) = (etcd.namespace().unwrap_or_default(), etcd.uid().unwrap_or_default());
+    let ours = |name: &str| secrets.get(&namespace, name).filter(|secret| !is_of_an_earlier(secret, &uid));
+    let asked = etcd.spec.metrics_client_secret.then(|| ours(&names::metrics_client_secret(cluster)));
+    let (client, ca) = (asked.flatten()?, ours(&names::ca_secret(cluster))?);
+    let judged = judged_cas.judge(&ca, Some(client.as_ref()));
+    let trusts = secret_text(&client, build::CA);
+    let is_of_ca = judged.ca.as_ref().is_ok_and(|ca| trusts.as_ref() == Some(&ca.cert));
+    match judged.staged {
+        Staged::Until(expires) if is_of_ca => expires,
+        Staged::Until(_) | Staged::None | Staged::OfAnotherCa => None,
+    }
 }
 
 fn lasts(expires: Timestamp, now: Timestamp) -> bool {

@@ -2,7 +2,7 @@
 //! what no event tells: times that run out, and answers that may have become different.
 
 use super::repair::recovers;
-use super::{Plan, View, marked, stuck};
+use super::{Plan, View, marked, metrics_client, stuck};
 use crate::build;
 use crate::observation::Observation;
 use std::time::Duration;
@@ -33,6 +33,7 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
                 rollout(observation),
                 expiry(observation),
                 renewal(observation),
+                metrics_client::due(observation),
             ];
             times.into_iter().flatten().min()
         }

@@ -1,6 +1,7 @@
 //! Conditions of an EtcdCluster: one small function each.
 
 use super::alarms::{no_alarms, read_only};
+use super::machines_ready::machines_ready;
 use super::remediating::remediating;
 use super::transitions::is_alarming;
 use crate::build;
@@ -36,6 +37,7 @@ pub(super) fn conditions(
         scaling_up(decision, status),
         scaling_down(view, decision, status),
         up_to_date(view, plan, status),
+        machines_ready(view),
         machines_deleting(view, plan, failed),
         remediating(view),
         paused(plan),
@@ -44,12 +46,14 @@ pub(super) fn conditions(
     if let (Plan::Do(step), Some(failed)) = (plan, failed) {
         add_failure(&mut drafts, step, failed, before);
     }
+    let rolling_out = rolling_out(&drafts);
+    drafts.push(rolling_out);
     let etcd = &view.observation.etcd;
     from_drafts(before, drafts, etcd.metadata.generation, &Time(view.observation.now))
 }
 
 /// Types of the conditions that are ours.
-const OURS: [&str; 14] = [
+const OURS: [&str; 16] = [
     c::READY,
     c::AVAILABLE,
     c::INITIALIZED,
@@ -60,6 +64,8 @@ const OURS: [&str; 14] = [
     c::SCALING_UP,
     c::SCALING_DOWN,
     c::MACHINES_UP_TO_DATE,
+    c::ROLLING_OUT,
+    c::MACHINES_READY,
     c::MACHINES_DELETING,
     c::REMEDIATING,
     c::PAUSED,
@@ -346,6 +352,17 @@ fn without_backup(pinned: &str, status: &EtcdClusterStatus) -> String {
     }
     let others: Vec<String> = others.iter().map(ToString::to_string).collect();
     format!("etcd goes from {} to {wanted}, and there is no backup of before: none is made yet. ", others.join(", "))
+}
+
+/// True while Machines that do not match the spec are replaced: with the message of MachinesUpToDate, which says what holds
+/// it up. Not where nothing goes on before a person acts, by deleting Machines or with another version in the spec.
+fn rolling_out(drafts: &[Draft]) -> Draft {
+    let by_a_person = [reasons::MADE_FROM_AN_EARLIER_SPEC, reasons::UNSUPPORTED_VERSION_CHANGE];
+    let up_to_date = drafts.iter().find(|draft| draft.type_ == c::MACHINES_UP_TO_DATE);
+    match up_to_date.filter(|draft| draft.status == Some(false) && !by_a_person.contains(&draft.reason)) {
+        Some(draft) => Draft::new(c::ROLLING_OUT, true, reasons::ROLLING_OUT, draft.message.clone()),
+        None => Draft::new(c::ROLLING_OUT, false, reasons::NOT_ROLLING_OUT, ""),
+    }
 }
 
 /// Machines that somebody has deleted, and what they wait for.

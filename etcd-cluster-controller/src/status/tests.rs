@@ -27,6 +27,7 @@ fn three_healthy_voters_are_ready() {
     let status = Story::with_voters(3, 3).settle();
     assert!(status.ready && status.initialized && status.creation_complete);
     assert_eq!((status.replicas, status.ready_replicas, status.updated_replicas), (3, 3, 3));
+    assert_eq!((status.available_replicas, status.up_to_date_replicas), (3, 3));
     assert_eq!(status.endpoints, "https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379");
     assert_eq!(status.endpoint, status.endpoints);
     assert_eq!((status.version.as_str(), status.cluster_id.as_str()), ("3.6.16", "c"));
@@ -42,7 +43,7 @@ fn three_healthy_voters_are_ready() {
     ] {
         assert_eq!(condition(&status, type_).status, "True", "{type_}");
     }
-    for type_ in [c::SCALING_UP, c::PAUSED, c::DELETING] {
+    for type_ in [c::SCALING_UP, c::ROLLING_OUT, c::PAUSED, c::DELETING] {
         assert_eq!(condition(&status, type_).status, "False", "{type_}");
     }
     let leaders: Vec<&str> = status.members.iter().filter(|m| m.leader).map(|m| m.name.as_str()).collect();
@@ -135,6 +136,7 @@ fn a_failing_member_counts_until_it_has_failed_long_enough() {
     story.failing(1, "connection refused");
     let early = story.settle();
     assert!(early.ready, "one failed check is not a failure");
+    assert_eq!((early.ready_replicas, early.available_replicas), (3, 2));
     assert_eq!(shows(&early, c::MEMBERS_HEALTHY), ("False".to_owned(), reasons::MEMBER_UNHEALTHY.to_owned()));
     story.pass(59);
     story.failing(1, "no answer in time");
@@ -512,11 +514,20 @@ fn a_changed_spec_is_shown() {
     let mut story = Story::with_voters(3, 3);
     story.etcd().spec.infrastructure_template.name = "bigger".to_owned();
     let status = story.settle();
-    assert_eq!(status.updated_replicas, 0);
+    assert_eq!((status.updated_replicas, status.up_to_date_replicas), (0, 0));
     assert_eq!(shows(&status, c::MACHINES_UP_TO_DATE).1, reasons::ROLLING_OUT);
+    assert_eq!(shows(&status, c::ROLLING_OUT), ("True".to_owned(), reasons::ROLLING_OUT.to_owned()));
+    assert_eq!(condition(&status, c::ROLLING_OUT).message, condition(&status, c::MACHINES_UP_TO_DATE).message);
     story.etcd().spec.rollout_strategy.type_ = RolloutType::OnDelete;
     let status = story.settle();
     assert_eq!(shows(&status, c::MACHINES_UP_TO_DATE).1, reasons::MADE_FROM_AN_EARLIER_SPEC);
+    let idle = ("False".to_owned(), reasons::NOT_ROLLING_OUT.to_owned());
+    assert_eq!(shows(&status, c::ROLLING_OUT), idle, "a person is to delete them");
+    story.etcd().spec.etcdadm_config_spec.version = Some("3.8.0".to_owned());
+    let status = story.settle();
+    assert_eq!(shows(&status, c::MACHINES_UP_TO_DATE).1, reasons::UNSUPPORTED_VERSION_CHANGE);
+    assert_eq!(shows(&status, c::ROLLING_OUT), idle, "nothing is replaced for it");
+    story.etcd().spec.etcdadm_config_spec.version = None;
     story.etcd().spec.infrastructure_template.name = "etcd".to_owned();
     assert_eq!(story.settle().updated_replicas, 3);
 }

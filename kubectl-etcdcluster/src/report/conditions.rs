@@ -21,7 +21,8 @@ pub struct Trouble {
     pub since: Time,
 }
 
-/// The types, the one that says most first, and the status that each has when all is well.
+/// The types, the one that says most first, and the status that each has when all is well. Without RollingOut, which repeats
+/// MachinesUpToDate, and MachinesReady, which is Unknown as long as Machines have no Node.
 const TYPES: [(&str, &str); 14] = [
     (c::DELETING, "False"),
     (c::PAUSED, "False"),

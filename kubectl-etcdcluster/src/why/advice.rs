@@ -154,6 +154,10 @@ pub fn advice(reason: &str) -> Advice {
             ROLLOUT,
             "Nothing, as long as it goes on. To stop it: kubectl etcdcluster rollout pause -n NAMESPACE NAME. To take it back, put the earlier values into the spec.",
         ),
+        r::NOT_READY | r::READY_UNKNOWN => (
+            "MachinesReady adds up what Cluster API says of each Machine; nothing here depends on it",
+            "Look at the Machines: kubectl describe machines -n NAMESPACE -l cluster.x-k8s.io/etcd-cluster=NAME. That one without a Node is not Ready is as it should be.",
+        ),
         r::CERTIFICATE_EXPIRES => (
             "rollout: a Machine is replaced before the certificate of its member expires (spec.rolloutBefore)",
             "Nothing, as long as the rollout goes on.",
@@ -176,13 +180,15 @@ mod tests {
     use super::*;
 
     /// Those of the table in `docs/conditions.md` that say that all is well, or that nothing is done.
-    const WELL: [&str; 14] = [
+    const WELL: [&str; 16] = [
         "NotPaused",
         "NotDeleting",
         "CertificatesAvailable",
         "NotScalingUp",
         "NotScalingDown",
         "NotRemediating",
+        "NotRollingOut",
+        "NoReplicas",
         "NoMachinesDeleting",
         "NoAlarms",
         "MembersHealthy",

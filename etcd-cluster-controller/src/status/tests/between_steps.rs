@@ -1,7 +1,7 @@
 //! What may stay unwritten for a moment, and what a kill in it must not cost.
 
-use crate::fixture::Story;
-use crate::observation::Membership;
+use crate::fixture::{Story, name};
+use crate::observation::{Membership, Ready};
 use crate::plan::{Decision, Plan, Step, block, plan, wait};
 use crate::status::{can_wait, status};
 use api::conditions::reasons;
@@ -58,6 +58,24 @@ fn only_other_words_for_what_is_waited_for_can_wait() {
     let mut fewer = written;
     fewer.members.pop();
     assert!(!waits(Some(&fewer), waiting("2 of 3")), "a new manager would not know the second voter");
+}
+
+#[test]
+fn what_machines_say_of_themselves_can_wait() {
+    let mut story = Story::with_voters(3, 3);
+    let written = story.settle();
+    let waits = |story: &Story| {
+        let decision = plan(&story.observation);
+        assert!(!matches!(decision.next, Plan::Do(_)), "{:?}", decision.next);
+        let after = status(&story.observation, &decision, None);
+        can_wait(Some(&written), &after, &decision.next)
+    };
+    assert!(!waits(&story), "there is nothing to write");
+    let off = Ready { status: Some(false), message: "it is off".to_owned() };
+    story.observation.shown.entry(name(0)).or_default().ready = Some(off);
+    assert!(waits(&story));
+    story.failing(1, "down");
+    assert!(!waits(&story), "a member has begun to fail");
 }
 
 #[test]

@@ -1,0 +1,47 @@
+//! What the members' Machines carry.
+
+use crate::meta::TemplateMeta;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the members' Machines carry.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.metadata.labels) || !('cluster.x-k8s.io/control-plane' in self.metadata.labels)").message("label cluster.x-k8s.io/control-plane must not be on etcd's Machines: the control plane would take them for its own"))]
+pub struct MachineTemplate {
+    /// Labels and annotations for new Machines, their configs and their infrastructure.
+    #[serde(default)]
+    pub metadata: TemplateMeta,
+    /// Fields of the Machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<MachineTemplateSpec>,
+}
+
+/// Fields of the Machines. They change in place: no Machine is replaced for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineTemplateSpec {
+    /// How long Cluster API tries to get rid of a Machine's Node before the Machine goes without that. Machines that
+    /// are there get it too. Not set: Machines are left as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion: Option<MachineDeletion>,
+}
+
+/// How long Cluster API tries to get rid of a Machine's Node. What is not set here is as Cluster API has it by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeletion {
+    /// Seconds for draining the Node. 0: without a limit, which is Cluster API's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub node_drain_timeout_seconds: Option<i32>,
+    /// Seconds for detaching the Node's volumes. 0: without a limit, which is Cluster API's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub node_volume_detach_timeout_seconds: Option<i32>,
+    /// Seconds for deleting the Node. 0: without a limit. Cluster API's default is 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub node_deletion_timeout_seconds: Option<i32>,
+}

@@ -1,0 +1,100 @@
+//! How long Cluster API tries to get rid of the Nodes of Machines that are there: it changes in place, as with a
+//! KubeadmControlPlane, also where a Machine is being deleted already. No Machine is replaced for it.
+
+use super::machines::machines;
+use crate::CONTROLLER;
+use crate::build::{same_deletion, wanted_deletion};
+use crate::context::Context;
+use crate::observation::Observation;
+use crate::plan::paused_object;
+use api::etcd_cluster::MachineDeletion;
+use controller_support::apply;
+use controller_support::external::MachineView;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+/// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later.
+pub(crate) async fn set_deletion(context: &Context, observation: &Observation) {
+    // Earlier versions have other fields. Every release of Cluster API that this provider works with serves this one.
+    if context.machines.resource().version != "v1beta2" {
+        return;
+    }
+    let Some(wanted) = wanted_deletion(&observation.etcd) else { return };
+    for machine in differing(observation, wanted) {
+        let key = format!("{}/deletion", machine.uid);
+        if context.refused.get(&key).is_some() {
+            continue;
+        }
+        let api = machines(context, &observation.etcd);
+        let answer = apply::merge::<DynamicObject>(&api, CONTROLLER, &machine.name, &patch(machine, wanted)).await;
+        if let Err(error) = answer {
+            context.refused.insert(key, ());
+            let etcd = observation.etcd.name_any();
+            tracing::warn!(%error, etcd, "the deletion timeouts of a Machine were not set");
+        }
+    }
+}
+
+/// With the UID: another Machine may have the name by now. What is not set goes back to what Cluster API has by
+/// default.
+fn patch(machine: &MachineView, wanted: MachineDeletion) -> Value {
+    let deletion = json!({
+        "nodeDrainTimeoutSeconds": wanted.node_drain_timeout_seconds,
+        "nodeVolumeDetachTimeoutSeconds": wanted.node_volume_detach_timeout_seconds,
+        "nodeDeletionTimeoutSeconds": wanted.node_deletion_timeout_seconds,
+    });
+    json!({"metadata": {"uid": machine.uid}, "spec": {"deletion": deletion}})
+}
+
+/// Machines that have something else. None while there is a pause.
+fn differing(observation: &Observation, wanted: MachineDeletion) -> Vec<&MachineView> {
+    if paused_object(observation).is_some() {
+        return Vec::new();
+    }
+    let shown = |machine: &MachineView| observation.shown.get(&machine.name).map(|shown| shown.deletion);
+    let differs = |machine: &&MachineView| shown(machine).is_some_and(|shown| !same_deletion(shown, wanted));
+    observation.machines.values().filter(differs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Story, name};
+    use crate::observation::Shown;
+
+    fn drain(seconds: i32) -> MachineDeletion {
+        MachineDeletion { node_drain_timeout_seconds: Some(seconds), ..MachineDeletion::default() }
+    }
+
+    #[test]
+    fn machines_that_have_something_else_are_changed() {
+        let mut story = Story::with_voters(3, 3);
+        for index in 0..3 {
+            // As Cluster API makes them.
+            let deletion = MachineDeletion { node_deletion_timeout_seconds: Some(10), ..MachineDeletion::default() };
+            story.observation.shown.insert(name(index), Shown { deletion, ..Shown::default() });
+        }
+        let changed = |story: &Story, wanted: MachineDeletion| {
+            differing(&story.observation, wanted).into_iter().map(|machine| machine.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(changed(&story, drain(60)), [name(0), name(1), name(2)]);
+        assert_eq!(changed(&story, MachineDeletion::default()), [""; 0]);
+        story.observation.shown.get_mut(&name(1)).unwrap().deletion = drain(60);
+        story.delete(2);
+        assert_eq!(changed(&story, drain(60)), [name(0), name(2)], "also one that is being deleted");
+        assert_eq!(changed(&story, MachineDeletion::default()), [name(1)], "it is taken back");
+        story.cluster().paused_by = Some("spec.paused".to_owned());
+        assert_eq!(changed(&story, drain(60)), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_not_set_is_taken_away() {
+        let story = Story::with_voters(1, 1);
+        let patch = patch(&story.observation.machines[&name(0)], drain(60));
+        assert_eq!(patch["metadata"]["uid"], "uid-0");
+        let expected = json!({"nodeDrainTimeoutSeconds": 60, "nodeVolumeDetachTimeoutSeconds": null,
+            "nodeDeletionTimeoutSeconds": null});
+        assert_eq!(patch["spec"], json!({"deletion": expected}));
+    }
+}

@@ -1,0 +1,87 @@
+//! When the client certificate for Prometheus is made, where the spec asks for one. It is no rule of the plan: nothing
+//! waits for it.
+
+use super::paused_object;
+use crate::context::REFUSED_TTL;
+use crate::observation::{Certificates, Observation};
+use k8s_openapi::jiff::SignedDuration;
+use std::time::Duration;
+
+/// One that expires sooner is made again: after half of its life.
+const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 45);
+
+/// Whether it is to be made now.
+pub(crate) fn is_due(observation: &Observation) -> bool {
+    left(observation).is_some_and(|left| left.is_zero())
+}
+
+/// When it is to be made. What is due now, and could not be made, is tried again much later.
+pub(super) fn due(observation: &Observation) -> Option<Duration> {
+    left(observation).map(|left| if left.is_zero() { REFUSED_TTL } else { left })
+}
+
+/// How long it is until it is to be made. `None`: it never is, by all that is known.
+fn left(observation: &Observation) -> Option<Duration> {
+    let is_there = observation.cluster.one().is_some_and(|cluster| !cluster.deleting)
+        && observation.etcd.metadata.deletion_timestamp.is_none();
+    let can_sign = matches!(observation.certificates, Certificates::Ca { .. });
+    if !observation.etcd.spec.metrics_client_secret || !is_there || !can_sign || paused_object(observation).is_some() {
+        return None;
+    }
+    let Some(expires) = observation.metrics_client_expires else { return Some(Duration::ZERO) };
+    let left = expires.duration_since(observation.now) - RENEW_BEFORE;
+    Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Story;
+    use api::names;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    fn asks() -> Story {
+        let mut story = Story::with_voters(3, 3);
+        story.etcd().spec.metrics_client_secret = true;
+        story
+    }
+
+    #[test]
+    fn it_is_made_where_it_is_asked_for_and_nowhere_else() {
+        assert!(!is_due(&Story::with_voters(3, 3).observation));
+        assert!(is_due(&asks().observation));
+        let not = |change: fn(&mut Story)| {
+            let mut story = asks();
+            change(&mut story);
+            assert!(!is_due(&story.observation) && due(&story.observation).is_none());
+        };
+        not(|story| story.observation.certificates = Certificates::NoCa);
+        not(|story| story.observation.certificates = Certificates::Replaced);
+        not(|story| story.annotate(names::PAUSED_ANNOTATION, ""));
+        not(|story| story.cluster().paused_by = Some("spec.paused".to_owned()));
+        not(|story| story.cluster().deleting = true);
+        not(|story| story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now)));
+    }
+
+    #[test]
+    fn it_is_made_again_after_half_of_its_life() {
+        let mut story = asks();
+        let after = |story: &Story, days: i64| {
+            story.observation.now.checked_add(SignedDuration::from_hours(24 * days)).unwrap()
+        };
+        story.observation.metrics_client_expires = Some(after(&story, 90));
+        assert!(!is_due(&story.observation));
+        assert_eq!(due(&story.observation), Some(Duration::from_secs(45 * 86_400)));
+        story.observation.now = after(&story, 45);
+        assert!(is_due(&story.observation));
+        assert_eq!(due(&story.observation), Some(REFUSED_TTL), "where it cannot be made");
+        story.observation.now = after(&story, 90);
+        assert!(is_due(&story.observation), "it has expired");
+    }
+
+    #[test]
+    fn nothing_waits_for_it() {
+        let (story, plain) = (asks(), Story::with_voters(3, 3));
+        assert_eq!(story.plan(), plain.plan());
+    }
+}
