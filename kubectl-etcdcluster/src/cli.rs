@@ -147,6 +147,8 @@ mod tests {
             &["rollout", "pause"],
             &["report"],
             &["doctor", "demo", "-f", "x"],
+            &["doctor", "--dial"],
+            &["doctor", "-f", "x", "--dial"],
         ] {
             let line = ["kubectl-etcdcluster"].iter().chain(wrong);
             assert!(Cli::try_parse_from(line).is_err(), "{wrong:?}");

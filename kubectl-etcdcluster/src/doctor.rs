@@ -21,6 +21,7 @@ mod template;
 
 pub use permissions::{Permission, permissions};
 
+use crate::dial::Dialed;
 use crate::facts::{Crd, Manager, Read};
 use crate::secrets::SecretSummary;
 use k8s_openapi::jiff::Timestamp;
@@ -109,6 +110,8 @@ pub struct Subject {
     pub template: Read<Option<Value>>,
     /// Secrets of the Cluster.
     pub secrets: Read<Vec<SecretSummary>>,
+    /// What the ports of its members have answered; nothing if they were not asked.
+    pub dialed: Option<Vec<Dialed>>,
 }
 
 impl Subject {

@@ -5,6 +5,7 @@ mod subject;
 
 use super::print;
 use crate::connection::{Connection, Options};
+use crate::dial::dial;
 use crate::doctor::{is_faulty, lines, of_installation, of_subject};
 use crate::edit::{documents, is_etcd_cluster};
 use crate::gather::Gatherer;
@@ -28,6 +29,10 @@ pub struct Arguments {
     /// A manifest to look at before it is applied; - for the standard input
     #[arg(short, long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
+    /// Ask the ports of the members, 2379 and 2380, from this computer: whether they are open, and until when the
+    /// certificates are valid that they show
+    #[arg(long, requires = "name")]
+    pub dial: bool,
 }
 
 /// Looks, and says what was seen.
@@ -48,7 +53,11 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let (mut is_ill, mut printed) = (false, Vec::new());
     let mut subjects = Vec::new();
     for sought in sought {
-        subjects.push(sought.read(&client).await);
+        let mut subject = sought.read(&client).await;
+        if let Some(live) = subject.live.as_ref().filter(|_| arguments.dial) {
+            subject.dialed = Some(dial(live).await);
+        }
+        subjects.push(subject);
     }
     let templates = subjects.iter().filter_map(|subject| subject.template_crd.clone().ok().flatten()).collect();
     let installation = installation::read(&client, &gatherer, templates).await;

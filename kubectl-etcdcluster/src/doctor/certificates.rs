@@ -3,14 +3,15 @@
 use super::{Finding, Installation, Subject, text};
 use crate::gather::secret_names;
 use crate::text::span;
-use api::names::{ca_secret, control_plane_ca_secret};
+use api::names::{ca_secret, control_plane_ca_secret, metrics_client_secret};
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 /// Long enough to do something about a CA.
 const SOON: i64 = 30 * 86_400;
 
 pub(super) fn check(subject: &Subject, installation: &Installation) -> Vec<Finding> {
-    let seen: Vec<Expiring> = in_secrets(subject).chain(of_members(subject)).collect();
+    let seen: Vec<Expiring> = in_secrets(subject).chain(of_members(subject)).chain(dialed(subject)).collect();
     let left = |seen: &Expiring| seen.expires.as_second() - installation.now.as_second();
     let said = |seen: &Expiring| match left(seen) {
         ..=0 => {
@@ -41,9 +42,13 @@ struct Expiring {
 
 fn in_secrets(subject: &Subject) -> impl Iterator<Item = Expiring> {
     let secrets = subject.cluster_name().zip(subject.secrets.as_ref().ok());
-    secrets.into_iter().flat_map(|(cluster, secrets)| {
+    // Where nobody asks for it any more, it expires in peace.
+    let for_prometheus = subject.etcd.pointer("/spec/metricsClientSecret") == Some(&Value::Bool(true));
+    secrets.into_iter().flat_map(move |(cluster, secrets)| {
         let (ours, cas) = (secret_names(cluster), [ca_secret(cluster), control_plane_ca_secret(cluster)]);
-        let ours = secrets.iter().filter(move |secret| ours.contains(&secret.name));
+        let metrics = for_prometheus.then(|| metrics_client_secret(cluster));
+        let is_ours = move |name: &String| ours.contains(name) || metrics.as_ref() == Some(name);
+        let ours = secrets.iter().filter(move |secret| is_ours(&secret.name));
         ours.flat_map(move |secret| {
             let [remedy, remedy_once_expired] =
                 if cas.contains(&secret.name) { [NEW_CA; 2] } else { [BY_ITSELF, HELD_UP] };
@@ -63,6 +68,15 @@ fn of_members(subject: &Subject) -> impl Iterator<Item = Expiring> {
     members.into_iter().flatten().filter_map(|member| {
         let place = format!("of member {}", text(member, "/name"));
         let expires = text(member, "/certificateExpires").parse().ok()?;
+        Some(Expiring { place, expires, remedy: NEW_MACHINE, remedy_once_expired: NEW_MACHINE })
+    })
+}
+
+/// What members show to this computer, where it has asked them: the one for peers stands nowhere else.
+fn dialed(subject: &Subject) -> impl Iterator<Item = Expiring> {
+    subject.dialed.iter().flatten().filter_map(|dialed| {
+        let expires = dialed.answer.clone().ok().flatten()?;
+        let place = format!("that member {} shows at {}", dialed.member, dialed.address);
         Some(Expiring { place, expires, remedy: NEW_MACHINE, remedy_once_expired: NEW_MACHINE })
     })
 }

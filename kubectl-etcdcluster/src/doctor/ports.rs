@@ -1,7 +1,10 @@
-//! What is known of the ports 2379 and 2380. This program sends nothing to machines: it may be anywhere.
+//! What is known of the ports 2379 and 2380: by the members' status, and by asking them from this computer where that is
+//! wished for. It may be anywhere.
 
 use super::{Finding, Installation, Subject};
+use crate::dial::Dialed;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
     let members = subject.live.as_ref().and_then(|live| live.pointer("/status/members")?.as_array());
@@ -20,8 +23,49 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
             "kubectl etcdcluster why NAME has what the others said",
         )],
     };
-    if !all.is_empty() {
-        found.push(Finding::unseen("2380, and the way from the control plane to 2379: this program did not look", ""));
+    match &subject.dialed {
+        _ if all.is_empty() => {}
+        Some(dialed) => found.extend(of_dialed(dialed)),
+        None => found.push(Finding::unseen(
+            "2380, and the way from the control plane to 2379: this program did not look",
+            "kubectl etcdcluster doctor NAME --dial asks both ports from this computer",
+        )),
     }
+    found
+}
+
+/// What this computer has heard, by port.
+fn of_dialed(dialed: &[Dialed]) -> Vec<Finding> {
+    let mut by_port: BTreeMap<&str, Vec<&Dialed>> = BTreeMap::new();
+    for one in dialed {
+        by_port.entry(one.port()).or_default().push(one);
+    }
+    let mut found = Vec::new();
+    for (port, all) in by_port {
+        let closed = all.iter().filter_map(|one| {
+            let why = one.answer.as_ref().err()?;
+            Some(format!("{} ({}): {why}", one.member, one.address))
+        });
+        let closed: Vec<String> = closed.collect();
+        found.push(if closed.is_empty() {
+            Finding::ok(format!("{port}: this computer reaches all {} members", all.len()))
+        } else {
+            Finding::warning(
+                format!("{port}: this computer does not reach {}", closed.join("; ")),
+                "it is no fault where this computer need not reach them. Otherwise look at the firewall, and whether etcd runs",
+            )
+        });
+        let without = all.iter().filter(|one| one.answer == Ok(None));
+        found.extend(without.map(|one| {
+            Finding::warning(
+                format!("{} ({}) is open, and shows no certificate", one.member, one.address),
+                "look at what listens there: etcd shows one",
+            )
+        }));
+    }
+    found.push(Finding::unseen(
+        "the ways between the machines, and those from the manager and the control plane to them: this computer is elsewhere",
+        "",
+    ));
     found
 }

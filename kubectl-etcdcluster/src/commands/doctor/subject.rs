@@ -50,6 +50,7 @@ impl Sought {
             template_crd,
             template,
             secrets: Ok(Vec::new()),
+            dialed: None,
         };
         if let Some(cluster) = subject.cluster_name() {
             subject.secrets = gatherer.secrets(cluster).await;
