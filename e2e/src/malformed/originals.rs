@@ -50,7 +50,9 @@ fn full_etcd() -> Value {
         "remediation": {"mode": "Report", "maxRetry": 3, "retryPeriodSeconds": 60, "minHealthyPeriodSeconds": 600},
         "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2}},
         "rolloutAfter": "2026-11-23T04:00:00Z", "rolloutBefore": {"certificatesExpiryDays": 30},
-        "machineTemplate": {"metadata": metadata()},
+        "machineTemplate": {"metadata": metadata(), "spec": {"deletion": {"nodeDrainTimeoutSeconds": 60,
+            "nodeVolumeDetachTimeoutSeconds": 60, "nodeDeletionTimeoutSeconds": 10}}},
+        "metricsClientSecret": true,
     })
 }
 

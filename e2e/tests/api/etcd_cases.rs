@@ -44,6 +44,10 @@ fn address_types(types: &[&str]) -> Value {
     json!({"spec": {"addressTypes": types}})
 }
 
+fn deletion(deletion: Value) -> Value {
+    json!({"spec": {"machineTemplate": {"spec": {"deletion": deletion}}}})
+}
+
 fn labels(labels: Value) -> Value {
     json!({"spec": {"machineTemplate": {"metadata": {"labels": labels}}}})
 }
@@ -309,7 +313,21 @@ pub(crate) fn cases() -> Vec<Case> {
             labels(json!({"cluster.x-k8s.io/control-plane": ""})),
             labels(json!({"example.org/control-plane": ""})),
         ),
+        Case::new(
+            "spec.metricsClientSecret",
+            "must be of type boolean",
+            json!({"spec": {"metricsClientSecret": "Managed"}}),
+            json!({"spec": {"metricsClientSecret": true}}),
+        ),
     ];
+    for (at, name) in [
+        ("spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds", "nodeDrainTimeoutSeconds"),
+        ("spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds"),
+        ("spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds", "nodeDeletionTimeoutSeconds"),
+    ] {
+        let seconds = |seconds: i32| deletion(json!({name: seconds}));
+        cases.push(Case::new(at, "greater than or equal to 0", seconds(-1), seconds(0)));
+    }
     for bad in [0, 2, 4, 6, 8, 9, -1, 100] {
         cases.push(Case::new(
             "spec.replicas",

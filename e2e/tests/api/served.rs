@@ -121,6 +121,7 @@ pub(crate) async fn a_null_is_no_value(server: &Server) -> Result<()> {
         "remediation",
         "rolloutStrategy",
         "machineTemplate",
+        "metricsClientSecret",
         "addressTypes",
     ] {
         sparse["spec"][field] = Value::Null;

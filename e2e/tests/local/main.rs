@@ -26,6 +26,7 @@ mod gitops;
 mod health;
 mod idle;
 mod ill;
+mod in_place;
 mod kills;
 mod leases;
 mod marked;
@@ -216,6 +217,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rolls::with_room_for_one),
         scenario!(rolls::without_room),
         scenario!(certificates::that_expire).long(true),
+        scenario!(in_place::replaces_no_machine).long(true),
         scenario!(rolls::five_beside_a_control_plane).long(true),
         scenario!(rolls::versions_under_load).long(true),
         scenario!(repair::of_members_that_die),

@@ -1,0 +1,129 @@
+//! What an EtcdCluster that is up may be given without a Machine being replaced: a certificate for Prometheus, and how
+//! long Cluster API tries to get rid of Nodes.
+
+use crate::bring_up::PATIENCE;
+use crate::rolls::changed;
+use crate::shrinks::alone;
+use anyhow::{Context, Result, ensure};
+use api::names;
+use e2e::bed::{Bed, Look, Manifests, programs};
+use e2e::tls::{Identity, connector};
+use e2e::until::until;
+use kube::api::DeleteParams;
+use rustls::pki_types::ServerName;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Limit for one answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Three members are scraped with the Secret, and again with another one after that is deleted. All Machines get other
+/// deletion timeouts, and get rid of them. What Cluster API says of the Machines is added up, and `doctor` reaches the
+/// members' ports. The Machines stay who they are.
+pub(crate) async fn replaces_no_machine(bed: &mut Bed) -> Result<()> {
+    let look = alone(bed, Manifests::new("in-place", "demo")?).await?;
+    let before = look.etcd_machines().await?;
+    let said = look.until_condition("MachinesReady", "Unknown", "ReadyUnknown", PATIENCE).await?;
+    ensure!(said.contains(&before[0]) && said.contains("Node"), "etcd's Machines have no Node: {said}");
+    ensure!(
+        look.secrets().get_opt(&names::metrics_client_secret(&look.cluster)).await?.is_none(),
+        "nobody asks for it"
+    );
+
+    changed(&look, &json!({"metricsClientSecret": true})).await?;
+    let first = until_there(&look, None).await?;
+    is_scraped(&look, &first).await?;
+    look.secrets().delete(&names::metrics_client_secret(&look.cluster), &DeleteParams::default()).await?;
+    let second = until_there(&look, Some(&first)).await?;
+    is_scraped(&look, &second).await?;
+
+    let timeouts = json!({"nodeDrainTimeoutSeconds": 60, "nodeVolumeDetachTimeoutSeconds": 120});
+    changed(&look, &json!({"machineTemplate": {"spec": {"deletion": timeouts}}})).await?;
+    until_all_have(&look, [60, 120, 10]).await?;
+    let none = Value::Null;
+    let less = json!({"nodeDrainTimeoutSeconds": none, "nodeVolumeDetachTimeoutSeconds": none,
+        "nodeDeletionTimeoutSeconds": 30});
+    changed(&look, &json!({"machineTemplate": {"spec": {"deletion": less}}})).await?;
+    until_all_have(&look, [0, 0, 30]).await?;
+
+    let kubeconfig = bed.plane.kubeconfig()?;
+    let mut doctor = Command::new(programs()?.join("kubectl-etcdcluster"));
+    doctor.args(["doctor", &look.etcd, "--dial", "--namespace", &look.namespace, "--kubeconfig"]).arg(kubeconfig);
+    let output = tokio::task::spawn_blocking(move || doctor.output()).await??;
+    let found = String::from_utf8_lossy(&output.stdout);
+    for port in [names::CLIENT_PORT, names::PEER_PORT] {
+        let reached = format!("{port}: this computer reaches all 3 members");
+        ensure!(found.contains(&reached), "{reached}: {found}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    ensure!(!found.contains("shows no certificate"), "{found}");
+
+    let after = look.etcd_machines().await?;
+    ensure!(after == before, "the Machines were {before:?}, and are {after:?}");
+    Ok(())
+}
+
+/// Waits until the Secret is there with another certificate than before, and gives that with the CA.
+async fn until_there(look: &Look, before: Option<&(Identity, String)>) -> Result<(Identity, String)> {
+    let name = names::metrics_client_secret(&look.cluster);
+    until(format!("Secret {name} is there"), PATIENCE, async || {
+        let certificate = look.secret(&name, "tls.crt").await?;
+        ensure!(before.is_none_or(|(before, _)| before.certificate != certificate), "it is the one from before");
+        let identity = Identity { certificate, key: look.secret(&name, "tls.key").await? };
+        Ok(Some((identity, look.secret(&name, "ca.crt").await?)))
+    })
+    .await
+}
+
+/// Every member shows its metrics to who has the Secret, and to nobody without it.
+async fn is_scraped(look: &Look, (identity, authority): &(Identity, String)) -> Result<()> {
+    let members = look.status().await?.members;
+    ensure!(members.len() == 3, "{members:?}");
+    for member in members {
+        let text = scraped(&member.client_url, authority, Some(identity)).await.context(member.client_url.clone())?;
+        for series in ["etcd_server_has_leader 1", "etcd_disk_wal_fsync_duration_seconds_count"] {
+            ensure!(text.contains(series), "{series} is not among the metrics of {}: {text}", member.name);
+        }
+        let stranger = scraped(&member.client_url, authority, None).await;
+        ensure!(stranger.is_err(), "{} shows its metrics to anybody", member.name);
+    }
+    Ok(())
+}
+
+/// What a member answers to a request for its metrics.
+async fn scraped(url: &str, authority: &str, identity: Option<&Identity>) -> Result<String> {
+    let address: SocketAddr = url.trim_start_matches("https://").parse()?;
+    let tls = connector(authority, identity, None)?;
+    let asked = async {
+        let stream = TcpStream::connect(address).await?;
+        let mut stream = tls.connect(ServerName::from(address.ip()), stream).await?;
+        // So old that the answer is not in chunks, and the connection ends after it.
+        let request = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        anyhow::Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = tokio::time::timeout(ANSWER, asked).await.context("no answer")??;
+    ensure!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    Ok(answer)
+}
+
+/// Waits until all Machines have these timeouts: for draining, detaching and deleting.
+async fn until_all_have(look: &Look, wanted: [i64; 3]) -> Result<()> {
+    until(format!("the deletion timeouts are {wanted:?}"), PATIENCE, async || {
+        for name in look.etcd_machines().await? {
+            let machine = look.api("Machine").get(&name).await?;
+            let fields = ["nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds"];
+            let seconds =
+                fields.map(|field| machine.data.pointer(&format!("/spec/deletion/{field}")).map(Value::as_i64));
+            let seconds = seconds.map(|seconds| seconds.flatten().unwrap_or(0));
+            ensure!(seconds == wanted, "Machine {name} has {seconds:?}");
+        }
+        Ok(Some(()))
+    })
+    .await
+}
