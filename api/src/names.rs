@@ -60,6 +60,13 @@ pub const LAST_NAME_NUMBER_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/last
 pub const ACCEPT_CLUSTER_ID_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/accept-cluster-id";
 /// Annotation on an EtcdCluster: its own name, which confirms that it may be deleted with its data.
 pub const CONFIRM_DELETION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/confirm-deletion";
+/// On every object that `clusterctl move` takes away, in place of all its other annotations: it is in another management
+/// cluster by now. clusterctl's own.
+pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+/// Annotation on an EtcdCluster of which a move would lose something now. clusterctl's own: it waits for a while.
+pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
+/// Value of [`PAUSED_ANNOTATION`] when `kubectl etcdcluster move` has set it: it lifts no other pause.
+pub const PAUSED_FOR_MOVE_VALUE: &str = "moving-to-another-management-cluster";
 /// Annotation on every member Machine: Cluster API keeps the machine running until the member has left etcd.
 pub const PRE_TERMINATE_HOOK_ANNOTATION: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd-member";
 /// Value of [`PRE_TERMINATE_HOOK_ANNOTATION`]: who drops it.

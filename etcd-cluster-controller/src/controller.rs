@@ -4,13 +4,13 @@ use crate::CONTROLLER;
 use crate::context::Context;
 use crate::etcds::typed;
 use crate::execute::{
-    Outcome, execute, keep_metrics_client, own_template, set_deletion, show_up_to_date, write_status,
+    Outcome, execute, keep_metrics_client, own_template, set_deletion, show_block_move, show_up_to_date, write_status,
 };
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
 use crate::metrics::{EtcdMetrics, Look};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
-use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, owns_template, plan};
+use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_obstacle, owns_template, plan};
 use crate::status::{can_wait, status, unobserved};
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
@@ -178,6 +178,8 @@ async fn finish(
     let after = status(observation, decision, failed.as_deref());
     let etcd = observation.etcd.as_ref();
     let uid = etcd.metadata.uid.as_deref().unwrap_or_default();
+    // Before the status: a move loses what that is about to say.
+    show_block_move(context, observation, move_obstacle(observation, &decision.next, &after).as_deref()).await;
     let due = due(observation, &decision.next);
     let can_wait = failure.is_none() && !is_live && can_wait(etcd.status.as_ref(), &after, &decision.next);
     let deferred = can_wait.then(|| context.deferred.left(uid)).flatten();

@@ -1,6 +1,7 @@
 //! All writes of a reconcile: one step of the plan. Every object is created under a name that follows from the plan, so
 //! that doing a step twice, after a kill or by two managers at once, makes one object.
 
+mod block_move;
 mod deletion;
 mod docker;
 mod held_back;
@@ -14,6 +15,7 @@ mod status;
 mod template;
 mod up_to_date;
 
+pub(crate) use block_move::show_block_move;
 pub(crate) use deletion::set_deletion;
 pub(crate) use metrics_client::keep_metrics_client;
 pub(crate) use status::write_status;

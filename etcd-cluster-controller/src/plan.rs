@@ -19,6 +19,7 @@ mod init;
 mod link;
 mod marked;
 mod metrics_client;
+mod moved;
 mod operation;
 mod ownership;
 mod publish;
@@ -52,6 +53,7 @@ pub use fence::{called_off, is_fenced};
 pub use goal::Goal;
 pub(crate) use marked::waiting as marked_waits_for;
 pub(crate) use metrics_client::is_due as metrics_client_is_due;
+pub(crate) use moved::obstacle as move_obstacle;
 pub use publish::Publish;
 pub(crate) use repair::{made_for, under_way as replacement_under_way};
 pub(crate) use retire::{describe as describe_leaving, waiting as leaving_waits_for};
@@ -169,6 +171,8 @@ pub(crate) fn paused_object(observation: &Observation) -> Option<String> {
         let (name, annotation) = (observation.etcd.name_any(), names::PAUSED_ANNOTATION);
         return Some(format!("EtcdCluster {name} is paused by annotation {annotation}"));
     }
-    let cluster = observation.cluster.one()?;
-    cluster.paused_by.as_ref().map(|by| format!("Cluster {} is paused by {by}", cluster.name))
+    moved::away(observation).or_else(|| {
+        let cluster = observation.cluster.one()?;
+        cluster.paused_by.as_ref().map(|by| format!("Cluster {} is paused by {by}", cluster.name))
+    })
 }

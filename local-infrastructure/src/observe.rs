@@ -38,7 +38,10 @@ pub(crate) async fn observe(context: &Context, object: &LocalMachine) -> Result<
     Ok(Observation {
         now: now(),
         deleting: object.metadata.deletion_timestamp.is_some(),
-        paused: object.annotations().contains_key(names::PAUSED_ANNOTATION)
+        // What clusterctl has moved away is another management cluster's, and its machine with it.
+        paused: [names::PAUSED_ANNOTATION, names::DELETE_FOR_MOVE_ANNOTATION]
+            .iter()
+            .any(|name| object.annotations().contains_key(*name))
             || cluster.as_ref().is_some_and(|cluster| cluster.is_paused()),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
         has_provider_id: object.spec.provider_id.is_some(),

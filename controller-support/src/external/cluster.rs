@@ -106,13 +106,14 @@ pub fn is_cluster(owner: &OwnerReference) -> bool {
     owner.kind == "Cluster" && api_group(&owner.api_version) == names::CLUSTER_GROUP
 }
 
-/// What pauses an object that has `spec.paused`.
+/// What pauses an object that has `spec.paused`. One that clusterctl has moved away is another management cluster's, also
+/// where the pause that clusterctl sets is lost.
 fn paused_by(cluster: &DynamicObject) -> Option<String> {
     let field = flag(&cluster.data, &["/spec/paused"]).then(|| "spec.paused".to_owned());
-    let annotation = cluster.annotations().contains_key(names::PAUSED_ANNOTATION);
-    let annotation = annotation.then(|| format!("annotation {}", names::PAUSED_ANNOTATION));
-    let both: Vec<String> = field.into_iter().chain(annotation).collect();
-    (!both.is_empty()).then(|| both.join(" and "))
+    let annotations = [names::PAUSED_ANNOTATION, names::DELETE_FOR_MOVE_ANNOTATION];
+    let annotations = annotations.into_iter().filter(|name| cluster.annotations().contains_key(*name));
+    let all: Vec<String> = field.into_iter().chain(annotations.map(|name| format!("annotation {name}"))).collect();
+    (!all.is_empty()).then(|| all.join(" and "))
 }
 
 /// Reads `<name>` (an EtcdCluster) or `<kind>.<group>/<name>`.
@@ -171,6 +172,9 @@ mod tests {
         assert_eq!(paused_by(json!({}), true).as_deref(), Some("spec.paused"));
         assert_eq!(paused_by(annotated.clone(), false).as_deref(), Some("annotation cluster.x-k8s.io/paused"));
         assert_eq!(paused_by(annotated, true).as_deref(), Some("spec.paused and annotation cluster.x-k8s.io/paused"));
+        let moved = json!({names::DELETE_FOR_MOVE_ANNOTATION: ""});
+        let by = "annotation clusterctl.cluster.x-k8s.io/delete-for-move";
+        assert_eq!(paused_by(moved, false).as_deref(), Some(by), "it is another management cluster's");
     }
 
     #[test]

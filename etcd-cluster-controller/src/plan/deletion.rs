@@ -16,9 +16,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     let etcd = &observation.etcd;
     let proof = cluster_going(etcd.metadata.deletion_timestamp.is_some())?;
-    let name = etcd.name_any();
-    let confirmed = etcd.annotations().get(names::CONFIRM_DELETION_ANNOTATION) == Some(&name);
-    if view.has_begun() && !confirmed && !observation.machines.is_empty() {
+    if view.has_begun() && !is_confirmed(etcd) && !observation.machines.is_empty() {
         if let Some(cluster) = observation.cluster.living() {
             let message = format!(
                 "the deletion would destroy the data of {} members, and Cluster {cluster} stays. To confirm it: {}",
@@ -52,6 +50,11 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     }
     let others = etcd.finalizers().join(", ");
     Some(wait(reasons::DELETING, format!("all Machines are gone; it waits for the finalizers of others: {others}")))
+}
+
+/// Whether a person, or the Cluster hook, has confirmed the deletion.
+pub(super) fn is_confirmed(etcd: &EtcdCluster) -> bool {
+    etcd.annotations().get(names::CONFIRM_DELETION_ANNOTATION) == Some(&etcd.name_any())
 }
 
 /// The command with which a person confirms the deletion.

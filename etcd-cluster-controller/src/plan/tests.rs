@@ -6,6 +6,7 @@ mod late;
 mod leaving;
 mod left_over;
 mod marked;
+mod moved;
 mod removing_first;
 mod repairing;
 mod rolling;

@@ -1,0 +1,95 @@
+//! `clusterctl move`: what it takes away is left alone, and while something would be lost it is told to wait.
+//!
+//! It makes every object again in another management cluster, with a new UID and without its status, and then deletes it
+//! here. Of each object that it is about to delete it first takes all annotations, and puts one of its own in their place;
+//! it takes the finalizers as well. Meanwhile the Cluster is paused on both sides. The mark says the same where that pause
+//! is lost.
+
+use super::{Plan, Step, View, deletion, operation, repair};
+use crate::observation::Observation;
+use api::etcd_cluster::EtcdClusterStatus;
+use api::names;
+use kube::ResourceExt;
+
+/// What says that the members are another management cluster's by now: nothing is done to them from here. `None`: nothing
+/// does, or the deletion has been confirmed since, as the hook does it when the Cluster is deleted.
+pub(super) fn away(observation: &Observation) -> Option<String> {
+    let (etcd, mark) = (observation.etcd.as_ref(), names::DELETE_FOR_MOVE_ANNOTATION);
+    if deletion::is_confirmed(etcd) {
+        return None;
+    }
+    let what = if etcd.annotations().contains_key(mark) {
+        format!("EtcdCluster {}", etcd.name_any())
+    } else {
+        let machine = observation.machines.values().find(|machine| machine.annotations.contains_key(mark))?;
+        format!("Machine {}", machine.name)
+    };
+    Some(format!(
+        "{what} is paused by annotation {mark}: clusterctl has moved it to another management cluster, which looks after the members now"
+    ))
+}
+
+/// What a move would lose now: a status is not moved, nor is a deletion, and nobody may join under another UID than the
+/// admitted one. `after`: the status that is written next. `None`: all that matters can be derived again.
+pub(crate) fn obstacle(observation: &Observation, next: &Plan, after: &EtcdClusterStatus) -> Option<String> {
+    let view = View::new(observation);
+    if let Plan::Do(step) = next
+        && changes_members(step)
+    {
+        return Some(step.describe());
+    }
+    if !after.initialized || !after.creation_complete {
+        return Some("etcd has not been complete yet".to_owned());
+    }
+    if let Some(begun) = &after.operation {
+        return Some(operation::describe(begun));
+    }
+    if let Some(record) = after.removed_members.first() {
+        return Some(format!("member {} has left, or is missing, and Machine {} is there", record.id, record.machine));
+    }
+    if !after.released_machine_uids.is_empty() {
+        return Some("a Machine is being let go that has not become a member".to_owned());
+    }
+    if let Some(going) = observation.machines.values().find(|machine| machine.deleting) {
+        return Some(format!("Machine {} is being deleted", going.name));
+    }
+    if let Some(last) = repair::under_way(&view) {
+        return Some(format!("the member of Machine {} is being replaced", last.machine));
+    }
+    if observation.machines.len() != view.wanted() {
+        return Some(format!("there are {} Machines, and {} are wanted", observation.machines.len(), view.wanted()));
+    }
+    if !view.roster.is_listed() {
+        return Some(format!("the member list is not known: {}", observation.why_not_listed()));
+    }
+    let odd = view.roster.seats.iter().find(|seat| seat.machine.is_none() || !seat.is_voter())?;
+    Some(match odd.machine {
+        Some(machine) => format!("Machine {} has no member that votes", machine.name),
+        None => format!("member {} has no Machine", odd.name()),
+    })
+}
+
+/// Whether a step changes who is a member, or which Machines there are. The others only write down what can be found again.
+fn changes_members(step: &Step) -> bool {
+    match step {
+        Step::Record { .. }
+        | Step::EnsureCertificates
+        | Step::LabelCa
+        | Step::PublishInit { .. }
+        | Step::SetProviderId { .. }
+        | Step::AddHook { .. } => false,
+        Step::CreateMachine { .. }
+        | Step::Admit { .. }
+        | Step::DeleteHeldBack { .. }
+        | Step::BeginRemediation(_)
+        | Step::DeleteMachine { .. }
+        | Step::Begin(_)
+        | Step::Finish(_)
+        | Step::MoveLeader { .. }
+        | Step::RemoveMember(_)
+        | Step::NoteRelease { .. }
+        | Step::ReleaseHook { .. }
+        | Step::DeleteMachines { .. }
+        | Step::RemoveFinalizer => true,
+    }
+}

@@ -1,0 +1,180 @@
+//! `clusterctl move`: nothing is done from the side that etcd has left, nothing is forgotten on the side that it comes to,
+//! and it does not begin while something would be.
+
+use super::reason;
+use crate::fixture::{Story, name};
+use crate::observation::{ClusterLink, Membership};
+use crate::plan::moved::obstacle;
+use crate::plan::{Plan, Step, plan};
+use crate::status::status;
+use api::EtcdClusterStatus;
+use api::conditions::reasons;
+use api::etcd_cluster::{Operation, OperationKind, RemovalState, RemovedMember};
+use api::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::BTreeMap;
+
+/// clusterctl's mark, in place of all other annotations.
+fn mark() -> BTreeMap<String, String> {
+    [(names::DELETE_FOR_MOVE_ANNOTATION.to_owned(), String::new())].into()
+}
+
+/// Four voters of three, one of whose Machines is deleted: its member leaves.
+fn one_leaves() -> Story {
+    let mut story = Story::with_voters(3, 4);
+    story.delete(3);
+    assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
+    story
+}
+
+/// The EtcdCluster is being deleted, and its Cluster is not seen any more.
+fn etcd_goes() -> Story {
+    let mut story = Story::with_voters(3, 3);
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    story.observation.cluster = ClusterLink::None { message: "it is gone".to_owned(), living: None };
+    assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "{:?}", story.plan());
+    story
+}
+
+#[test]
+fn the_member_of_a_machine_that_is_moved_away_stays_also_where_the_pause_is_lost() {
+    let mut story = one_leaves();
+    story.observation.machines.get_mut(&name(3)).unwrap().annotations = mark();
+    let plan = story.plan();
+    assert_eq!(reason(&plan), reasons::PAUSED);
+    let message = &plan.hold().unwrap().message;
+    assert!(message.starts_with("Machine demo-etcd-3 is paused by annotation clusterctl"), "{message}");
+}
+
+#[test]
+fn an_operation_that_was_begun_is_not_gone_on_with_from_the_side_that_etcd_has_left() {
+    let mut story = one_leaves();
+    story.settle();
+    assert!(matches!(story.plan(), Plan::Do(Step::RemoveMember(_))), "{:?}", story.plan());
+    story.etcd().metadata.annotations = Some(mark());
+    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+}
+
+#[test]
+fn machines_are_not_deleted_with_an_etcd_that_is_moved_away_also_where_its_cluster_is_gone() {
+    let mut story = etcd_goes();
+    story.etcd().metadata.annotations = Some(mark());
+    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+    for machine in story.observation.machines.values_mut() {
+        machine.annotations = mark();
+        (machine.deleting, machine.deleted) = (true, Some(Time(story.observation.now)));
+    }
+    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+    // The move was given up, and the Cluster is deleted here: that always finishes.
+    story.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
+    assert!(!matches!(&story.plan(), Plan::Wait(hold) if hold.reason == reasons::PAUSED), "{:?}", story.plan());
+}
+
+/// The same in the management cluster that it has come to: other UIDs, other times, no status.
+fn arrived(source: &Story) -> Story {
+    let mut story = source.clone();
+    let now = story.observation.now;
+    let etcd = story.etcd();
+    etcd.metadata.uid = Some("another-etcd-uid".to_owned());
+    etcd.status = None;
+    for machine in story.observation.machines.values_mut() {
+        machine.uid = format!("another-{}", machine.uid);
+        machine.created = Some(Time(now));
+    }
+    story
+}
+
+#[test]
+fn what_has_arrived_is_taken_over_as_it_is() {
+    let mut source = Story::with_voters(3, 3);
+    for index in 0..3 {
+        source.admit(index);
+    }
+    let before = source.settle();
+    assert_eq!(source.plan(), Plan::Steady);
+    let mut story = arrived(&source);
+    assert_eq!(story.plan(), Plan::Steady, "nobody is admitted, made or let go");
+    let after = story.settle();
+    assert!(after.ready && after.initialized && after.creation_complete, "{:?}", after.conditions);
+    assert_eq!((&after.endpoints, &after.cluster_id), (&before.endpoints, &before.cluster_id));
+    let members = |status: &EtcdClusterStatus| {
+        let members = status.members.iter().map(|member| (member.id.clone(), member.machine.clone()));
+        members.collect::<Vec<_>>()
+    };
+    assert_eq!(members(&after), members(&before));
+    assert!(after.removed_members.is_empty() && after.released_machine_uids.is_empty() && after.operation.is_none());
+    assert_eq!(story.plan(), Plan::Steady, "and so it stays");
+}
+
+#[test]
+fn nothing_begins_anew_before_the_members_have_answered() {
+    let mut story = arrived(&Story::with_voters(3, 3));
+    story.observation.probes.clear();
+    story.observation.membership = Membership::NotAsked;
+    for machine in story.observation.machines.values_mut() {
+        machine.addresses.clear();
+    }
+    let plan = story.plan();
+    assert!(matches!(plan, Plan::Wait(_) | Plan::Block(_)), "{plan:?}");
+    let status = story.settle();
+    assert!(!status.ready && status.endpoints.is_empty(), "{status:?}");
+    assert_eq!(status.cluster_id, "c", "the annotation has it");
+}
+
+/// What keeps a move from beginning.
+fn blocks(story: &Story) -> Option<String> {
+    let decision = plan(&story.observation);
+    obstacle(&story.observation, &decision.next, &status(&story.observation, &decision, None))
+}
+
+#[test]
+fn a_move_waits_for_what_it_would_lose() {
+    let whole = Story::with_voters(3, 3);
+    assert_eq!(blocks(&whole), None);
+    assert_eq!(blocks(&Story::new(3)).as_deref(), Some("creating Machine number 0"));
+    assert!(blocks(&one_leaves()).unwrap().starts_with("about to change etcd"));
+    let mut grows = whole.clone();
+    grows.etcd().spec.replicas = 5;
+    assert_eq!(blocks(&grows).as_deref(), Some("creating Machine number 3"));
+    let mut goes = whole.clone();
+    goes.delete(0);
+    assert!(blocks(&goes).is_some());
+    let mut unknown = whole.clone();
+    unknown.unlisted();
+    assert!(blocks(&unknown).unwrap().starts_with("the member list is not known"));
+    let mut fails = whole.clone();
+    fails.failing(2, "no answer in time");
+    assert_eq!(blocks(&fails), None, "how members are is found out again");
+
+    let after = |change: &dyn Fn(&mut EtcdClusterStatus)| {
+        let decision = plan(&whole.observation);
+        let mut after = status(&whole.observation, &decision, None);
+        change(&mut after);
+        obstacle(&whole.observation, &decision.next, &after)
+    };
+    let incomplete = after(&|status| status.creation_complete = false);
+    assert_eq!(incomplete.as_deref(), Some("etcd has not been complete yet"));
+    let since = || Time(whole.observation.now);
+    let begun = after(&|status| {
+        status.operation = Some(Operation {
+            kind: OperationKind::RemoveMember,
+            member_id: "100".to_owned(),
+            machine_uid: "uid-0".to_owned(),
+            since: since(),
+            attempt: 0,
+        });
+    });
+    assert_eq!(begun.as_deref(), Some("the removal of member 100"));
+    let removed = after(&|status| {
+        status.removed_members.push(RemovedMember {
+            id: "100".to_owned(),
+            machine: name(0),
+            machine_uid: "uid-0".to_owned(),
+            state: RemovalState::Removed,
+            never_started: false,
+            since: since(),
+        });
+    });
+    assert_eq!(removed.as_deref(), Some("member 100 has left, or is missing, and Machine demo-etcd-0 is there"));
+    assert!(after(&|status| status.released_machine_uids.push("uid-0".to_owned())).is_some());
+}
