@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::commands::{complete, completion, doctor, logs, plan, report, rollout, status, watch, why};
+use crate::commands::{complete, completion, doctor, logs, moving, plan, report, rollout, status, watch, why};
 use crate::connection::Options;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -34,6 +34,8 @@ pub enum Command {
     Plan(plan::Arguments),
     /// Pause or resume an EtcdCluster, or have all its Machines replaced
     Rollout(rollout::Arguments),
+    /// Move all Clusters of a namespace to another management cluster, with clusterctl
+    Move(moving::Arguments),
     /// Check an EtcdCluster, a manifest before it is applied, or the installation alone
     Doctor(doctor::Arguments),
     /// Print the manager's log lines about an EtcdCluster, and how to get at the consoles of its machines
@@ -59,6 +61,7 @@ impl Cli {
             Command::Why(arguments) => why::run(arguments, &self.options).await,
             Command::Plan(arguments) => plan::run(arguments, &self.options).await,
             Command::Rollout(arguments) => rollout::run(arguments, &self.options).await,
+            Command::Move(arguments) => moving::run(arguments, &self.options).await,
             Command::Doctor(arguments) => doctor::run(arguments, &self.options).await,
             Command::Logs(arguments) => logs::run(arguments, &self.options).await,
             Command::Report(arguments) => report::run(arguments, &self.options).await,
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn help_of_every_command() {
-        let paths: [&[&str]; 13] = [
+        let paths: [&[&str]; 14] = [
             &[],
             &["status"],
             &["watch"],
@@ -97,6 +100,7 @@ mod tests {
             &["rollout", "pause"],
             &["rollout", "resume"],
             &["rollout", "restart"],
+            &["move"],
             &["doctor"],
             &["logs"],
             &["report"],
@@ -146,6 +150,7 @@ mod tests {
             &["plan"],
             &["rollout", "pause"],
             &["report"],
+            &["move"],
             &["doctor", "demo", "-f", "x"],
             &["doctor", "--dial"],
             &["doctor", "-f", "x", "--dial"],

@@ -4,6 +4,7 @@ pub mod complete;
 pub mod completion;
 pub mod doctor;
 pub mod logs;
+pub mod moving;
 pub mod plan;
 pub mod report;
 pub mod rollout;

@@ -20,6 +20,7 @@ mod fixture;
 pub mod forecast;
 pub mod gather;
 pub mod lines;
+pub mod moving;
 pub mod observation;
 pub mod plan;
 pub mod reader;

@@ -103,7 +103,7 @@ fn with_value<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
 /// The values that an argument may have. One that may have any is taken for the name of a file.
 fn values(argument: &Arg) -> Candidates {
     let values = argument.get_possible_values();
-    let is_file = matches!(argument.get_id().as_str(), "filename" | "kubeconfig" | "out");
+    let is_file = matches!(argument.get_id().as_str(), "filename" | "kubeconfig" | "to_kubeconfig" | "clusterctl" | "out");
     match values.is_empty() && is_file {
         true => Candidates::Files,
         false => Candidates::Words(values.iter().map(|value| value.get_name().to_owned()).collect()),
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_place_has_its_candidates() {
-        assert_eq!(of(""), "status watch why plan rollout doctor logs report completion help");
+        assert_eq!(of(""), "status watch why plan rollout move doctor logs report completion help");
         assert_eq!(of("rollout "), "pause resume restart help");
         assert_eq!(of("rollout pause de"), "names of None");
         assert_eq!(of("-n a status "), "names of Some(\"a\")");
@@ -141,6 +141,7 @@ mod tests {
         assert_eq!(of("plan -f "), "files");
         assert_eq!(of("doctor -f "), "files");
         assert_eq!(of("doctor de"), "names of None");
+        assert_eq!(of("move --to-kubeconfig "), "files");
         assert_eq!(of("report --out "), "files");
         assert_eq!(of("logs demo --tail "), "");
         assert_eq!(of("completion z"), "bash elvish fish powershell zsh");

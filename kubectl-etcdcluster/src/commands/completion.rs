@@ -36,7 +36,7 @@ mod tests {
             let mut script = Vec::new();
             generate(*shell, &mut Cli::command().bin_name(PROGRAM), PROGRAM, &mut script);
             let script = String::from_utf8(script).unwrap();
-            for word in ["status", "watch", "why", "plan", "rollout", "restart", "doctor", "logs", "report"] {
+            for word in ["status", "watch", "why", "plan", "rollout", "restart", "move", "doctor", "logs", "report"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }
         }

@@ -1,0 +1,193 @@
+//! A move to another management cluster: how far it is, and what stands in the way of it. Pure.
+//!
+//! `clusterctl move` makes all objects in the target, then deletes all in the source, the Clusters last. When it is run
+//! again, it goes on with the first half, and not with the second: it takes the annotations of what it deletes away, and
+//! would carry that over.
+
+use crate::snapshot::Snapshot;
+use api::conditions::PAUSED;
+use api::etcd_cluster::MemberRole;
+use api::names;
+use controller_support::external::is_cluster;
+use kube::ResourceExt;
+use std::collections::BTreeSet;
+
+/// Name of the Node that Machines of etcd are said to have, as clusterctl moves no Machine without one. No Node has it.
+pub const NODE: &str = "etcd-has-no-node";
+
+/// The kinds that tell whether there is anything to move: Cluster API's own, and ours.
+const TELLING: [&str; 3] = ["clusters.cluster.x-k8s.io", "etcdclusters.etcdcluster.cluster.x-k8s.io", MACHINES];
+const MACHINES: &str = "machines.cluster.x-k8s.io";
+
+/// The namespace in one of the two management clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// What is moved, as resource with group, and name: Clusters, and what one of the kinds that clusterctl moves owns.
+    pub objects: BTreeSet<(String, String)>,
+    /// clusterctl's mark is on one of them: it is about to be deleted.
+    pub marked: bool,
+    /// The pause of a move is on one of them.
+    pub moving: bool,
+    /// Every Cluster has `spec.paused`.
+    pub paused: bool,
+}
+
+impl Side {
+    fn is_empty(&self) -> bool {
+        !self.objects.iter().any(|(resource, _)| TELLING.contains(&resource.as_str()))
+    }
+
+    /// What is left of the kinds that tell, for people.
+    #[must_use]
+    pub fn left(&self) -> String {
+        let telling = self.objects.iter().filter(|(resource, _)| TELLING.contains(&resource.as_str()));
+        telling.map(|(resource, name)| format!("{resource}/{name}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// There is nothing to move.
+    Nothing,
+    /// Nothing is in the target yet.
+    NotBegun,
+    /// Something is in the target, and everything in the source still. Both are paused.
+    Created,
+    /// Everything is in the target, and something has gone from the source already. Both are paused.
+    Leaving,
+    /// Everything is in the target alone.
+    Arrived,
+    /// Both sides have something, and no move is under way: the source is not paused, or the target has it from elsewhere,
+    /// or something that the source never had.
+    Unclear,
+}
+
+/// Tells from the two sides how far a move is. What the target has and the source has not was deleted there by clusterctl:
+/// nothing else deletes anything, as long as both sides are paused. clusterctl makes the Clusters first, which do not carry
+/// the pause of a move, and deletes them last: one side at least has something that does. It pauses them itself, and wants
+/// them resumed before it is run again.
+#[must_use]
+pub fn stand(source: &Side, target: &Side) -> Stand {
+    let is_under_way = source.moving || (source.paused && target.moving);
+    match (source.is_empty(), target.is_empty()) {
+        (true, _) if target.moving => Stand::Arrived,
+        (true, _) => Stand::Nothing,
+        (false, true) => Stand::NotBegun,
+        (false, false) if !is_under_way => Stand::Unclear,
+        (false, false) if !source.marked && target.objects.is_subset(&source.objects) => Stand::Created,
+        // clusterctl deletes nothing before everything is made.
+        (false, false) if source.paused && source.objects.is_subset(&target.objects) => Stand::Leaving,
+        (false, false) => Stand::Unclear,
+    }
+}
+
+/// What keeps an EtcdCluster from being moved now. `movable`: the kinds that clusterctl moves, as `Kind.group`.
+#[must_use]
+pub fn obstacles(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
+    let mut found = of_pauses(snapshot);
+    found.extend(of_objects(snapshot, movable));
+    found.extend(of_members(snapshot));
+    let (namespace, name) = (snapshot.etcd.namespace().unwrap_or_default(), snapshot.etcd.name_any());
+    found.into_iter().map(|what| format!("EtcdCluster {namespace}/{name}: {what}")).collect()
+}
+
+/// Pauses of others would be lost, or moved and never lifted.
+fn of_pauses(snapshot: &Snapshot) -> Vec<String> {
+    let pause = snapshot.etcd.annotations().get(names::PAUSED_ANNOTATION);
+    let others = |value: &str| value != names::PAUSED_FOR_MOVE_VALUE;
+    let mut found = Vec::new();
+    if pause.is_some_and(|value| others(value)) {
+        found.push("it is paused by somebody: end that first (kubectl etcdcluster rollout resume)".to_owned());
+    }
+    for machine in &snapshot.machines {
+        if machine.view.annotations.get(names::PAUSED_ANNOTATION).is_some_and(|value| others(value)) {
+            found.push(format!("Machine {} is paused by somebody: end that first", machine.view.name));
+        }
+    }
+    // Where a move was begun, clusterctl may have paused it.
+    let paused = snapshot.cluster.as_ref().filter(|_| pause.is_none()).and_then(|cluster| cluster.paused_by.as_ref());
+    found.extend(paused.map(|by| format!("its Cluster is paused by {by}: end that first")));
+    found
+}
+
+/// What clusterctl would leave behind, or refuse.
+fn of_objects(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    match &snapshot.cluster {
+        None => found.push("no Cluster names it".to_owned()),
+        Some(cluster) if cluster.deleting => found.push(format!("Cluster {} is being deleted", cluster.name)),
+        Some(_) => {}
+    }
+    if snapshot.etcd.metadata.deletion_timestamp.is_some() {
+        found.push("it is being deleted".to_owned());
+    }
+    if !snapshot.etcd.owner_references().iter().any(is_cluster) {
+        found.push("no Cluster owns it, so it would not be moved with one".to_owned());
+    }
+    let kinds = snapshot.machines.iter().filter_map(|machine| machine.view.infrastructure.as_ref());
+    let kinds: BTreeSet<String> = kinds.map(|reference| format!("{}.{}", reference.kind, reference.group)).collect();
+    for kind in kinds.difference(movable) {
+        found.push(format!(
+            "{kind} would stay behind: its CRD has no label clusterctl.cluster.x-k8s.io here, or does not exist in the target"
+        ));
+    }
+    found
+}
+
+/// What a move would lose: a status is not moved, nor is a deletion.
+fn of_members(snapshot: &Snapshot) -> Vec<String> {
+    let status = snapshot.etcd.status.clone().unwrap_or_default();
+    let mut found = Vec::new();
+    if snapshot.etcd.annotations().contains_key(names::BLOCK_MOVE_ANNOTATION) {
+        found.push(format!("its controller says that it must not be moved now ({})", names::BLOCK_MOVE_ANNOTATION));
+    }
+    if !status.creation_complete {
+        found.push("it has not been complete yet".to_owned());
+    }
+    if let Some(begun) = &status.operation {
+        found.push(format!("{:?} of member {} is under way", begun.kind, begun.member_id));
+    }
+    if !status.removed_members.is_empty() || !status.released_machine_uids.is_empty() {
+        found.push("a member has left whose Machine is there still".to_owned());
+    }
+    let machines: BTreeSet<&str> = snapshot.machines.iter().map(|machine| machine.view.name.as_str()).collect();
+    let voters = status.members.iter().filter(|member| member.role == MemberRole::Voter);
+    let voters: BTreeSet<&str> = voters.map(|member| member.machine.as_str()).collect();
+    let deleted = snapshot.machines.iter().filter(|machine| machine.view.deleting);
+    found.extend(deleted.map(|machine| format!("Machine {} is being deleted", machine.view.name)));
+    if machines != voters || status.members.len() != voters.len() {
+        found.push("not every Machine has a member that votes, or not every member a Machine".to_owned());
+    }
+    if usize::try_from(snapshot.etcd.spec.replicas) != Ok(machines.len()) {
+        found.push(format!("it has {} Machines, and {} are wanted", machines.len(), snapshot.etcd.spec.replicas));
+    }
+    found
+}
+
+/// Whether its controller has said that it does nothing.
+#[must_use]
+pub fn says_paused(snapshot: &Snapshot) -> bool {
+    let conditions = snapshot.etcd.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == PAUSED && condition.status == "True")
+}
+
+/// Why an EtcdCluster that has arrived may not go on yet: its controller has not found the same etcd again, with all
+/// members.
+#[must_use]
+pub fn not_found_again(snapshot: &Snapshot) -> Option<String> {
+    let status = snapshot.etcd.status.clone().unwrap_or_default();
+    let recorded = snapshot.etcd.annotations().get(names::CLUSTER_ID_ANNOTATION);
+    if recorded.is_none() || recorded != Some(&status.cluster_id) {
+        return Some(format!("its etcd is {recorded:?}, and {:?} is found", status.cluster_id));
+    }
+    let healthy = usize::try_from(status.ready_replicas).unwrap_or(0);
+    let odd = of_members(snapshot).into_iter().next();
+    odd.or_else(|| {
+        (healthy < snapshot.machines.len())
+            .then(|| format!("{healthy} of its {} members have answered", snapshot.machines.len()))
+    })
+}
+
+#[cfg(test)]
+mod tests;

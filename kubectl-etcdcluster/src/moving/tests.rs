@@ -1,0 +1,150 @@
+//! A move at every point where it may be cut, and each thing that keeps one from beginning.
+
+use super::*;
+use crate::fixture::{Scene, name};
+use api::EtcdClusterStatus;
+use serde_json::{Value, json};
+
+const CLUSTER: &str = "clusters.cluster.x-k8s.io/demo";
+const ETCD: &str = "etcdclusters.etcdcluster.cluster.x-k8s.io/demo-etcd";
+const MACHINE: &str = "machines.cluster.x-k8s.io/demo-etcd-0";
+const SECRET: &str = "secrets/demo-etcd-0";
+const ALL: [&str; 4] = [CLUSTER, ETCD, MACHINE, SECRET];
+
+fn side(objects: &[&str]) -> Side {
+    let split = |object: &&str| object.split_once('/').map(|(resource, name)| (resource.to_owned(), name.to_owned()));
+    Side { objects: objects.iter().filter_map(split).collect(), ..Side::default() }
+}
+
+/// With the pauses that a move sets.
+fn moving(objects: &[&str]) -> Side {
+    Side { moving: true, paused: true, ..side(objects) }
+}
+
+#[test]
+fn a_move_is_gone_on_with_from_wherever_it_was_cut() {
+    let cases = [
+        ("nothing there", side(&[]), side(&[]), Stand::Nothing),
+        ("nothing of a Cluster", side(&[SECRET]), side(&[]), Stand::Nothing),
+        ("before", side(&ALL), side(&[]), Stand::NotBegun),
+        ("prepared", moving(&ALL), side(&[]), Stand::NotBegun),
+        ("a template of somebody's is in the target", moving(&ALL), side(&["things.example.org/a"]), Stand::NotBegun),
+        ("the Cluster is made", moving(&ALL), Side { moving: false, ..moving(&[CLUSTER]) }, Stand::Created),
+        ("two are made", moving(&ALL), moving(&[CLUSTER, ETCD]), Stand::Created),
+        ("all are made", moving(&ALL), moving(&ALL), Stand::Created),
+        ("cut before clusterctl has paused again", Side { paused: false, ..moving(&ALL) }, moving(&ALL), Stand::Created),
+        ("the target has more, and not all", moving(&ALL), moving(&[ETCD, "things.example.org/a"]), Stand::Unclear),
+        ("the first is marked", Side { marked: true, ..moving(&ALL) }, moving(&ALL), Stand::Leaving),
+        ("the first is gone", moving(&[CLUSTER, ETCD, MACHINE]), moving(&ALL), Stand::Leaving),
+        // The mark has taken the place of our pause, or the object is gone.
+        ("the Cluster is left", Side { moving: false, ..moving(&[CLUSTER]) }, moving(&ALL), Stand::Leaving),
+        ("all are gone", side(&[]), moving(&ALL), Stand::Arrived),
+        ("it was ended", side(&[]), side(&ALL), Stand::Nothing),
+        ("the source was resumed", side(&ALL), moving(&ALL), Stand::Unclear),
+        ("the source was resumed, and has gone on", side(&[CLUSTER, ETCD]), moving(&ALL), Stand::Unclear),
+        ("the target has them from elsewhere", side(&ALL), side(&ALL), Stand::Unclear),
+    ];
+    for (what, source, target, expected) in cases {
+        assert_eq!(stand(&source, &target), expected, "{what}");
+    }
+}
+
+fn movable() -> BTreeSet<String> {
+    ["DevMachine.infrastructure.cluster.x-k8s.io".to_owned()].into()
+}
+
+/// A healthy one, which a Cluster owns, with this change.
+fn changed(change: impl FnOnce(&mut Scene)) -> Snapshot {
+    let mut scene = Scene::new(3);
+    scene.etcd["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": "cluster-uid"}]);
+    for machine in &mut scene.machines {
+        machine["spec"]["infrastructureRef"] =
+            json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachine", "name": "a"});
+    }
+    change(&mut scene);
+    scene.read()
+}
+
+fn annotate(object: &mut Value, annotation: &str, value: &str) {
+    object["metadata"]["annotations"][annotation] = json!(value);
+}
+
+fn is_said(snapshot: &Snapshot, expected: &str) {
+    let found = obstacles(snapshot, &movable());
+    assert!(found.iter().any(|obstacle| obstacle.contains(expected)), "{expected}: {found:?}");
+}
+
+type Change = fn(&mut Scene);
+
+#[test]
+fn what_would_be_left_behind_keeps_a_move_from_beginning() {
+    assert_eq!(obstacles(&changed(|_| {}), &movable()), Vec::<String>::new());
+    let cases: [(&str, Change); 10] = [
+        ("it is paused by somebody", |scene| annotate(&mut scene.etcd, names::PAUSED_ANNOTATION, "true")),
+        ("Machine demo-etcd-0 is paused", |scene| annotate(&mut scene.machines[0], names::PAUSED_ANNOTATION, "")),
+        ("its Cluster is paused by spec.paused", |scene| scene.cluster["spec"]["paused"] = json!(true)),
+        ("no Cluster names it", |scene| scene.cluster["metadata"]["annotations"] = json!({})),
+        ("no Cluster owns it", |scene| scene.etcd["metadata"]["ownerReferences"] = json!([])),
+        ("DevMachine.other.example.org would stay", |scene| {
+            scene.machines[0]["spec"]["infrastructureRef"]["apiGroup"] = json!("other.example.org");
+        }),
+        ("its controller says", |scene| annotate(&mut scene.etcd, names::BLOCK_MOVE_ANNOTATION, "true")),
+        ("Machine demo-etcd-1 is being deleted", |scene| scene.delete(1)),
+        ("not every Machine has a member", |scene| {
+            scene.machine(3);
+        }),
+        ("it has 3 Machines, and 5 are wanted", |scene| scene.etcd["spec"]["replicas"] = json!(5)),
+    ];
+    for (expected, change) in cases {
+        is_said(&changed(change), expected);
+    }
+}
+
+#[test]
+fn what_only_the_status_knows_keeps_a_move_from_beginning() {
+    let removed = json!({"id": "100", "machine": "demo-etcd-0", "machineUID": "uid-0", "state": "Removed",
+        "since": "2026-11-23T07:59:00Z"});
+    let begun = json!({"kind": "RemoveMember", "memberID": "100", "since": "2026-11-23T07:59:00Z"});
+    for (expected, field, value) in [
+        ("it has not been complete yet", "creationComplete", json!(false)),
+        ("RemoveMember of member 100 is under way", "operation", begun),
+        ("a member has left whose Machine is there", "removedMembers", json!([removed])),
+        ("a member has left whose Machine is there", "releasedMachineUIDs", json!(["uid-0"])),
+    ] {
+        let mut snapshot = changed(|_| {});
+        let mut status = serde_json::to_value(&snapshot.etcd.status).unwrap();
+        status[field] = value;
+        let status: EtcdClusterStatus = serde_json::from_value(status).unwrap();
+        snapshot.etcd.status = Some(status);
+        is_said(&snapshot, expected);
+    }
+}
+
+#[test]
+fn what_a_move_has_paused_itself_does_not_keep_it_from_going_on() {
+    let snapshot = changed(|scene| {
+        annotate(&mut scene.etcd, names::PAUSED_ANNOTATION, names::PAUSED_FOR_MOVE_VALUE);
+        annotate(&mut scene.machines[0], names::PAUSED_ANNOTATION, names::PAUSED_FOR_MOVE_VALUE);
+        scene.cluster["spec"]["paused"] = json!(true);
+    });
+    assert!(says_paused(&snapshot) && !says_paused(&changed(|_| {})));
+    assert_eq!(obstacles(&snapshot, &movable()), Vec::<String>::new());
+}
+
+#[test]
+fn it_goes_on_in_the_target_when_the_same_etcd_is_found_with_all_its_members() {
+    assert_eq!(not_found_again(&Scene::new(3).read()), None);
+    let mut fresh = Scene::new(3).read();
+    fresh.etcd.status = None;
+    assert!(not_found_again(&fresh).unwrap().starts_with("its etcd is"));
+    let mut other = Scene::new(3).read();
+    other.etcd.status.as_mut().unwrap().cluster_id = "dead".to_owned();
+    assert!(not_found_again(&other).unwrap().contains("dead"));
+    let mut slow = Scene::new(3).read();
+    slow.etcd.status.as_mut().unwrap().ready_replicas = 2;
+    assert_eq!(not_found_again(&slow).as_deref(), Some("2 of its 3 members have answered"));
+    let mut less = Scene::new(3).read();
+    less.machines.retain(|machine| machine.view.name != name(2));
+    assert!(not_found_again(&less).is_some());
+}
