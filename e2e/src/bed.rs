@@ -12,6 +12,7 @@ mod look;
 mod members;
 mod metrics;
 mod observed;
+mod second;
 mod states;
 
 use crate::plane::{Plane, PlaneOptions, users};
@@ -34,6 +35,7 @@ pub use look::Look;
 pub use members::{Member, Membership};
 pub use metrics::{metrics, reader, set_log_level};
 use observed::Observed;
+pub use second::SecondPlane;
 pub use states::{States, never_ready_again};
 
 /// Ports of the managers' admin servers: the first manager's, the second's.
@@ -96,21 +98,8 @@ impl Bed {
     /// # Errors
     /// When a part does not start.
     pub async fn without_manager(world: &World) -> Result<Self> {
-        let state = world.state("machines")?;
         let image = images::machine_image(world)?;
-        Self::with(world, |plane| {
-            let program = programs()?.join("local-infrastructure");
-            Ok(Command::new("local-infrastructure", program, world.logs())
-                .arg("run")
-                .arg("--kubeconfig")
-                .arg(plane.kubeconfig_for(users::LOCAL_INFRASTRUCTURE)?)
-                .arg("--state-dir")
-                .arg(&state)
-                .arg("--image-dir")
-                .arg(&image)
-                .args(["--bridge", BRIDGE, "--subnet", &format!("{}/{PREFIX_LENGTH}", subnet())]))
-        })
-        .await
+        Self::with(world, |plane| local_infrastructure(world, plane, &image)).await
     }
 
     /// A plane, and the controllers of LocalCluster and LocalMachine that this command starts.
@@ -216,6 +205,20 @@ impl Bed {
     pub async fn admin(&self, index: usize, path: &str) -> Result<String> {
         get(ADMIN_PORTS[index], path).await
     }
+}
+
+/// The command of the controllers of LocalCluster and LocalMachine. Those of several planes have the same machines.
+fn local_infrastructure(world: &World, plane: &Plane, image: &Path) -> Result<Command> {
+    let program = programs()?.join("local-infrastructure");
+    Ok(Command::new("local-infrastructure", program, world.logs())
+        .arg("run")
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig_for(users::LOCAL_INFRASTRUCTURE)?)
+        .arg("--state-dir")
+        .arg(world.state("machines")?)
+        .arg("--image-dir")
+        .arg(image)
+        .args(["--bridge", BRIDGE, "--subnet", &format!("{}/{PREFIX_LENGTH}", subnet())]))
 }
 
 /// The command of manager `index`.

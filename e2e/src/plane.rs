@@ -27,6 +27,7 @@ pub use another::AnotherManager;
 pub use audit::{Mark, Request, Requests};
 use components::MANAGERS;
 use pki::Pki;
+use ports::Ports;
 use users::Users;
 
 use crate::apply::api_for;
@@ -45,11 +46,13 @@ pub struct PlaneOptions {
     pub policies: Vec<Value>,
     /// Users beside those in [`users`], each with a kubeconfig.
     pub users: Vec<String>,
+    /// Whether there is another plane in the same world: then it has other ports, and a directory of its own.
+    pub beside: bool,
 }
 
 impl Default for PlaneOptions {
     fn default() -> Self {
-        Self { cluster_api: true, crds: Vec::new(), policies: Vec::new(), users: Vec::new() }
+        Self { cluster_api: true, crds: Vec::new(), policies: Vec::new(), users: Vec::new(), beside: false }
     }
 }
 
@@ -62,6 +65,7 @@ pub struct Plane {
     controller_manager: Process,
     authority: String,
     certificates: PathBuf,
+    ports: Ports,
     apiserver: Process,
     // Last, so that it is killed last: nobody's final request should fail for want of it.
     etcd: Process,
@@ -71,29 +75,33 @@ pub struct Plane {
 impl Plane {
     /// Starts a plane in `world`, with its logs there, and waits until everything in it works, webhooks included.
     ///
-    /// An earlier plane of the same world must have been stopped or dropped; its data is gone then.
+    /// An earlier plane of the same world must have been stopped or dropped, but for one [beside](PlaneOptions::beside) it;
+    /// its data is gone then.
     ///
     /// # Errors
     /// When a process ends or does not become ready; the error names its log.
     pub async fn start(world: &World, options: PlaneOptions) -> Result<Self> {
         let mut clock = Stopwatch::start();
-        let mut listeners = vec![ports::ETCD, ports::ETCD_PEER, ports::APISERVER, ports::CONTROLLER_MANAGER];
-        listeners.extend(MANAGERS.iter().flat_map(|manager| [manager.ports.webhook, manager.ports.health]));
+        let ports = Ports::of(options.beside);
+        let mut listeners = vec![ports.etcd, ports.etcd_peer, ports.apiserver, ports.controller_manager];
+        let of_managers = MANAGERS.iter().map(|manager| ports.manager(manager.number));
+        listeners.extend(of_managers.flat_map(|manager| [manager.webhook, manager.health]));
         ports::wait_until_free(&listeners).await?;
-        let directory = world.state("plane")?;
-        fs::remove_dir_all(&directory).context("remove an earlier plane's data")?;
-        let directory = world.state("plane")?;
+        let name = if options.beside { "plane-beside" } else { "plane" };
+        fs::remove_dir_all(world.state(name)?).context("remove an earlier plane's data")?;
+        let directory = world.state(name)?;
 
-        let mut etcd = components::etcd(world, &directory.join("etcd")).spawn()?;
+        let mut etcd = components::etcd(world, &directory.join("etcd"), ports).spawn()?;
         let pki = Pki::create(&directory.join("pki"))?;
-        let users = Users::create(&directory, &pki, &options.users)?;
+        let users = Users::create(&directory, &pki, &options.users, ports.apiserver)?;
         let audit_policy = directory.join("audit-policy.json");
         fs::write(&audit_policy, audit::POLICY).context("write the audit policy")?;
         let audit_log = world.logs().join("audit.log");
-        health::http_ready(&mut etcd, ports::ETCD, "/health").await?;
+        health::http_ready(&mut etcd, ports.etcd, "/health").await?;
         clock.lap("etcd");
 
-        let mut apiserver = components::apiserver(world, &pki, &users, &audit_policy, &audit_log).spawn()?;
+        let place = (world, ports);
+        let mut apiserver = components::apiserver(place, &pki, &users, &audit_policy, &audit_log).spawn()?;
         let client = client(users.kubeconfig(users::ADMIN)?).await?;
         health::apiserver_answers(&mut apiserver, &client).await?;
         clock.lap("kube-apiserver");
@@ -103,7 +111,7 @@ impl Plane {
         if options.cluster_api {
             for manager in &MANAGERS {
                 let file = world.tools().cluster_api.manifests.join(manager.manifests);
-                let manifests = Manifests::read(&file, manager.ports.webhook, &pki.authority)?;
+                let manifests = Manifests::read(&file, ports.manager(manager.number).webhook, &pki.authority)?;
                 namespaces.extend(manifests.namespaces);
                 crds.extend(manifests.crds);
                 webhooks.extend(manifests.webhooks);
@@ -115,16 +123,18 @@ impl Plane {
         try_join!(ready, namespaces, objects::apply_crds(&client, &crds), default_namespace(&client))?;
         clock.lap("CRDs");
 
-        let controller_manager = components::controller_manager(world, &pki, &users)?.spawn()?;
+        let controller_manager = components::controller_manager(place, &pki, &users)?.spawn()?;
         let mut managers = Vec::new();
         if options.cluster_api {
             for manager in &MANAGERS {
-                managers.push(components::manager(world, manager, &users, &directory.join("pki"))?.spawn()?);
+                managers.push(components::manager(place, manager, &users, &directory.join("pki"))?.spawn()?);
             }
         }
         let processes = managers.iter_mut().zip(&MANAGERS);
-        try_join_all(processes.map(|(process, manager)| health::http_ready(process, manager.ports.health, "/readyz")))
-            .await?;
+        let ready = processes.map(|(process, manager)| {
+            health::http_ready(process, ports.manager(manager.number).health, "/readyz")
+        });
+        try_join_all(ready).await?;
         clock.lap("managers");
 
         objects::apply_all(&client, &webhooks).await?;
@@ -141,6 +151,7 @@ impl Plane {
             controller_manager,
             authority: pki.authority,
             certificates: directory.join("pki"),
+            ports,
             apiserver,
             etcd,
             timings: clock.laps,

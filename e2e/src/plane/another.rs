@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Manifests, Plane, components, health, objects, ports};
+use super::{Manifests, Plane, components, health, objects};
 use crate::process::{Command, Process};
 use crate::world::World;
 
@@ -25,7 +25,7 @@ impl Plane {
     /// # Errors
     /// When it does not become ready, or the API server refuses what it brings.
     pub async fn start_another(&mut self, world: &World, manager: &AnotherManager<'_>) -> Result<Process> {
-        let ports = ports::Manager::number(3);
+        let ports = self.ports.manager(3);
         let manifests = Manifests::read(manager.manifests, ports.webhook, &self.authority)?;
         objects::apply_all(&self.client, &manifests.namespaces).await?;
         self.apply_crds(&manifests.crds).await?;

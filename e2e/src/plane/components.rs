@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::pki::Pki;
-use super::ports;
+use super::ports::{self, Ports};
 use super::users::{self, Users};
 use crate::process::Command;
 use crate::world::{self, World};
@@ -18,8 +18,8 @@ pub(super) struct Manager {
     pub manifests: &'static str,
     /// Namespace that it would run in.
     namespace: &'static str,
-    /// Where it listens.
-    pub ports: ports::Manager,
+    /// Its number, which says where it listens.
+    pub number: u16,
 }
 
 /// Cluster API's managers. The core one is last: see how the plane applies their webhooks.
@@ -28,25 +28,25 @@ pub(super) const MANAGERS: [Manager; 3] = [
         user: users::CAPI_BOOTSTRAP,
         manifests: "bootstrap.json",
         namespace: "capi-kubeadm-bootstrap-system",
-        ports: ports::Manager::number(1),
+        number: 1,
     },
     Manager {
         user: users::CAPI_CONTROL_PLANE,
         manifests: "control-plane.json",
         namespace: "capi-kubeadm-control-plane-system",
-        ports: ports::Manager::number(2),
+        number: 2,
     },
     Manager {
         user: users::CAPI_CORE,
         manifests: "core.json",
         namespace: "capi-system",
-        ports: ports::Manager::number(0),
+        number: 0,
     },
 ];
 
-pub(super) fn etcd(world: &World, data: &Path) -> Command {
-    let client = format!("http://127.0.0.1:{}", ports::ETCD);
-    let peer = format!("http://127.0.0.1:{}", ports::ETCD_PEER);
+pub(super) fn etcd(world: &World, data: &Path, ports: Ports) -> Command {
+    let client = format!("http://127.0.0.1:{}", ports.etcd);
+    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
     Command::new("etcd", &world.tools().etcd, world.logs())
         .arg("--name=plane")
         .arg(format!("--data-dir={}", data.display()))
@@ -61,14 +61,20 @@ pub(super) fn etcd(world: &World, data: &Path) -> Command {
         .arg("--unsafe-no-fsync")
 }
 
-pub(super) fn apiserver(world: &World, pki: &Pki, users: &Users, audit_policy: &Path, audit_log: &Path) -> Command {
+pub(super) fn apiserver(
+    (world, ports): (&World, Ports),
+    pki: &Pki,
+    users: &Users,
+    audit_policy: &Path,
+    audit_log: &Path,
+) -> Command {
     Command::new("kube-apiserver", &world.tools().kube_apiserver, world.logs())
-        .arg(format!("--etcd-servers=http://127.0.0.1:{}", ports::ETCD))
+        .arg(format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd))
         .arg("--bind-address=127.0.0.1")
         // Otherwise taken from the default route, which a world does not have.
         .arg(format!("--advertise-address={}", world::ADDRESS))
         .arg("--endpoint-reconciler-type=none")
-        .arg(format!("--secure-port={}", ports::APISERVER))
+        .arg(format!("--secure-port={}", ports.apiserver))
         .arg(format!("--tls-cert-file={}", pki.server_certificate.display()))
         .arg(format!("--tls-private-key-file={}", pki.server_key.display()))
         .arg(format!("--client-ca-file={}", pki.authority_file.display()))
@@ -88,7 +94,7 @@ pub(super) fn apiserver(world: &World, pki: &Pki, users: &Users, audit_policy: &
         .arg("--audit-log-maxsize=100000")
 }
 
-pub(super) fn controller_manager(world: &World, pki: &Pki, users: &Users) -> Result<Command> {
+pub(super) fn controller_manager((world, ports): (&World, Ports), pki: &Pki, users: &Users) -> Result<Command> {
     let kubeconfig = users.kubeconfig(users::CONTROLLER_MANAGER)?.display();
     Ok(Command::new("kube-controller-manager", &world.tools().kube_controller_manager, world.logs())
         .arg(format!("--kubeconfig={kubeconfig}"))
@@ -99,13 +105,18 @@ pub(super) fn controller_manager(world: &World, pki: &Pki, users: &Users) -> Res
         .arg("--kube-api-qps=1000")
         .arg("--kube-api-burst=2000")
         .arg("--bind-address=127.0.0.1")
-        .arg(format!("--secure-port={}", ports::CONTROLLER_MANAGER))
+        .arg(format!("--secure-port={}", ports.controller_manager))
         .arg(format!("--tls-cert-file={}", pki.server_certificate.display()))
         .arg(format!("--tls-private-key-file={}", pki.server_key.display())))
 }
 
 /// A Cluster API manager with upstream's feature gates, which are its own defaults.
-pub(super) fn manager(world: &World, manager: &Manager, users: &Users, certificates: &Path) -> Result<Command> {
+pub(super) fn manager(
+    (world, ports): (&World, Ports),
+    manager: &Manager,
+    users: &Users,
+    certificates: &Path,
+) -> Result<Command> {
     let tools = world.tools();
     let program = match manager.user {
         users::CAPI_BOOTSTRAP => &tools.cluster_api.bootstrap,
@@ -113,7 +124,8 @@ pub(super) fn manager(world: &World, manager: &Manager, users: &Users, certifica
         _ => &tools.cluster_api.core,
     };
     let kubeconfig = users.kubeconfig(manager.user)?;
-    Ok(capi_manager(Command::new(manager.user, program, world.logs()), kubeconfig, &manager.ports, certificates)
+    let ports = ports.manager(manager.number);
+    Ok(capi_manager(Command::new(manager.user, program, world.logs()), kubeconfig, &ports, certificates)
         .env("POD_NAMESPACE", manager.namespace)
         .env("POD_NAME", manager.user)
         .env("POD_UID", manager.user))

@@ -1,4 +1,4 @@
-//! Who listens where. A world has the ports to itself, so they are always the same.
+//! Who listens where. A world has the ports to itself, so they are always the same; those of a second plane in it too.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -7,10 +7,18 @@ use anyhow::{Context, Result};
 
 use crate::until::until;
 
-pub(super) const ETCD: u16 = 2379;
-pub(super) const ETCD_PEER: u16 = 2380;
-pub(super) const APISERVER: u16 = 6443;
-pub(super) const CONTROLLER_MANAGER: u16 = 10257;
+/// How far the ports of a plane beside another one are from the usual ones.
+const BESIDE: u16 = 20_000;
+
+/// Ports of one plane.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ports {
+    pub etcd: u16,
+    pub etcd_peer: u16,
+    pub apiserver: u16,
+    pub controller_manager: u16,
+    offset: u16,
+}
 
 /// Ports of one Cluster API manager.
 #[derive(Debug, Clone, Copy)]
@@ -20,10 +28,23 @@ pub(super) struct Manager {
     pub diagnostics: u16,
 }
 
-impl Manager {
+impl Ports {
+    /// The usual ones, or those of a plane beside another one.
+    pub(super) const fn of(beside: bool) -> Self {
+        let offset = if beside { BESIDE } else { 0 };
+        Self {
+            etcd: 2379 + offset,
+            etcd_peer: 2380 + offset,
+            apiserver: 6443 + offset,
+            controller_manager: 10257 + offset,
+            offset,
+        }
+    }
+
     /// The `index`-th manager's: Cluster API's usual numbers, a hundred apart.
-    pub(super) const fn number(index: u16) -> Self {
-        Self { webhook: 9443 + 100 * index, health: 9440 + 100 * index, diagnostics: 8443 + 100 * index }
+    pub(super) const fn manager(self, index: u16) -> Manager {
+        let first = self.offset + 100 * index;
+        Manager { webhook: 9443 + first, health: 9440 + first, diagnostics: 8443 + first }
     }
 }
 

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::pki::Pki;
-use super::ports;
 
 /// The person, and scenarios.
 pub const ADMIN: &str = "admin";
@@ -47,13 +46,9 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Writes the token file and one kubeconfig a user into `directory`; `extra` are users beside the usual ones.
-    pub(super) fn create(directory: &Path, pki: &Pki, extra: &[String]) -> Result<Self> {
-        Self::create_at(directory, pki, extra, ports::APISERVER)
-    }
-
-    /// The same for an API server on another port.
-    pub(super) fn create_at(directory: &Path, pki: &Pki, extra: &[String], port: u16) -> Result<Self> {
+    /// Writes the token file and one kubeconfig a user into `directory`, for an API server on this port; `extra` are users
+    /// beside the usual ones.
+    pub(super) fn create(directory: &Path, pki: &Pki, extra: &[String], port: u16) -> Result<Self> {
         let mut tokens = String::new();
         let mut kubeconfigs = BTreeMap::new();
         for user in ALL.into_iter().chain(extra.iter().map(String::as_str)) {

@@ -102,7 +102,7 @@ impl Workload {
     fn users(&self, port: u16) -> Result<Users> {
         let directory = self.directory.join(port.to_string());
         fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
-        Users::create_at(&directory, &self.pki, &[], port)
+        Users::create(&directory, &self.pki, &[], port)
     }
 }
 

@@ -4,9 +4,14 @@
 //! API's managers by hand, and the two kinds of cert-manager that clusterctl makes an object of to see whether it is there. The
 //! manager is the bed's as well: there are no nodes for its Deployment.
 
+mod moves;
+
+pub(crate) use moves::moves;
+
 use anyhow::{Context, Result, ensure};
 use e2e::apply::apply;
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::plane::Plane;
 use e2e::process::output;
 use e2e::tools::Clusterctl;
 use e2e::until::until;
@@ -29,10 +34,10 @@ const LABEL: &str = "cluster.x-k8s.io/provider=bootstrap-etcdadm";
 pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     let setup = Setup::new(bed)?;
     setup.release(bed).await?;
-    setup.stand_ins(bed).await?;
-    setup.install(bed).await?;
+    setup.stand_ins(&bed.plane).await?;
+    setup.install(&bed.plane).await?;
     a_cluster(bed, &setup).await?;
-    setup.uninstall(bed).await
+    setup.uninstall(&bed.plane).await
 }
 
 /// Where things are.
@@ -41,12 +46,15 @@ struct Setup {
     /// As clusterctl wants a local repository: `PROVIDER/VERSION/FILE`.
     repository: PathBuf,
     version: String,
+    etcd_version: String,
 }
 
 impl Setup {
     fn new(bed: &Bed) -> Result<Self> {
         let repository = bed.world().state("clusterctl")?;
-        Ok(Self { clusterctl: Clusterctl::ensure()?, repository, version: format!("v{}", env!("CARGO_PKG_VERSION")) })
+        let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+        let etcd_version = bed.world().tools().etcd_version.clone();
+        Ok(Self { clusterctl: Clusterctl::ensure()?, repository, version, etcd_version })
     }
 
     fn released(&self) -> PathBuf {
@@ -97,7 +105,7 @@ impl Setup {
     }
 
     /// cert-manager, as far as clusterctl asks for it.
-    async fn stand_ins(&self, bed: &Bed) -> Result<()> {
+    async fn stand_ins(&self, plane: &Plane) -> Result<()> {
         let kind = |kind: &str, plural: &str| {
             let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
             let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any}});
@@ -110,9 +118,9 @@ impl Setup {
         };
         let crds = [kind("Issuer", "issuers"), kind("Certificate", "certificates")];
         for crd in &crds {
-            apply(&bed.client(), &crd.to_string()).await?;
+            apply(&plane.client(), &crd.to_string()).await?;
         }
-        let known: Api<CustomResourceDefinition> = Api::all(bed.client());
+        let known: Api<CustomResourceDefinition> = Api::all(plane.client());
         until("cert-manager's kinds are served", PATIENCE, async || {
             for crd in &crds {
                 let crd = known.get(crd["metadata"]["name"].as_str().unwrap_or_default()).await?;
@@ -127,25 +135,30 @@ impl Setup {
     }
 
     /// Runs clusterctl, and gives what it prints.
-    async fn clusterctl(&self, bed: &Bed, arguments: &[&str]) -> Result<String> {
+    async fn clusterctl(&self, plane: &Plane, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(self.clusterctl.program());
         command
             .args(arguments)
             .arg("--config")
             .arg(self.configuration())
             .arg("--kubeconfig")
-            .arg(bed.plane.kubeconfig()?);
+            .arg(plane.kubeconfig()?);
         command.env("XDG_CONFIG_HOME", &self.repository).env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
-        command.env("ETCD_VERSION", &bed.world().tools().etcd_version);
+        command.env("ETCD_VERSION", &self.etcd_version);
         run(command).await
     }
 
-    async fn install(&self, bed: &Bed) -> Result<()> {
+    async fn install(&self, plane: &Plane) -> Result<()> {
         let core = format!("cluster-api:{}", self.clusterctl.version());
         let etcdadm = format!("etcdadm:{}", self.version);
-        let providers = ["init", "--core", &core, "--bootstrap", &etcdadm, "--control-plane", "-"];
-        self.clusterctl(bed, &providers).await?;
-        let manager = deployments(bed).get("manager").await?;
+        let mut providers = vec!["init", "--bootstrap", etcdadm.as_str(), "--control-plane", "-"];
+        // The core provider is there still where a scenario before this one has installed it.
+        let crds: Api<CustomResourceDefinition> = Api::all(plane.client());
+        if crds.get_opt("providers.clusterctl.cluster.x-k8s.io").await?.is_none() {
+            providers.extend(["--core", core.as_str()]);
+        }
+        self.clusterctl(plane, &providers).await?;
+        let manager = deployments(plane).get("manager").await?;
         let pod = manager.spec.and_then(|spec| spec.template.spec).context("no Pod")?;
         let container = pod.containers.into_iter().next().context("no container")?;
         ensure!(
@@ -155,23 +168,23 @@ impl Setup {
         );
         let arguments = container.args.unwrap_or_default();
         ensure!(arguments.iter().any(|argument| argument == "--v=4"), "the arguments are {arguments:?}");
-        ensure!(policies(bed).await? == 1, "the admission policy is not there");
+        ensure!(policies(plane).await? == 1, "the admission policy is not there");
         Ok(())
     }
 
-    async fn uninstall(&self, bed: &Bed) -> Result<()> {
-        self.clusterctl(bed, &["delete", "--bootstrap", "etcdadm"]).await?;
+    async fn uninstall(&self, plane: &Plane) -> Result<()> {
+        self.clusterctl(plane, &["delete", "--bootstrap", "etcdadm"]).await?;
         until("the provider is gone", PATIENCE, async || {
-            let left = deployments(bed).get_opt("manager").await?.is_some();
-            Ok((!left && policies(bed).await? == 0).then_some(()))
+            let left = deployments(plane).get_opt("manager").await?.is_some();
+            Ok((!left && policies(plane).await? == 0).then_some(()))
         })
         .await?;
-        let crds: Api<CustomResourceDefinition> = Api::all(bed.client());
+        let crds: Api<CustomResourceDefinition> = Api::all(plane.client());
         let left = crds.list(&ListParams::default().labels(LABEL)).await?.items.len();
         ensure!(left == 3, "{left} CRDs are left: without them, everybody's EtcdClusters are gone");
         // The scenarios after this one want the policies.
         for policy in e2e::bed::admission_policies()? {
-            apply(&bed.client(), &policy.to_string()).await?;
+            apply(&plane.client(), &policy.to_string()).await?;
         }
         Ok(())
     }
@@ -184,13 +197,13 @@ async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<()> {
     let template = setup.released().join("cluster-template-local.yaml");
     let from = template.to_str().context("a path in UTF-8")?;
     let generate = ["generate", "cluster", "demo", "--from", from, "--target-namespace", NAMESPACE];
-    let manifest = setup.clusterctl(bed, &[&generate[..], &["--kubernetes-version", "v1.36.3"]].concat()).await?;
+    let manifest = setup.clusterctl(&bed.plane, &[&generate[..], &["--kubernetes-version", "v1.36.3"]].concat()).await?;
     apply(&client, &manifest).await?;
     let look = Look::at(&client, &Manifests::new(NAMESPACE, "demo")?);
     look.until_ready(PATIENCE).await?;
     look.until_control_plane_data(PATIENCE).await?;
-    let described =
-        setup.clusterctl(bed, &["describe", "cluster", "demo", "--namespace", NAMESPACE, "--grouping=false"]).await?;
+    let describe = ["describe", "cluster", "demo", "--namespace", NAMESPACE, "--grouping=false"];
+    let described = setup.clusterctl(&bed.plane, &describe).await?;
     for shown in ["KubeadmControlPlane/demo-control-plane", "Machine/demo-etcd-0", "Machine/demo-etcd-2"] {
         let (kind, name) = shown.split_once('/').context("kind and name")?;
         let line = described.lines().any(|line| line.contains(kind) && line.contains(name));
@@ -201,12 +214,12 @@ async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<()> {
     look.until_nothing_is_left(&gone, PATIENCE).await
 }
 
-fn deployments(bed: &Bed) -> Api<Deployment> {
-    Api::namespaced(bed.client(), INSTALLED_IN)
+fn deployments(plane: &Plane) -> Api<Deployment> {
+    Api::namespaced(plane.client(), INSTALLED_IN)
 }
 
-async fn policies(bed: &Bed) -> Result<usize> {
-    let policies: Api<ValidatingAdmissionPolicy> = Api::all(bed.client());
+async fn policies(plane: &Plane) -> Result<usize> {
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(plane.client());
     Ok(policies.list(&ListParams::default().labels(LABEL)).await?.items.len())
 }
 

@@ -88,6 +88,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "forced::",
         "away::",
         "leases::",
+        "clusterctl::moves",
     ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
@@ -251,6 +252,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rbac::least_privilege),
         scenario!(rbac::one_namespace),
         scenario!(clusterctl::whole_life),
+        scenario!(clusterctl::moves).long(true),
         scenario!(releases::v1_12).long(true),
         scenario!(releases::v1_13).long(true),
         scenario!(releases::v1_14_2).long(true),

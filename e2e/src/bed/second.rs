@@ -1,0 +1,38 @@
+//! A second management plane beside the bed's, for the same machines: what is moved goes there.
+
+use super::{ADMIN_PORTS, Bed, control_plane_stub, images, local_infrastructure, manager_command, programs, ready};
+use crate::plane::{Plane, PlaneOptions, users};
+use crate::process::Process;
+use anyhow::Result;
+
+/// A management plane with a manager of ours and the controllers of LocalCluster and LocalMachine. Dropping it ends them;
+/// the machines go on.
+pub struct SecondPlane {
+    // First: nobody should miss the API server.
+    _manager: Process,
+    _local_infrastructure: Process,
+    /// The management plane.
+    pub plane: Plane,
+}
+
+impl Bed {
+    /// Starts one, with its logs in a directory of its own. Its manager is the bed's second one: that must not run.
+    ///
+    /// # Errors
+    /// When a part does not start; the error names its log.
+    pub async fn second_plane(&self) -> Result<SecondPlane> {
+        let world = self.world().with_logs("second-plane")?;
+        let mut crds = images::crds()?;
+        crds.push(control_plane_stub::crd());
+        let policies = images::admission_policies()?;
+        let options = PlaneOptions { crds, policies, beside: true, ..PlaneOptions::default() };
+        let plane = Plane::start(&world, options).await?;
+        // The image that the bed has made.
+        let infrastructure = local_infrastructure(&world, &plane, &world.state("image")?)?.spawn()?;
+        let kubeconfig = plane.kubeconfig_for(users::PROVIDER)?;
+        let command = manager_command(&programs()?, kubeconfig, world.logs(), 1).arg("--leader-elect=false");
+        let mut manager = command.spawn()?;
+        ready(&mut manager, ADMIN_PORTS[1]).await?;
+        Ok(SecondPlane { _manager: manager, _local_infrastructure: infrastructure, plane })
+    }
+}

@@ -1,0 +1,209 @@
+//! `kubectl etcdcluster move` with the real clusterctl, from one management plane to another and back, while etcd is
+//! written to.
+//!
+//! The control plane, which has no part in it, is left out: that it is initialized is said by the scenario, as clusterctl
+//! asks for that.
+
+use super::{PATIENCE, Setup, run};
+use crate::scale::{LOAD as DENSE, data_of};
+use anyhow::{Context, Result, bail, ensure};
+use e2e::bed::{Bed, Look, Manifests, Membership, programs};
+use e2e::history::{History, Load};
+use e2e::plane::Plane;
+use e2e::until::until;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use std::fs::{Permissions, set_permissions, write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const MOVED: &str = "moved";
+/// Moves take minutes, and the judge has to go through all of it.
+const LOAD: Load = Load { clients: 1, rest: Duration::from_millis(400), ..DENSE };
+/// What is there of a cluster without a control plane.
+const KINDS: [&str; 5] = ["Cluster", "EtcdCluster", "Machine", "EtcdadmConfig", "LocalMachine"];
+/// clusterctl is cut when it has said that it makes the first object, or deletes the first one.
+const CUTS: [&str; 2] = ["Creating", "Deleting"];
+/// For so long the Cluster has to go on saying what the scenario has made it say.
+const STAYS: Duration = Duration::from_secs(2);
+
+/// There, back with two interruptions, and there again, with the same members and processes and without a lost write; then
+/// it grows there, and is deleted there.
+pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let setup = Setup::new(bed)?;
+    setup.release(bed).await?;
+    let second = bed.second_plane().await?;
+    for plane in [&bed.plane, &second.plane] {
+        setup.stand_ins(plane).await?;
+        setup.install(plane).await?;
+        known_to_clusterctl(&plane.client()).await?;
+    }
+    let client = bed.client();
+    Look::make_namespace(&client, MOVED).await?;
+    let manifests = Manifests::new(MOVED, "demo")?.without_control_plane();
+    manifests.apply(&client).await?;
+    let here = Side { plane: &bed.plane, look: Look::at(&client, &manifests) };
+    let there = Side { plane: &second.plane, look: Look::at(&second.plane.client(), &manifests) };
+    here.look.until_ready(PATIENCE).await?;
+    let before = here.what_there_is(bed).await?;
+
+    refused_without_the_plugin(&setup, &here, &there).await?;
+    ensure!(here.what_there_is(bed).await? == before, "a move that was refused has changed something");
+
+    let writers = History::begin(bed.world(), MOVED, &here.look.staged_etcd_access().await?, LOAD).await?;
+    let whole = setup.program("clusterctl-whole", "")?;
+    here.move_to(&there, &whole).await.context("there")?;
+    same(&before, &there.what_there_is(bed).await?)?;
+    for cut in CUTS {
+        let program = setup.program(&format!("clusterctl-{cut}"), &format!(" | sed '/{cut} [A-Z]/q'"))?;
+        let Err(error) = there.move_to(&here, &program).await else { bail!("{cut}: it was not cut") };
+        println!("  cut at {cut}: {error:#}");
+        ensure!(format!("{error:#}").contains("run the same command again"), "{cut}: {error:#}");
+    }
+    there.move_to(&here, &whole).await.context("back")?;
+    same(&before, &here.what_there_is(bed).await?)?;
+    here.move_to(&there, &whole).await.context("there again")?;
+    same(&before, &there.what_there_is(bed).await?)?;
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {MOVED}: {figures}");
+    ensure!(figures.failed + figures.unknown == 0, "{figures}");
+    println!("  {MOVED}: {}", record.judge(&data_of(bed, &there.look, &there.look.member_names(3))?)?);
+
+    let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    there.look.etcds().patch(&there.look.etcd, &PatchParams::default(), &patch).await?;
+    until("five members are ready", PATIENCE, async || {
+        let status = there.look.status().await?;
+        ensure!(status.ready && status.members.len() == 5, "{:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await?;
+    let grown = there.what_there_is(bed).await?;
+    ensure!(before.members.iter().all(|member| grown.members.contains(member)), "{before:?} became {grown:?}");
+    there.look.delete("Cluster", "demo").await?;
+    there.look.until_nothing_is_left(&KINDS, PATIENCE).await?;
+    ensure!(bed.machines.list()?.iter().all(|machine| machine.spec().namespace != MOVED), "machines are left");
+    setup.uninstall(&bed.plane).await
+}
+
+/// One management plane, and the cluster in it.
+struct Side<'a> {
+    plane: &'a Plane,
+    look: Look,
+}
+
+/// What does not change in a move.
+#[derive(Debug, PartialEq)]
+struct WhatThereIs {
+    etcd: Membership,
+    members: Vec<(String, String)>,
+    endpoints: String,
+    /// The first process of each machine.
+    processes: Vec<(String, Option<i32>)>,
+    /// UIDs of the Machines. They change in a move, and by nothing else.
+    uids: Vec<Option<String>>,
+}
+
+fn same(before: &WhatThereIs, after: &WhatThereIs) -> Result<()> {
+    let is_same = before.etcd == after.etcd
+        && before.members == after.members
+        && before.endpoints == after.endpoints
+        && before.processes == after.processes;
+    ensure!(is_same, "{before:?} became {after:?}");
+    Ok(())
+}
+
+impl Side<'_> {
+    async fn what_there_is(&self, bed: &Bed) -> Result<WhatThereIs> {
+        let status = self.look.until_ready(PATIENCE).await?;
+        let names = self.look.etcd_machines().await?;
+        let etcd = self.look.membership(&bed.machines, &names).await?;
+        let process = |name: &String| {
+            let machine = bed.machines.get(&self.look.namespace, name)?;
+            anyhow::Ok((name.clone(), machine.first_process()))
+        };
+        let machines = self.look.api("Machine").list(&ListParams::default()).await?.items;
+        Ok(WhatThereIs {
+            etcd,
+            members: status.members.iter().map(|member| (member.name.clone(), member.id.clone())).collect(),
+            endpoints: status.endpoints,
+            processes: names.iter().map(process).collect::<Result<_>>()?,
+            uids: machines.iter().map(ResourceExt::uid).collect(),
+        })
+    }
+
+    /// What a person types, with this program as clusterctl.
+    async fn move_to(&self, other: &Side<'_>, clusterctl: &Path) -> Result<String> {
+        self.control_plane_is_initialized().await?;
+        let mut command = Command::new(programs()?.join("kubectl-etcdcluster"));
+        command.args(["move", "--namespace", MOVED, "--kubeconfig"]).arg(self.plane.kubeconfig()?);
+        command.arg("--to-kubeconfig").arg(other.plane.kubeconfig()?).arg("--clusterctl").arg(clusterctl);
+        command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
+        run(command).await
+    }
+
+    /// clusterctl asks for it, and without a control plane Cluster API never says it. Once said, it stays. Where the Cluster
+    /// is gone by now there is nobody to say it.
+    async fn control_plane_is_initialized(&self) -> Result<()> {
+        let clusters = self.look.api("Cluster");
+        let condition = json!({"type": "ControlPlaneInitialized", "status": "True", "reason": "SaidByTheScenario",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": self.look.cluster}, "status": {"conditions": [condition]}});
+        let parameters = PatchParams::apply("scenario").force();
+        until("the Cluster says that its control plane is initialized", PATIENCE, async || {
+            if clusters.get_opt(&self.look.cluster).await?.is_none() {
+                return Ok(Some(()));
+            }
+            clusters.patch_status(&self.look.cluster, &parameters, &Patch::Apply(&cluster)).await?;
+            tokio::time::sleep(STAYS).await;
+            let seen = clusters.get(&self.look.cluster).await?;
+            let conditions = seen.data.pointer("/status/conditions").and_then(Value::as_array);
+            let mut conditions = conditions.into_iter().flatten();
+            let found = conditions.find(|condition| condition["type"] == "ControlPlaneInitialized");
+            Ok(found.is_some_and(|condition| condition["status"] == "True").then_some(()))
+        })
+        .await
+    }
+}
+
+/// clusterctl alone refuses, and says something else than what is missing.
+async fn refused_without_the_plugin(setup: &Setup, here: &Side<'_>, there: &Side<'_>) -> Result<()> {
+    here.control_plane_is_initialized().await?;
+    let target = there.plane.kubeconfig()?.to_str().context("a path in UTF-8")?;
+    let alone = ["move", "--namespace", MOVED, "--to-kubeconfig", target];
+    let Err(error) = setup.clusterctl(here.plane, &alone).await else {
+        bail!("clusterctl alone moves it: docs/move.md says otherwise")
+    };
+    ensure!(format!("{error:#}").contains("is still provisioning the node"), "{error:#}");
+    Ok(())
+}
+
+impl Setup {
+    /// A program that runs clusterctl with its configuration, and says each object. `rest`: what its output goes to.
+    fn program(&self, name: &str, rest: &str) -> Result<PathBuf> {
+        let path = self.repository.join(name);
+        let (program, configuration) = (self.clusterctl.program().display(), self.configuration());
+        let line = format!("{program} \"$@\" --config {} -v 1 2>&1{rest}", configuration.display());
+        write(&path, format!("#!/bin/sh\n{line}\n")).with_context(|| format!("write {}", path.display()))?;
+        set_permissions(&path, Permissions::from_mode(0o755))?;
+        Ok(path)
+    }
+}
+
+/// Cluster API's CRDs with the label that clusterctl gives them when it installs them: here they came by hand.
+async fn known_to_clusterctl(client: &Client) -> Result<()> {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let label = Patch::Merge(json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io": ""}}}));
+    for crd in crds.list(&ListParams::default()).await?.items {
+        if crd.spec.group == "cluster.x-k8s.io" || crd.spec.group.ends_with(".cluster.x-k8s.io") {
+            crds.patch(&crd.name_any(), &PatchParams::default(), &label).await?;
+        }
+    }
+    Ok(())
+}
