@@ -14,7 +14,7 @@ use std::time::Duration;
 const WINDOW: Duration = Duration::from_secs(75);
 /// With `E2E_FULL` set. A watch is renewed every five minutes at the latest.
 const FULL_WINDOW: Duration = Duration::from_secs(320);
-/// What we may ask about the EtcdCluster from the manifests to the released control plane. It is some 28; that of other objects
+/// What we may ask about the EtcdCluster from the manifests to the released control plane. It is some 30; that of other objects
 /// depends on how long it takes.
 const BRING_UP: usize = 33;
 /// How long there has to be no write at all before the window begins: a new message may be left unwritten for 10 s.

@@ -32,7 +32,7 @@ fn a_move_is_gone_on_with_from_wherever_it_was_cut() {
         ("the Cluster is made", moving(&ALL), Side { moving: false, ..moving(&[CLUSTER]) }, Stand::Created),
         ("two are made", moving(&ALL), moving(&[CLUSTER, ETCD]), Stand::Created),
         ("all are made", moving(&ALL), moving(&ALL), Stand::Created),
-        ("cut before clusterctl has paused again", Side { paused: false, ..moving(&ALL) }, moving(&ALL), Stand::Created),
+        ("cut before clusterctl paused again", Side { paused: false, ..moving(&ALL) }, moving(&ALL), Stand::Created),
         ("the target has more, and not all", moving(&ALL), moving(&[ETCD, "things.example.org/a"]), Stand::Unclear),
         ("the first is marked", Side { marked: true, ..moving(&ALL) }, moving(&ALL), Stand::Leaving),
         ("the first is gone", moving(&[CLUSTER, ETCD, MACHINE]), moving(&ALL), Stand::Leaving),
