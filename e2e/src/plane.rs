@@ -131,9 +131,8 @@ impl Plane {
             }
         }
         let processes = managers.iter_mut().zip(&MANAGERS);
-        let ready = processes.map(|(process, manager)| {
-            health::http_ready(process, ports.manager(manager.number).health, "/readyz")
-        });
+        let ready = processes
+            .map(|(process, manager)| health::http_ready(process, ports.manager(manager.number).health, "/readyz"));
         try_join_all(ready).await?;
         clock.lap("managers");
 

@@ -36,12 +36,7 @@ pub(super) const MANAGERS: [Manager; 3] = [
         namespace: "capi-kubeadm-control-plane-system",
         number: 2,
     },
-    Manager {
-        user: users::CAPI_CORE,
-        manifests: "core.json",
-        namespace: "capi-system",
-        number: 0,
-    },
+    Manager { user: users::CAPI_CORE, manifests: "core.json", namespace: "capi-system", number: 0 },
 ];
 
 pub(super) fn etcd(world: &World, data: &Path, ports: Ports) -> Command {

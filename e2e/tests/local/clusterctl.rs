@@ -137,12 +137,7 @@ impl Setup {
     /// Runs clusterctl, and gives what it prints.
     async fn clusterctl(&self, plane: &Plane, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(self.clusterctl.program());
-        command
-            .args(arguments)
-            .arg("--config")
-            .arg(self.configuration())
-            .arg("--kubeconfig")
-            .arg(plane.kubeconfig()?);
+        command.args(arguments).arg("--config").arg(self.configuration()).arg("--kubeconfig").arg(plane.kubeconfig()?);
         command.env("XDG_CONFIG_HOME", &self.repository).env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
         command.env("ETCD_VERSION", &self.etcd_version);
         run(command).await
@@ -197,7 +192,8 @@ async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<()> {
     let template = setup.released().join("cluster-template-local.yaml");
     let from = template.to_str().context("a path in UTF-8")?;
     let generate = ["generate", "cluster", "demo", "--from", from, "--target-namespace", NAMESPACE];
-    let manifest = setup.clusterctl(&bed.plane, &[&generate[..], &["--kubernetes-version", "v1.36.3"]].concat()).await?;
+    let manifest =
+        setup.clusterctl(&bed.plane, &[&generate[..], &["--kubernetes-version", "v1.36.3"]].concat()).await?;
     apply(&client, &manifest).await?;
     let look = Look::at(&client, &Manifests::new(NAMESPACE, "demo")?);
     look.until_ready(PATIENCE).await?;

@@ -103,7 +103,8 @@ fn with_value<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
 /// The values that an argument may have. One that may have any is taken for the name of a file.
 fn values(argument: &Arg) -> Candidates {
     let values = argument.get_possible_values();
-    let is_file = matches!(argument.get_id().as_str(), "filename" | "kubeconfig" | "to_kubeconfig" | "clusterctl" | "out");
+    let is_file =
+        matches!(argument.get_id().as_str(), "filename" | "kubeconfig" | "to_kubeconfig" | "clusterctl" | "out");
     match values.is_empty() && is_file {
         true => Candidates::Files,
         false => Candidates::Words(values.iter().map(|value| value.get_name().to_owned()).collect()),
