@@ -1,5 +1,6 @@
 //! Command line: our own flags, which `--help` shows with their environment variables, and those of Cluster API's managers.
 
+mod families;
 mod ignored;
 #[cfg(test)]
 mod tests;
@@ -11,8 +12,9 @@ pub use values::{Address, CipherSuites};
 use crate::admin::Paths;
 use crate::diagnostics::{TlsSettings, TlsVersion};
 use crate::lease::Times;
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, CommandFactory, Error, Parser, ValueEnum};
 use controller_support::Scope;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -158,6 +160,17 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// Reads a command line, which begins with the name of the program.
+    ///
+    /// # Errors
+    /// If a flag or a value is wrong. A flag that nobody here knows is, unless its name tells that it does no harm.
+    pub fn from_arguments(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Self, Error> {
+        let divided = families::divide(&mut Self::command(), arguments.into_iter().map(Into::into))?;
+        let mut flags = Self::try_parse_from(divided.known)?;
+        flags.ignored.0.extend(divided.ignored);
+        Ok(flags)
+    }
+
     /// What this process works on.
     #[must_use]
     pub fn scope(&self) -> Scope {
@@ -232,7 +245,7 @@ impl Flags {
 
     /// The flags that were given and do nothing, each with the reason.
     #[must_use]
-    pub fn without_effect(&self) -> &[(&'static str, &'static str)] {
+    pub fn without_effect(&self) -> &[(String, &'static str)] {
         &self.ignored.0
     }
 

@@ -18,11 +18,12 @@ enum Form {
     Text,
 }
 
-const NO_WEBHOOKS: &str = "this manager serves no webhooks";
-const NO_LIMIT: &str = "requests are not limited: the API server's priority and fairness does that";
-const NO_WORKLOAD: &str = "this manager has no clients of workload clusters";
-const NO_PROFILER: &str = "there is no profiler";
-const OTHER_LOGS: &str = "logs are written at once, to standard error";
+pub(super) const NO_WEBHOOKS: &str = "this manager serves no webhooks";
+pub(super) const NO_LIMIT: &str = "requests are not limited: the API server's priority and fairness does that";
+pub(super) const NO_MIGRATION: &str = "there is no migration of CRDs";
+pub(super) const NO_WORKLOAD: &str = "this manager has no clients of workload clusters";
+pub(super) const NO_PROFILER: &str = "there is no profiler";
+pub(super) const OTHER_LOGS: &str = "logs are written at once, to standard error";
 
 /// Name, form of the value, and why it has no effect.
 const IGNORED: [(&str, Form, &str); 24] = [
@@ -42,7 +43,7 @@ const IGNORED: [(&str, Form, &str); 24] = [
     ("log-text-info-buffer-size", Form::Text, OTHER_LOGS),
     ("log-text-split-stream", Form::Boolean, OTHER_LOGS),
     ("profiler-address", Form::Address, NO_PROFILER),
-    ("skip-crd-migration-phases", Form::Text, "there is no migration of CRDs"),
+    ("skip-crd-migration-phases", Form::Text, NO_MIGRATION),
     ("sync-period", Form::Duration, "changes are watched, and every wait has a time of its own"),
     ("vmodule", Form::Text, "give --log-level a level for each module"),
     ("webhook-cert-dir", Form::Text, NO_WEBHOOKS),
@@ -54,7 +55,12 @@ const IGNORED: [(&str, Form, &str); 24] = [
 
 /// The flags without effect that were given, each with the reason why it has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ignored(pub Vec<(&'static str, &'static str)>);
+pub struct Ignored(pub Vec<(String, &'static str)>);
+
+/// Whether a flag is one of those.
+pub(super) fn is_ignored(flag: &str) -> bool {
+    IGNORED.iter().any(|(name, ..)| *name == flag)
+}
 
 impl Args for Ignored {
     fn augment_args(command: Command) -> Command {
@@ -74,7 +80,7 @@ impl Args for Ignored {
 impl FromArgMatches for Ignored {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = IGNORED.iter().filter(|(name, ..)| matches.value_source(name) == Some(ValueSource::CommandLine));
-        Ok(Self(given.map(|(name, _, why)| (*name, *why)).collect()))
+        Ok(Self(given.map(|(name, _, why)| ((*name).to_owned(), *why)).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -89,7 +95,7 @@ fn parser(form: Form) -> ValueParser {
         Form::Boolean => ValueParser::from(values::boolean),
         Form::Duration => ValueParser::from(values::duration),
         Form::FeatureGates => ValueParser::from(values::feature_gates),
-        Form::Number => ValueParser::from(|text: &str| text.parse::<f32>().map_err(|_| "expected a number")),
+        Form::Number => ValueParser::from(values::number),
         Form::Port => ValueParser::from(|text: &str| text.parse::<u16>().map_err(|_| "expected a port")),
         Form::Text => ValueParser::string(),
     }

@@ -2,11 +2,11 @@ use super::*;
 use rstest::rstest;
 
 fn parse(arguments: &[&str]) -> Flags {
-    Flags::try_parse_from([&["manager"], arguments].concat()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+    Flags::from_arguments([&["manager"], arguments].concat()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
 }
 
 fn refused(argument: &str) -> String {
-    Flags::try_parse_from(["manager", argument]).unwrap_err().to_string()
+    Flags::from_arguments(["manager", argument]).unwrap_err().to_string()
 }
 
 #[test]
@@ -67,7 +67,7 @@ const CLUSTER_API: &[&str] = &[
 fn every_flag_of_cluster_apis_managers_is_accepted_and_those_without_effect_are_told() {
     let flags = parse(CLUSTER_API);
     assert_eq!(flags.scope(), Scope::default(), "empty values restrict nothing");
-    let told: Vec<&str> = flags.without_effect().iter().map(|(flag, _)| *flag).collect();
+    let told: Vec<&str> = flags.without_effect().iter().map(|(flag, _)| flag.as_str()).collect();
     for flag in ["sync-period", "feature-gates", "webhook-port"] {
         assert!(told.contains(&flag), "{flag} is not told: {told:?}");
     }
@@ -103,9 +103,52 @@ fn a_wrong_value_is_refused_with_the_flag_and_what_would_be_right(
     assert!(error.contains(flag) && error.contains(right), "{error}");
 }
 
+/// Flags of Cluster API 1.14's other managers, and such as a later one may have.
 #[test]
-fn an_unknown_flag_is_refused() {
-    assert!(refused("--machine-concurrency=1").contains("--machine-concurrency"));
+fn unknown_flags_that_do_no_harm_are_accepted_by_their_families_and_told() {
+    let unknown = [
+        "--machine-concurrency=10",
+        "--clustertopology-concurrency=10",
+        "--kubeadmcontrolplane-concurrency",
+        "10",
+        "--clustercache-client-timeout=10s",
+        "--remote-connection-grace-period=50s",
+        "--remote-conditions-grace-period=5m0s",
+        "--some-client-qps=0.5",
+        "--some-client-burst=30",
+        "--webhook-client-ca-name=ca.crt",
+        "--webhook-new",
+        "--log-json-new=a=b",
+        "--log-text-new",
+        "value",
+        "--profiler-new=true",
+        "--skip-crd-migration-new=All",
+    ];
+    let flags = parse(&[&unknown[..], &["--namespace", "team-a", "--etcdcluster-concurrency=3"]].concat());
+    assert_eq!(flags.scope().namespace.as_deref(), Some("team-a"));
+    assert_eq!(flags.concurrency(ControllerName::EtcdCluster), Some(3));
+    let told: Vec<&str> = flags.without_effect().iter().map(|(flag, _)| flag.as_str()).collect();
+    let given = unknown.iter().filter_map(|flag| flag.strip_prefix("--")?.split('=').next());
+    assert_eq!(told, Vec::from_iter(given));
+    assert!(refused("--machine-concurrency=many").contains("'--machine-concurrency': expected a number"));
+    assert!(refused("--machine-concurrency").contains("expected a number"), "a value is missing");
+}
+
+#[rstest]
+#[case::unknown("--machineset-preflight-checks=All")]
+#[case::of_security("--tls-curve-preferences=X25519")]
+#[case::no_family("--concurrency=3")]
+#[case::nobodys("--additional-sync-machine-labels=a")]
+#[case::a_letter_too_many("--etcdclusters-concurrency=3")]
+#[case::a_letter_missing("--etcadmconfig-concurrency=3")]
+#[case::two_exchanged("--clutser-concurrency=3")]
+#[case::at_the_end("--etcdcluster-concurency=3")]
+#[case::of_the_lease("--leader-elect-lease-durations=15s")]
+#[case::of_logs("--log-fromat=text")]
+#[case::of_the_scope("--watch-filer=blue")]
+fn any_other_unknown_flag_is_refused_and_so_is_a_mistyped_one(#[case] argument: &str) {
+    let flag = argument.split('=').next().unwrap_or_default();
+    assert!(refused(argument).contains(flag), "{}", refused(argument));
 }
 
 #[test]

@@ -43,6 +43,11 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Reads a number.
+pub(super) fn number(text: &str) -> Result<f32, String> {
+    text.parse().map_err(|_| "expected a number".to_owned())
+}
+
 /// Reads the name of a namespace. Empty: all of them.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
