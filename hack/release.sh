@@ -51,6 +51,7 @@ manifests() {
     cp config/release/cluster-template.yaml "$to/cluster-template.yaml"
     cp examples/docker/cluster-template.yaml "$to/cluster-template-docker.yaml"
     cp examples/local/cluster-template.yaml "$to/cluster-template-local.yaml"
+    cp examples/openstack/cluster-template.yaml "$to/cluster-template-openstack.yaml"
     chmod 0644 "$to"/*.yaml
 }
 

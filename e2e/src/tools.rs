@@ -13,6 +13,7 @@ mod judge;
 mod manifests;
 mod module;
 mod node;
+mod openstack;
 mod progress;
 mod promtool;
 mod release;
@@ -29,6 +30,7 @@ pub use etcd::Etcd;
 pub use judge::Judge;
 use module::{ETCD_3_6, KUBERNETES, Module};
 pub use node::{Kubernetes, NodePrograms};
+pub use openstack::OpenStackProvider;
 pub use promtool::Promtool;
 pub use release::architecture;
 

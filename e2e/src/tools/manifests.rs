@@ -27,17 +27,22 @@ pub(super) const CORE_MANAGERS_AT_THE_ROOT: [Source; 3] =
 /// The docker infrastructure's.
 pub(super) const DOCKER_MANAGER: [Source; 1] = [("docker", "infrastructure/docker")];
 
+/// The OpenStack infrastructure's.
+pub(super) const OPENSTACK: [Source; 1] = [("openstack", "")];
+
 /// What a plane of plain processes needs of them; it has no use for Deployments, RBAC and certificates.
 const KEPT_KINDS: [&str; 4] =
     ["CustomResourceDefinition", "MutatingWebhookConfiguration", "Namespace", "ValidatingWebhookConfiguration"];
 
-/// Gives the directory with the rendered manifests that belong to the programs in `built`.
+/// Gives the directory with the rendered manifests that belong to what `built` is the directory of.
 pub(super) fn ensure(module: &Module, managers: &[Source], built: &Path, kubectl: &Path) -> Result<PathBuf> {
     let mut name = built.file_name().context("the programs have a directory")?.to_owned();
     name.push("-manifests");
     let directory = built.with_file_name(name);
     let waiting = || eprintln!("{}: another run is rendering its manifests; waiting", module.name);
     cache::directory(&directory, waiting, |into| {
+        // It is there already, unless nothing is built from it.
+        go_output(module, &["mod", "download", module.source])?;
         let source = go_output(module, &["list", "-m", "-f", "{{.Dir}}", module.source])?;
         for (name, subdirectory) in managers {
             let objects = render(kubectl, &Path::new(source.trim()).join(subdirectory).join("config/default"))?;

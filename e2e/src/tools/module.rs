@@ -182,6 +182,15 @@ pub(super) const CLUSTER_API_DOCKER_1_12: Module = Module {
     tags: "",
 };
 
+/// Cluster API's OpenStack infrastructure, for its manifests alone.
+pub(super) const CLUSTER_API_OPENSTACK: Module = Module {
+    name: "cluster-api-openstack",
+    source: "sigs.k8s.io/cluster-api-provider-openstack",
+    programs: &[],
+    version_variables: &[],
+    tags: "",
+};
+
 /// Prometheus' program for people, without the service discoveries that it would speak to clouds with: it only tests rules here.
 pub(super) const PROMTOOL: Module = Module {
     name: "promtool",

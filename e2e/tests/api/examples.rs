@@ -1,5 +1,5 @@
 //! The files of `examples/`: a real API server takes every document, with the CRDs and the webhooks of Cluster API and of its
-//! docker infrastructure, and the documents of a file belong together.
+//! docker infrastructure, and with the CRDs of its OpenStack infrastructure; and the documents of a file belong together.
 
 use crate::server::STRICT;
 use anyhow::{Context, Result, bail, ensure};
@@ -8,19 +8,37 @@ use api::names::MANAGED_ETCD_ANNOTATION;
 use e2e::apply::api_for;
 use e2e::bed::crds;
 use e2e::plane::{AnotherManager, Plane, PlaneOptions};
-use e2e::tools::DockerProvider;
+use e2e::tools::{DockerProvider, OpenStackProvider};
 use e2e::world::World;
 use http::Request;
 use http::header::CONTENT_TYPE;
 use kube::Client;
 use serde_json::{Map, Value};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// User of the docker infrastructure manager.
 const CAPD: &str = "capd";
 /// Value of every variable that has no default in a template.
-const VARIABLES: [(&str, &str); 2] = [("CLUSTER_NAME", "demo"), ("KUBERNETES_VERSION", "v1.36.3")];
+const VARIABLES: [(&str, &str); 14] = [
+    ("CLUSTER_NAME", "demo"),
+    ("KUBERNETES_VERSION", "v1.36.3"),
+    // Kinds for the template for any infrastructure.
+    ("INFRASTRUCTURE_CLUSTER_KIND", "DevCluster"),
+    ("INFRASTRUCTURE_MACHINE_TEMPLATE_KIND", "DevMachineTemplate"),
+    ("OPENSTACK_CLOUD", "openstack"),
+    ("OPENSTACK_CONTROL_PLANE_MACHINE_FLAVOR", "m1.medium"),
+    ("OPENSTACK_DNS_NAMESERVERS", "10.0.0.10"),
+    ("OPENSTACK_ETCD_IMAGE_NAME", "etcd-3.6"),
+    ("OPENSTACK_ETCD_MACHINE_FLAVOR", "m1.small"),
+    ("OPENSTACK_EXTERNAL_NETWORK_ID", "00000000-0000-0000-0000-000000000001"),
+    ("OPENSTACK_IMAGE_NAME", "ubuntu-kube-v1.36.3"),
+    ("OPENSTACK_MANAGEMENT_CIDR", "192.0.2.0/24"),
+    ("OPENSTACK_NODE_MACHINE_FLAVOR", "m1.medium"),
+    ("OPENSTACK_SSH_KEY_NAME", "admin"),
+];
+/// The template for any infrastructure, whose objects a person has to add.
+const ANY: &str = "config/release/cluster-template.yaml";
 /// What nothing refers to: it refers to others, or selects.
 const ROOTS: [&str; 3] = ["Cluster", "MachineDeployment", "MachineHealthCheck"];
 
@@ -35,7 +53,8 @@ struct Document {
 
 pub(crate) async fn every_document_is_accepted(world: &World) -> Result<()> {
     let provider = DockerProvider::ensure(world.tools())?;
-    let options = PlaneOptions { crds: crds()?, users: vec![CAPD.to_owned()], ..PlaneOptions::default() };
+    let crds = [crds()?, OpenStackProvider::ensure(world.tools())?.crds].concat();
+    let options = PlaneOptions { crds, users: vec![CAPD.to_owned()], ..PlaneOptions::default() };
     let mut plane = Plane::start(world, options).await?;
     // It connects to Docker only when it has something to do, and nothing is stored here.
     let capd = AnotherManager { user: CAPD, program: &provider.capd, manifests: &provider.manifests };
@@ -43,7 +62,9 @@ pub(crate) async fn every_document_is_accepted(world: &World) -> Result<()> {
     let client = plane.client();
     let mut refusals = Vec::new();
     let mut count = 0;
-    for (file, documents) in examples()? {
+    let mut all = examples()?;
+    all.push((ANY.to_owned(), documents(&repository(ANY))?));
+    for (file, documents) in all {
         for document in documents {
             count += 1;
             let name = format!("{file}: {} {}", document.kind, document.name);
@@ -106,10 +127,14 @@ async fn try_create(client: &Client, document: &Document) -> Result<Result<(), S
     }
 }
 
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
 /// The documents of every file, by its name.
 fn examples() -> Result<Vec<(String, Vec<Document>)>> {
     let mut examples = Vec::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let root = repository("examples");
     for directory in fs::read_dir(&root)? {
         for file in fs::read_dir(directory?.path())? {
             let path = file?.path();

@@ -21,7 +21,7 @@ mod updates;
 use anyhow::Context;
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
-use e2e::tools::{DockerProvider, Promtool, Tools};
+use e2e::tools::{DockerProvider, OpenStackProvider, Promtool, Tools};
 use e2e::world::{World, block_on, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 fn main() -> ExitCode {
     let prepare = |tools: &Tools| {
         Promtool::ensure()?;
+        OpenStackProvider::ensure(tools)?;
         DockerProvider::ensure(tools).map(drop)
     };
     prepare_and_run(prepare, |world| {
