@@ -16,8 +16,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const VIEW: &str = include_str!("../../../config/rbac/view_role.yaml");
-const EDIT: &str = include_str!("../../../config/rbac/edit_role.yaml");
+const VIEW: &str = include_str!("../../../config/rbac/people/view_role.yaml");
+const EDIT: &str = include_str!("../../../config/rbac/people/edit_role.yaml");
+/// Our resources, as [`may`] takes them.
+const ETCD: &str = "etcdcluster.cluster.x-k8s.io/etcdclusters";
+const TEMPLATE: &str = "bootstrap.cluster.x-k8s.io/etcdadmconfigtemplates";
+const CONFIG: &str = "bootstrap.cluster.x-k8s.io/etcdadmconfigs";
 /// A binding is in force a moment after it was written.
 const SOON: Duration = Duration::from_secs(20);
 /// Kinds of the Prometheus operator, whose CRDs are not ours.
@@ -44,10 +48,8 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             apply_object(&server.client, &namespace).await?;
         }
-        let mut apply = Command::new(&server.kubectl);
-        apply.arg("--kubeconfig").arg(&server.kubeconfig);
-        apply.args(["apply", "--server-side", "--force-conflicts", "--validate=strict", "--dry-run=server", "-k"]);
-        apply.arg(&folder);
+        let mut apply = apply_folder(server, &folder);
+        apply.args(["--force-conflicts", "--dry-run=server"]);
         run(apply).await?;
         rendered.push(name);
     }
@@ -68,6 +70,14 @@ fn folders() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
+/// kubectl, about to apply a folder.
+fn apply_folder(server: &Server, folder: &Path) -> Command {
+    let mut apply = Command::new(&server.kubectl);
+    apply.arg("--kubeconfig").arg(&server.kubeconfig);
+    apply.args(["apply", "--server-side", "--validate=strict", "-k"]).arg(folder);
+    apply
+}
+
 async fn run(mut command: Command) -> Result<String> {
     tokio::task::spawn_blocking(move || output(&mut command)).await?
 }
@@ -76,42 +86,81 @@ async fn run(mut command: Command) -> Result<String> {
 pub(crate) async fn people_may_look_or_change(server: &Server) -> Result<()> {
     for (role, manifest) in [("capi-etcdadm-view", VIEW), ("capi-etcdadm-edit", EDIT)] {
         apply(&server.client, manifest).await?;
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": role}],
-        });
-        apply_object(&server.client, &binding).await?;
+        bind(server, role).await?;
     }
-    let etcd = "etcdcluster.cluster.x-k8s.io/etcdclusters";
-    let template = "bootstrap.cluster.x-k8s.io/etcdadmconfigtemplates";
-    let config = "bootstrap.cluster.x-k8s.io/etcdadmconfigs";
     let (viewer, editor) = ("capi-etcdadm-view", "capi-etcdadm-edit");
-    for (user, verb, resource) in [(viewer, "get", etcd), (editor, "patch", etcd)] {
-        until(format!("{user} may {verb} {resource}"), SOON, async || {
-            Ok(may(server, user, verb, resource).await?.then_some(()))
-        })
-        .await?;
-    }
+    until_may(server, viewer, "get", ETCD).await?;
+    until_may(server, editor, "patch", ETCD).await?;
     for (user, verb, resource, expected) in [
-        (viewer, "watch", etcd, true),
+        (viewer, "watch", ETCD, true),
         (viewer, "get", "etcdcluster.cluster.x-k8s.io/etcdclusters/scale", true),
-        (viewer, "list", config, true),
-        (viewer, "list", template, true),
-        (viewer, "patch", etcd, false),
-        (viewer, "delete", etcd, false),
+        (viewer, "list", CONFIG, true),
+        (viewer, "list", TEMPLATE, true),
+        (viewer, "patch", ETCD, false),
+        (viewer, "delete", ETCD, false),
         (viewer, "get", "/secrets", false),
-        (editor, "create", etcd, true),
-        (editor, "delete", etcd, true),
+        (editor, "create", ETCD, true),
+        (editor, "delete", ETCD, true),
         (editor, "patch", "etcdcluster.cluster.x-k8s.io/etcdclusters/scale", true),
-        (editor, "create", template, true),
+        (editor, "create", TEMPLATE, true),
         (editor, "patch", "etcdcluster.cluster.x-k8s.io/etcdclusters/status", false),
-        (editor, "create", config, false),
+        (editor, "create", CONFIG, false),
         (editor, "get", "/secrets", false),
     ] {
         ensure!(may(server, user, verb, resource).await? == expected, "{user}: {verb} {resource}");
     }
     Ok(())
+}
+
+/// The roles that Kubernetes comes with permit nothing of ours, until `config/aggregate-to-people` is applied.
+pub(crate) async fn kubernetes_own_roles_take_ours_in(server: &Server) -> Result<()> {
+    let own = ["view", "edit", "admin"];
+    for role in own {
+        bind(server, role).await?;
+        until_may(server, role, "get", "/configmaps").await?;
+        ensure!(!may(server, role, "get", ETCD).await?, "{role} permits what nobody has granted");
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/aggregate-to-people");
+    run(apply_folder(server, &folder)).await?;
+    for role in own {
+        until_may(server, role, "get", ETCD).await?;
+    }
+    for role in ["edit", "admin"] {
+        until_may(server, role, "patch", ETCD).await?;
+    }
+    for (user, verb, resource, expected) in [
+        ("view", "list", CONFIG, true),
+        ("view", "patch", ETCD, false),
+        ("view", "create", TEMPLATE, false),
+        ("edit", "list", CONFIG, true),
+        ("edit", "create", TEMPLATE, true),
+        ("edit", "create", CONFIG, false),
+        ("edit", "patch", "etcdcluster.cluster.x-k8s.io/etcdclusters/status", false),
+        ("admin", "delete", ETCD, true),
+        ("admin", "create", CONFIG, false),
+    ] {
+        ensure!(may(server, user, verb, resource).await? == expected, "{user}: {verb} {resource}");
+    }
+    Ok(())
+}
+
+/// Binds a ClusterRole to the user of the same name.
+async fn bind(server: &Server, role: &str) -> Result<()> {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": format!("people-{role}")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": role}],
+    });
+    apply_object(&server.client, &binding).await.map(drop)
+}
+
+/// Waits until a user may do something.
+async fn until_may(server: &Server, user: &str, verb: &str, resource: &str) -> Result<()> {
+    until(format!("{user} may {verb} {resource}"), SOON, async || {
+        Ok(may(server, user, verb, resource).await?.then_some(()))
+    })
+    .await
 }
 
 /// Whether a user may do something in namespace default. `resource`: `GROUP/PLURAL`, or `GROUP/PLURAL/SUBRESOURCE`.

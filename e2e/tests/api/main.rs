@@ -115,6 +115,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(installed::every_rule_has_a_message_and_is_judged),
         test!(config::every_folder_is_accepted),
         test!(config::people_may_look_or_change),
+        test!(config::kubernetes_own_roles_take_ours_in),
         test!(served::one_object_is_read_in_both_versions),
         test!(served::the_documents_of_the_proposal_and_the_example_apply),
         test!(served::defaults),
