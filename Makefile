@@ -1,7 +1,7 @@
 # Thin names over cargo and hack/*.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build generate release manifests book deny lint test demo model mutants sabotage
+.PHONY: help setup build generate release reproduce manifests book deny lint test demo model mutants sabotage
 .PHONY: bench bench-clusters bench-docker bench-reconciles
 
 help: ## Show this list
@@ -19,6 +19,9 @@ generate: ## Write config/crd and docs/api-reference.md again from the types in 
 
 release: ## Write what a release page holds (out/release): manifests, programs, images
 	SETUP_RELEASE=1 bash -ec '. hack/setup.sh; hack/release.sh'
+
+reproduce: ## Build a release twice, at two places, and see that it is the same (ARCHITECTURES=amd64: one architecture)
+	SETUP_RELEASE=1 bash -ec '. hack/setup.sh; hack/reproduce.sh'
 
 manifests: ## Write only what clusterctl installs from (out/release)
 	hack/release.sh --manifests

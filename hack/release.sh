@@ -10,8 +10,10 @@
 # ARCHITECTURES says what for; without it "amd64 arm64". The manifests are rendered by the kubectl that the test bed has built,
 # or by the one in KUBECTL or in the PATH.
 #
-# Two runs write the same bytes, with the same commit, kubectl, Rust, C compiler and C library. The date in them is that of the
-# commit, or SOURCE_DATE_EPOCH.
+# SIGNING_KEY names a file with a private key, RSA or EC, as PEM: with it SHA256SUMS is signed, in SHA256SUMS.sig.
+#
+# Two runs write the same bytes, with the same commit, kubectl, Rust, C compiler and C library; only a signature differs. The
+# date in them is that of the commit, or SOURCE_DATE_EPOCH. hack/reproduce.sh tries it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -83,11 +85,19 @@ plugin() {
         kubectl-etcdcluster LICENSE | gzip --no-name --best >"$to/kubectl-etcdcluster-linux-$1.tar.gz"
 }
 
+# Signs standard input.
+sign() { openssl dgst -sha256 -sign "$SIGNING_KEY"; }
+
+# Tried first, before minutes go into what cannot be signed.
+if [ -n "${SIGNING_KEY:-}" ] && ! sign </dev/null >/dev/null; then
+    echo "SIGNING_KEY=$SIGNING_KEY is no private key, RSA or EC, as PEM" >&2
+    exit 1
+fi
 kubectl=$(find_kubectl)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$to"
-rm -f "$to"/*.yaml "$to/SHA256SUMS"
+rm -f "$to"/*.yaml "$to"/SHA256SUMS*
 manifests
 if [ -n "$everything" ]; then
     rm -f "$to"/*.tar "$to"/*.tar.gz "$to"/*.cdx.json "$to"/etcdadm-linux-* "$to/machine-image.sh"
@@ -95,5 +105,6 @@ if [ -n "$everything" ]; then
     install -m 0755 hack/machine-image.sh "$to/machine-image.sh"
 fi
 (cd "$to" && LC_ALL=C sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS && chmod 0644 SHA256SUMS)
+[ -z "${SIGNING_KEY:-}" ] || sign <"$to/SHA256SUMS" >"$to/SHA256SUMS.sig"
 echo "written to $to:"
 (cd "$to" && ls -1)

@@ -51,6 +51,8 @@ setup_missing_packages() {
     setup_has unshare && setup_has setpriv && setup_has nsenter || missing+=(util-linux)
     setup_has ip || missing+=(iproute2)
     setup_has iptables || missing+=(iptables)
+    # Signs releases.
+    setup_has openssl || missing+=(openssl)
     setup_has cloud-init || missing+=(cloud-init)
     # Machines are made of this computer's programs, and their users may be given sudo.
     setup_has sudo || missing+=(sudo)

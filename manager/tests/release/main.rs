@@ -4,6 +4,7 @@ mod images;
 mod krew;
 mod manifests;
 mod materials;
+mod signature;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
