@@ -185,7 +185,7 @@ check "build" cargo build --workspace --all-targets
 case " ${tiers[*]} " in
 *" docker "*)
     real_parts
-    check "real parts of docker's machines" "$programs/e2e" tools build --docker
+    check "real parts of docker's machines" "$programs/e2e" tools build --docker ${E2E_FULL+--release}
     check "programs for containers" programs_for_containers
     check "build of the docker tests" cargo test --no-run --workspace "${docker_tests[@]}"
     ;;

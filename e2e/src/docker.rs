@@ -136,6 +136,14 @@ impl DockerBed {
         self.daemon.docker(&[&["exec", container], command].concat()).await
     }
 
+    /// What `docker` prints with these arguments.
+    ///
+    /// # Errors
+    /// When it fails; the error tells what it said.
+    pub async fn docker(&self, arguments: &[&str]) -> Result<String> {
+        self.daemon.docker(arguments).await
+    }
+
     /// Ends the daemon, and with it everything that it has made.
     ///
     /// # Errors

@@ -13,6 +13,7 @@
 //! * [`observer`] watches a bed from outside, and judges what has happened there.
 //! * [`simulated`] has machines and members of which thousands fit into one process.
 //! * [`scenarios`] runs them, in several worlds at once.
+//! * [`own_release`] is a release of this checkout.
 //! * [`malformed`] makes documents of our kinds that are probably wrong.
 //! * [`process`], [`until`], [`apply`] and [`tls`] are what scenarios are built of.
 
@@ -28,6 +29,7 @@ pub mod history;
 pub mod infrastructure;
 pub mod malformed;
 pub mod observer;
+pub mod own_release;
 pub mod plane;
 pub mod process;
 pub mod scenarios;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::docker::{Parts, runtime};
+use e2e::own_release::OwnRelease;
 use e2e::tools::{Etcd, Judge, Tools};
 
 /// The test bed of cluster-api-provider-etcdadm.
@@ -39,12 +40,15 @@ enum ToolsCommand {
         /// Every version of etcd that the tests run on machines, not only the default one.
         #[arg(long)]
         all_etcd: bool,
+        /// A release of this checkout, whose images a scenario with docker runs.
+        #[arg(long)]
+        release: bool,
     },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Tools(ToolsCommand::Build { docker, all_etcd }) => build(docker, all_etcd),
+        Command::Tools(ToolsCommand::Build { docker, all_etcd, release }) => build(docker, all_etcd, release),
         Command::Runc { arguments } => runtime::run(&arguments),
     };
     match result {
@@ -56,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn build(docker: bool, all_etcd: bool) -> anyhow::Result<()> {
+fn build(docker: bool, all_etcd: bool, release: bool) -> anyhow::Result<()> {
     let tools = Tools::ensure()?;
     Judge::ensure()?;
     if all_etcd {
@@ -65,6 +69,9 @@ fn build(docker: bool, all_etcd: bool) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string_pretty(&tools)?);
     if docker {
         Parts::prepare(&tools)?;
+    }
+    if release {
+        OwnRelease::make(&tools)?;
     }
     Ok(())
 }

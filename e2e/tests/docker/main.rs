@@ -17,11 +17,13 @@ mod life;
 mod older;
 mod pauses;
 mod reboots;
+mod released;
 mod road;
 mod writes;
 
 use anyhow::Context;
 use e2e::docker::{DockerBed, Parts};
+use e2e::own_release::OwnRelease;
 use e2e::plane::Mark;
 use e2e::scenarios::{Durations, caught};
 use e2e::tools::{Release, Tools};
@@ -97,6 +99,9 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
     }
     if wanted.iter().any(|scenario| scenario.name == "life::of_a_control_plane") {
         Parts::prepare_previous_nodes(tools)?;
+    }
+    if wanted.iter().any(|scenario| scenario.name == "released::images_run") {
+        OwnRelease::make(tools)?;
     }
     Ok(())
 }
@@ -188,6 +193,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(freezing::of_a_busy_machine, core: false),
         scenario!(gitops::same_manifest_again, core: false),
         scenario!(by_hand::two_of_three_machines, core: false),
+        scenario!(released::images_run, core: false),
         // Last, as it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]
