@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_read() {
-        let endpoints = vec!["https://10.0.0.1:2379".to_owned(), "https://10.0.0.2:2379".to_owned()];
+        let endpoints = vec!["https://10.0.0.1:2379".to_owned(), "https://[fd00::2]:2379".to_owned()];
         for adapter in [kubeadm(), announced("spec.etcd.external", None).unwrap()] {
             let patch = adapter.patch(&endpoints);
             assert_eq!(adapter.endpoints(&patch), Some(endpoints.clone()));

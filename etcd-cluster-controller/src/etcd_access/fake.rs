@@ -8,7 +8,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -76,20 +76,35 @@ impl FakeMember {
         Self::start_with(ca, ca, script)
     }
 
+    /// The same over IPv6, where the kernel has that.
+    pub(crate) fn start_over_ipv6(ca: &CertAndKey, script: impl Fn(&str) -> Reply + Send + 'static) -> Option<Self> {
+        let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).ok()?;
+        Some(Self::listening(listener, ca, ca, script))
+    }
+
     /// A member whose certificate is signed by one CA, and that trusts clients of another.
     pub(crate) fn start_with(
         ca: &CertAndKey,
         clients: &CertAndKey,
         script: impl Fn(&str) -> Reply + Send + 'static,
     ) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Self::listening(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), ca, clients, script)
+    }
+
+    fn listening(
+        listener: TcpListener,
+        ca: &CertAndKey,
+        clients: &CertAndKey,
+        script: impl Fn(&str) -> Reply + Send + 'static,
+    ) -> Self {
+        let address = listener.local_addr().unwrap();
         let member = Self {
-            url: format!("https://{}", listener.local_addr().unwrap()),
+            url: format!("https://{address}"),
             script: Arc::new(Mutex::new(Box::new(script))),
             accepted: Arc::default(),
             asked: Arc::default(),
         };
-        let (tls, accepting) = (tls(ca, clients), member.clone());
+        let (tls, accepting) = (tls(ca, clients, address.ip()), member.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (tls, member) = (tls.clone(), accepting.clone());
@@ -162,7 +177,7 @@ impl FakeMember {
     }
 }
 
-fn tls(ca: &CertAndKey, clients: &CertAndKey) -> Arc<ServerConfig> {
+fn tls(ca: &CertAndKey, clients: &CertAndKey, address: IpAddr) -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(clients.cert.as_bytes()).unwrap()).unwrap();
@@ -170,7 +185,7 @@ fn tls(ca: &CertAndKey, clients: &CertAndKey) -> Arc<ServerConfig> {
     let issuer = Issuer::from_ca_cert_pem(&ca.cert, KeyPair::from_pem(&ca.key).unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
-    params.subject_alt_names = vec![SanType::IpAddress(Ipv4Addr::LOCALHOST.into())];
+    params.subject_alt_names = vec![SanType::IpAddress(address)];
     let cert = params.signed_by(&key, &issuer).unwrap();
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -2,6 +2,7 @@
 
 mod corrupt;
 mod growing;
+mod ipv6;
 mod late;
 mod leaving;
 mod left_over;

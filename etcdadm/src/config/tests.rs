@@ -31,6 +31,27 @@ fn env_of_a_joining_member_with_an_ipv6_address() {
 }
 
 #[test]
+fn env_of_a_first_member_with_an_ipv6_address() {
+    let mut settings = example();
+    settings.address = "fd00::3".parse().unwrap();
+    let start = Start::New { token: "0123456789abcdef".to_owned() };
+    let env = env::render(&Paths::new(Path::new("/"), &settings), &settings, &start);
+    for line in [
+        "ETCD_LISTEN_CLIENT_URLS=https://[fd00::3]:2379,https://127.0.0.1:2379",
+        "ETCD_ADVERTISE_CLIENT_URLS=https://[fd00::3]:2379",
+        "ETCD_LISTEN_PEER_URLS=https://[fd00::3]:2380",
+        "ETCD_INITIAL_ADVERTISE_PEER_URLS=https://[fd00::3]:2380",
+        "ETCD_INITIAL_CLUSTER=etcd-0=https://[fd00::3]:2380",
+        "ETCD_INITIAL_CLUSTER_STATE=new",
+    ] {
+        assert!(env.lines().any(|there| there == line), "{line} is missing:\n{env}");
+    }
+    let again = env::as_existing(&env);
+    assert!(again.lines().any(|there| there == "ETCD_INITIAL_CLUSTER=etcd-0=https://[fd00::3]:2380"), "{again}");
+    assert!(env::is_existing(&again), "{again}");
+}
+
+#[test]
 fn cipher_suites_for_rsa_only_get_what_the_ecdsa_certificates_need() {
     let mut settings = example();
     settings.cipher_suites =

@@ -221,6 +221,7 @@ impl InitSystem for Service {
 
 pub struct Machine {
     pub root: PathBuf,
+    /// As it stands in URLs: of IPv6 in brackets.
     pub address: String,
     name: String,
     /// What the command line has beside name and address.
@@ -291,7 +292,8 @@ impl Machine {
     }
 
     fn settings(&self) -> Settings {
-        let own = ["etcdadm", "init", "--bind-address", &self.address, "--name", &self.name, "--timeout", "60s"];
+        let address = self.address.trim_matches(['[', ']']);
+        let own = ["etcdadm", "init", "--bind-address", address, "--name", &self.name, "--timeout", "60s"];
         let line = own.into_iter().chain(self.flags.iter().map(String::as_str)).map(Into::into);
         let Subcommand::Init(init) = cli::parse(line).unwrap().command else { unreachable!() };
         let member: MemberArgs = init.member;

@@ -1,6 +1,7 @@
 //! `init` and `join` with real etcd processes on loopback addresses of this computer, for every version of etcd that the
 //! project's cache has.
 
+mod ipv6;
 mod machine;
 mod tuning;
 

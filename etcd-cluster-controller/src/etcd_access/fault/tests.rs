@@ -53,6 +53,21 @@ async fn a_voter_is_asked_for_its_status_and_a_linearizable_read() {
 }
 
 #[tokio::test]
+async fn a_member_is_asked_over_ipv6_as_over_ipv4() {
+    let ca = ca();
+    let Some(member) = FakeMember::start_over_ipv6(&ca, voter(0xc, 1, &[1, 2])) else {
+        println!("the kernel has no IPv6");
+        return;
+    };
+    assert!(member.url.starts_with("https://[::1]:"), "{}", member.url);
+    let client = client(&ca);
+    let report = client.probe(&member.url, Expected::default()).await.unwrap();
+    assert_eq!((report.cluster_id, report.member_id), (0xc, 1));
+    let (cluster, members) = client.members(&member.url).await.unwrap();
+    assert_eq!((cluster, members.len()), (0xc, 2));
+}
+
+#[tokio::test]
 async fn an_alarm_is_reported_and_a_learner_is_not_asked_what_it_refuses() {
     let ca = ca();
     let member = FakeMember::start(&ca, |path| match path {
