@@ -152,7 +152,17 @@ impl Bed {
     /// # Errors
     /// When it ends or does not become ready.
     pub async fn start_manager(&mut self, index: usize) -> Result<()> {
-        let mut process = self.manager_command(index)?.arg("--leader-elect=false").spawn()?;
+        self.start_manager_as(index, users::PROVIDER, &[]).await
+    }
+
+    /// The same as another user and with further flags: one of several managers that share the clusters.
+    ///
+    /// # Errors
+    /// As [`Bed::start_manager`], and when there is no such user.
+    pub async fn start_manager_as(&mut self, index: usize, user: &str, flags: &[&str]) -> Result<()> {
+        let kubeconfig = self.plane.kubeconfig_for(user)?;
+        let command = manager_command(&programs()?, kubeconfig, self.world.logs(), index);
+        let mut process = command.arg("--leader-elect=false").args(flags).spawn()?;
         ready(&mut process, ADMIN_PORTS[index]).await?;
         self.managers[index] = Some(process);
         Ok(())

@@ -82,7 +82,7 @@ fn write(request: &Request) -> Write {
     let urls = |list: &Vec<Value>| list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     Write {
         at: request.received,
-        ours: request.user == users::PROVIDER,
+        ours: users::is_provider(&request.user),
         by_hand: request.user == users::ADMIN,
         verb: request.verb.clone(),
         resource,

@@ -22,21 +22,31 @@ pub const CAPI_BOOTSTRAP: &str = "capi-bootstrap";
 pub const CAPI_CONTROL_PLANE: &str = "capi-control-plane";
 /// This project's manager.
 pub const PROVIDER: &str = "provider";
+/// The same where two managers share the clusters.
+pub const SHARDS: [&str; 2] = ["provider-blue", "provider-green"];
 /// This project's local infrastructure controllers.
 pub const LOCAL_INFRASTRUCTURE: &str = "local-infrastructure";
 /// The observer of scenarios, whose requests are nobody else's.
 pub const OBSERVER: &str = "observer";
 
-const ALL: [&str; 8] = [
+const ALL: [&str; 10] = [
     ADMIN,
     CONTROLLER_MANAGER,
     CAPI_CORE,
     CAPI_BOOTSTRAP,
     CAPI_CONTROL_PLANE,
     PROVIDER,
+    SHARDS[0],
+    SHARDS[1],
     LOCAL_INFRASTRUCTURE,
     OBSERVER,
 ];
+
+/// Whether a user is a manager of this project.
+#[must_use]
+pub fn is_provider(user: &str) -> bool {
+    user == PROVIDER || SHARDS.contains(&user)
+}
 
 /// The users of a plane.
 pub(super) struct Users {

@@ -40,6 +40,7 @@ mod releases;
 mod repair;
 mod rolls;
 mod scale;
+mod shards;
 mod shrinks;
 mod stale;
 mod uninstalled;
@@ -236,6 +237,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(forced::past_its_hook).long(true),
         scenario!(away::while_members_fail).long(true),
         scenario!(leases::are_lost).long(true),
+        scenario!(shards::by_watch_filter).long(true),
+        scenario!(shards::by_namespace).long(true),
         scenario!(marked::by_a_health_check),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),
