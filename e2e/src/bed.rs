@@ -18,9 +18,10 @@ mod states;
 use crate::plane::{Plane, PlaneOptions, users};
 use crate::process::{Command, Process};
 use crate::simulated::Frozen;
+use crate::tools::Earlier;
 use crate::until::until;
 use crate::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::Client;
 use local_infrastructure::machine::Machines;
 use std::fs;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 
 pub use clusters::{EXAMPLE, Manifests};
 pub use control_plane_stub::{Behaviour, ControlPlaneStub, Seen};
+use images::Product;
 pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
@@ -40,6 +42,10 @@ pub use states::{States, never_ready_again};
 
 /// Ports of the managers' admin servers: the first manager's, the second's.
 pub(crate) const ADMIN_PORTS: [u16; 2] = [9700, 9701];
+/// Where managers that want the lease look for it.
+const LEASE: &str = "--leader-election-namespace=default";
+/// How long a manager may take to end when it is asked to: it finishes what it has begun.
+const ENDS: Duration = Duration::from_secs(30);
 
 /// A world in which clusters can be made.
 pub struct Bed {
@@ -78,7 +84,7 @@ impl Bed {
         let state = world.state("simulated")?;
         fs::remove_dir_all(&state).context("remove an earlier bed's state")?;
         let frozen = Frozen::at(&state)?;
-        let mut bed = Self::with(world, |plane| {
+        let mut bed = Self::with(world, Product::present()?, |plane| {
             let program = programs()?.join("simulated-infrastructure");
             let command = Command::new("simulated-infrastructure", program, world.logs());
             Ok(command
@@ -98,21 +104,42 @@ impl Bed {
     /// # Errors
     /// When a part does not start.
     pub async fn without_manager(world: &World) -> Result<Self> {
-        let image = images::machine_image(world)?;
-        Self::with(world, |plane| local_infrastructure(world, plane, &image)).await
+        Self::of_namespaces(world, Product::present()?).await
+    }
+
+    /// Everything of this project as it was: CRDs, policies, etcdadm on the machines, and its manager, number 0, which
+    /// holds the lease. What an upgrade starts from.
+    ///
+    /// # Errors
+    /// When a part does not start; the error names its log.
+    pub async fn of_earlier(world: &World, earlier: &Earlier) -> Result<Self> {
+        let mut bed = Self::of_namespaces(world, Product::earlier(earlier)?).await?;
+        let kubeconfig = bed.plane.kubeconfig_for(users::PROVIDER)?;
+        let command = manager_command(&earlier.programs(), kubeconfig, world.logs(), 0).arg(LEASE);
+        bed.run_manager(0, command).await?;
+        Ok(bed)
+    }
+
+    /// With machines of namespaces, without a manager.
+    async fn of_namespaces(world: &World, product: Product) -> Result<Self> {
+        let image = images::machine_image_with(world, &product.programs.join("etcdadm"))?;
+        Self::with(world, product, |plane| local_infrastructure(world, plane, &image)).await
     }
 
     /// A plane, and the controllers of LocalCluster and LocalMachine that this command starts.
-    async fn with(world: &World, infrastructure: impl FnOnce(&Plane) -> Result<Command>) -> Result<Self> {
+    async fn with(
+        world: &World,
+        product: Product,
+        infrastructure: impl FnOnce(&Plane) -> Result<Command>,
+    ) -> Result<Self> {
         let begun = Instant::now();
         let machines = Machines::open(world.state("machines")?);
         // They outlive whoever made them: an earlier bed of this world.
         for machine in machines.list()? {
             machine.destroy()?;
         }
-        let mut crds = images::crds()?;
+        let Product { mut crds, policies, .. } = product;
         crds.push(control_plane_stub::crd());
-        let policies = images::admission_policies()?;
         let users = vec![control_plane_stub::USER.to_owned()];
         let plane = Plane::start(world, PlaneOptions { crds, policies, users, ..PlaneOptions::default() }).await?;
         let local_infrastructure = infrastructure(&plane)?.spawn()?;
@@ -162,7 +189,20 @@ impl Bed {
     pub async fn start_manager_as(&mut self, index: usize, user: &str, flags: &[&str]) -> Result<()> {
         let kubeconfig = self.plane.kubeconfig_for(user)?;
         let command = manager_command(&programs()?, kubeconfig, self.world.logs(), index);
-        let mut process = command.arg("--leader-elect=false").args(flags).spawn()?;
+        self.run_manager(index, command.arg("--leader-elect=false").args(flags)).await
+    }
+
+    /// The same for one that works when it holds the lease, which it may have to wait for. It is ready before.
+    ///
+    /// # Errors
+    /// As [`Bed::start_manager`].
+    pub async fn start_manager_with_lease(&mut self, index: usize) -> Result<()> {
+        let command = self.manager_command(index)?.arg(LEASE);
+        self.run_manager(index, command).await
+    }
+
+    async fn run_manager(&mut self, index: usize, command: Command) -> Result<()> {
+        let mut process = command.spawn()?;
         ready(&mut process, ADMIN_PORTS[index]).await?;
         self.managers[index] = Some(process);
         Ok(())
@@ -199,6 +239,17 @@ impl Bed {
     /// When it was not started.
     pub async fn kill_manager(&mut self, index: usize) -> Result<()> {
         self.manager(index)?.kill().await?;
+        self.managers[index] = None;
+        Ok(())
+    }
+
+    /// Asks a manager to end, as an upgrade does, and waits until it has: it gives its lease back.
+    ///
+    /// # Errors
+    /// When it was not started, or does not end in good order.
+    pub async fn end_manager(&mut self, index: usize) -> Result<()> {
+        let ended = self.manager(index)?.terminate(ENDS).await?;
+        ensure!(ended.success(), "manager {index} ended with {ended}");
         self.managers[index] = None;
         Ok(())
     }

@@ -2,11 +2,34 @@
 
 use super::repository;
 use crate::apply::documents;
+use crate::tools::Earlier;
 use crate::world::World;
 use anyhow::{Context, Result, bail};
 use local_infrastructure::image::{Parts, assemble, default_cache};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// What a bed has of this project, as a management cluster has it installed: as it is, or as it was.
+pub(super) struct Product {
+    /// Where the manager and etcdadm are.
+    pub(super) programs: PathBuf,
+    pub(super) crds: Vec<Value>,
+    pub(super) policies: Vec<Value>,
+}
+
+impl Product {
+    /// As it is.
+    pub(super) fn present() -> Result<Self> {
+        Ok(Self { programs: programs()?, crds: crds()?, policies: admission_policies()? })
+    }
+
+    /// As it was, but for the local infrastructure, which is the bed's.
+    pub(super) fn earlier(earlier: &Earlier) -> Result<Self> {
+        let config = earlier.config();
+        let crds = [manifests(&config.join("crd"))?, infrastructure_crds()?].concat();
+        Ok(Self { programs: earlier.programs(), crds, policies: manifests(&config.join("admission"))? })
+    }
+}
 
 /// Where our programs have been built: `E2E_PROGRAMS`, or cargo's directory that this program is in.
 ///
@@ -36,9 +59,14 @@ pub fn programs() -> Result<PathBuf> {
 /// # Errors
 /// When a part is missing.
 pub fn machine_image(world: &World) -> Result<PathBuf> {
+    machine_image_with(world, &programs()?.join("etcdadm"))
+}
+
+/// The same with this etcdadm.
+pub(super) fn machine_image_with(world: &World, etcdadm: &Path) -> Result<PathBuf> {
     let image = world.state("image")?;
     let parts = Parts {
-        etcdadm: Some(programs()?.join("etcdadm")),
+        etcdadm: Some(etcdadm.to_owned()),
         etcd_releases: Some(world.tools().releases.join("etcd")),
         cache: default_cache(),
     };
@@ -51,7 +79,11 @@ pub fn machine_image(world: &World) -> Result<PathBuf> {
 /// # Errors
 /// When one cannot be read.
 pub fn crds() -> Result<Vec<Value>> {
-    Ok([manifests("config/crd")?, manifests("config/crd/local")?].concat())
+    Ok([manifests(&repository("config/crd"))?, infrastructure_crds()?].concat())
+}
+
+fn infrastructure_crds() -> Result<Vec<Value>> {
+    manifests(&repository("config/crd/local"))
 }
 
 /// Our admission policies, as they are installed: from `config/admission`. The API server enforces them a moment after
@@ -60,13 +92,12 @@ pub fn crds() -> Result<Vec<Value>> {
 /// # Errors
 /// When one cannot be read.
 pub fn admission_policies() -> Result<Vec<Value>> {
-    manifests("config/admission")
+    manifests(&repository("config/admission"))
 }
 
 /// Every document of a directory, but not the list of them for kustomize.
-fn manifests(directory: &str) -> Result<Vec<Value>> {
-    let directory = repository(directory);
-    let entries = std::fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?;
+fn manifests(directory: &Path) -> Result<Vec<Value>> {
+    let entries = std::fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
     let mut found = Vec::new();
     for entry in entries {
         let path = entry?.path();

@@ -44,12 +44,13 @@ mod shards;
 mod shrinks;
 mod stale;
 mod uninstalled;
+mod upgrades;
 mod without_faults;
 
 use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
 use e2e::scenarios::{Scenario, caught, is_full, prepare_and_run};
-use e2e::tools::{Clusterctl, Etcd, Judge, Release, Tools};
+use e2e::tools::{Clusterctl, Earlier, Etcd, Judge, Release, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
 use std::process::ExitCode;
@@ -63,7 +64,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Makes outside what only some scenarios use: clusterctl, and the judge of those that record what is written.
+/// Makes outside what only some scenarios use: clusterctl, earlier states of this project, and the judge of those that
+/// record what is written.
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"rolls::versions_under_load") {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
@@ -76,6 +78,9 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     }
     for release in wanted.iter().filter_map(|name| releases::of(name)) {
         tools.clone().with_cluster_api(release)?;
+    }
+    for commit in wanted.iter().filter_map(|name| upgrades::begins_at(name)) {
+        Earlier::ensure(commit)?;
     }
     let judged = [
         "scale::",
@@ -90,6 +95,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "away::",
         "leases::",
         "clusterctl::moves",
+        "upgrades::",
     ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
@@ -116,12 +122,17 @@ impl Lane {
         self.bed = self.runtime.block_on(async {
             let simulated = is_simulated(name);
             let release = releases::of(name).map_or_else(Release::chosen, Ok)?;
-            let fits =
-                |bed: &Bed| bed.frozen().is_some() == simulated && bed.world().tools().cluster_api.release == release;
-            let mut bed = match left.filter(fits) {
-                Some(bed) => bed,
-                None if simulated => Bed::simulated(&self.world).await?,
-                None => Bed::start(&self.world.with_cluster_api(release)?).await?,
+            let earlier = upgrades::begins_at(name).map(Earlier::ensure).transpose()?;
+            let fits = |bed: &Bed| {
+                earlier.is_none()
+                    && bed.frozen().is_some() == simulated
+                    && bed.world().tools().cluster_api.release == release
+            };
+            let mut bed = match (left.filter(fits), &earlier) {
+                (Some(bed), _) => bed,
+                (None, Some(earlier)) => Bed::of_earlier(&self.world.with_cluster_api(release)?, earlier).await?,
+                (None, None) if simulated => Bed::simulated(&self.world).await?,
+                (None, None) => Bed::start(&self.world.with_cluster_api(release)?).await?,
             };
             // Of simulated members there are hundreds, and nobody breaks a rule there but us.
             if !simulated {
@@ -141,7 +152,8 @@ impl Lane {
             {
                 println!("  not all evidence could be kept: {missing:#}");
             }
-            ended.map(|()| Some(bed))
+            // On its machines there is an etcdadm of that time.
+            ended.map(|()| Some(bed).filter(|_| earlier.is_none()))
         })?;
         Ok(())
     }
@@ -256,6 +268,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rbac::one_namespace),
         scenario!(clusterctl::whole_life),
         scenario!(clusterctl::moves).long(true),
+        scenario!(upgrades::from_before).long(true),
         scenario!(releases::v1_12).long(true),
         scenario!(releases::v1_13).long(true),
         scenario!(releases::v1_14_2).long(true),

@@ -113,7 +113,7 @@ async fn aggregated(bed: &Bed) -> Result<()> {
 }
 
 /// Installs a folder of `config` as README.md says.
-async fn install(bed: &Bed, of: &str, further: &[&str]) -> Result<()> {
+pub(crate) async fn install(bed: &Bed, of: &str, further: &[&str]) -> Result<()> {
     let kubeconfig = bed.plane.kubeconfig()?;
     kubectl(bed, |kubectl| {
         kubectl

@@ -1,0 +1,132 @@
+//! An upgrade of this project, from an earlier state of it, with a cluster that is in use: no Machine is touched.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::rbac::install;
+use crate::records::warnings;
+use crate::rolls::{nothing_is_lost, up_to_date};
+use crate::scale::{LOAD, data_of};
+use crate::shrinks::{are_well, wanted};
+use anyhow::{Result, ensure};
+use e2e::bed::data::said;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::History;
+use e2e::plane::{Request, users};
+use e2e::until::until;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The last commit before the kubectl plugin, releases and clusterctl's contract.
+const BEFORE: &str = "eec8fae3baa037cf878f976aa1f723cf9cc5dec1";
+/// How long is written before the upgrade, and after the last change.
+const WRITES: Duration = Duration::from_secs(3);
+/// How long the new manager is watched while it has nothing to do: three rounds of health checks, one every 10 s, and
+/// the moment for which a status may be left unwritten.
+const WATCHED: Duration = Duration::from_secs(35);
+/// Members in the end.
+const MORE: usize = 5;
+
+/// The commit that a scenario's bed is of at first, if that is another one than this.
+pub(crate) fn begins_at(scenario: &str) -> Option<&'static str> {
+    (scenario == "upgrades::from_before").then_some(BEFORE)
+}
+
+/// Three members of the earlier state, with a control plane that uses them, are written to all along. The new manifests
+/// are applied, the new manager waits for the lease, and the earlier one ends. No Machine changes, no process of etcd
+/// is another one, nothing rolls, nobody is warned. The machines' image is the earlier one still when two members more
+/// are asked for.
+pub(crate) async fn from_before(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, "upgrade").await?;
+    let manifests = Manifests::new("upgrade", "demo")?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    tokio::time::sleep(WRITES).await;
+    let (machines, endpoints) = (look.etcd_machines().await?, look.status().await?.endpoints);
+    let (before, told) = (State::of(bed, &look).await?, warnings(&client, &look.namespace).await?);
+
+    install(bed, "default", &["--force-conflicts"]).await?;
+    bed.start_manager_with_lease(1).await?;
+    bed.end_manager(0).await?;
+    let mark = bed.plane.mark();
+    until("the new manager has looked at every member", PATIENCE, async || {
+        let status = look.status().await?;
+        let seen = status.members.iter().filter(|member| member.certificate_expires.is_some()).count();
+        ensure!(seen == machines.len() && status.ready, "of {:?}: {:?}", status.members, status.conditions);
+        Ok(Some(()))
+    })
+    .await?;
+    tokio::time::sleep(WATCHED).await;
+    let changed = before.changed(&State::of(bed, &look).await?);
+    ensure!(changed.is_empty(), "the upgrade has changed {changed:#?}");
+    let status = look.status().await?;
+    ensure!(status.ready && up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
+    ensure!(status.endpoints == endpoints, "{} were published, and {endpoints} before", status.endpoints);
+    let here = |request: &Request| request.namespace == look.namespace && (200..300).contains(&request.code);
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).writes().filter(here);
+    println!("  the new manager has written:\n{ours}");
+    let done = ours.filter(|request| request.verb != "patch" && request.resource != "events");
+    ensure!(done.is_empty(), "the new manager has made or deleted something:\n{done}");
+    ensure!(warnings(&client, &look.namespace).await? == told, "somebody was warned");
+
+    wanted(&look, MORE).await?;
+    let grown = are_well(bed, &look, MORE).await?;
+    until("the control plane has the endpoint of every member", PATIENCE, async || {
+        let (published, status) = (look.control_plane_endpoints().await?, look.status().await?);
+        ensure!(published.len() == MORE && published.join(",") == status.endpoints, "it has {published:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    writers.endpoints(look.control_plane_endpoints().await?);
+    tokio::time::sleep(WRITES).await;
+    let mut changed = before.changed(&State::of(bed, &look).await?);
+    changed.retain(|what| machines.iter().any(|name| what.contains(&format!("{name}:"))));
+    ensure!(changed.is_empty(), "growing has changed {changed:#?}");
+    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &grown)?).await?;
+    ensure!(figures.failed + figures.unknown == 0, "{figures}");
+    ensure!(warnings(&client, &look.namespace).await? == told, "somebody was warned");
+    Ok(())
+}
+
+/// What tells objects and processes of etcd from others that took their place, or were changed.
+#[derive(Debug)]
+pub(crate) struct State(BTreeMap<String, String>);
+
+/// Whatever a cluster has that an upgrade may not touch.
+const KINDS: [&str; 4] = ["Machine", "LocalMachine", "EtcdadmConfig", "KubeadmControlPlane"];
+
+/// Prints each process of etcd, with the time at which the kernel has started it.
+const PROCESSES: &str = "for p in /proc/[0-9]*; do if [ \"$(cat $p/comm 2> /dev/null)\" = etcd ]; \
+    then echo \"process ${p#/proc/}, started at $(cut -d ' ' -f 22 $p/stat)\"; fi; done";
+
+impl State {
+    /// That of a cluster.
+    pub(crate) async fn of(bed: &Bed, look: &Look) -> Result<Self> {
+        let mut found = BTreeMap::new();
+        for kind in KINDS {
+            for object in look.api(kind).list(&ListParams::default()).await?.items {
+                let (uid, generation) = (object.uid().unwrap_or_default(), object.metadata.generation);
+                found.insert(format!("{kind} {}", object.name_any()), format!("UID {uid}, generation {generation:?}"));
+            }
+        }
+        for name in look.etcd_machines().await? {
+            let processes = said(&bed.machines.get(&look.namespace, &name)?, &["sh", "-c", PROCESSES]).await?;
+            ensure!(processes.lines().count() == 1, "of etcd there runs on {name}: {processes:?}");
+            found.insert(format!("etcd on {name}"), processes.trim().to_owned());
+        }
+        Ok(Self(found))
+    }
+
+    /// What is another one later, or gone.
+    pub(crate) fn changed(&self, later: &Self) -> Vec<String> {
+        let differs = |(what, before): (&String, &String)| {
+            let now = later.0.get(what).map_or("gone", String::as_str);
+            (now != before).then(|| format!("{what}: {before}; now {now}"))
+        };
+        self.0.iter().filter_map(differs).collect()
+    }
+}
