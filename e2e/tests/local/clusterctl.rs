@@ -5,6 +5,7 @@
 //! manager is the bed's as well: there are no nodes for its Deployment.
 
 mod moves;
+mod upgrade;
 
 pub(crate) use moves::moves;
 
@@ -30,13 +31,20 @@ const NAMESPACE: &str = "clusterctl";
 const INSTALLED_IN: &str = "capi-etcdadm-system";
 const LABEL: &str = "cluster.x-k8s.io/provider=bootstrap-etcdadm";
 
-/// Install, make a cluster, look at it, delete it, uninstall.
+/// The tag of the image that the first version installs.
+const TAG: &str = "1.2.3";
+
+/// Install, make a cluster, look at it, upgrade beside it, delete it, uninstall.
 pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     let setup = Setup::new(bed)?;
     setup.release(bed).await?;
     setup.stand_ins(&bed.plane).await?;
     setup.install(&bed.plane).await?;
-    a_cluster(bed, &setup).await?;
+    let look = a_cluster(bed, &setup).await?;
+    setup.upgrade(bed, &look).await?;
+    look.delete("Cluster", &look.cluster).await?;
+    let gone = ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "LocalMachine"];
+    look.until_nothing_is_left(&gone, PATIENCE).await?;
     setup.uninstall(&bed.plane).await
 }
 
@@ -61,8 +69,26 @@ impl Setup {
         self.repository.join("bootstrap-etcdadm").join(&self.version)
     }
 
+    fn core(&self) -> PathBuf {
+        self.repository.join("cluster-api").join(self.clusterctl.version())
+    }
+
     fn configuration(&self) -> PathBuf {
         self.repository.join("clusterctl.yaml")
+    }
+
+    /// Writes where the providers are, and which image is to be installed.
+    fn configure(&self, tag: &str) -> Result<()> {
+        let provider = |name: &str, type_: &str, directory: &Path, file: &str| json!({"name": name, "type": type_, "url": format!("file://{}", directory.join(file).display())});
+        let configuration = json!({
+            "providers": [
+                provider("cluster-api", "CoreProvider", &self.core(), "core-components.yaml"),
+                provider("etcdadm", "BootstrapProvider", &self.released(), "bootstrap-components.yaml"),
+            ],
+            "images": {"bootstrap-etcdadm": {"repository": "registry.example.org", "tag": tag}},
+            "ETCDADM_MANAGER_VERBOSITY": "4",
+        });
+        Ok(fs::write(self.configuration(), configuration.to_string())?)
     }
 
     /// Writes the files of a release twice, with the same bytes, and a configuration that says where they are.
@@ -81,7 +107,7 @@ impl Setup {
             names.push(name);
         }
         ensure!(names.len() == 6, "{names:?}");
-        let core = self.repository.join("cluster-api").join(self.clusterctl.version());
+        let core = self.core();
         fs::create_dir_all(&core)?;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capi-system"}});
         fs::write(core.join("core-components.yaml"), namespace.to_string())?;
@@ -92,16 +118,7 @@ impl Setup {
             "releaseSeries": [{"major": number()?, "minor": number()?, "contract": "v1beta2"}],
         });
         fs::write(core.join("metadata.yaml"), metadata.to_string())?;
-        let provider = |name: &str, type_: &str, directory: &Path, file: &str| json!({"name": name, "type": type_, "url": format!("file://{}", directory.join(file).display())});
-        let configuration = json!({
-            "providers": [
-                provider("cluster-api", "CoreProvider", &core, "core-components.yaml"),
-                provider("etcdadm", "BootstrapProvider", &self.released(), "bootstrap-components.yaml"),
-            ],
-            "images": {"bootstrap-etcdadm": {"repository": "registry.example.org", "tag": "1.2.3"}},
-            "ETCDADM_MANAGER_VERBOSITY": "4",
-        });
-        Ok(fs::write(self.configuration(), configuration.to_string())?)
+        self.configure(TAG)
     }
 
     /// cert-manager, as far as clusterctl asks for it.
@@ -153,18 +170,7 @@ impl Setup {
             providers.extend(["--core", core.as_str()]);
         }
         self.clusterctl(plane, &providers).await?;
-        let manager = deployments(plane).get("manager").await?;
-        let pod = manager.spec.and_then(|spec| spec.template.spec).context("no Pod")?;
-        let container = pod.containers.into_iter().next().context("no container")?;
-        ensure!(
-            container.image.as_deref() == Some("registry.example.org/cluster-api-provider-etcdadm:1.2.3"),
-            "the image is {:?}",
-            container.image
-        );
-        let arguments = container.args.unwrap_or_default();
-        ensure!(arguments.iter().any(|argument| argument == "--v=4"), "the arguments are {arguments:?}");
-        ensure!(policies(plane).await? == 1, "the admission policy is not there");
-        Ok(())
+        is_installed(plane, TAG).await
     }
 
     async fn uninstall(&self, plane: &Plane) -> Result<()> {
@@ -185,8 +191,8 @@ impl Setup {
     }
 }
 
-/// Makes a cluster from the template, looks at it, and deletes it.
-async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<()> {
+/// Makes a cluster from the template, and looks at it.
+async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<Look> {
     let client = bed.client();
     Look::make_namespace(&client, NAMESPACE).await?;
     let template = setup.released().join("cluster-template-local.yaml");
@@ -205,9 +211,21 @@ async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<()> {
         let line = described.lines().any(|line| line.contains(kind) && line.contains(name));
         ensure!(line, "clusterctl describe does not show {shown}:\n{described}");
     }
-    look.delete("Cluster", "demo").await?;
-    let gone = ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "LocalMachine"];
-    look.until_nothing_is_left(&gone, PATIENCE).await
+    Ok(look)
+}
+
+/// The manager of this image is installed, with the flags that were asked for, and what comes with it.
+async fn is_installed(plane: &Plane, tag: &str) -> Result<()> {
+    let manager = deployments(plane).get("manager").await?.spec.context("no spec")?;
+    ensure!(manager.replicas == Some(2), "{:?} managers are wanted", manager.replicas);
+    let pod = manager.template.spec.context("no Pod")?;
+    let container = pod.containers.into_iter().next().context("no container")?;
+    let image = format!("registry.example.org/cluster-api-provider-etcdadm:{tag}");
+    ensure!(container.image.as_deref() == Some(&*image), "the image is {:?}", container.image);
+    let arguments = container.args.unwrap_or_default();
+    ensure!(arguments.iter().any(|argument| argument == "--v=4"), "the arguments are {arguments:?}");
+    ensure!(policies(plane).await? == 1, "the admission policy is not there");
+    Ok(())
 }
 
 fn deployments(plane: &Plane) -> Api<Deployment> {
