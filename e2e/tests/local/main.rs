@@ -70,7 +70,8 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"rolls::versions_under_load") {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
     }
-    if wanted.iter().any(|name| name.starts_with("control_planes::")) {
+    let upgraded = |name: &&str| name.starts_with("control_planes::") || (is_full() && name.starts_with("rbac::"));
+    if wanted.iter().any(upgraded) {
         Etcd::V3_7.ensure()?;
     }
     if wanted.iter().any(|name| name.starts_with("clusterctl::")) {
@@ -266,6 +267,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(bad_input::contents),
         scenario!(rbac::least_privilege),
         scenario!(rbac::one_namespace),
+        scenario!(rbac::watch_filter).long(true),
         scenario!(clusterctl::whole_life),
         scenario!(clusterctl::moves).long(true),
         scenario!(upgrades::from_before).long(true),

@@ -1,0 +1,102 @@
+//! A longer life: whatever takes requests of another kind.
+
+use super::PATIENCE;
+use crate::bring_up::released;
+use crate::departures::replaced;
+use crate::rolls::{ROLLOUT, changed, ignore_what_is_in_use, up_to_date};
+use crate::shrinks::{are_well, wanted};
+use anyhow::{Context, Result, ensure};
+use api::names::ENDPOINTS_IN_USE_ANNOTATION;
+use e2e::bed::data::on;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::observer::Silence;
+use e2e::tools::Etcd;
+use e2e::until::until;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+
+/// With a control plane that uses it: its only member is away for a while, it forgets which endpoints are used, grows
+/// to three, rolls to another version, a machine dies and is replaced, and one member is left.
+pub(super) async fn long(bed: &Bed, manifests: Manifests) -> Result<Look> {
+    let client = bed.client();
+    let manifests = manifests.replicas(1).with("EtcdCluster", |etcd| {
+        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 4});
+    });
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    hangs(bed, &look).await.context("its machine hangs")?;
+    forgets(&look).await.context("it forgets which endpoints are used")?;
+    wanted(&look, 3).await?;
+    are_well(bed, &look, 3).await.context("it grows")?;
+    rolls(bed, &look).await.context("it rolls")?;
+    dies(bed, &look).await.context("a machine dies")?;
+    wanted(&look, 1).await?;
+    ignore_what_is_in_use(&look).await?;
+    are_well(bed, &look, 1).await.context("it shrinks")?;
+    Ok(look)
+}
+
+/// It is Ready a second time, which is told with the words of the first.
+async fn hangs(bed: &Bed, look: &Look) -> Result<()> {
+    let name = look.etcd_machines().await?.pop().context("no Machine")?;
+    let machine = bed.machines.get(&look.namespace, &name)?;
+    bed.fault(&format!("{name}: its machine hangs"), &[&machine], Silence::Lasting);
+    on(&machine, Machine::freeze).await?;
+    until("it is not Ready", PATIENCE, async || Ok((!look.status().await?.ready).then_some(()))).await?;
+    bed.fault_is_over(&format!("{name}: its machine goes on"), &[&machine]);
+    on(&machine, Machine::thaw).await?;
+    look.until_ready(PATIENCE).await?;
+    Ok(())
+}
+
+/// Somebody takes the record away: what the control plane's machines were made with tells.
+async fn forgets(look: &Look) -> Result<()> {
+    let recorded = in_use(look).await?.context("no endpoints are said to be in use")?;
+    let forgotten = json!({"metadata": {"annotations": {ENDPOINTS_IN_USE_ANNOTATION: null}}});
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(forgotten)).await?;
+    let again = until("the record is there again", PATIENCE, async || in_use(look).await).await?;
+    ensure!(again == recorded, "it was {recorded}, and is {again}");
+    Ok(())
+}
+
+async fn in_use(look: &Look) -> Result<Option<String>> {
+    Ok(look.etcds().get(&look.etcd).await?.annotations().get(ENDPOINTS_IN_USE_ANNOTATION).cloned())
+}
+
+/// The control plane never rolls out here: once it is told, a person says that the old members may leave.
+async fn rolls(bed: &Bed, look: &Look) -> Result<()> {
+    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
+    let version = Etcd::V3_7.version()?;
+    changed(look, &json!({"etcdadmConfigSpec": {"version": version}})).await?;
+    until("the control plane is told of other members", ROLLOUT, async || {
+        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
+        ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await?;
+    ignore_what_is_in_use(look).await?;
+    until("the old members are gone", ROLLOUT, async || {
+        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+        ensure!(!machines.iter().any(|name| old.contains(name)), "{machines:?}: {:?}", status.conditions);
+        ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await?;
+    are_well(bed, look, old.len()).await?;
+    let status = look.status().await?;
+    ensure!(status.version == version, "it runs {}", status.version);
+    Ok(())
+}
+
+async fn dies(bed: &Bed, look: &Look) -> Result<()> {
+    let mut members = look.status().await?.members.into_iter();
+    let doomed = members.find(|member| !member.leader).context("no such member")?.machine;
+    let machine = bed.machines.get(&look.namespace, &doomed)?;
+    bed.fault(&format!("{doomed}: its machine is killed"), &[&machine], Silence::Lasting);
+    on(&machine, Machine::kill).await?;
+    replaced(bed, look, &doomed).await.map(drop)
+}
