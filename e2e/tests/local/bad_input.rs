@@ -10,6 +10,7 @@ mod control_planes;
 mod pauses;
 mod secrets;
 mod templates;
+mod thousands;
 
 use anyhow::Result;
 use e2e::bed::Bed;
@@ -41,4 +42,9 @@ pub(crate) async fn contents(bed: &mut Bed) -> Result<()> {
         pauses::of_the_control_plane(bed),
     )?;
     Ok(())
+}
+
+/// Whatever a generator of malformed documents makes and the API server accepts.
+pub(crate) async fn thousands_stored(bed: &mut Bed) -> Result<()> {
+    thousands::stored(bed).await
 }

@@ -265,6 +265,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(idle::costs_nothing).alone(true),
         scenario!(bad_input::references),
         scenario!(bad_input::contents),
+        // Whoever else is busy would keep members from answering in time.
+        scenario!(bad_input::thousands_stored).long(true).alone(true),
         scenario!(rbac::least_privilege),
         scenario!(rbac::one_namespace),
         scenario!(rbac::watch_filter).long(true),

@@ -1,0 +1,252 @@
+//! Thousands of generated documents, stored beside a cluster that is in use.
+
+use crate::bring_up::{PATIENCE, released};
+use crate::shrinks::{are_well, wanted};
+use crate::upgrades::State;
+use anyhow::{Context, Result, ensure};
+use api::names::MANAGED_ETCD_ANNOTATION;
+use e2e::bed::{Bed, Look, Manifests, crds};
+use e2e::malformed::{Generator, Malformed};
+use e2e::plane::{Mark, Requests, users};
+use e2e::scenarios::seed;
+use e2e::until::until;
+use futures::{StreamExt, TryStreamExt, stream};
+use http::Request;
+use http::header::CONTENT_TYPE;
+use kube::Client;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How many are made, and in how many waves they are sent.
+const COUNT: usize = 10_000;
+const WAVES: usize = 10;
+/// How many requests are under way at a time.
+const AT_ONCE: usize = 16;
+/// Where they are stored, and where the good cluster is.
+const NAMESPACE: &str = "bad-thousands";
+const BESIDE: &str = "beside-thousands";
+/// Time between two looks: each of them reads everything.
+const LOOKS: Duration = Duration::from_secs(1);
+/// How long nothing is written about the good cluster before the first wave: a status may be left unwritten for a
+/// moment.
+const CALM: Duration = Duration::from_secs(11);
+/// How long no reconcile ends once the queue is empty.
+const QUIET: Duration = Duration::from_secs(3);
+/// A change of the good cluster is acted on within this time, whatever else there is.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Our kinds, as they stand in paths.
+const KINDS: [(&str, &str); 6] = [
+    ("infrastructure.cluster.x-k8s.io/v1alpha1", "localclusters"),
+    ("infrastructure.cluster.x-k8s.io/v1alpha1", "localmachines"),
+    ("infrastructure.cluster.x-k8s.io/v1alpha1", "localmachinetemplates"),
+    ("bootstrap.cluster.x-k8s.io/v1beta1", "etcdadmconfigtemplates"),
+    ("bootstrap.cluster.x-k8s.io/v1beta1", "etcdadmconfigs"),
+    ("etcdcluster.cluster.x-k8s.io/v1beta1", "etcdclusters"),
+];
+/// Those of them that our manager writes a status of.
+const REPORTED: [&str; 2] = ["etcdadmconfigs", "etcdclusters"];
+const CLUSTERS: (&str, &str) = ("cluster.x-k8s.io/v1beta2", "clusters");
+
+/// The manager says of each that is stored what it makes of it, and forgets it when it is gone: it goes on as the same
+/// process, no error is a bug of ours, nothing stays in the queue, and nothing is written about the good cluster. When
+/// that one is changed, beside the last wave, it grows.
+pub(crate) async fn stored(bed: &mut Bed) -> Result<()> {
+    let seed = seed()?;
+    println!("  E2E_SEED={seed} repeats these documents");
+    let client = bed.client();
+    for namespace in [NAMESPACE, BESIDE] {
+        Look::make_namespace(&client, namespace).await?;
+    }
+    let manifests = Manifests::new(BESIDE, "demo")?.replicas(1);
+    let good = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    good.until_ready(PATIENCE).await?;
+    released(&good).await?;
+    calm(bed).await?;
+    let (process, bugs) = (bed.manager(0)?.pid().context("no manager runs")?, reconciles(bed, "internal").await?);
+    let (before, mark) = (State::of(bed, &good).await?, bed.plane.mark());
+
+    let mut generator = Generator::new(seed, &crds()?)?;
+    let (mut made, mut total) = (0, 0);
+    for wave in 1..=WAVES {
+        let documents: Vec<Malformed> = generator.by_ref().take(COUNT / WAVES).collect();
+        let stored = store(&client, documents, made).await?;
+        made += COUNT / WAVES;
+        total += stored;
+        handled(&client).await.with_context(|| format!("wave {wave}, E2E_SEED={seed}"))?;
+        if wave == WAVES {
+            let written = about_the_good(bed, mark)?;
+            ensure!(written.is_empty(), "somebody has written about the good cluster:\n{written}");
+            grows(bed, &good).await.context("the good cluster is changed beside the last wave")?;
+        } else {
+            let changed = before.changed(&State::of(bed, &good).await?);
+            ensure!(changed.is_empty(), "the good cluster has changed: {changed:#?}");
+        }
+        clear(&client).await.with_context(|| format!("wave {wave} does not go, E2E_SEED={seed}"))?;
+        drained(bed).await?;
+        let manager = bed.manager(0)?;
+        let is_the_same = manager.is_running()? && manager.pid() == Some(process);
+        ensure!(is_the_same, "the manager has ended, E2E_SEED={seed}; see {}", manager.log().display());
+        for log in [bed.manager(0)?.log().to_owned(), bed.local_infrastructure().log().to_owned()] {
+            let text = std::fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
+            ensure!(!text.contains("panicked"), "there was a panic, E2E_SEED={seed}; see {}", log.display());
+        }
+        let now = reconciles(bed, "internal").await?;
+        ensure!(now == bugs, "{} reconciles have found a bug of ours, E2E_SEED={seed}", now - bugs);
+        println!("  wave {wave}: {stored} were stored");
+    }
+    ensure!(total > COUNT / 10 && total < COUNT, "{total} of {COUNT} were stored: little was tried");
+    Ok(())
+}
+
+/// Waits until the last words about the bring-up of the good cluster are written.
+async fn calm(bed: &Bed) -> Result<()> {
+    until("nothing is written about the good cluster any more", PATIENCE, async || {
+        let mark = bed.plane.mark();
+        tokio::time::sleep(CALM).await;
+        let written = about_the_good(bed, mark)?;
+        ensure!(written.is_empty(), "{written}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Has the API server store those that it accepts, and says how many these are. Each EtcdCluster among them gets a
+/// Cluster that names it, whose infrastructure never comes: so it gets as far as it can without a machine.
+async fn store(client: &Client, documents: Vec<Malformed>, number: usize) -> Result<usize> {
+    // Good ones refer to it.
+    let template = json!({"apiVersion": KINDS[2].0, "kind": "LocalMachineTemplate", "metadata": {"name": "demo"},
+        "spec": {"template": {"spec": {}}}});
+    ensure!(is_stored(client, KINDS[2], &template).await?, "the template is refused");
+    let stored: Vec<bool> = stream::iter(documents.into_iter().zip(number..))
+        .map(|(made, number)| store_one(client, made.document, number))
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(stored.into_iter().filter(|stored| *stored).count())
+}
+
+async fn store_one(client: &Client, mut document: Value, number: usize) -> Result<bool> {
+    // Unless it is the name that is odd.
+    if document["metadata"]["name"] == "malformed" {
+        document["metadata"]["name"] = json!(format!("malformed-{number}"));
+    }
+    let plural = format!("{}s", document["kind"].as_str().context("a kind")?.to_lowercase());
+    let kind = KINDS.into_iter().find(|kind| kind.1 == plural).with_context(|| format!("what is {plural}?"))?;
+    let stored = is_stored(client, kind, &document).await?;
+    if stored && plural == "etcdclusters" {
+        let (name, group) = (&document["metadata"]["name"], "infrastructure.cluster.x-k8s.io");
+        let cluster = json!({"apiVersion": CLUSTERS.0, "kind": "Cluster",
+            "metadata": {"name": name, "annotations": {MANAGED_ETCD_ANNOTATION: name}},
+            "spec": {"infrastructureRef": {"apiGroup": group, "kind": "LocalCluster", "name": name}}});
+        // Not every name of an EtcdCluster is one of a Cluster.
+        is_stored(client, CLUSTERS, &cluster).await?;
+    }
+    Ok(stored)
+}
+
+/// Whether the API server has stored it. That it refuses it is no error.
+async fn is_stored(client: &Client, kind: (&str, &str), document: &Value) -> Result<bool> {
+    let request = Request::post(path(kind)).header(CONTENT_TYPE, "application/json");
+    match client.request::<Value>(request.body(serde_json::to_vec(document)?)?).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(false),
+        // By etcd, behind it.
+        Err(kube::Error::Api(status)) if status.message.contains("request is too large") => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("store {document}")),
+    }
+}
+
+/// Waits until our manager has said something of the present spec of each.
+async fn handled(client: &Client) -> Result<()> {
+    until("each that is stored has a status", PATIENCE, async || {
+        tokio::time::sleep(LOOKS).await;
+        for kind in KINDS.into_iter().filter(|kind| REPORTED.contains(&kind.1)) {
+            for object in list(client, kind).await? {
+                let (wanted, seen) = (&object["metadata"]["generation"], &object["status"]["observedGeneration"]);
+                let is_told = object["status"]["conditions"].as_array().is_some_and(|list| !list.is_empty());
+                let name = &object["metadata"]["name"];
+                ensure!(wanted == seen && is_told, "{} {name}: {}", kind.1, object["status"]);
+            }
+        }
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Takes away all that was stored, Clusters first, and waits until it is gone.
+async fn clear(client: &Client) -> Result<()> {
+    let all = || [CLUSTERS].into_iter().chain(KINDS);
+    for kind in all() {
+        let _: Value = client.request(Request::delete(path(kind)).body(Vec::new())?).await?;
+    }
+    until("all that was stored is gone", PATIENCE, async || {
+        tokio::time::sleep(LOOKS).await;
+        for kind in all() {
+            let left = list(client, kind).await?;
+            ensure!(left.is_empty(), "{} {} are left, such as {}", left.len(), kind.1, left[0]["metadata"]);
+        }
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Waits until nothing is reconciled any more.
+async fn drained(bed: &Bed) -> Result<()> {
+    until("nothing is left in the manager's queues", PATIENCE, async || {
+        let before = reconciles(bed, "").await?;
+        tokio::time::sleep(QUIET).await;
+        let more = reconciles(bed, "").await? - before;
+        ensure!(more == 0, "{more} reconciles in {} s", QUIET.as_secs());
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// How many reconciles have ended so far, of all controllers: those with this result, or all.
+async fn reconciles(bed: &Bed, result: &str) -> Result<u64> {
+    let text = bed.admin(0, "/metrics").await?;
+    let wanted = format!("result=\"{result}");
+    let lines = text.lines().filter(|line| line.starts_with("etcdadm_provider_reconciles_total{"));
+    let (mut found, mut sum) = (0, 0);
+    for line in lines {
+        let (labels, count) = line.rsplit_once(' ').context("a metric has a value")?;
+        found += 1;
+        if labels.contains(&wanted) {
+            sum += count.parse::<u64>().with_context(|| format!("read {line}"))?;
+        }
+    }
+    ensure!(found > 0, "there is no count of reconciles:\n{text}");
+    Ok(sum)
+}
+
+/// What our manager has written in the namespace of the good cluster.
+fn about_the_good(bed: &Bed, since: Mark) -> Result<Requests> {
+    let ours = bed.plane.requests_since(since)?.user(users::PROVIDER).writes();
+    Ok(ours.filter(|request| request.namespace == BESIDE))
+}
+
+/// Its next Machines are made at once, and there are three members soon.
+async fn grows(bed: &Bed, good: &Look) -> Result<()> {
+    wanted(good, 3).await?;
+    until("its Machines are made", SOON, async || {
+        let machines = good.etcd_machines().await?;
+        ensure!(machines.len() > 1, "there are {machines:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    are_well(bed, good, 3).await.map(drop)
+}
+
+async fn list(client: &Client, kind: (&str, &str)) -> Result<Vec<Value>> {
+    let mut answer: Value = client.request(Request::get(path(kind)).body(Vec::new())?).await?;
+    match answer["items"].take() {
+        Value::Array(items) => Ok(items),
+        other => anyhow::bail!("{} are {other}", kind.1),
+    }
+}
+
+fn path((api_version, plural): (&str, &str)) -> String {
+    format!("/apis/{api_version}/namespaces/{NAMESPACE}/{plural}")
+}
