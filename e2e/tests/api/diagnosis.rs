@@ -1,11 +1,13 @@
 //! `kubectl etcdcluster doctor`, `report` and `logs`, the program itself: what they read of a real API server.
 
 use crate::etcd_cases::cluster;
+use crate::kubelet::Kubelet;
 use crate::plugin::{cluster_api, run};
 use crate::served::accepted;
 use crate::server::{Server, object};
 use anyhow::{Context, Result, ensure};
-use e2e::apply::apply_object;
+use e2e::apply::{api_for, apply_object};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -97,6 +99,47 @@ pub(crate) async fn logs_say_where_to_look_without_a_manager(server: &Server) ->
     let logs = run(server, &["logs", "logged"], &Value::Null)?;
     ensure!(logs.success && logs.out.is_empty(), "{}{}", logs.out, logs.error);
     ensure!(logs.error.contains("No Pod of the manager is found"), "{}", logs.error);
+    Ok(())
+}
+
+/// Lines about this EtcdCluster alone, of the Pods that are the manager's alone; and a log that cannot be had is named.
+pub(crate) async fn logs_are_those_of_the_managers_pods(server: &Server) -> Result<()> {
+    cluster_api(server).await?;
+    accepted(server.create(&cluster("told", &json!({}))).await?)?;
+    let line = |name: &str| {
+        let object = format!("EtcdCluster.v1beta1.etcdcluster.cluster.x-k8s.io/{name}.default");
+        json!({"level": "INFO", "span": {"object": object}}).to_string()
+    };
+    let log = ["told", "untold", "told-later"].map(|name| line(name) + "\n").concat();
+    let kubelet = Kubelet::start(server, "node-of-the-manager", &log).await?;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capi-etcdadm-system"}});
+    apply_object(&server.client, &namespace).await?;
+    let pod = |name: &str, program: &str| {
+        let spec = json!({"nodeName": "node-of-the-manager", "containers": [{"name": "manager", "image": "manager"}]});
+        json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {"name": name,
+            "namespace": "capi-etcdadm-system", "labels": {"app.kubernetes.io/name": program}}})
+    };
+    let pods = [pod("manager-a", "cluster-api-provider-etcdadm"), pod("other", "another-provider")];
+    for pod in &pods {
+        apply_object(&server.client, pod).await?;
+    }
+    let logs = || run(server, &["logs", "told", "--tail", "50"], &Value::Null);
+    let told = logs()?;
+    ensure!(told.success && told.out == format!("{}\n", line("told")), "{}{}", told.out, told.error);
+    let asked = kubelet.asked();
+    let of_the_manager = "GET /containerLogs/capi-etcdadm-system/manager-a/manager?";
+    let is_it = |asked: &String| asked.starts_with(of_the_manager) && asked.contains("tailLines=50");
+    ensure!(asked.len() == 1 && asked.iter().all(is_it), "the kubelet was asked {asked:?}");
+
+    drop(kubelet);
+    let away = logs()?;
+    ensure!(away.success && away.out.is_empty(), "{}{}", away.out, away.error);
+    let says = "Not read: the log of Pod capi-etcdadm-system/manager-a";
+    ensure!(away.error.contains(says), "{}", away.error);
+    for pod in &pods {
+        let (pods, name) = api_for(&server.client, pod).await?;
+        pods.delete(&name, &DeleteParams::default().grace_period(0)).await?;
+    }
     Ok(())
 }
 

@@ -10,12 +10,14 @@ mod diagnosis;
 mod etcd_cases;
 mod examples;
 mod installed;
+mod kubelet;
 mod malformed;
 mod metrics;
 mod plugin;
 mod refusals;
 mod served;
 mod server;
+mod telling;
 mod updates;
 
 use anyhow::Context;
@@ -140,5 +142,8 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(diagnosis::doctor_says_what_is_wrong_before_and_after_an_apply),
         test!(diagnosis::a_report_has_no_secret_in_it),
         test!(diagnosis::logs_say_where_to_look_without_a_manager),
+        test!(diagnosis::logs_are_those_of_the_managers_pods),
+        test!(telling::watch_prints_what_is_new),
+        test!(telling::why_explains_what_holds_it_up),
     ]
 }
