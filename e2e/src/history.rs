@@ -10,7 +10,8 @@
 //!
 //! There are two groups of clients: one follows the endpoints that there are ([`History::endpoints`]), one keeps those of
 //! the beginning, as an API server does. In each, one more client watches every key. A [`request::Request`] is sent once,
-//! to one endpoint; what came of it is [`record::Outcome`]. The judge is a program of the module `e2e/tools/robustness`.
+//! to one endpoint; what came of it is [`record::Outcome`]. A client whose write is not answered makes another one like it,
+//! once ([`Figures::failed_twice`]). The judge is a program of the module `e2e/tools/robustness`.
 //! It wants a database that is empty at the beginning, and nobody else may write meanwhile.
 //!
 //! [`objects`] is the same idea for writes through a Kubernetes API server.

@@ -7,6 +7,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) is_read: bool,
+    /// Whether it is the second try of a write.
+    pub(super) again: bool,
     pub(super) call: i64,
     pub(super) returned: i64,
     pub(super) fate: Fate,
@@ -31,6 +33,8 @@ pub struct Figures {
     pub failed: usize,
     /// Writes of which nobody knows whether they happened.
     pub unknown: usize,
+    /// Of both, those that were second tries: what a client that tries once more has to tell its user.
+    pub failed_twice: usize,
     /// The longest time in which no write was acknowledged, from the first request to the last one's end.
     pub longest_stall: Duration,
     /// Of a hundred acknowledged writes, 99 took no longer than this.
@@ -49,6 +53,7 @@ impl Figures {
             writes: count(false, Fate::Ok),
             failed: count(false, Fate::Failed),
             unknown: count(false, Fate::Unknown),
+            failed_twice: samples.iter().filter(|sample| sample.again && sample.fate != Fate::Ok).count(),
             longest_stall: longest_stall(&samples),
             p99: p99(&samples),
         }
@@ -81,10 +86,11 @@ fn nanoseconds(time: i64) -> Duration {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { reads, writes, failed, unknown, longest_stall, p99 } = self;
+        let Self { reads, writes, failed, unknown, failed_twice, longest_stall, p99 } = self;
         write!(
             f,
-            "{writes} writes ({failed} failed, {unknown} unknown), {reads} reads; longest stall {:.1} s, p99 {:.1} ms",
+            "{writes} writes ({failed} failed, {unknown} unknown, {failed_twice} of them twice), {reads} reads; \
+             longest stall {:.1} s, p99 {:.1} ms",
             longest_stall.as_secs_f64(),
             p99.as_secs_f64() * 1000.0
         )
@@ -98,7 +104,7 @@ mod tests {
     const SECOND: i64 = 1_000_000_000;
 
     fn write(call: i64, returned: i64, fate: Fate) -> Sample {
-        Sample { is_read: false, call, returned, fate }
+        Sample { is_read: false, again: false, call, returned, fate }
     }
 
     #[test]
@@ -115,8 +121,16 @@ mod tests {
     }
 
     #[test]
+    fn a_second_try_without_an_answer_has_failed_twice() {
+        let again = |fate| Sample { again: true, ..write(0, SECOND, fate) };
+        let first = write(0, SECOND, Fate::Failed);
+        let figures = Figures::of([first, again(Fate::Ok), first, again(Fate::Failed), first, again(Fate::Unknown)]);
+        assert_eq!((figures.writes, figures.failed, figures.unknown, figures.failed_twice), (1, 4, 1, 2));
+    }
+
+    #[test]
     fn reads_end_no_stall() {
-        let read = Sample { is_read: true, call: 0, returned: 5 * SECOND, fate: Fate::Ok };
+        let read = Sample { is_read: true, again: false, call: 0, returned: 5 * SECOND, fate: Fate::Ok };
         let figures = Figures::of([write(0, SECOND, Fate::Ok), read]);
         assert_eq!((figures.reads, figures.longest_stall), (1, Duration::from_secs(4)));
     }

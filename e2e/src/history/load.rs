@@ -1,8 +1,9 @@
-//! One client of a load: a request, a moment's rest, the next request.
+//! One client of a load: a request, a moment's rest, the next request. A write without an answer is tried once more.
 
 use super::endpoints::Endpoints;
 use super::mix::Mix;
 use super::record::{Operation, Outcome, Recorder};
+use super::request::Request;
 use super::session::Session;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,16 +52,28 @@ impl Client {
     /// Gives what it has recorded.
     pub(super) async fn run(mut self) -> Vec<Operation> {
         while !self.stop.load(Ordering::Relaxed) {
-            self.turn += 1;
-            let Some(endpoint) = self.endpoints.pick(self.turn) else {
-                sleep(BACK_OFF).await;
-                continue;
-            };
             let request = self.mix.request();
-            let outcome = self.recorder.record(request.clone(), self.session.ask(&endpoint, &request)).await;
-            self.mix.learn(&request, &outcome);
-            sleep(if matches!(outcome, Outcome::Ok(_)) { self.rest } else { BACK_OFF }).await;
+            let mut answered = self.is_answered(&request, false).await;
+            if !answered && let Some(again) = self.mix.again(&request) {
+                sleep(BACK_OFF).await;
+                answered = self.is_answered(&again, true).await;
+            }
+            sleep(if answered { self.rest } else { BACK_OFF }).await;
         }
         self.recorder.finish()
+    }
+
+    /// Asks the next endpoint, and says whether it has answered. While there is none, nobody is asked.
+    async fn is_answered(&mut self, request: &Request, again: bool) -> bool {
+        self.turn += 1;
+        let Some(endpoint) = self.endpoints.pick(self.turn) else { return false };
+        let asked = self.session.ask(&endpoint, request);
+        let outcome = if again {
+            self.recorder.record_again(request.clone(), asked).await
+        } else {
+            self.recorder.record(request.clone(), asked).await
+        };
+        self.mix.learn(request, &outcome);
+        matches!(outcome, Outcome::Ok(_))
     }
 }

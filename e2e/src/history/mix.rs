@@ -79,6 +79,25 @@ impl Mix {
         }
     }
 
+    /// A write that was not answered, once more. It writes values of its own, as none may be written twice. There is none
+    /// for a read, nor for the end of a lease, which is refused where it has ended.
+    pub fn again(&mut self, request: &Request) -> Option<Request> {
+        match request {
+            Request::Txn { txn } if !request.is_read() => {
+                let mut txn = txn.clone();
+                let branches = [&mut txn.operations_on_success, &mut txn.operations_on_failure];
+                for operation in branches.into_iter().flatten() {
+                    if let Op::Put { put } = operation {
+                        put.value.value = self.value();
+                    }
+                }
+                Some(Request::Txn { txn })
+            }
+            Request::LeaseGrant { .. } => Some(self.grant()),
+            Request::Txn { .. } | Request::Range { .. } | Request::LeaseRevoke { .. } => None,
+        }
+    }
+
     /// What the answer to a request teaches for the next ones.
     pub fn learn(&mut self, request: &Request, outcome: &Outcome) {
         if let Outcome::Ok(response) = outcome {
@@ -147,15 +166,18 @@ impl Mix {
     }
 
     fn lease(&mut self) -> Request {
-        let Some(lease) = self.lease else {
-            self.leases += 1;
-            let client = i64::try_from(self.client).unwrap_or_default();
-            return Request::grant(((client + 1) << 32) + self.leases);
-        };
+        let Some(lease) = self.lease else { return self.grant() };
         if self.random.random_ratio(REVOCATIONS, 100) {
             return Request::revoke(lease);
         }
         Request::put(self.key(), self.value(), lease)
+    }
+
+    /// A lease that nobody else has.
+    fn grant(&mut self) -> Request {
+        self.leases += 1;
+        let client = i64::try_from(self.client).unwrap_or_default();
+        Request::grant(((client + 1) << 32) + self.leases)
     }
 
     fn key(&mut self) -> String {
@@ -221,6 +243,22 @@ mod tests {
         assert!(!matches!(mix.lease(), Request::LeaseGrant { .. }));
         mix.learn(&Request::revoke(1), &unknown);
         assert!(matches!(mix.lease(), Request::LeaseGrant { .. }));
+    }
+
+    #[test]
+    fn what_is_tried_once_more_is_the_same_with_other_values() {
+        let mut mix = Mix::new(3, 0, 4);
+        let swap = Request::swap("/history/1", 7, "0-90");
+        let again = mix.again(&swap).unwrap();
+        assert_eq!((puts(&swap), puts(&again)), (vec!["0-90"], vec!["0-1"]));
+        let (Request::Txn { txn: first }, Request::Txn { txn: second }) = (&swap, &again) else { panic!("{again:?}") };
+        assert_eq!(first.conditions, second.conditions);
+        assert_eq!(first.operations_on_failure, second.operations_on_failure);
+        assert_eq!(mix.again(&Request::delete("/history/1")), Some(Request::delete("/history/1")));
+        assert_ne!(mix.again(&Request::grant(1)), mix.again(&Request::grant(1)));
+        for none in [Request::get("/history/1"), Request::revoke(1)] {
+            assert_eq!(mix.again(&none), None);
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Operation {
     pub stream: usize,
     /// What was asked.
     pub request: Request,
+    /// Whether it is the second try of a write that was not answered.
+    pub again: bool,
     /// When.
     pub call: i64,
     /// What came of it.
@@ -98,11 +100,19 @@ impl Recorder {
         let call = self.times.now();
         let outcome = ask.await;
         let returned = self.times.now();
-        let operation =
-            Operation { client: self.client, stream: self.stream, request, call, outcome: outcome.clone(), returned };
-        self.operations.push(operation);
+        let (client, stream, again) = (self.client, self.stream, false);
+        self.operations.push(Operation { client, stream, request, again, call, outcome: outcome.clone(), returned });
         if matches!(outcome, Outcome::Unknown(_)) {
             self.stream = self.times.clock.stream();
+        }
+        outcome
+    }
+
+    /// The same for a write that is tried once more.
+    pub(super) async fn record_again(&mut self, request: Request, ask: impl Future<Output = Outcome>) -> Outcome {
+        let outcome = self.record(request, ask).await;
+        if let Some(recorded) = self.operations.last_mut() {
+            recorded.again = true;
         }
         outcome
     }
@@ -121,7 +131,8 @@ impl Operation {
             Outcome::Failed(_) => Fate::Failed,
             Outcome::Unknown(_) => Fate::Unknown,
         };
-        Sample { is_read: self.request.is_read(), call: self.call, returned: self.returned, fate }
+        let (is_read, again) = (self.request.is_read(), self.again);
+        Sample { is_read, again, call: self.call, returned: self.returned, fate }
     }
 }
 

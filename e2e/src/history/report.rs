@@ -88,7 +88,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn operation(stream: usize, request: Request, outcome: Outcome) -> Operation {
-        Operation { client: 4, stream, request, call: 10, outcome, returned: 20 }
+        Operation { client: 4, stream, request, again: false, call: 10, outcome, returned: 20 }
     }
 
     #[test]

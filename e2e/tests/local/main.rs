@@ -224,6 +224,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(shrinks::three_to_one),
         scenario!(shrinks::five_to_one).long(true),
         scenario!(shrinks::a_mind_is_changed).long(true),
+        scenario!(shrinks::there_and_back).long(true),
         scenario!(shrinks::beside_a_control_plane).long(true),
         scenario!(rolls::three_one_by_one),
         scenario!(rolls::beside_a_control_plane),

@@ -4,8 +4,8 @@
 
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
-use crate::records::warnings;
-use crate::rolls::{ignore_what_is_in_use, nothing_is_lost, used};
+use crate::records::{Record, warnings};
+use crate::rolls::{FOLLOWERS, follow, hardly_noticed, ignore_what_is_in_use, nothing_is_lost, used};
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests, States};
@@ -31,6 +31,45 @@ pub(crate) async fn three_to_one(bed: &mut Bed) -> Result<()> {
 pub(crate) async fn five_to_one(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "five-to-one", 5).await?;
     shrinks(bed, &look, &[3, 1], false).await
+}
+
+/// From one to three, five, seven, and back to three and one, under one load: as far as its clients notice, nothing but moves
+/// of leadership and removals happens, each once.
+pub(crate) async fn there_and_back(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "there-and-back", 1).await?;
+    let first = look.etcd_machines().await?;
+    let states = Record::of(&bed.client(), &look.namespace).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    for size in [3, 5, 7] {
+        grows_to(bed, &look, size, &writers).await.with_context(|| format!("up to {size}"))?;
+    }
+    for size in [3, 1] {
+        shrinks_to(bed, &look, size, false, &writers).await.with_context(|| format!("down to {size}"))?;
+    }
+    let machines = look.etcd_machines().await?;
+    ensure!(machines == first, "the Machine was {first:?}, and is {machines:?}: the newest ones were to leave");
+    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    hardly_noticed(&figures, &states.stop().await?)?;
+    let told = warnings(&bed.client(), &look.namespace).await?;
+    ensure!(told.is_empty(), "the warnings are {told:#?}");
+    Ok(())
+}
+
+/// More members. The endpoints of all of them are published when all are there.
+async fn grows_to(bed: &Bed, look: &Look, size: usize, writers: &History) -> Result<()> {
+    let before = look.etcd_machines().await?;
+    wanted(look, size).await?;
+    until("more endpoints are published", PATIENCE * 2, async || {
+        let status = look.status().await?;
+        let published = status.endpoints.split(',').count();
+        ensure!(status.ready && published == size, "{}: {:?}", status.endpoints, status.conditions);
+        Ok(Some(()))
+    })
+    .await?;
+    let machines = are_well(bed, look, size).await?;
+    ensure!(before.iter().all(|name| machines.contains(name)), "of {before:?} there are {machines:?}");
+    follow(writers, &look.status().await?);
+    only_theirs(bed, look, &machines).await
 }
 
 /// From three to one, and back before the second has left; then all is as many as wanted.

@@ -148,7 +148,7 @@ impl Operation {
             Outcome::Refused(_) | Outcome::Missing => Fate::Failed,
             Outcome::Unknown(_) => Fate::Unknown,
         };
-        Sample { is_read: !self.is_write(), call: self.call, returned: self.returned, fate }
+        Sample { is_read: !self.is_write(), again: false, call: self.call, returned: self.returned, fate }
     }
 }
 
