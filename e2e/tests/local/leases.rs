@@ -109,7 +109,7 @@ async fn held_by_other_than(bed: &Bed, before: &str) -> Result<String> {
 }
 
 /// By the API server's own account: we have made so many Machines.
-fn made(bed: &Bed, look: &Look, mark: Mark, wanted: usize) -> Result<()> {
+pub(crate) fn made(bed: &Bed, look: &Look, mark: Mark, wanted: usize) -> Result<()> {
     let requests = bed.plane.requests_since(mark)?.user(users::PROVIDER).verb("create").resource("machines");
     let made = requests.filter(|request| request.namespace == look.namespace && request.code == 201);
     ensure!(made.len() == wanted, "{}: {wanted} Machines were to be made:\n{made}", look.namespace);

@@ -19,6 +19,7 @@ mod data_loss;
 mod deletion;
 mod departures;
 mod domains;
+mod during;
 mod forced;
 mod forgetful;
 mod full;
@@ -28,6 +29,8 @@ mod idle;
 mod ill;
 mod in_place;
 mod kills;
+mod lags;
+mod lasting;
 mod leases;
 mod marked;
 mod missing;
@@ -97,6 +100,9 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "leases::",
         "clusterctl::moves",
         "upgrades::",
+        "lags::",
+        "lasting::",
+        "during::",
     ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
@@ -202,6 +208,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(changes::without_room).long(true),
         scenario!(changes::of_the_number).long(true),
         scenario!(stale::watches_one_by_one).long(true),
+        scenario!(lags::in_every_change).long(true),
         scenario!(kills::two_managers_at_once),
         scenario!(kills::local_infrastructure),
         scenario!(outage::api_server_away),
@@ -246,6 +253,13 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(ill::disks).long(true),
         scenario!(ill::programs).long(true),
         scenario!(ill::data).long(true),
+        scenario!(lasting::of_one_of_three).long(true),
+        scenario!(lasting::of_a_quorum_and_of_all).long(true),
+        scenario!(during::growth).long(true),
+        scenario!(during::growth_of_one).long(true),
+        scenario!(during::scale_down).long(true),
+        scenario!(during::rollout).long(true),
+        scenario!(during::repair).long(true),
         scenario!(full::disk).long(true),
         scenario!(full::database).long(true),
         scenario!(forced::past_its_hook).long(true),

@@ -1,0 +1,317 @@
+//! A machine fails for good while its cluster is being changed, in each way and in each change. Nobody helps: its member is
+//! replaced, the change is carried out, and nothing that was acknowledged is lost.
+
+mod victim;
+
+use crate::bring_up::PATIENCE;
+use crate::deletion::all_is_gone;
+use crate::departures::only_theirs;
+use crate::ill::{IMPATIENT, STALL, checked};
+use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, up_to_date};
+use crate::scale::data_of;
+use crate::shrinks::{alone, wanted};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::on;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::scenarios::tries_every_place;
+use e2e::until::until;
+use futures::{StreamExt, TryStreamExt, stream};
+use local_infrastructure::machine::{Machine, Result as Done, Way};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use victim::{Found, Victim, find};
+
+/// Clusters side by side: one has up to seven machines.
+const AT_ONCE: usize = 2;
+/// Seconds that a Machine has to become a member: short, as some never do; long beside what one needs on a busy computer.
+const GRACE: i64 = 30;
+/// How long all of it may take: a Machine that does not become a member is replaced after two to three graces.
+const ENDS: Duration = Duration::from_secs(420);
+/// How long it is looked at that nothing is done: a few times what it takes until a member counts as unhealthy.
+const STEADY: Duration = Duration::from_secs(12);
+
+type Action = fn(&Machine) -> Done<()>;
+
+/// What happens to a machine.
+pub(crate) struct Fault {
+    pub(crate) name: &'static str,
+    pub(crate) begins: Action,
+    /// What ends it; nothing brings back a disk.
+    pub(crate) ends: Option<Action>,
+}
+
+pub(crate) const KILLED: Fault = Fault { name: "killed", begins: Machine::kill, ends: Some(Machine::power_on) };
+pub(crate) const FROZEN: Fault = Fault { name: "frozen", begins: Machine::freeze, ends: Some(Machine::thaw) };
+pub(crate) const CUT_OFF: Fault = Fault { name: "cut-off", begins: Machine::cut_off, ends: Some(Machine::reconnect) };
+const UNHEARD: Fault =
+    Fault { name: "unheard", begins: |machine| machine.cut_off_one_way(Way::Out), ends: Some(Machine::reconnect) };
+const ROBBED: Fault = Fault { name: "robbed", begins: Machine::rob_disk, ends: None };
+
+static FAULTS: [Fault; 5] = [KILLED, FROZEN, CUT_OFF, UNHEARD, ROBBED];
+
+/// What is done to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Growth,
+    ScaleDown,
+    Rollout,
+    Repair,
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Growth => "growth",
+            Self::ScaleDown => "scale-down",
+            Self::Rollout => "rollout",
+            Self::Repair => "repair",
+        }
+    }
+
+    /// How many members there are before and in the end: as many as it takes to survive one failure at any time.
+    fn sizes(self) -> (usize, usize) {
+        match self {
+            Self::Growth => (3, 5),
+            Self::ScaleDown => (5, 3),
+            Self::Rollout => (3, 3),
+            Self::Repair => (5, 5),
+        }
+    }
+
+    fn victims(self) -> [Victim; 3] {
+        let third = if self == Self::ScaleDown { Victim::Leaver } else { Victim::Newcomer };
+        [Victim::Leader, Victim::Follower, third]
+    }
+
+    /// Every fault, each with another victim; with `E2E_EVERY_PLACE` set, each with every victim.
+    fn stories(self, bed: &Bed) -> Vec<Story<'_>> {
+        let story = move |fault, victim| Story { bed, change: self, fault, victim };
+        if tries_every_place() {
+            return FAULTS.iter().flat_map(|fault| self.victims().map(|victim| story(fault, victim))).collect();
+        }
+        // Not the same pairs in each change.
+        let victims = self.victims().into_iter().cycle().skip(self as usize);
+        FAULTS.iter().zip(victims).map(|(fault, victim)| story(fault, victim)).collect()
+    }
+}
+
+/// From three to five.
+pub(crate) async fn growth(bed: &mut Bed) -> Result<()> {
+    during(bed, Change::Growth).await
+}
+
+/// From five to three.
+pub(crate) async fn scale_down(bed: &mut Bed) -> Result<()> {
+    during(bed, Change::ScaleDown).await
+}
+
+/// Another spec for three, whose members are replaced one after the other.
+pub(crate) async fn rollout(bed: &mut Bed) -> Result<()> {
+    during(bed, Change::Rollout).await
+}
+
+/// Of five, one has died, and the machine of its replacement runs.
+pub(crate) async fn repair(bed: &mut Bed) -> Result<()> {
+    during(bed, Change::Repair).await
+}
+
+async fn during(bed: &Bed, change: Change) -> Result<()> {
+    let stories = stream::iter(change.stories(bed)).map(async |story| {
+        let (name, begun) = (story.name(), Instant::now());
+        story.tell().await.with_context(|| name.clone())?;
+        println!("  {name}: {:.1} s", begun.elapsed().as_secs_f32());
+        anyhow::Ok(())
+    });
+    stories.buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// A change of one cluster, and the fault in it.
+struct Story<'a> {
+    bed: &'a Bed,
+    change: Change,
+    fault: &'static Fault,
+    victim: Victim,
+}
+
+impl Story<'_> {
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.change.name(), self.victim.name(), self.fault.name)
+    }
+
+    async fn tell(&self) -> Result<()> {
+        let (bed, (before, after)) = (self.bed, self.change.sizes());
+        let look = up(bed, &self.name(), before).await?;
+        let old = look.etcd_machines().await?;
+        let etcd = look.membership(&bed.machines, &old).await?;
+        let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+
+        let mut dead: Vec<Found> = Vec::new();
+        match self.change {
+            Change::Growth | Change::ScaleDown => wanted(&look, after).await?,
+            Change::Rollout => changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?,
+            Change::Repair => {
+                let first = find(bed, &look, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
+                self.strikes(&look, first, &KILLED, &mut dead, &writers).await?;
+            }
+        }
+        let found = until(format!("{} is there", self.victim.name()), PATIENCE, async || {
+            if !self.is_under_way(&look, &old).await? {
+                return Ok(None);
+            }
+            find(bed, &look, &old, self.victim, &dead).await
+        })
+        .await?;
+        self.strikes(&look, found, self.fault, &mut dead, &writers).await?;
+
+        let machines = carried_out(bed, &look, after, &dead, &writers).await?;
+        let now = look.membership(&bed.machines, &machines).await?;
+        ensure!(now.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {now:?}");
+        let alive = old.iter().filter(|name| !dead.iter().any(|dead| dead.machine == **name));
+        let stayed = alive.clone().filter(|name| machines.contains(name)).count();
+        let (least, most) = match self.change {
+            // Nobody goes who was well.
+            Change::Growth | Change::Repair => (alive.count(), before),
+            Change::ScaleDown => (after - 1, after),
+            Change::Rollout => (0, 0),
+        };
+        ensure!((least..=most).contains(&stayed), "there were {old:?}, and there are {machines:?}");
+        only_theirs(bed, &look, &machines).await?;
+        // After a rollout no member is left that has the log from its beginning.
+        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(bed, &look, &machines)? };
+        let figures = nothing_is_lost(&look, writers, &data).await?;
+        ensure!(figures.longest_stall <= STALL, "{figures}");
+        look.delete("Cluster", &look.cluster).await?;
+        all_is_gone(bed, &look).await
+    }
+
+    /// Whether the change has got so far that it has to be finished in another way than it was begun.
+    async fn is_under_way(&self, look: &Look, old: &[String]) -> Result<bool> {
+        let status = look.status().await?;
+        let is = |type_: &str| status.conditions.iter().any(|found| found.type_ == type_ && found.status == "True");
+        Ok(match self.change {
+            Change::Growth | Change::Rollout => status.members.iter().any(|member| !old.contains(&member.machine)),
+            Change::ScaleDown => status.operation.is_some() || is("MachinesDeleting"),
+            Change::Repair => find(self.bed, look, old, Victim::Newcomer, &[]).await?.is_some(),
+        })
+    }
+
+    /// The machine fails, and clients are told not to ask it any more: what they ask of others settles by itself.
+    async fn strikes(
+        &self,
+        look: &Look,
+        found: Found,
+        fault: &Fault,
+        dead: &mut Vec<Found>,
+        writers: &History,
+    ) -> Result<()> {
+        let machine = self.bed.machines.get(&look.namespace, &found.machine)?;
+        dead.push(found);
+        ask_the_living(&look.status().await?.endpoints, dead, writers);
+        self.bed.fault(&format!("{}: {}", machine.spec().name, fault.name), &[&machine], Silence::Lasting);
+        on(&machine, fault.begins).await
+    }
+}
+
+/// From one to three, and the only voter fails when the next one joins: nothing can be done, and nothing is. When that is over,
+/// the change goes on by itself.
+pub(crate) async fn growth_of_one(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let faults = FAULTS.iter().filter_map(|fault| Some((fault, fault.ends?)));
+    let stories = stream::iter(faults).map(async |(fault, ends)| {
+        only_voter_fails(bed, fault, ends).await.with_context(|| format!("the only voter is {}", fault.name))
+    });
+    stories.buffer_unordered(AT_ONCE).try_collect().await
+}
+
+async fn only_voter_fails(bed: &Bed, fault: &Fault, ends: Action) -> Result<()> {
+    let look = up(bed, &format!("growth-of-one-{}", fault.name), 1).await?;
+    let old = look.etcd_machines().await?;
+    let before = look.membership(&bed.machines, &old).await?;
+    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    wanted(&look, 3).await?;
+    until("the next one joins", PATIENCE, async || {
+        let status = look.status().await?;
+        Ok(status.members.iter().any(|member| !old.contains(&member.machine)).then_some(()))
+    })
+    .await?;
+    let machine = bed.machines.get(&look.namespace, &old[0])?;
+    writers.endpoints(Vec::new());
+    bed.fault(&format!("{}: {}", old[0], fault.name), &[&machine], Silence::Lasting);
+    on(&machine, fault.begins).await?;
+    until("it is told that etcd is not available", PATIENCE, async || {
+        let conditions = look.status().await?.conditions;
+        let available = conditions.iter().find(|condition| condition.type_ == "Available").context("no condition")?;
+        ensure!(available.status != "True" && !available.message.is_empty(), "{available:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    tokio::time::sleep(STEADY).await;
+    nothing_is_begun(&look).await?;
+    let machines = look.etcd_machines().await?;
+    ensure!(machines.contains(&old[0]), "the Machines are {machines:?}");
+
+    bed.fault_is_over(&format!("{}: that is over", old[0]), &[&machine]);
+    on(&machine, ends).await?;
+    let machines = carried_out(bed, &look, 3, &[], &writers).await?;
+    let after = look.membership(&bed.machines, &machines).await?;
+    let stays = before.members.iter().all(|member| after.members.contains(member));
+    ensure!(after.cluster_id == before.cluster_id && stays, "etcd was {before:?}, and is {after:?}");
+    only_theirs(bed, &look, &machines).await?;
+    nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    look.delete("Cluster", &look.cluster).await?;
+    all_is_gone(bed, &look).await
+}
+
+/// Nobody is being replaced, removed or deleted.
+pub(crate) async fn nothing_is_begun(look: &Look) -> Result<()> {
+    let status = look.status().await?;
+    ensure!(status.operation.is_none() && status.removed_members.is_empty(), "{:?}", status.operation);
+    ensure!(status.last_remediation.is_none(), "{:?}", status.last_remediation);
+    for name in look.etcd_machines().await? {
+        let machine = look.api("Machine").get(&name).await?;
+        ensure!(machine.metadata.deletion_timestamp.is_none(), "{name} is being deleted: {:?}", status.conditions);
+    }
+    Ok(())
+}
+
+/// Waits until there are as many members as wanted, all of them well and of the present spec, and nothing is being done any more.
+/// Gives the names of their Machines.
+async fn carried_out(
+    bed: &Bed,
+    look: &Look,
+    wanted: usize,
+    dead: &[Found],
+    writers: &History,
+) -> Result<Vec<String>> {
+    until(format!("{} has {wanted} members that are well", look.namespace), ENDS, async || {
+        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+        ask_the_living(&status.endpoints, dead, writers);
+        let ready = usize::try_from(status.ready_replicas)?;
+        ensure!(status.ready && ready == wanted && machines.len() == wanted, "{machines:?}: {:?}", status.conditions);
+        ensure!(status.operation.is_none(), "it still does {:?}", status.operation);
+        ensure!(status.removed_members.is_empty(), "removed are {:?}", status.removed_members);
+        ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
+        // A machine that has failed answers nobody.
+        let etcd = look.membership(&bed.machines, &machines).await?;
+        ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
+        Ok(Some(machines))
+    })
+    .await
+}
+
+/// Clients follow what is published, but for what nobody answers at.
+fn ask_the_living(published: &str, dead: &[Found], writers: &History) {
+    let answers = |url: &&str| !dead.iter().any(|dead| dead.url.as_deref() == Some(*url));
+    writers.endpoints(published.split(',').filter(answers).map(str::to_owned).collect());
+}
+
+/// A cluster with so many members that is up, and looked at closely.
+async fn up(bed: &Bed, namespace: &str, members: usize) -> Result<Look> {
+    let manifests = Manifests::new(namespace, "demo")?.replicas(i64::try_from(members)?);
+    let manifests = checked(manifests, IMPATIENT).with("EtcdCluster", |etcd| {
+        etcd["spec"]["healthCheck"]["startupGraceSeconds"] = json!(GRACE);
+    });
+    alone(bed, manifests).await
+}

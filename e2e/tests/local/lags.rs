@@ -1,0 +1,199 @@
+//! A watch of ours lags behind in each change of a cluster: members are added, replaced and removed once, one after the other.
+
+use crate::bring_up::PATIENCE;
+use crate::departures::{only_theirs, replaced};
+use crate::ill::{IMPATIENT, STALL, checked};
+use crate::leases::made;
+use crate::rolls::{FOLLOWERS, changed, follow, nothing_is_lost, rolled};
+use crate::shrinks::{are_well, wanted};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::on;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::faults::FaultyManager;
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::plane::{Mark, users};
+use e2e::until::until;
+use futures::{StreamExt, TryStreamExt, stream};
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What our manager watches of a cluster without a control plane, and whether each change has to be seen there: a Cluster changes
+/// only with what we say about it.
+const WATCHES: [(&str, bool); 5] =
+    [("machines", true), ("secrets", true), ("etcdclusters", true), ("etcdadmconfigs", true), ("clusters", false)];
+/// How long a watch lags behind, from the change on: longer than it takes until a member counts as unhealthy and its
+/// replacement is made.
+const LAGS: Duration = Duration::from_secs(12);
+/// Clusters side by side, each with a manager of its own.
+const AT_ONCE: usize = 2;
+/// How long a change may take beside others.
+const CHANGES: Duration = Duration::from_secs(300);
+
+/// For each watch a cluster that grows from one to three, loses a Machine to a person, another one to a power cut, gets
+/// another spec, and shrinks to one. The watch is held back at the beginning of each change.
+pub(crate) async fn in_every_change(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let shared = &*bed;
+    let lives = stream::iter(WATCHES).map(async |(resource, tells)| {
+        let late = Late::up(shared, resource).await?;
+        late.live(tells).await.with_context(|| format!("the watch of {resource} lags behind"))
+    });
+    lives.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    bed.start_manager(0).await
+}
+
+/// A cluster, whose manager hears of changes late.
+struct Late<'a> {
+    bed: &'a Bed,
+    resource: &'static str,
+    manager: FaultyManager,
+    look: Look,
+    writers: History,
+}
+
+impl<'a> Late<'a> {
+    async fn up(bed: &'a Bed, resource: &'static str) -> Result<Self> {
+        let (client, namespace) = (bed.client(), format!("lags-{resource}"));
+        Look::make_namespace(&client, &namespace).await?;
+        let manager = FaultyManager::start(bed, &namespace, Some(&namespace), Vec::new()).await?;
+        let manifests = checked(Manifests::new(&namespace, "demo")?.replicas(1), IMPATIENT).without_control_plane();
+        let look = Look::at(&client, &manifests);
+        manifests.apply(&client).await?;
+        look.until_ready(CHANGES).await?;
+        let writers = History::begin(bed.world(), &namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+        Ok(Self { bed, resource, manager, look, writers })
+    }
+
+    async fn live(self, tells: bool) -> Result<()> {
+        let mut kept = vec![self.grows().await.context("from one to three")?];
+        kept.push(self.leaves().await.context("a Machine is deleted")?);
+        kept.push(self.dies().await.context("a machine dies")?);
+        kept.push(self.rolls().await.context("another spec")?);
+        kept.push(self.shrinks().await.context("from three to one")?);
+        println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
+        // When members leave, not much has to have happened so soon.
+        ensure!(!tells || kept[..4].iter().all(|kept| *kept > 0), "nothing was kept in one of the changes: {kept:?}");
+        // No member is left that has the log from its beginning.
+        let figures = nothing_is_lost(&self.look, self.writers, &[]).await?;
+        ensure!(figures.longest_stall <= STALL, "{figures}");
+        self.manager.stop().await?;
+        Ok(())
+    }
+
+    async fn grows(&self) -> Result<usize> {
+        let (mark, look) = (self.bed.plane.mark(), &self.look);
+        let kept = self.late(async || wanted(look, 3).await).await?;
+        self.is_well(3).await?;
+        self.done(mark, &[], 2)?;
+        Ok(kept)
+    }
+
+    async fn leaves(&self) -> Result<usize> {
+        let (mark, look) = (self.bed.plane.mark(), &self.look);
+        let leaves = look.etcd_machines().await?.pop().context("there is no Machine")?;
+        let kept = self.late(async || look.delete("Machine", &leaves).await).await?;
+        replaced(self.bed, look, &leaves).await?;
+        self.is_well(3).await?;
+        self.done(mark, &[], 1)?;
+        Ok(kept)
+    }
+
+    async fn dies(&self) -> Result<usize> {
+        let (mark, look) = (self.bed.plane.mark(), &self.look);
+        let status = look.status().await?;
+        let dead = status.members.iter().find(|member| !member.leader).context("there is no follower")?;
+        let machine = self.bed.machines.get(&look.namespace, &dead.machine)?;
+        // Clients that ask it would wait, and nobody could say what became of it.
+        let others = status.endpoints.split(',').filter(|url| **url != *dead.client_url);
+        self.writers.endpoints(others.map(str::to_owned).collect());
+        let kept = self
+            .late(async || {
+                let what = format!("{}: its machine is killed", dead.machine);
+                self.bed.fault(&what, &[&machine], Silence::Lasting);
+                on(&machine, Machine::kill).await
+            })
+            .await?;
+        replaced(self.bed, look, &dead.machine).await?;
+        self.is_well(3).await?;
+        self.done(mark, std::slice::from_ref(&dead.machine), 1)?;
+        Ok(kept)
+    }
+
+    async fn rolls(&self) -> Result<usize> {
+        let (mark, look) = (self.bed.plane.mark(), &self.look);
+        let old = look.etcd_machines().await?;
+        let spec = json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}});
+        let kept = self.late(async || changed(look, &spec).await).await?;
+        rolled(self.bed, look, &old, &self.writers).await?;
+        self.done(mark, &old, old.len())?;
+        Ok(kept)
+    }
+
+    async fn shrinks(&self) -> Result<usize> {
+        let (mark, look) = (self.bed.plane.mark(), &self.look);
+        let old = look.etcd_machines().await?;
+        let kept = self.late(async || wanted(look, 1).await).await?;
+        let left = self.is_well(1).await?;
+        let gone: Vec<String> = old.into_iter().filter(|name| !left.contains(name)).collect();
+        ensure!(gone.len() == 2, "{left:?} is not one of those before");
+        self.done(mark, &gone, 0)?;
+        Ok(kept)
+    }
+
+    /// A change, of which the watch tells nothing for a while. Gives how many pieces were kept.
+    async fn late(&self, change: impl AsyncFnOnce() -> Result<()>) -> Result<usize> {
+        self.manager.hold_watch(self.resource);
+        let end = tokio::time::Instant::now() + LAGS;
+        change().await?;
+        until(format!("{} s have passed", LAGS.as_secs()), LAGS + PATIENCE, async || {
+            // Clients follow what is published, whoever hears of it late.
+            follow_the_living(&self.writers, &self.look, self.bed).await?;
+            Ok((tokio::time::Instant::now() >= end).then_some(()))
+        })
+        .await?;
+        Ok(self.manager.release_watch(self.resource))
+    }
+
+    /// Waits until so many members are there and well. Gives the names of their Machines.
+    async fn is_well(&self, members: usize) -> Result<Vec<String>> {
+        let look = &self.look;
+        until(format!("{} has {members} members", look.namespace), CHANGES, async || {
+            let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+            follow_the_living(&self.writers, look, self.bed).await?;
+            let ready = usize::try_from(status.ready_replicas)?;
+            ensure!(status.ready && ready == members && machines.len() == members, "{:?}", status.conditions);
+            Ok(Some(()))
+        })
+        .await?;
+        let machines = are_well(self.bed, look, members).await?;
+        follow(&self.writers, &look.status().await?);
+        only_theirs(self.bed, look, &machines).await?;
+        Ok(machines)
+    }
+
+    /// By the API server's own account: we have deleted these Machines and no other one, and made so many.
+    fn done(&self, mark: Mark, deleted: &[String], new: usize) -> Result<()> {
+        let ours = self.bed.plane.requests_since(mark)?.user(users::PROVIDER).verb("delete").resource("machines");
+        let ours = ours.filter(|r| r.namespace == self.look.namespace && (200..300).contains(&r.code));
+        // One that is on its way out may be deleted again, as it is not seen that it is.
+        let found: BTreeSet<&String> = ours.iter().map(|request| &request.name).collect();
+        let wanted: BTreeSet<&String> = deleted.iter().collect();
+        ensure!(found == wanted, "deleted were {found:?}, wanted {wanted:?}");
+        made(self.bed, &self.look, mark, new)
+    }
+}
+
+/// Clients ask at what is published, but for machines that do not run.
+async fn follow_the_living(writers: &History, look: &Look, bed: &Bed) -> Result<()> {
+    let status = look.status().await?;
+    let runs = |url: &&str| {
+        let member = status.members.iter().find(|member| member.client_url == **url);
+        let machine = member.map(|member| bed.machines.get(&look.namespace, &member.machine));
+        machine.is_none_or(|machine| machine.is_ok_and(|machine| machine.is_running()))
+    };
+    writers.endpoints(status.endpoints.split(',').filter(runs).map(str::to_owned).collect());
+    Ok(())
+}

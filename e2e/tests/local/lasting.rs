@@ -1,0 +1,160 @@
+//! What health.rs and data_loss.rs tell of clusters whose members a person replaces, where we do: a machine that hangs for good, or
+//! has lost its data, is replaced without help; of a quorum and of all nobody is, and they come back.
+
+use crate::departures::{only_theirs, replaced};
+use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, nothing_is_begun};
+use crate::ill::{IMPATIENT, PATIENT, STALL, all_are_well, checked};
+use crate::rolls::{FOLLOWERS, changed, follow, nothing_is_lost};
+use crate::scale::data_of;
+use crate::shrinks::alone;
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::{DataLoss, on};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::until::until;
+use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
+use local_infrastructure::machine::Machine;
+use serde_json::json;
+use std::time::Duration;
+
+/// How long a copy of a member's data may take to be saved, a reboot included.
+const SAVED: Duration = Duration::from_secs(120);
+/// How long it may take until it is told that there is no quorum.
+const TOLD: Duration = Duration::from_secs(60);
+/// How long nobody does anything: several times what it takes until a member counts as unhealthy.
+const STEADY: Duration = Duration::from_secs(16);
+/// Clusters side by side.
+const AT_ONCE: usize = 2;
+
+/// What happens to one machine.
+#[derive(Clone, Copy)]
+enum Lasting {
+    Hangs,
+    Loses(DataLoss),
+}
+
+/// Two of these for each cluster, so that one member stays that has the log from its beginning.
+const OF_ONE: [(&str, [Lasting; 2]); 3] = [
+    ("lasting-hangs", [Lasting::Hangs, Lasting::Loses(DataLoss::RobbedDisk)]),
+    ("lasting-deleted", [Lasting::Loses(DataLoss::DeletedDirectory), Lasting::Loses(DataLoss::DeletedWhileOff)]),
+    ("lasting-older", [Lasting::Loses(DataLoss::CopyFromBeforeStop), Lasting::Loses(DataLoss::OlderCopy)]),
+];
+
+/// Side by side, a follower's machine and then the leader's: each is replaced, and nothing that was acknowledged is lost.
+pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let stories = stream::iter(OF_ONE).map(async |(namespace, faults)| {
+        are_replaced(bed, namespace, faults).await.with_context(|| namespace)
+    });
+    stories.buffer_unordered(AT_ONCE).try_collect().await
+}
+
+async fn are_replaced(bed: &Bed, namespace: &str, faults: [Lasting; 2]) -> Result<()> {
+    let look = up(bed, namespace).await?;
+    let writers = History::begin(bed.world(), namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    for (fault, leads) in faults.into_iter().zip([false, true]) {
+        let before = look.membership(&bed.machines, &look.etcd_machines().await?).await?;
+        let status = look.status().await?;
+        let member = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
+        strikes(bed, &look, &member.machine, fault).await?;
+        let machines = replaced(bed, &look, &member.machine).await?;
+        let after = look.membership(&bed.machines, &machines).await?;
+        let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+        ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
+        only_theirs(bed, &look, &machines).await?;
+        follow(&writers, &look.status().await?);
+        until("one of them leads", TOLD, async || {
+            Ok(look.status().await?.members.iter().any(|member| member.leader).then_some(()))
+        })
+        .await?;
+    }
+    let machines = look.etcd_machines().await?;
+    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    Ok(())
+}
+
+async fn strikes(bed: &Bed, look: &Look, name: &str, fault: Lasting) -> Result<()> {
+    let machine = bed.machines.get(&look.namespace, name)?;
+    let loss = match fault {
+        Lasting::Hangs => {
+            bed.fault(&format!("{name}: its machine hangs"), &[&machine], Silence::Lasting);
+            return on(&machine, Machine::freeze).await;
+        }
+        Lasting::Loses(loss) => loss,
+    };
+    if loss.is_by_a_copy() {
+        // It stands still meanwhile, and for an older copy it reboots: that alone is no reason to replace it.
+        after(look, PATIENT).await?;
+        bed.fault(&format!("{name}: a copy is saved"), &[&machine], Silence::AtMost(SAVED));
+        loss.prepare(&machine).await?;
+        all_are_well(look).await?;
+        after(look, IMPATIENT).await?;
+    }
+    bed.fault(&format!("{name}: {loss}"), &[&machine], Silence::Lasting);
+    loss.strike(&machine).await
+}
+
+/// So many seconds until a member counts as unhealthy.
+async fn after(look: &Look, seconds: i64) -> Result<()> {
+    changed(look, &json!({"healthCheck": {"unhealthyAfterSeconds": seconds}})).await
+}
+
+/// What happens to a quorum or to all of three, and to how many machines.
+static OF_MANY: [(&Fault, usize); 6] =
+    [(&KILLED, 2), (&FROZEN, 2), (&CUT_OFF, 2), (&KILLED, 3), (&FROZEN, 3), (&CUT_OFF, 3)];
+
+/// It is told, and nobody is replaced, removed or deleted, however long it lasts. When it is over, etcd is what it was, with
+/// everything that was acknowledged.
+pub(crate) async fn of_a_quorum_and_of_all(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let stories = stream::iter(OF_MANY).map(async |(fault, machines)| {
+        come_back(bed, fault, machines).await.with_context(|| format!("{machines} of three are {}", fault.name))
+    });
+    stories.buffer_unordered(AT_ONCE).try_collect().await
+}
+
+async fn come_back(bed: &Bed, fault: &Fault, number: usize) -> Result<()> {
+    let ends = fault.ends.context("it does not end")?;
+    let look = up(bed, &format!("lasting-{}-{number}", fault.name)).await?;
+    let names = look.etcd_machines().await?;
+    let before = (look.membership(&bed.machines, &names).await?, look.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let machines = names[..number].iter().map(|name| anyhow::Ok(bed.machines.get(&look.namespace, name)?));
+    let machines: Vec<Machine> = machines.collect::<Result<_>>()?;
+    let theirs: Vec<&Machine> = machines.iter().collect();
+    bed.fault(&format!("{number} of {} are {}", look.namespace, fault.name), &theirs, Silence::Lasting);
+    try_join_all(machines.iter().map(|machine| on(machine, fault.begins))).await?;
+    let message = until("it is told that etcd is not available", TOLD, async || {
+        let conditions = look.status().await?.conditions;
+        let available = conditions.into_iter().find(|condition| condition.type_ == "Available");
+        let available = available.context("no condition")?;
+        ensure!(available.status != "True", "{available:?}");
+        Ok(Some(available.message))
+    })
+    .await?;
+    ensure!(!message.is_empty(), "it is not explained");
+    println!("  {}: {message}", look.namespace);
+    tokio::time::sleep(STEADY).await;
+    nothing_is_begun(&look).await?;
+    ensure!(look.etcd_machines().await? == names, "the Machines are {:?}", look.etcd_machines().await?);
+
+    bed.fault_is_over(&format!("{number} of {}: that is over", look.namespace), &theirs);
+    try_join_all(machines.iter().map(|machine| on(machine, ends))).await?;
+    all_are_well(&look).await?;
+    let after = until("every member answers", TOLD, async || {
+        Ok(Some((look.membership(&bed.machines, &names).await?, look.status().await?.endpoints)))
+    })
+    .await?;
+    ensure!(after == before, "etcd was {before:?}, and is {after:?}");
+    nothing_is_begun(&look).await?;
+    nothing_is_lost(&look, writers, &data_of(bed, &look, &names)?).await?;
+    Ok(())
+}
+
+/// Three members that are looked at closely, and are replaced when they have failed.
+async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
+    alone(bed, checked(Manifests::new(namespace, "demo")?, IMPATIENT)).await
+}
