@@ -20,33 +20,43 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Another configuration: every member of three is replaced by another one, which joins before.
 pub(crate) async fn of_the_configuration(bed: &mut Bed) -> Result<()> {
-    sweep(bed, Change { name: "rolled", before: json!({}), after: another_configuration(), members: 3, stay: 0 }).await
+    let change = Change { name: "rolled", had: 3, before: json!({}), after: another_configuration(), has: 3, stay: 0 };
+    sweep(bed, change).await
 }
 
 /// The same where there is no room for another Machine: every member of three leaves before another one joins.
 pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
     let before = json!({"rolloutStrategy": {"rollingUpdate": {"maxSurge": 0}}});
-    sweep(bed, Change { name: "in-place", before, after: another_configuration(), members: 3, stay: 0 }).await
+    sweep(bed, Change { name: "in-place", had: 3, before, after: another_configuration(), has: 3, stay: 0 }).await
 }
 
 /// Fewer replicas: two of three members leave.
 pub(crate) async fn of_the_number(bed: &mut Bed) -> Result<()> {
-    sweep(bed, Change { name: "lowered", before: json!({}), after: json!({"replicas": 1}), members: 1, stay: 1 }).await
+    let after = json!({"replicas": 1});
+    sweep(bed, Change { name: "lowered", had: 3, before: json!({}), after, has: 1, stay: 1 }).await
+}
+
+/// More replicas: two members join one.
+pub(crate) async fn to_more(bed: &mut Bed) -> Result<()> {
+    let after = json!({"replicas": 3});
+    sweep(bed, Change { name: "raised", had: 1, before: json!({}), after, has: 3, stay: 1 }).await
 }
 
 fn another_configuration() -> Value {
     json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})
 }
 
-/// What is changed for a cluster of three members.
+/// What is changed for a cluster.
 struct Change {
     name: &'static str,
+    /// How many members there are before.
+    had: i64,
     /// The spec before, beside that of the manifests.
     before: Value,
     /// What is changed.
     after: Value,
     /// How many members there are in the end, and how many of them were there before.
-    members: usize,
+    has: usize,
     stay: usize,
 }
 
@@ -76,7 +86,7 @@ async fn tell(
     Look::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
     // Here no control plane gets a Node, and so none would ever roll out with the endpoints of other members.
-    let manifests = Manifests::new(namespace, "demo")?.without_control_plane();
+    let manifests = Manifests::new(namespace, "demo")?.replicas(change.had).without_control_plane();
     let manifests = manifests.with("EtcdCluster", |etcd: &mut Value| merge(&mut etcd["spec"], &change.before));
     let look = Look::at(&client, &manifests);
     manifests.apply(&client).await?;
@@ -108,11 +118,11 @@ async fn carried_out(bed: &Bed, look: &Look, change: &Change, old: &[String]) ->
     until(format!("the change of {} is carried out", look.namespace), PATIENCE, async || {
         let machines = look.etcd_machines().await?;
         let stay = machines.iter().filter(|name| old.contains(name)).count();
-        ensure!((machines.len(), stay) == (change.members, change.stay), "the Machines are {machines:?}");
+        ensure!((machines.len(), stay) == (change.has, change.stay), "the Machines are {machines:?}");
         Ok(Some(()))
     })
     .await?;
-    are_well(bed, look, change.members).await
+    are_well(bed, look, change.has).await
 }
 
 fn merge(spec: &mut Value, more: &Value) {

@@ -207,6 +207,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(changes::of_the_configuration).long(true),
         scenario!(changes::without_room).long(true),
         scenario!(changes::of_the_number).long(true),
+        scenario!(changes::to_more).long(true),
         scenario!(stale::watches_one_by_one).long(true),
         scenario!(lags::in_every_change).long(true),
         scenario!(kills::two_managers_at_once),
