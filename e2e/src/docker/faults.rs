@@ -55,6 +55,14 @@ impl DockerBed {
         self.daemon.docker(&["kill", container]).await.map(drop)
     }
 
+    /// Destroys a machine: its container is gone, with everything in it.
+    ///
+    /// # Errors
+    /// When there is no such container.
+    pub async fn destroy(&self, container: &str) -> Result<()> {
+        self.daemon.docker(&["rm", "--force", "--volumes", container]).await.map(drop)
+    }
+
     /// Reboots a machine from within: its systemd ends everything, and docker starts the container again by itself, because
     /// the docker infrastructure asks for that. Not twice within ten seconds: docker takes that for a container that does
     /// not work.

@@ -1,5 +1,7 @@
 //! What happens to a control plane in its life, while etcd is managed: etcd notices nothing of it, except where it is meant.
 
+mod whole;
+
 use crate::clusters::{PATIENCE, change, control_plane_machines, gone, servers, writes_of_endpoints};
 use crate::writes::Writer;
 use anyhow::{Context, Result, ensure};
@@ -12,6 +14,8 @@ use kube::api::Api;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+
+pub(crate) use whole::of_an_etcd;
 
 /// Three Nodes one after the other, on a busy computer.
 const ROLLOUT: Duration = Duration::from_secs(420);

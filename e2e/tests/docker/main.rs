@@ -26,7 +26,7 @@ use e2e::docker::{DockerBed, Parts};
 use e2e::own_release::OwnRelease;
 use e2e::plane::Mark;
 use e2e::scenarios::{Durations, caught};
-use e2e::tools::{Release, Tools};
+use e2e::tools::{Etcd, Release, Tools};
 use e2e::world::{World, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -96,6 +96,10 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
         if wanted.iter().any(|scenario| scenario.release == release) {
             Parts::prepare(&tools.clone().with_cluster_api(release)?)?;
         }
+    }
+    if wanted.iter().any(|scenario| scenario.name == "life::of_an_etcd") {
+        // The image of machines has every release that is there.
+        Etcd::V3_7.ensure()?;
     }
     if wanted.iter().any(|scenario| scenario.name == "life::of_a_control_plane") {
         Parts::prepare_previous_nodes(tools)?;
@@ -178,6 +182,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(road::of_the_proposal, core: false),
         scenario!(life::of_an_etcd_that_grows, core: true),
         scenario!(life::of_an_etcd_that_rolls, core: false),
+        scenario!(life::of_an_etcd, core: false),
         scenario!(life::of_a_control_plane, core: false),
         scenario!(pauses::from_the_beginning, core: true),
         scenario!(pauses::on_the_way_up, core: false),

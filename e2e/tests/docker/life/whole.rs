@@ -1,0 +1,225 @@
+//! One life of an etcd below a control plane of three nodes, which is written to all the time.
+
+use super::{GAP, is_named, lap};
+use crate::clusters::{PATIENCE, change, control_plane_machines, gone, servers, writes_of_endpoints};
+use crate::writes::Writer;
+use anyhow::{Context, Error, Result, anyhow, ensure};
+use e2e::bed::{Look, Manifests};
+use e2e::docker::{DockerBed, Workload};
+use e2e::plane::Mark;
+use e2e::tools::Etcd;
+use e2e::until::until;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use serde_json::json;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+/// Nodes of the control plane.
+const NODES: usize = 3;
+/// How long one step may take: members that come, three nodes one after the other, members that leave.
+const STEP: Duration = Duration::from_secs(1200);
+/// Between two looks at all API servers.
+const LOOKS: Duration = Duration::from_secs(2);
+/// What has been seen once is seen again so much later, or was about an API server on its way out.
+const CONFIRMED: Duration = Duration::from_secs(3);
+/// Fewer looks show little.
+const FEWEST: usize = 50;
+/// How long a member may take to accept a connection.
+const ACCEPTS: Duration = Duration::from_secs(1);
+
+/// Another version of etcd, three members and then five, three again, and the machine of one is destroyed: the control plane
+/// rolls once for each, all along every API server has enough endpoints that answer, and nothing that was written is lost.
+pub(crate) async fn of_an_etcd(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    let client = bed.client();
+    Look::make_namespace(&client, "whole").await?;
+    let manifests = Manifests::of("examples/docker/three-control-planes.yaml", "whole", "whole")?.without(|document| {
+        document["kind"] == "MachineDeployment"
+            || document["kind"] == "MachineHealthCheck"
+            || is_named(document, "whole-md-0")
+    });
+    let look = Look::at(&client, &manifests);
+    let mark = bed.plane.mark();
+    manifests.apply(&client).await?;
+    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    workload.until_nodes(NODES, STEP).await?;
+    let life = Life { bed, look, workload, mark };
+    life.settles(3).await.context("it comes up")?;
+    let writer = Writer::start(&life.workload).await?;
+    let mut looks = 0;
+    tokio::select! {
+        lived = life.lives() => lived?,
+        broken = too_few(bed, &life.look, &mut looks) => return Err(broken),
+    }
+    println!("  all API servers were looked at {looks} times");
+    ensure!(looks >= FEWEST, "API servers were looked at {looks} times only");
+    writer.stop(GAP).await?;
+    life.has_all_that_was_stored().await?;
+    life.look.delete("Cluster", &life.look.cluster).await?;
+    gone(bed, &life.look).await
+}
+
+struct Life<'a> {
+    bed: &'a DockerBed,
+    look: Look,
+    workload: Workload,
+    /// Before it was applied.
+    mark: Mark,
+}
+
+/// What happens, in words; each stores an object.
+const STEPS: [&str; 4] = ["another-version", "from-three-to-five", "from-five-to-three", "a-machine-is-destroyed"];
+
+impl Life<'_> {
+    async fn lives(&self) -> Result<()> {
+        for (number, step) in STEPS.into_iter().enumerate() {
+            let lap = lap(step);
+            self.step(number).await.with_context(|| step)?;
+            self.rolled_once_for_each(number + 1).with_context(|| step)?;
+            self.stores(step).await?;
+            lap();
+        }
+        Ok(())
+    }
+
+    /// Once more where the load balancer has led to an API server that was about to end.
+    async fn stores(&self, step: &str) -> Result<()> {
+        until(format!("{step} is stored"), PATIENCE, async || match self.workload.store(step).await {
+            Err(error) if format!("{error:#}").contains("already exists") => Ok(Some(())),
+            stored => stored.map(Some),
+        })
+        .await
+    }
+
+    async fn step(&self, number: usize) -> Result<()> {
+        let old = self.look.etcd_machines().await?;
+        match number {
+            0 => {
+                let version = Etcd::V3_7.version()?;
+                self.change(&json!({"etcdadmConfigSpec": {"version": version}})).await?;
+                let machines = self.settles(3).await?;
+                ensure!(!machines.iter().any(|name| old.contains(name)), "{old:?} were to leave: {machines:?}");
+                let runs = self.look.status().await?.version;
+                ensure!(runs == version, "it runs {runs}");
+            }
+            1 => {
+                self.change(&json!({"replicas": 5})).await?;
+                let machines = self.settles(5).await?;
+                ensure!(old.iter().all(|name| machines.contains(name)), "{old:?} were to stay: {machines:?}");
+            }
+            2 => {
+                self.change(&json!({"replicas": 3})).await?;
+                let machines = self.settles(3).await?;
+                ensure!(machines.iter().all(|name| old.contains(name)), "{machines:?} are not of {old:?}");
+            }
+            _ => {
+                let status = self.look.status().await?;
+                let victim = status.members.iter().find(|member| !member.leader).context("there is no follower")?;
+                self.bed.destroy(&victim.machine).await?;
+                until(format!("{} is replaced", victim.machine), STEP, async || {
+                    let machines = self.look.etcd_machines().await?;
+                    ensure!(!machines.contains(&victim.machine), "the Machines are {machines:?}");
+                    Ok(Some(()))
+                })
+                .await?;
+                let machines = self.settles(3).await?;
+                let stayed = machines.iter().filter(|name| old.contains(name)).count();
+                ensure!(stayed == 2, "of {old:?} two were to stay: {machines:?}");
+            }
+        }
+        Ok(())
+    }
+
+    async fn change(&self, spec: &serde_json::Value) -> Result<()> {
+        let before = self.look.status().await?.observed_generation;
+        change(&self.look, "EtcdCluster", &self.look.etcd, &json!({"spec": spec})).await?;
+        until("the change is seen", PATIENCE, async || {
+            Ok((self.look.status().await?.observed_generation > before).then_some(()))
+        })
+        .await
+    }
+
+    /// Waits until there are so many members, nothing is done to them any more, and every API server has been started with their
+    /// endpoints. Gives the Machines of the members.
+    async fn settles(&self, members: usize) -> Result<Vec<String>> {
+        let look = &self.look;
+        let settled = until(format!("{members} members and {NODES} API servers are settled"), STEP, async || {
+            let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+            let all = machines.len() == members && status.members.len() == members;
+            ensure!(status.ready && all, "{machines:?}: {:?}", status.conditions);
+            ensure!(status.operation.is_none() && status.removed_members.is_empty(), "{:?}", status.conditions);
+            for (condition, wanted) in [("MachinesUpToDate", "True"), ("MachinesDeleting", "False")] {
+                let found = status.conditions.iter().find(|found| found.type_ == condition);
+                ensure!(found.is_some_and(|found| found.status == wanted), "{condition} is {found:?}");
+            }
+            let endpoints = look.control_plane_endpoints().await?;
+            ensure!(endpoints.join(",") == status.endpoints, "the control plane has {endpoints:?}");
+            let planes = look.control_plane_machines().await?;
+            ensure!(planes.len() == NODES, "its Machines are {planes:?}");
+            for plane in planes {
+                ensure!(servers(self.bed, &plane).await? == endpoints, "{plane} has other endpoints");
+            }
+            Ok(Some(machines))
+        })
+        .await?;
+        self.workload.until_nodes(NODES, STEP).await?;
+        Ok(settled)
+    }
+
+    /// By the API server's own account: the control plane was told of etcd once for each step, and made as many Machines as one
+    /// rollout takes.
+    fn rolled_once_for_each(&self, steps: usize) -> Result<()> {
+        let requests = self.bed.plane.requests_since(self.mark)?;
+        let written = writes_of_endpoints(&requests, &self.look).len();
+        ensure!(written == steps + 1, "endpoints were written {written} times: the first ones, and {steps} changes");
+        let made = control_plane_machines(&requests, &self.look).len();
+        ensure!(made == NODES * (steps + 1), "the control plane made {made} Machines in {steps} rollouts");
+        Ok(())
+    }
+
+    async fn has_all_that_was_stored(&self) -> Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.workload.client(), "kube-system");
+        for step in STEPS {
+            until(format!("what was stored after {step} is read"), PATIENCE, async || {
+                Ok(maps.get(step).await.map(|_| Some(()))?)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks at every API server, again and again, until one has fewer endpoints that answer than it has to have. Counts the looks.
+async fn too_few(bed: &DockerBed, look: &Look, looks: &mut usize) -> Error {
+    loop {
+        sleep(LOOKS).await;
+        let Ok(planes) = look.control_plane_machines().await else { continue };
+        for plane in planes {
+            let Some(seen) = lacking(bed, look, &plane).await else { continue };
+            sleep(CONFIRMED).await;
+            if lacking(bed, look, &plane).await.as_ref() == Some(&seen) {
+                return anyhow!("{seen}");
+            }
+        }
+        *looks += 1;
+    }
+}
+
+/// What an API server lacks: f + 1 of the endpoints that it was started with have to answer. Nothing where none runs.
+async fn lacking(bed: &DockerBed, look: &Look, plane: &str) -> Option<String> {
+    let endpoints = servers(bed, plane).await.ok()?;
+    let replicas = look.etcds().get(&look.etcd).await.ok()?.spec.replicas;
+    let wanted = usize::try_from(replicas).ok()? / 2 + 1;
+    let mut live = 0;
+    for endpoint in &endpoints {
+        live += usize::from(answers(endpoint).await);
+    }
+    (live < wanted).then(|| format!("of {endpoints:?} of the API server on {plane}, {live} answer, not {wanted}"))
+}
+
+async fn answers(endpoint: &str) -> bool {
+    let address = endpoint.trim_start_matches("https://");
+    matches!(timeout(ACCEPTS, TcpStream::connect(address)).await, Ok(Ok(_)))
+}
