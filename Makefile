@@ -53,14 +53,14 @@ sabotage: ## Break the product on purpose, and see that a scenario on real parts
 demo: ## Show an etcd cluster and its control plane come up on this computer
 	hack/demo.sh
 
-bench: ## Measure bring-up, API requests and memory; as root with docker too
+bench: ## Measure bring-up, a rollout, API requests and memory; as root with docker too
 	cargo build --release --workspace --bins
 	$${CARGO_TARGET_DIR:-target}/release/bench
 	if [ "$$(id -u)" = 0 ]; then $(MAKE) bench-docker; fi
 
-CLUSTERS ?= 10,100
+CLUSTERS ?= 10,100,500,2000
 
-bench-clusters: ## Measure the manager with many clusters (CLUSTERS=10,100,500,2000)
+bench-clusters: ## Measure the manager with many clusters, and how soon it sees deaths in them (CLUSTERS=10,100)
 	cargo build --release --workspace --bins
 	$${CARGO_TARGET_DIR:-target}/release/bench --clusters $(CLUSTERS)
 
@@ -68,7 +68,7 @@ bench-reconciles: ## Measure the cost of a reconcile beside 10, 100 and 1,000 cl
 	cargo build --release --workspace --bins
 	$${CARGO_TARGET_DIR:-target}/release/bench --reconciles
 
-bench-docker: ## Measure the way to a Kubernetes cluster on docker, as root
+bench-docker: ## Measure the way to a Kubernetes cluster and a repair on docker, as root
 	SETUP_DOCKER=1 hack/setup.sh
 	cargo build --release --workspace --bins
 	cargo rustc --release -p etcdadm --bin etcdadm -- -C target-feature=+crt-static

@@ -4,8 +4,11 @@ mod bare;
 mod clusters;
 mod cost;
 mod crowd;
+mod deaths;
 pub mod docker;
+mod linear;
 mod process;
+mod rollout;
 mod table;
 
 use crate::bed::{Bed, Look, Manifests};
@@ -30,6 +33,7 @@ pub async fn run(world: &World, rounds: usize) -> Result<()> {
     // The first bring-up of a plane pays for things that later ones find done.
     bring_up(&bed, "warm-up").await?;
     bring_ups(&bed, rounds, &mut table).await?;
+    rollout::measure(&bed, rounds, &mut table).await?;
     cost::requests(&bed, &mut table).await?;
     process::measure(&mut bed, &mut table).await?;
     crowd::measure(&mut bed, &mut table).await?;
@@ -65,7 +69,7 @@ async fn bring_ups(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
         );
     }
     let (ours, by_hand, machines) = (median(ours), median(by_hand), median(machines));
-    table.row("apply → Ready, three members", format!("{:.1} s", ours.as_secs_f64()), "", "48–50 s on docker");
+    table.row("apply → Ready, three members", format!("{:.1} s", ours.as_secs_f64()), "≤ 6.5 s", "48–50 s on docker");
     table.row("same etcdadm steps, by hand through Cluster API", format!("{:.1} s", by_hand.as_secs_f64()), "", "");
     table.row("  ratio", format!("{:.2}", ours.as_secs_f64() / by_hand.as_secs_f64()), "≤ 1.25", "");
     table.row(
@@ -74,7 +78,7 @@ async fn bring_ups(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
         "",
         "22–26 s on docker",
     );
-    table.row("  ratio", format!("{:.2}", ours.as_secs_f64() / machines.as_secs_f64()), "≤ 1.25", "≈ 2");
+    table.row("  ratio", format!("{:.2}", ours.as_secs_f64() / machines.as_secs_f64()), "≤ 1.0", "≈ 2");
     Ok(())
 }
 
@@ -100,6 +104,13 @@ async fn remove(bed: &Bed, look: &Look) -> Result<()> {
         Ok(machines.iter().all(|machine| machine.spec().namespace != look.namespace).then_some(()))
     })
     .await
+}
+
+/// Of a hundred of these so many took no longer.
+fn percentile(mut durations: Vec<Duration>, percent: usize) -> Duration {
+    durations.sort();
+    let index = (durations.len() * percent).div_ceil(100).saturating_sub(1);
+    durations.get(index).copied().unwrap_or_default()
 }
 
 fn median(mut durations: Vec<Duration>) -> Duration {

@@ -1,20 +1,23 @@
 //! The same three machines with the same bootstrap data, without this project's controllers: what a person with a script
-//! would do, one machine after the other.
+//! would do, one machine after the other; and three others in their place.
 
 use super::PATIENCE;
 use crate::apply::apply_object;
-use crate::bed::{Bed, Look, Manifests};
+use crate::bed::data::said;
+use crate::bed::{Bed, Look, Manifests, Membership};
 use crate::until::until;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
 use k8s_openapi::jiff::Timestamp;
-use local_infrastructure::machine::MachineSpec;
+use local_infrastructure::machine::{Machine, MachineSpec};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 const MEMBERS: usize = 3;
+/// The wrapper that etcdadm leaves on every machine.
+const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
 
 /// Applies Machine, LocalMachine and Secret of each member by hand: everything below this project's controllers is the
 /// same, Cluster API and its pace included.
@@ -56,27 +59,92 @@ pub(super) async fn through_cluster_api(bed: &Bed, namespace: &str) -> Result<Du
 
 /// Makes the machines directly: no Cluster API, no API server.
 pub(super) async fn machines_alone(bed: &Bed, namespace: &str) -> Result<Duration> {
-    let data = UserData::new()?;
+    let mut bare = Bare::new(bed, namespace)?;
     let begun = Instant::now();
-    let mut addresses: Vec<Ipv4Addr> = Vec::new();
-    for index in 0..MEMBERS {
-        let name = format!("demo-etcd-{index}");
-        // Beyond what the controllers have given out in this run.
-        let address = Ipv4Addr::new(10, 77, 200, 10 + u8::try_from(index)?);
-        let machine =
-            bed.machines.create(spec(bed, namespace, &name, address)?, data.of(&name, &addresses)?.as_bytes())?;
-        machine.power_on()?;
-        let outcome =
-            until(format!("machine {name} has run its bootstrap data"), PATIENCE, async || Ok(machine.bootstrap()?));
-        let outcome = outcome.await?;
-        ensure!(outcome.succeeded, "{name}: {:?}", outcome.errors);
-        addresses.push(address);
-    }
+    bare.joins().await?;
     let took = begun.elapsed();
-    for index in 0..MEMBERS {
-        bed.machines.destroy(namespace, &format!("demo-etcd-{index}"))?;
-    }
+    bare.destroy()?;
     Ok(took)
+}
+
+/// Machines of one etcd cluster, made directly.
+pub(super) struct Bare<'a> {
+    bed: &'a Bed,
+    namespace: String,
+    data: UserData,
+    /// Of each machine, by its number.
+    addresses: Vec<Ipv4Addr>,
+}
+
+impl<'a> Bare<'a> {
+    pub(super) fn new(bed: &'a Bed, namespace: &str) -> Result<Self> {
+        Ok(Self { bed, namespace: namespace.to_owned(), data: UserData::new()?, addresses: Vec::new() })
+    }
+
+    /// Three machines more, each once the one before has run its bootstrap data.
+    pub(super) async fn joins(&mut self) -> Result<()> {
+        for _ in 0..MEMBERS {
+            let index = self.addresses.len();
+            let name = name(index);
+            // Beyond what the controllers have given out in this run.
+            let address = Ipv4Addr::new(10, 77, 200, 10 + u8::try_from(index)?);
+            let data = self.data.of(&name, &self.addresses)?;
+            let machine =
+                self.bed.machines.create(spec(self.bed, &self.namespace, &name, address)?, data.as_bytes())?;
+            machine.power_on()?;
+            let what = format!("machine {name} has run its bootstrap data");
+            let outcome = until(what, PATIENCE, async || Ok(machine.bootstrap()?)).await?;
+            ensure!(outcome.succeeded, "{name}: {:?}", outcome.errors);
+            self.addresses.push(address);
+        }
+        Ok(())
+    }
+
+    /// The first three leave etcd, as a person has them leave: the leader last, once it has handed over to one that stays.
+    pub(super) async fn first_ones_leave(&self) -> Result<()> {
+        let stays = self.machine(MEMBERS)?;
+        let etcd = Membership::on(stays.clone()).await?;
+        let id = |index: usize| {
+            let found = etcd.members.iter().find(|member| member.name == name(index));
+            found.map(|member| member.id.clone()).with_context(|| format!("{} is no member", name(index)))
+        };
+        let status = said(&stays, &[ETCDCTL, "endpoint", "status", "--write-out=json"]).await?;
+        let status: Value = serde_json::from_str(&status).context("etcdctl's answer")?;
+        let leader = status[0]["Status"]["leader"].as_u64().context("nobody leads")?;
+        let leader = format!("{leader:x}");
+        let mut leaving = Vec::new();
+        for index in 0..MEMBERS {
+            leaving.push((id(index)?, index));
+        }
+        leaving.sort_by_key(|(id, _)| *id == leader);
+        for (id_of_it, index) in leaving {
+            if id_of_it == leader {
+                said(&self.machine(index)?, &[ETCDCTL, "move-leader", &id(MEMBERS)?]).await?;
+            }
+            // etcd refuses it until those that stay have been connected for five seconds.
+            until(format!("{} is removed", name(index)), PATIENCE, async || {
+                said(&stays, &[ETCDCTL, "member", "remove", &id_of_it]).await.map(Some)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// All machines go.
+    pub(super) fn destroy(self) -> Result<()> {
+        for index in 0..self.addresses.len() {
+            self.bed.machines.destroy(&self.namespace, &name(index))?;
+        }
+        Ok(())
+    }
+
+    fn machine(&self, index: usize) -> Result<Machine> {
+        Ok(self.bed.machines.get(&self.namespace, &name(index))?)
+    }
+}
+
+fn name(index: usize) -> String {
+    format!("demo-etcd-{index}")
 }
 
 fn spec(bed: &Bed, namespace: &str, name: &str, address: Ipv4Addr) -> Result<MachineSpec> {

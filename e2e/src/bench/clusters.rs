@@ -1,8 +1,10 @@
 //! The manager beside many clusters of three simulated members: every one of them comes up, and is asked as always.
 
 use super::crowd::processor_time;
-use super::process::kibibytes;
+use super::linear::Point;
+use super::process::mebibytes;
 use super::table::Table;
+use super::{deaths, linear};
 use crate::bed::{Bed, Look, Manifests};
 use crate::plane::users::PROVIDER;
 use crate::until::until;
@@ -18,36 +20,42 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 /// Where all of them are.
-const NAMESPACE: &str = "clusters";
+pub(super) const NAMESPACE: &str = "clusters";
 /// Clusters whose documents are applied side by side.
-const AT_ONCE: usize = 16;
+pub(super) const AT_ONCE: usize = 16;
 /// How long clusters may take to come up: all together, and for each of them.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(5));
 /// Time between two looks at all of them.
 const LOOKS: Duration = Duration::from_secs(1);
 /// How long everything may settle before it is measured.
-const SETTLES: Duration = Duration::from_secs(30);
+pub(super) const SETTLES: Duration = Duration::from_secs(30);
 /// How long is measured.
 const MEASURED: Duration = Duration::from_secs(60);
 /// One of so many members is frozen.
 const FROZEN: usize = 100;
+/// So many clusters are to cost no more than one processor, and this much memory.
+const LARGE: usize = 2000;
+const GOALS: (&str, &str) = ("≤ 1000 ms", "≤ 300 MiB");
 
 /// Measures the manager with each of these numbers of clusters, in a bed of its own, and prints a table.
 ///
 /// # Errors
 /// If the clusters do not come up.
 pub async fn clusters(world: &World, numbers: &[usize]) -> Result<()> {
-    let mut table = Table::default();
+    let (mut table, mut points) = (Table::default(), Vec::new());
     for number in numbers {
         let world = world.with_logs(&format!("clusters-{number}"))?;
         let mut bed = Bed::simulated(&world).await?;
-        measure(&mut bed, *number, &mut table).await.with_context(|| format!("{number} clusters"))?;
+        let measured = measure(&mut bed, *number, &mut table).await;
+        points.push(measured.with_context(|| format!("{number} clusters"))?);
+        deaths::measure(&bed, *number, &mut table).await.with_context(|| format!("deaths in {number} clusters"))?;
     }
+    linear::rows(&points, &mut table);
     print!("{table}");
     Ok(())
 }
 
-async fn measure(bed: &mut Bed, number: usize, table: &mut Table) -> Result<()> {
+async fn measure(bed: &mut Bed, number: usize, table: &mut Table) -> Result<Point> {
     let client = bed.client();
     Look::make_namespace(&client, NAMESPACE).await?;
     let (mark, begun) = (bed.plane.mark(), Instant::now());
@@ -57,23 +65,31 @@ async fn measure(bed: &mut Bed, number: usize, table: &mut Table) -> Result<()> 
     let took = begun.elapsed().as_secs_f64();
     let requests = bed.plane.requests_since(mark)?.user(PROVIDER).len();
     eprintln!("{number} clusters are ready after {took:.0} s");
-    let mut row =
-        |what: &str, figure: String| table.row(&format!("{number} clusters of three: {what}"), figure, "", "");
-    row("apply → all Ready", format!("{took:.0} s"));
-    row("API requests of ours for each until then", format!("{:.0}", ratio(requests, number)));
+    let mut row = |what: &str, figure: String, goal: &str| {
+        let goal = if number == LARGE { goal } else { "" };
+        table.row(&format!("{number} clusters of three: {what}"), figure, goal, "");
+    };
+    row("apply → all Ready", format!("{took:.0} s"), "");
+    row("API requests of ours for each until then", format!("{:.0}", ratio(requests, number)), "");
 
     tokio::time::sleep(SETTLES).await;
     let idle = Figures::of(bed).await?;
     let frozen = freeze(bed).await?;
     let failing = Figures::of(bed).await?;
-    let share = format!("{frozen} of {} members frozen", number * 3);
-    for (when, figures) in [("idle", idle), (share.as_str(), failing)] {
-        row(&format!("{when}: processor time in a second"), format!("{:.1} ms", figures.processor));
-        row(&format!("{when}: API requests in a minute, beside watches"), figures.requests.to_string());
-        row(&format!("{when}: renewed watches in a minute"), figures.watches.to_string());
-        row(&format!("{when}: memory (resident)"), figures.memory);
+    let share = format!("{} of {} members frozen", frozen.len(), number * 3);
+    for (when, figures) in [("idle", &idle), (share.as_str(), &failing)] {
+        row(&format!("{when}: processor time in a second"), format!("{:.1} ms", figures.processor), GOALS.0);
+        row(&format!("{when}: API requests in a minute, beside watches"), figures.requests.to_string(), "");
+        row(&format!("{when}: renewed watches in a minute"), figures.watches.to_string(), "");
+        row(&format!("{when}: memory (resident)"), format!("{:.1} MiB", figures.memory), GOALS.1);
     }
-    Ok(())
+    for address in frozen {
+        bed.frozen().context("machines are simulated")?.thaw(address)?;
+    }
+    // A run of failing checks ends with the first that succeeds.
+    tokio::time::sleep(SETTLES).await;
+    until_all_are_ready(bed, number).await?;
+    Ok(Point { clusters: number, processor: idle.processor, memory: idle.memory })
 }
 
 /// What the manager uses.
@@ -82,7 +98,8 @@ struct Figures {
     processor: f64,
     requests: usize,
     watches: usize,
-    memory: String,
+    /// MiB.
+    memory: f64,
 }
 
 impl Figures {
@@ -102,26 +119,27 @@ impl Figures {
             processor: used.as_secs_f64() * 1e3 / took.as_secs_f64(),
             requests: others.len(),
             watches: requests.len() - others.len(),
-            memory: kibibytes(&status, "VmRSS:")?,
+            memory: mebibytes(&status, "VmRSS:")?,
         })
     }
 }
 
-/// Freezes one of [`FROZEN`] members, and at least one. Answers how many.
-async fn freeze(bed: &Bed) -> Result<usize> {
+/// Freezes one of [`FROZEN`] members, and at least one. Gives their addresses.
+async fn freeze(bed: &Bed) -> Result<Vec<Ipv4Addr>> {
     let frozen = bed.frozen().context("machines are simulated")?;
     let machines = Look::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
-    let mut count = 0;
+    let mut addresses = Vec::new();
     for machine in machines.items.iter().step_by(FROZEN) {
         let address: Ipv4Addr =
             machine.data["status"]["addresses"][0]["address"].as_str().context("no address")?.parse()?;
         frozen.freeze(address)?;
-        count += 1;
+        addresses.push(address);
     }
-    Ok(count)
+    Ok(addresses)
 }
 
-async fn until_all_are_ready(bed: &Bed, number: usize) -> Result<()> {
+/// Waits until so many clusters are ready, all there are.
+pub(super) async fn until_all_are_ready(bed: &Bed, number: usize) -> Result<()> {
     let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), NAMESPACE);
     let patience = PATIENCE.0 + PATIENCE.1 * u32::try_from(number)?;
     until(format!("{number} clusters are ready"), patience, async || {

@@ -22,7 +22,7 @@ pub(super) async fn requests(bed: &Bed, table: &mut Table) -> Result<()> {
     look.until_control_plane_data(PATIENCE).await?;
     let requests = bed.plane.requests_since(mark)?.user(PROVIDER);
     eprintln!("requests of one bring-up:\n{requests}");
-    table.row("API requests of ours, apply → control plane released", requests.len().to_string(), "≤ 100", "369–419");
+    table.row("API requests of ours, apply → control plane released", requests.len().to_string(), "≤ 60", "369–419");
 
     // The control plane's Machine settles in the meantime.
     tokio::time::sleep(Duration::from_secs(15)).await;

@@ -39,16 +39,17 @@ pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<()> {
     tokio::time::sleep(SETTLE).await;
     let pid = bed.manager(0)?.pid().context("the manager has ended")?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read the manager's memory")?;
-    table.row("manager: idle memory (resident)", kibibytes(&status, "VmRSS:")?, "≤ 20 MiB", "59 + 58 MB");
-    table.row("manager: peak memory (resident)", kibibytes(&status, "VmHWM:")?, "", "68 + 62 MB");
+    let memory = |field| anyhow::Ok(format!("{:.1} MiB", mebibytes(&status, field)?));
+    table.row("manager: idle memory (resident)", memory("VmRSS:")?, "≤ 20 MiB", "59 + 58 MB");
+    table.row("manager: peak memory (resident)", memory("VmHWM:")?, "", "68 + 62 MB");
     Ok(())
 }
 
 /// A field of `/proc/<pid>/status`, in MiB.
-pub(super) fn kibibytes(status: &str, field: &str) -> Result<String> {
+pub(super) fn mebibytes(status: &str, field: &str) -> Result<f64> {
     let line = status.lines().find(|line| line.starts_with(field)).with_context(|| format!("no {field}"))?;
     let kibibytes: u32 = line.split_whitespace().nth(1).context("no number")?.parse()?;
-    Ok(format!("{:.1} MiB", f64::from(kibibytes) / 1024.0))
+    Ok(f64::from(kibibytes) / 1024.0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]

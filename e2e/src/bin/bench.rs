@@ -3,6 +3,7 @@
 use clap::Parser;
 use e2e::bench;
 use e2e::infrastructure::Infrastructure;
+use e2e::tools::Judge;
 use e2e::world::{block_on, prepare_and_run};
 use std::process::ExitCode;
 
@@ -27,7 +28,14 @@ struct Arguments {
 fn main() -> ExitCode {
     let Arguments { rounds, infrastructure, reconciles, clusters } = Arguments::parse();
     prepare_and_run(
-        |tools| infrastructure.prepare(tools),
+        |tools| {
+            infrastructure.prepare(tools)?;
+            // What clients record of a rollout goes there, though nobody is judged here.
+            if infrastructure == Infrastructure::Local && clusters.is_empty() && !reconciles {
+                Judge::ensure()?;
+            }
+            Ok(())
+        },
         |world| {
             match infrastructure {
                 _ if !clusters.is_empty() => block_on(bench::clusters(&world, &clusters)),

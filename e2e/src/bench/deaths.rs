@@ -1,0 +1,153 @@
+//! How soon the replacement of a member begins that answers nobody any more, beside many other clusters.
+
+use super::clusters::{AT_ONCE, NAMESPACE, SETTLES, until_all_are_ready};
+use super::table::Table;
+use crate::bed::{Bed, Look};
+use anyhow::{Context, Result, bail, ensure};
+use api::EtcdCluster;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// Seconds of failing checks until a member is replaced.
+const THRESHOLD: i64 = 60;
+/// One of so many members is frozen: 5 %.
+const DYING: usize = 20;
+/// The first of them, by its place in a list. Clusters of three have one each at most.
+const FIRST: usize = 5;
+/// How long it may take until the last replacement has begun.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A member that is frozen, and what has become known of it.
+struct Death {
+    machine: String,
+    died: Timestamp,
+    /// When its checks have begun to fail.
+    failing: Option<Timestamp>,
+    begun: Option<Timestamp>,
+}
+
+/// Freezes 5 % of the members of so many clusters, which are all well, and adds how long after [`THRESHOLD`] their replacements
+/// have begun.
+pub(super) async fn measure(bed: &Bed, number: usize, table: &mut Table) -> Result<()> {
+    let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), NAMESPACE);
+    let names = etcds.list(&ListParams::default()).await?.items.into_iter().map(|etcd| etcd.name_any());
+    let patch = Patch::Merge(json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": THRESHOLD}}}));
+    stream::iter(names)
+        .map(async |name| etcds.patch(&name, &PatchParams::default(), &patch).await.map(drop))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    sleep(SETTLES).await;
+    until_all_are_ready(bed, number).await?;
+    let deaths = begun(bed, &etcds).await?;
+    let (failed, died) = (seconds(&deaths, |death| death.failing), seconds(&deaths, |death| Some(death.died)));
+    ensure!(failed.len() == deaths.len(), "of {} deaths, {} were seen to fail", deaths.len(), failed.len());
+    let what = format!("{number} clusters of three, {} members dead: replacement begun", deaths.len());
+    for (percent, goal) in [(50, ""), (99, "≤ 2 s")] {
+        let figure = format!("{:.1} s", percentile(&failed, percent));
+        table.row(&format!("{what}, after {THRESHOLD} s of failing checks, p{percent}"), figure, goal, "");
+    }
+    for percent in [50, 99] {
+        let figure = format!("{:.1} s", percentile(&died, percent));
+        table.row(&format!("{what}, after the death and {THRESHOLD} s, p{percent}"), figure, "", "");
+    }
+    Ok(())
+}
+
+/// Freezes members, and waits until the replacement of each has begun.
+async fn begun(bed: &Bed, etcds: &Api<EtcdCluster>) -> Result<Vec<Death>> {
+    let version = etcds.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
+    let mut events = etcds.watch(&WatchParams::default(), &version).await?.boxed();
+    let mut deaths = freeze(bed).await?;
+    let deadline = Instant::now() + PATIENCE;
+    while deaths.values().any(|death| death.begun.is_none()) {
+        let left = || deaths.values().filter(|death| death.begun.is_none()).count();
+        let event = timeout_at(deadline, events.try_next()).await;
+        let event = event.with_context(|| format!("{} replacements have not begun", left()))??;
+        let etcd = match event.context("the watch has ended")? {
+            WatchEvent::Added(etcd) | WatchEvent::Modified(etcd) => etcd,
+            WatchEvent::Error(error) => bail!("{error}"),
+            _ => continue,
+        };
+        let Some(death) = deaths.get_mut(&etcd.name_any()) else { continue };
+        let Some(status) = etcd.status else { continue };
+        if death.begun.is_some() {
+            continue;
+        }
+        let member = status.members.iter().find(|member| member.machine == death.machine);
+        if let Some(since) = member.and_then(|member| member.unhealthy_since.as_ref()) {
+            death.failing = Some(since.0);
+        }
+        if status.last_remediation.is_some_and(|last| last.machine == death.machine) {
+            death.begun = Some(now());
+        }
+    }
+    Ok(deaths.into_values().collect())
+}
+
+/// Freezes one of [`DYING`] members, in clusters of their own. Gives them by the name of their EtcdCluster.
+async fn freeze(bed: &Bed) -> Result<BTreeMap<String, Death>> {
+    let frozen = bed.frozen().context("machines are simulated")?;
+    let machines = Look::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
+    let mut deaths = BTreeMap::new();
+    for machine in machines.items.iter().skip(FIRST).step_by(DYING) {
+        let name = machine.name_any();
+        let (etcd, _) = name.rsplit_once('-').context("a name without a number")?;
+        let address: Ipv4Addr =
+            machine.data["status"]["addresses"][0]["address"].as_str().context("no address")?.parse()?;
+        frozen.freeze(address)?;
+        let death = Death { machine: name.clone(), died: now(), failing: None, begun: None };
+        ensure!(deaths.insert(etcd.to_owned(), death).is_none(), "two members of {etcd} are frozen");
+    }
+    ensure!(!deaths.is_empty(), "there are too few members");
+    Ok(deaths)
+}
+
+/// Seconds from so long after a moment until replacements have begun, sorted.
+fn seconds(deaths: &[Death], from: impl Fn(&Death) -> Option<Timestamp>) -> Vec<f64> {
+    let late = |death: &Death| {
+        let threshold = from(death)? + SignedDuration::from_secs(THRESHOLD);
+        Some(death.begun?.duration_since(threshold).as_secs_f64())
+    };
+    let mut late: Vec<f64> = deaths.iter().filter_map(late).collect();
+    late.sort_by(f64::total_cmp);
+    late
+}
+
+/// Of a hundred of these, which are sorted, so many are no more.
+fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(index).copied().unwrap_or_default()
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is measured is told with the time of day")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_late_is_counted_from_the_threshold_on() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let death = |failing, begun| Death { machine: String::new(), died: at(0), failing, begun };
+        let deaths = [death(Some(at(9)), Some(at(71))), death(Some(at(5)), Some(at(66))), death(None, Some(at(80)))];
+        assert_eq!(seconds(&deaths, |death| death.failing), [1.0, 2.0]);
+        assert_eq!(seconds(&deaths, |death| Some(death.died)), [6.0, 11.0, 20.0]);
+    }
+
+    #[test]
+    fn a_percentile_of_few_is_one_of_them() {
+        assert_eq!([1, 50, 99].map(|percent| percentile(&[1.0, 2.0, 3.0], percent)), [1.0, 2.0, 3.0]);
+        assert_eq!(percentile(&[], 99), 0.0);
+    }
+}

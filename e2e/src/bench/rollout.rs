@@ -1,0 +1,162 @@
+//! A rollout of three members: ours, and the same steps with etcdctl; and what a control plane notices of ours.
+
+use super::bare::Bare;
+use super::{PATIENCE, table::Table};
+use crate::bed::{Bed, ControlPlaneStub, Look, Manifests, States};
+use crate::history::{Figures, History, Load};
+use crate::plane::Mark;
+use crate::plane::users::PROVIDER;
+use crate::until::until;
+use anyhow::{Result, ensure};
+use api::etcd_cluster::{EtcdClusterStatus, MemberRole, OperationKind};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Clients that follow what is published, as many as scenarios have.
+const LOAD: Load = Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50), keep_endpoints: false };
+/// API servers of the control plane.
+const SERVERS: usize = 3;
+
+/// Measures `rounds` rollouts of each kind in turns; the median of their times counts. What is counted is that of the last one.
+pub(super) async fn measure(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
+    let (mut times, mut bare, mut last) = (Vec::new(), Vec::new(), None);
+    for round in 0..rounds {
+        let rolled = alone(bed, &format!("rollout-{round}")).await?;
+        times.push(rolled.took);
+        last = Some(rolled);
+        bare.push(by_hand(bed, &format!("rollout-bare-{round}")).await?);
+        eprintln!(
+            "rollout {}: ours {:.1} s, with etcdctl {:.1} s",
+            round + 1,
+            times[round].as_secs_f64(),
+            bare[round].as_secs_f64()
+        );
+    }
+    let (ours, bare) = (super::median(times).as_secs_f64(), super::median(bare).as_secs_f64());
+    table.row("rollout of three, nobody else uses etcd", format!("{ours:.1} s"), "", "218 s on docker");
+    table.row("same machines and members, with etcdctl", format!("{bare:.1} s"), "", "");
+    table.row("  ratio", format!("{:.2}", ours / bare), "≤ 1.3", "");
+    if let Some(rolled) = last {
+        let Figures { failed, unknown, failed_twice, longest_stall, .. } = rolled.figures;
+        table.row("  failed writes of clients that try once", (failed + unknown).to_string(), "", "1–2");
+        table.row("  failed writes of clients that try once more", failed_twice.to_string(), "0", "");
+        table.row("  longest stall", format!("{:.2} s", longest_stall.as_secs_f64()), "≤ 1.5 s", "");
+        table.row("  moves of leadership", rolled.moves.to_string(), "1", "");
+        table.row("  API requests of ours", rolled.requests.to_string(), "≤ 200", "785");
+    }
+    let used = beside_a_control_plane(bed, "rollout-used").await?;
+    let what = "rollout of three, and of a control plane of three API servers";
+    table.row(what, format!("{:.1} s", used.took.as_secs_f64()), "", "218 s on docker");
+    table.row("  API requests of ours", used.requests.to_string(), "≤ 200", "785");
+    table.row("  peak of voters", used.voters.to_string(), "6", "6");
+    Ok(())
+}
+
+/// One that nobody uses but clients who follow what is published.
+struct Alone {
+    took: Duration,
+    figures: Figures,
+    moves: usize,
+    requests: usize,
+}
+
+async fn alone(bed: &Bed, namespace: &str) -> Result<Alone> {
+    let look = applied(bed, Manifests::new(namespace, "demo")?.without_control_plane()).await?;
+    look.until_ready(PATIENCE).await?;
+    let old = look.etcd_machines().await?;
+    let writers = History::begin(bed.world(), namespace, &look.staged_etcd_access().await?, LOAD).await?;
+    let states = States::of(look.etcds(), &look.etcd).await?;
+    let (mark, begun) = (bed.plane.mark(), Instant::now());
+    roll(&look).await?;
+    until_rolled(&look, &old, |status| {
+        writers.endpoints(status.endpoints.split(',').map(str::to_owned).collect());
+    })
+    .await?;
+    let took = begun.elapsed();
+    let requests = asked(bed, mark)?;
+    let states = states.stop().await?;
+    let operations = states.iter().filter_map(|etcd| etcd.status.as_ref()?.operation.as_ref());
+    let moves = operations.filter(|operation| operation.kind == OperationKind::MoveLeader);
+    let moves: BTreeSet<&str> = moves.map(|operation| operation.member_id.as_str()).collect();
+    let moves = moves.len();
+    let figures = writers.end().await?.figures();
+    super::remove(bed, &look).await?;
+    Ok(Alone { took, figures, moves, requests })
+}
+
+/// Three machines by hand, and three others in their place.
+async fn by_hand(bed: &Bed, namespace: &str) -> Result<Duration> {
+    let mut bare = Bare::new(bed, namespace)?;
+    bare.joins().await?;
+    let begun = Instant::now();
+    bare.joins().await?;
+    bare.first_ones_leave().await?;
+    let took = begun.elapsed();
+    bare.destroy()?;
+    Ok(took)
+}
+
+/// One that API servers use, which are replaced when they are told.
+struct Used {
+    took: Duration,
+    requests: usize,
+    voters: usize,
+}
+
+async fn beside_a_control_plane(bed: &Bed, namespace: &str) -> Result<Used> {
+    let look = applied(bed, Manifests::new(namespace, "demo")?.with_control_plane_stub(SERVERS)).await?;
+    let stub = ControlPlaneStub::start(bed, &look).await?;
+    let status = look.until_ready(PATIENCE).await?;
+    stub.until_all_use(&status.endpoints, PATIENCE).await?;
+    look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+    let old = look.etcd_machines().await?;
+    let (mark, begun) = (bed.plane.mark(), Instant::now());
+    roll(&look).await?;
+    let mut voters = 0;
+    until_rolled(&look, &old, |status| {
+        let now = status.members.iter().filter(|member| member.role == MemberRole::Voter).count();
+        voters = voters.max(now);
+    })
+    .await?;
+    let used = Used { took: begun.elapsed(), requests: asked(bed, mark)?, voters };
+    super::remove(bed, &look).await?;
+    stub.until_gone(PATIENCE).await?;
+    Ok(used)
+}
+
+async fn applied(bed: &Bed, manifests: Manifests) -> Result<Look> {
+    let client = bed.client();
+    Look::make_namespace(&client, &manifests.namespace).await?;
+    manifests.apply(&client).await?;
+    Ok(Look::at(&client, &manifests))
+}
+
+/// Asks for other machines.
+async fn roll(look: &Look) -> Result<()> {
+    let spec = Patch::Merge(json!({"spec": {"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}}}));
+    look.etcds().patch(&look.etcd, &PatchParams::default(), &spec).await?;
+    Ok(())
+}
+
+/// Waits until three others are there and nothing is done any more. Every status on the way is shown to `seen`.
+async fn until_rolled(look: &Look, old: &[String], mut seen: impl FnMut(&EtcdClusterStatus)) -> Result<()> {
+    until(format!("the members of {} are replaced", look.namespace), PATIENCE * 2, async || {
+        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+        seen(&status);
+        let left = machines.iter().any(|name| old.contains(name));
+        ensure!(!left && machines.len() == old.len() && status.ready, "{machines:?}: {:?}", status.conditions);
+        let is_done = status.operation.is_none() && status.removed_members.is_empty();
+        ensure!(is_done && status.members.len() == old.len(), "{:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Requests of ours since a mark, beside watches that are renewed.
+fn asked(bed: &Bed, mark: Mark) -> Result<usize> {
+    let requests = bed.plane.requests_since(mark)?.user(PROVIDER).filter(|request| request.verb != "watch");
+    eprintln!("requests of one rollout:\n{requests}");
+    Ok(requests.len())
+}
