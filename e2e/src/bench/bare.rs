@@ -100,7 +100,8 @@ impl<'a> Bare<'a> {
         Ok(())
     }
 
-    /// The first three leave etcd, as a person has them leave: the leader last, once it has handed over to one that stays.
+    /// The first three leave etcd, as a person has them leave: the leader last, once it has handed over to one that
+    /// stays.
     pub(super) async fn first_ones_leave(&self) -> Result<()> {
         let stays = self.machine(MEMBERS)?;
         let etcd = Membership::on(stays.clone()).await?;

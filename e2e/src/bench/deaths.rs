@@ -33,8 +33,8 @@ struct Death {
     begun: Option<Timestamp>,
 }
 
-/// Freezes 5 % of the members of so many clusters, which are all well, and adds how long after [`THRESHOLD`] their replacements
-/// have begun.
+/// Freezes 5 % of the members of so many clusters, which are all well, and adds how long after [`THRESHOLD`] their
+/// replacements have begun.
 pub(super) async fn measure(bed: &Bed, number: usize, table: &mut Table) -> Result<()> {
     let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), NAMESPACE);
     let names = etcds.list(&ListParams::default()).await?.items.into_iter().map(|etcd| etcd.name_any());

@@ -19,7 +19,8 @@ const LOAD: Load = Load { seed: None, clients: 2, keys: 8, rest: Duration::from_
 /// API servers of the control plane.
 const SERVERS: usize = 3;
 
-/// Measures `rounds` rollouts of each kind in turns; the median of their times counts. What is counted is that of the last one.
+/// Measures `rounds` rollouts of each kind in turns; the median of their times counts. What is counted is that of the
+/// last one.
 pub(super) async fn measure(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
     let (mut times, mut bare, mut last) = (Vec::new(), Vec::new(), None);
     for round in 0..rounds {

@@ -79,8 +79,8 @@ impl Mix {
         }
     }
 
-    /// A write that was not answered, once more. It writes values of its own, as none may be written twice. There is none
-    /// for a read, nor for the end of a lease, which is refused where it has ended.
+    /// A write that was not answered, once more. It writes values of its own, as none may be written twice. Not for a
+    /// read, nor for the end of a lease, which is refused where it has ended.
     pub fn again(&mut self, request: &Request) -> Option<Request> {
         match request {
             Request::Txn { txn } if !request.is_read() => {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-pub(crate) use whole::of_an_etcd;
+pub(crate) use whole::of_one_etcd;
 
 /// Three Nodes one after the other, on a busy computer.
 const ROLLOUT: Duration = Duration::from_secs(420);

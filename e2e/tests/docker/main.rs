@@ -97,7 +97,7 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
             Parts::prepare(&tools.clone().with_cluster_api(release)?)?;
         }
     }
-    if wanted.iter().any(|scenario| scenario.name == "life::of_an_etcd") {
+    if wanted.iter().any(|scenario| scenario.name == "life::of_one_etcd") {
         // The image of machines has every release that is there.
         Etcd::V3_7.ensure()?;
     }
@@ -182,7 +182,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(road::of_the_proposal, core: false),
         scenario!(life::of_an_etcd_that_grows, core: true),
         scenario!(life::of_an_etcd_that_rolls, core: false),
-        scenario!(life::of_an_etcd, core: false),
+        scenario!(life::of_one_etcd, core: false),
         scenario!(life::of_a_control_plane, core: false),
         scenario!(pauses::from_the_beginning, core: true),
         scenario!(pauses::on_the_way_up, core: false),

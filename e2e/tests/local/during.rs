@@ -1,5 +1,5 @@
-//! A machine fails for good while its cluster is being changed, in each way and in each change. Nobody helps: its member is
-//! replaced, the change is carried out, and nothing that was acknowledged is lost.
+//! A machine fails for good while its cluster is being changed, in each way and in each change. Nobody helps: its
+//! member is replaced, the change is carried out, and nothing that was acknowledged is lost.
 
 mod victim;
 
@@ -25,7 +25,8 @@ use victim::{Found, Victim, find};
 
 /// Clusters side by side: one has up to seven machines.
 const AT_ONCE: usize = 2;
-/// Seconds that a Machine has to become a member: short, as some never do; long beside what one needs on a busy computer.
+/// Seconds that a Machine has to become a member: short, as some never do; long beside what one needs on a busy
+/// computer.
 const GRACE: i64 = 30;
 /// How long all of it may take: a Machine that does not become a member is replaced after two to three graces.
 const ENDS: Duration = Duration::from_secs(420);
@@ -214,8 +215,8 @@ impl Story<'_> {
     }
 }
 
-/// From one to three, and the only voter fails when the next one joins: nothing can be done, and nothing is. When that is over,
-/// the change goes on by itself.
+/// From one to three, and the only voter fails when the next one joins: nothing can be done, and nothing is. When
+/// that is over, the change goes on by itself.
 pub(crate) async fn growth_of_one(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let faults = FAULTS.iter().filter_map(|fault| Some((fault, fault.ends?)));
@@ -276,8 +277,8 @@ pub(crate) async fn nothing_is_begun(look: &Look) -> Result<()> {
     Ok(())
 }
 
-/// Waits until there are as many members as wanted, all of them well and of the present spec, and nothing is being done any more.
-/// Gives the names of their Machines.
+/// Waits until there are as many members as wanted, all of them well and of the present spec, and nothing is being
+/// done any more. Gives the names of their Machines.
 async fn carried_out(
     bed: &Bed,
     look: &Look,

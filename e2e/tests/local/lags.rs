@@ -1,4 +1,5 @@
-//! A watch of ours lags behind in each change of a cluster: members are added, replaced and removed once, one after the other.
+//! A watch of ours lags behind in each change of a cluster: members are added, replaced and removed once, one after
+//! the other.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
@@ -20,8 +21,8 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What our manager watches of a cluster without a control plane, and whether each change has to be seen there: a Cluster changes
-/// only with what we say about it.
+/// What our manager watches of a cluster without a control plane, and whether each change has to be seen there: a
+/// Cluster changes only with what we say about it.
 const WATCHES: [(&str, bool); 5] =
     [("machines", true), ("secrets", true), ("etcdclusters", true), ("etcdadmconfigs", true), ("clusters", false)];
 /// How long a watch lags behind, from the change on: longer than it takes until a member counts as unhealthy and its

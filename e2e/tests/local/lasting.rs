@@ -1,5 +1,6 @@
-//! What health.rs and data_loss.rs tell of clusters whose members a person replaces, where we do: a machine that hangs for good, or
-//! has lost its data, is replaced without help; of a quorum and of all nobody is, and they come back.
+//! What health.rs and data_loss.rs tell of clusters whose members a person replaces, where we do: a machine that
+//! hangs for good, or has lost its data, is replaced without help; of a quorum and of all nobody is, and they come
+//! back.
 
 use crate::departures::{only_theirs, replaced};
 use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, nothing_is_begun};
@@ -42,7 +43,8 @@ const OF_ONE: [(&str, [Lasting; 2]); 3] = [
     ("lasting-older", [Lasting::Loses(DataLoss::CopyFromBeforeStop), Lasting::Loses(DataLoss::OlderCopy)]),
 ];
 
-/// Side by side, a follower's machine and then the leader's: each is replaced, and nothing that was acknowledged is lost.
+/// Side by side, a follower's machine and then the leader's: each is replaced, and nothing that was acknowledged is
+/// lost.
 pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let stories = stream::iter(OF_ONE).map(async |(namespace, faults)| {
@@ -106,8 +108,8 @@ async fn after(look: &Look, seconds: i64) -> Result<()> {
 static OF_MANY: [(&Fault, usize); 6] =
     [(&KILLED, 2), (&FROZEN, 2), (&CUT_OFF, 2), (&KILLED, 3), (&FROZEN, 3), (&CUT_OFF, 3)];
 
-/// It is told, and nobody is replaced, removed or deleted, however long it lasts. When it is over, etcd is what it was, with
-/// everything that was acknowledged.
+/// It is told, and nobody is replaced, removed or deleted, however long it lasts. When it is over, etcd is what it
+/// was, with everything that was acknowledged.
 pub(crate) async fn of_a_quorum_and_of_all(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let stories = stream::iter(OF_MANY).map(async |(fault, machines)| {

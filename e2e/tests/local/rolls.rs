@@ -308,8 +308,8 @@ pub(crate) async fn judged(bed: &Bed, look: &Look, writers: History, machines: &
     Ok(())
 }
 
-/// Of clients that follow the endpoints, no more writes failed than could be under way when leadership moved or a member left,
-/// and none that was tried once more. Nobody waited for long.
+/// Of clients that follow the endpoints, no more writes failed than could be under way when leadership moved or a
+/// member left, and none that was tried once more. Nobody waited for long.
 pub(crate) fn hardly_noticed(figures: &Figures, states: &[EtcdCluster]) -> Result<()> {
     let operations = states.iter().filter_map(|etcd| etcd.status.as_ref()?.operation.as_ref());
     let operations: BTreeSet<(bool, &str)> = operations

@@ -33,8 +33,8 @@ pub(crate) async fn five_to_one(bed: &mut Bed) -> Result<()> {
     shrinks(bed, &look, &[3, 1], false).await
 }
 
-/// From one to three, five, seven, and back to three and one, under one load: as far as its clients notice, nothing but moves
-/// of leadership and removals happens, each once.
+/// From one to three, five, seven, and back to three and one, under one load: as far as its clients notice, nothing
+/// but moves of leadership and removals happens, each once.
 pub(crate) async fn there_and_back(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "there-and-back", 1).await?;
     let first = look.etcd_machines().await?;

@@ -29,9 +29,10 @@ const FEWEST: usize = 50;
 /// How long a member may take to accept a connection.
 const ACCEPTS: Duration = Duration::from_secs(1);
 
-/// Another version of etcd, three members and then five, three again, and the machine of one is destroyed: the control plane
-/// rolls once for each, all along every API server has enough endpoints that answer, and nothing that was written is lost.
-pub(crate) async fn of_an_etcd(bed: &mut DockerBed) -> Result<()> {
+/// Another version of etcd, three members and then five, three again, and the machine of one is destroyed: the
+/// control plane rolls once for each, all along every API server has enough endpoints that answer, and nothing that
+/// was written is lost.
+pub(crate) async fn of_one_etcd(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
     Look::make_namespace(&client, "whole").await?;
@@ -141,8 +142,8 @@ impl Life<'_> {
         .await
     }
 
-    /// Waits until there are so many members, nothing is done to them any more, and every API server has been started with their
-    /// endpoints. Gives the Machines of the members.
+    /// Waits until there are so many members, nothing is done to them any more, and every API server has been started
+    /// with their endpoints. Gives the Machines of the members.
     async fn settles(&self, members: usize) -> Result<Vec<String>> {
         let look = &self.look;
         let settled = until(format!("{members} members and {NODES} API servers are settled"), STEP, async || {
@@ -168,8 +169,8 @@ impl Life<'_> {
         Ok(settled)
     }
 
-    /// By the API server's own account: the control plane was told of etcd once for each step, and made as many Machines as one
-    /// rollout takes.
+    /// By the API server's own account: the control plane was told of etcd once for each step, and made as many
+    /// Machines as one rollout takes.
     fn rolled_once_for_each(&self, steps: usize) -> Result<()> {
         let requests = self.bed.plane.requests_since(self.mark)?;
         let written = writes_of_endpoints(&requests, &self.look).len();
@@ -191,7 +192,8 @@ impl Life<'_> {
     }
 }
 
-/// Looks at every API server, again and again, until one has fewer endpoints that answer than it has to have. Counts the looks.
+/// Looks at every API server, again and again, until one has fewer endpoints that answer than it has to have. Counts
+/// the looks.
 async fn too_few(bed: &DockerBed, look: &Look, looks: &mut usize) -> Error {
     loop {
         sleep(LOOKS).await;
