@@ -6,8 +6,8 @@ use crate::bench::table::Table;
 use crate::demo::docker::travel;
 use crate::demo::milestones::Milestones;
 use crate::docker::DockerBed;
-use crate::world::World;
 use crate::until::until;
+use crate::world::World;
 use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};
 

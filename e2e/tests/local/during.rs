@@ -146,7 +146,8 @@ impl Story<'_> {
         let look = up(bed, &self.name(), before).await?;
         let old = look.etcd_machines().await?;
         let etcd = look.membership(&bed.machines, &old).await?;
-        let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+        let writers =
+            History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
 
         let mut dead: Vec<Found> = Vec::new();
         match self.change {
@@ -279,13 +280,7 @@ pub(crate) async fn nothing_is_begun(look: &Look) -> Result<()> {
 
 /// Waits until there are as many members as wanted, all of them well and of the present spec, and nothing is being
 /// done any more. Gives the names of their Machines.
-async fn carried_out(
-    bed: &Bed,
-    look: &Look,
-    wanted: usize,
-    dead: &[Found],
-    writers: &History,
-) -> Result<Vec<String>> {
+async fn carried_out(bed: &Bed, look: &Look, wanted: usize, dead: &[Found], writers: &History) -> Result<Vec<String>> {
     until(format!("{} has {wanted} members that are well", look.namespace), ENDS, async || {
         let (machines, status) = (look.etcd_machines().await?, look.status().await?);
         ask_the_living(&status.endpoints, dead, writers);

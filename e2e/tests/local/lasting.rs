@@ -47,9 +47,8 @@ const OF_ONE: [(&str, [Lasting; 2]); 3] = [
 /// lost.
 pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let stories = stream::iter(OF_ONE).map(async |(namespace, faults)| {
-        are_replaced(bed, namespace, faults).await.with_context(|| namespace)
-    });
+    let stories = stream::iter(OF_ONE)
+        .map(async |(namespace, faults)| are_replaced(bed, namespace, faults).await.with_context(|| namespace));
     stories.buffer_unordered(AT_ONCE).try_collect().await
 }
 
