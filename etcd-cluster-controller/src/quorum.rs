@@ -217,6 +217,9 @@ pub fn is_gone(membership: &Membership, member_id: &str) -> bool {
 }
 
 #[cfg(test)]
+mod exhaustive;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::{Story, id};

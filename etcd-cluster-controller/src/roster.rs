@@ -264,6 +264,14 @@ impl<'a> Roster<'a> {
     }
 }
 
+#[cfg(test)]
+impl<'a> Roster<'a> {
+    /// Made-up seats, of members as in etcd's list.
+    pub(crate) fn listed(seats: Vec<Seat<'a>>) -> Self {
+        Self { seats, listed: true, expected: 0 }
+    }
+}
+
 /// Seats everybody.
 #[must_use]
 pub fn roster(observation: &Observation) -> Roster<'_> {
