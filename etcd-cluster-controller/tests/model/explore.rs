@@ -9,21 +9,34 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+/// How far a search goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub states: usize,
+    /// Mebibytes, as far as they can be told from what is kept.
+    pub mib: usize,
+    pub seconds: u64,
+}
+
 /// What was found.
 pub struct Report {
     pub states: usize,
     pub moves: usize,
+    pub mib: usize,
     /// Different views that the planner was asked about.
     pub views: usize,
     pub took: Duration,
     /// The rule that is broken, and the way there.
     pub broken: Option<String>,
+    /// Which bound was met, if there is more to see. Whether every run ends is not judged then.
+    pub cut: Option<String>,
 }
 
 impl Report {
     pub fn figures(&self) -> String {
-        let (states, moves, views) = (self.states, self.moves, self.views);
-        format!("{states} states, {moves} moves, {views} views planned, {:.1} s", self.took.as_secs_f64())
+        let (states, moves, views, mib) = (self.states, self.moves, self.views, self.mib);
+        let (took, cut) = (self.took.as_secs_f64(), self.cut.as_deref().unwrap_or_default());
+        format!("{states} states, {moves} moves, {views} views planned, {mib} MiB, {took:.1} s{cut}")
     }
 }
 
@@ -48,6 +61,17 @@ impl Graph {
         self.numbers.insert(state, number);
         self.reached.push(from);
         number
+    }
+
+    /// About how much memory it takes, with what [`unending`] makes of it: every list keeps room for more.
+    fn mib(&self, book: &Book) -> usize {
+        let entry = size_of::<State>() + 2 * size_of::<Option<(u32, Move)>>() + 192;
+        (self.states.len() * entry + self.fair.len() * 3 * size_of::<(u32, u32)>() + book.bytes()) >> 20
+    }
+
+    /// In how many moves a state was first reached.
+    fn depth(&self, number: u32) -> usize {
+        std::iter::successors(Some(number), |at| self.reached[*at as usize].map(|(before, _)| before)).count() - 1
     }
 
     /// The way to a state, for people.
@@ -80,22 +104,43 @@ impl Graph {
     }
 }
 
-/// Explores all that can follow on these states, up to a number of states.
-pub fn explore(starts: &[State], limit: usize) -> Report {
+/// How a search has ended.
+enum End {
+    /// Everything was seen, and no rule is broken in any state.
+    All,
+    Broken(String),
+    Cut(String),
+}
+
+/// Explores all that can follow on these states, as far as the bounds let it.
+pub fn explore(starts: &[State], bounds: Bounds) -> Report {
     let (begun, mut book) = (Instant::now(), Book::new());
     let (states, numbers, reached) = (Vec::new(), HashMap::new(), Vec::new());
     let mut graph = Graph { states, numbers, reached, fair: Vec::new(), may_end: Vec::new(), moves: 0 };
     for start in starts {
         graph.number(*start, None);
     }
-    let broken = search(&mut graph, &mut book, limit).or_else(|| unending(&graph, &mut book));
-    let (states, moves, views) = (graph.states.len(), graph.moves, book.len());
-    Report { states, moves, views, took: begun.elapsed(), broken }
+    let (broken, cut) = match search(&mut graph, &mut book, bounds, begun) {
+        End::All => (unending(&graph, &mut book), None),
+        End::Broken(broken) => (Some(broken), None),
+        End::Cut(cut) => (None, Some(cut)),
+    };
+    let (states, moves, views, mib) = (graph.states.len(), graph.moves, book.len(), graph.mib(&book));
+    Report { states, moves, mib, views, took: begun.elapsed(), broken, cut }
 }
 
-fn search(graph: &mut Graph, book: &mut Book, limit: usize) -> Option<String> {
+/// How often it looks at the clock.
+const STATES_AT_A_TIME: usize = 1_024;
+
+fn search(graph: &mut Graph, book: &mut Book, bounds: Bounds, begun: Instant) -> End {
     let mut at = 0;
     while at < graph.states.len() {
+        let is_late = at.is_multiple_of(STATES_AT_A_TIME)
+            && (begun.elapsed().as_secs() >= bounds.seconds || graph.mib(book) >= bounds.mib);
+        if is_late || graph.states.len() > bounds.states {
+            let depth = graph.depth(u32::try_from(at).expect("numbered"));
+            return End::Cut(format!(", CUT: all within {depth} moves, and no more than {bounds:?}"));
+        }
         let (number, state) = (u32::try_from(at).expect("numbered"), graph.states[at].clone());
         graph.may_end.push(rules::may_end(&state, book.decide(&state.cached())));
         let next = match moves(&state, book) {
@@ -103,7 +148,7 @@ fn search(graph: &mut Graph, book: &mut Book, limit: usize) -> Option<String> {
             Err((done, Broken(rule))) => {
                 let way = graph.way(book, number);
                 let plan = explain(book, &state);
-                return Some(format!("{rule}\n{way}  {done:?}: {plan}\n in {state:?}"));
+                return End::Broken(format!("{rule}\n{way}  {done:?}: {plan}\n in {state:?}"));
             }
         };
         graph.moves += next.len();
@@ -113,12 +158,9 @@ fn search(graph: &mut Graph, book: &mut Book, limit: usize) -> Option<String> {
                 graph.fair.push((number, to));
             }
         }
-        if graph.states.len() > limit {
-            return Some(format!("there are more than {limit} states"));
-        }
         at += 1;
     }
-    None
+    End::All
 }
 
 /// A state from which no fair run ends. Where everything that is fair does happen some day, a run that can always still

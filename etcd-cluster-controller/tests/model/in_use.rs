@@ -43,6 +43,12 @@ impl InUse {
         (list != self.present).then_some(Self { older, present: list })
     }
 
+    /// Has two seats change places.
+    pub fn swap(&mut self, one: usize, other: usize) {
+        self.older.iter_mut().for_each(|list| list.swap(one, other));
+        self.present.swap(one, other);
+    }
+
     pub fn without(self, seat: usize) -> Self {
         Self { older: self.older.map(|list| list.without(seat)), present: self.present.without(seat) }
     }

@@ -15,18 +15,41 @@ mod state;
 mod tidy;
 mod view;
 
-use explore::explore;
+use explore::{Bounds, Report, explore};
 use state::{Budget, State};
 
-/// More states than this take too long for a unit test.
-const LIMIT: usize = 200_000;
+/// What takes more is too long for a unit test.
+const LIMIT: Bounds = Bounds { states: 200_000, mib: 2_048, seconds: 600 };
 
-/// Explores, prints the figures, and fails with the way to the rule that is broken.
-fn check(name: &str, starts: &[State], limit: usize) {
-    let report = explore(starts, limit);
+/// Explores, prints the figures, and fails with the way to the rule that is broken, or if there is more than the bounds let it see.
+fn check(name: &str, starts: &[State], bounds: Bounds) {
+    let report = search(name, starts, bounds);
+    if let Some(cut) = report.cut {
+        panic!("{name}{cut}");
+    }
+}
+
+/// The same as far as the bounds let it, which it prints: those of `make model`, where there may be more states than fit.
+fn check_within(name: &str, starts: &[State], bounds: Bounds) {
+    search(name, starts, bounds);
+}
+
+fn search(name: &str, starts: &[State], bounds: Bounds) -> Report {
+    let report = explore(starts, bounds);
     println!("{name}: {}", report.figures());
-    if let Some(broken) = report.broken {
+    if let Some(broken) = &report.broken {
         panic!("{name}: {broken}");
+    }
+    report
+}
+
+/// The bounds of each search of `make model`. Two of them run at a time, so the memory is that of both.
+fn full() -> Bounds {
+    let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<usize>().expect(name));
+    Bounds {
+        states: given("MODEL_STATES").unwrap_or(20_000_000),
+        mib: given("MODEL_MIB").unwrap_or(2_048),
+        seconds: given("MODEL_SECONDS").unwrap_or(300) as u64,
     }
 }
 
@@ -145,27 +168,34 @@ fn members_are_rolled() {
     check("three are rolled that nobody uses, and one is deleted", &[State::healthy(3, deletion)], LIMIT);
 }
 
+#[test]
+fn of_five_and_seven_one_is_replaced() {
+    let none = Budget::default();
+    check("one of five is down", &[State::with_one_down(5, none).by_symmetry()], LIMIT);
+    check("one of seven is down", &[State::with_one_down(7, none).by_symmetry()], LIMIT);
+}
+
 /// `make model` runs it.
 #[test]
 fn more_of_everything() {
     if !is_full() {
         return;
     }
-    let limit = 20_000_000;
-    let both = Budget { faults: 1, lags: 1, deletions: 1, edits: 0, rolls: 0 };
-    check("three, a fault and a deletion", &[State::healthy(3, Budget { lags: 0, ..both })], limit);
-    check("three, a fault and a lag", &[State::healthy(3, both)], limit);
-    check("bring-up of three, a fault and a lag", &[State::empty(3, both)], limit);
-    let two = Budget { faults: 2, lags: 0, deletions: 2, edits: 0, rolls: 0 };
-    check("three, two faults and two deletions", &[State::healthy(3, two)], limit);
-    let one = Budget { faults: 1, lags: 0, deletions: 1, edits: 0, rolls: 0 };
-    check("one of three is down, a fault and a deletion", &[State::with_one_down(3, one)], limit);
-    check("a replacement that is a learner, a fault and a deletion", &[State::replacing(3, true, one)], limit);
-    let edit = Budget { faults: 1, lags: 0, deletions: 0, edits: 1, rolls: 0 };
-    check("three, a fault and an edit", &[State::healthy(3, edit)], limit);
+    let limit = full();
+    let both = Budget { faults: 1, lags: 1, deletions: 1, ..Budget::default() };
+    check_within("three, a fault and a deletion", &[State::healthy(3, Budget { lags: 0, ..both })], limit);
+    check_within("three, a fault and a lag", &[State::healthy(3, both)], limit);
+    check_within("bring-up of three, a fault and a lag", &[State::empty(3, both)], limit);
+    let two = Budget { faults: 2, deletions: 2, ..Budget::default() };
+    check_within("three, two faults and two deletions", &[State::healthy(3, two)], limit);
+    let one = Budget { faults: 1, deletions: 1, ..Budget::default() };
+    check_within("one of three is down, a fault and a deletion", &[State::with_one_down(3, one)], limit);
+    check_within("a replacement that is a learner, a fault and a deletion", &[State::replacing(3, true, one)], limit);
+    let edit = Budget { faults: 1, edits: 1, ..Budget::default() };
+    check_within("three, a fault and an edit", &[State::healthy(3, edit)], limit);
     let twice = Budget { faults: 0, edits: 2, ..edit };
-    check("three in use, and a mind is changed", &[State::healthy(3, twice).used()], limit);
-    check("five, a fault and a deletion", &[State::healthy(5, one)], limit);
+    check_within("three in use, and a mind is changed", &[State::healthy(3, twice).used()], limit);
+    check_within("five, a fault and a deletion", &[State::healthy(5, one)], limit);
 }
 
 /// The same of rollouts.
@@ -174,15 +204,63 @@ fn more_rollouts() {
     if !is_full() {
         return;
     }
-    let limit = 20_000_000;
-    let roll = Budget { faults: 0, lags: 0, deletions: 0, edits: 1, rolls: 1 };
-    check("one is rolled, and grows", &[State::healthy(1, roll), State::healthy(1, roll).used()], limit);
+    let limit = full();
+    let roll = Budget { edits: 1, rolls: 1, ..Budget::default() };
+    check_within("one is rolled, and grows", &[State::healthy(1, roll), State::healthy(1, roll).used()], limit);
     let roll = Budget { faults: 1, edits: 0, ..roll };
-    check("three are rolled, and a fault", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
+    check_within("three are rolled, and a fault", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
     let narrow = |most| State::healthy(3, roll).used().surging(most);
-    check("the same with room for one or two more, or for none", &[narrow(1), narrow(2), narrow(0)], limit);
+    check_within("the same with room for one or two more, or for none", &[narrow(1), narrow(2), narrow(0)], limit);
     let roll = Budget { faults: 0, lags: 1, ..roll };
-    check("three are rolled while a watch lags", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
+    let both = [State::healthy(3, roll), State::healthy(3, roll).used()];
+    check_within("three are rolled while a watch lags", &both, limit);
     let roll = Budget { lags: 0, deletions: 1, ..roll };
-    check("three are rolled, and one is deleted", &[State::healthy(3, roll).used()], limit);
+    check_within("three are rolled, and one is deleted", &[State::healthy(3, roll).used()], limit);
+}
+
+/// The same of members whose data is gone, and whose machines run on.
+#[test]
+fn members_forget() {
+    if !is_full() {
+        return;
+    }
+    let limit = full();
+    let one = Budget { forgets: 1, ..Budget::default() };
+    check_within("one forgets", &[State::healthy(1, one)], limit);
+    check_within("one of three forgets", &[State::healthy(3, one)], limit);
+    check_within("one of three is down, and a member forgets", &[State::with_one_down(3, one)], limit);
+    check_within("one of three is replaced, and a member forgets", &[State::replacing(3, true, one)], limit);
+    let two = Budget { forgets: 2, ..one };
+    check_within("two of three forget", &[State::healthy(3, two)], limit);
+    check_within("three of five forget", &[State::healthy(5, Budget { forgets: 3, ..two }).by_symmetry()], limit);
+    let grows = Budget { edits: 1, ..one };
+    check_within("one grows, and a member forgets", &[State::healthy(1, grows)], limit);
+    let fault = Budget { faults: 1, ..one };
+    check_within("one of three forgets, and a fault", &[State::healthy(3, fault)], limit);
+}
+
+/// Up to eleven members at a time, at the peak of a surge at seven. States that differ in the order of like members are one.
+#[test]
+fn five_and_seven() {
+    if !is_full() {
+        return;
+    }
+    let limit = full();
+    let five = |budget| State::healthy(5, budget).by_symmetry();
+    let seven = |budget| State::healthy(7, budget).by_symmetry();
+    let deletion = Budget { deletions: 1, ..Budget::default() };
+    check_within("a Machine of five is deleted", &[five(deletion)], limit);
+    check_within("a Machine of seven is deleted", &[seven(deletion)], limit);
+    let edit = Budget { edits: 1, ..Budget::default() };
+    check_within("five in use shrink or grow", &[five(edit), five(edit).used()], limit);
+    check_within("seven in use shrink", &[seven(edit).used()], limit);
+    let fault = Budget { faults: 1, ..Budget::default() };
+    check_within("five, a fault", &[five(fault)], limit);
+    check_within("seven, a fault", &[seven(fault)], limit);
+    check_within("one of five is down, and a fault", &[State::with_one_down(5, fault).by_symmetry()], limit);
+    check_within("one of seven is down, and a fault", &[State::with_one_down(7, fault).by_symmetry()], limit);
+    let roll = Budget { rolls: 1, ..Budget::default() };
+    check_within("five are rolled", &[five(roll), five(roll).used()], limit);
+    check_within("seven are rolled", &[seven(roll), seven(roll).used()], limit);
+    check_within("five are rolled without room", &[five(roll).surging(0), five(roll).used().surging(0)], limit);
 }

@@ -9,6 +9,8 @@ use crate::view::Book;
 
 /// The cluster's `max-learners`.
 const MAX_LEARNERS: usize = 3;
+/// The most that an EtcdCluster may ask for.
+const MOST_REPLICAS: u8 = 7;
 
 /// What happens. The numbers are seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,10 @@ pub enum Move {
     Recover(usize),
     Die(usize),
     LoseData(usize),
+    /// A member's data is gone, and its machine runs on.
+    Forget(usize),
+    /// `etcdadm join` takes out its own learner, whose data is gone, to join again.
+    TakeOut(usize),
     /// This controller cannot ask a member.
     Unasked(usize),
     /// A member does not answer this controller. The other members hear it.
@@ -86,6 +92,7 @@ impl Move {
                 | Self::Join(_)
                 | Self::Start(_)
                 | Self::Promote(_)
+                | Self::TakeOut(_)
                 | Self::Vanish(_)
                 | Self::Minute
                 | Self::Grace
@@ -123,8 +130,8 @@ pub fn moves(state: &State, book: &mut Book) -> Result<Vec<Next>, (Move, Broken)
     }
     for next in &mut all {
         let (left, before) = (next.state.budget, state.budget);
-        next.state.world.disturbed |= (left.faults, left.lags, left.deletions, left.edits)
-            != (before.faults, before.lags, before.deletions, before.edits);
+        next.state.world.disturbed |= (left.faults, left.lags, left.deletions, left.forgets, left.edits)
+            != (before.faults, before.lags, before.deletions, before.forgets, before.edits);
         next.state.tidy();
         rules::always(&next.state).map_err(|broken| (next.done, broken))?;
     }
@@ -226,6 +233,8 @@ impl Moves<'_> {
             }
             if is.boots() && world.is_up(seat) {
                 self.etcdadm(seat)?;
+            } else if is.boots() && world.processes[seat] == Process::Forgetful {
+                self.etcdadm_without_data(seat);
             }
         }
         Ok(())
@@ -263,6 +272,19 @@ impl Moves<'_> {
             Member::None | Member::Learner | Member::Voter | Member::Removed => {}
         }
         Ok(())
+    }
+
+    /// The same where the data is gone. See "When data is gone" in `docs/etcdadm.md`: a voter is not started again, and a learner
+    /// that has started takes itself out. Not while its removal is recorded, so that who has removed it is known.
+    fn etcdadm_without_data(&mut self, seat: usize) {
+        let is_removed = self.state.etcd.status.operation.is_some_and(|operation| operation.seat == seat);
+        let learns = self.state.world.members[seat] == Member::Learner;
+        if learns && !is_removed && self.state.world.has_quorum() {
+            self.add(Move::TakeOut(seat), |next| {
+                next.world.members[seat] = Member::None;
+                next.world.processes[seat] = Process::Up;
+            });
+        }
     }
 
     fn time(&mut self) {
@@ -339,6 +361,7 @@ impl Moves<'_> {
             if process == Process::Up {
                 self.fault(Move::Die(seat), |next| next.world.processes[seat] = Process::Down);
                 self.fault(Move::LoseData(seat), |next| next.world.processes[seat] = Process::Lost);
+                self.forget(seat);
                 if !state.world.unasked.has(seat) {
                     self.fault(Move::Unasked(seat), |next| next.world.unasked.put(seat, true));
                 }
@@ -355,6 +378,18 @@ impl Moves<'_> {
             if can_lead && state.world.leader.is_some_and(|leader| leader != seat) {
                 self.fault(Move::LeaderChanges(seat), |next| next.world.leader = Some(seat));
             }
+        }
+    }
+
+    fn forget(&mut self, seat: usize) {
+        if matches!(self.state.world.members[seat], Member::Learner | Member::Voter)
+            && let Some(mut next) = spend(self.state, |budget| &mut budget.forgets)
+        {
+            next.world.processes[seat] = Process::Forgetful;
+            if let Some(paused) = &mut next.paused {
+                paused.changed_since = true;
+            }
+            self.found.push((Move::Forget(seat), next));
         }
     }
 
@@ -375,8 +410,10 @@ impl Moves<'_> {
                 lowered.etcd.replicas -= 2;
                 self.found.push((Move::Lower, lowered));
             }
-            spent.etcd.replicas += 2;
-            self.found.push((Move::Raise, spent));
+            if spent.etcd.replicas < MOST_REPLICAS {
+                spent.etcd.replicas += 2;
+                self.found.push((Move::Raise, spent));
+            }
         }
         if let Some(spent) = spend(state, |budget| &mut budget.rolls) {
             let all = (0..SEATS).filter(|seat| state.machines.is[*seat].exists());

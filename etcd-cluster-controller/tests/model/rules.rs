@@ -345,7 +345,8 @@ fn has_trouble(state: &State) -> bool {
     // Whoever does not vote is replaced once its time is over.
     let is_needed = |seat: usize| state.world.members[seat] == Member::Voter || !state.is_known_to_have_begun();
     let dead = |seat: usize| {
-        let down = matches!(state.world.processes[seat], Process::Down | Process::Lost) && is_needed(seat);
+        let is_off = matches!(state.world.processes[seat], Process::Down | Process::Lost | Process::Forgetful);
+        let down = is_off && is_needed(seat);
         (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_lost(seat))
     };
     (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat))

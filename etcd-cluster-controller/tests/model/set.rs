@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-/// Seats there is room for. A set of seats is one byte.
-pub const SEATS: usize = 8;
+/// Seats there is room for: the eleven members that there are at the peak of a surge at seven; and in an optimized build also
+/// those that have left, and whose endpoints are in use until the control plane has rolled out.
+pub const SEATS: usize = if cfg!(debug_assertions) { 11 } else { 14 };
 
 /// A set of seats.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Set(u8);
+pub struct Set(u16);
 
 impl Set {
     pub fn has(self, seat: usize) -> bool {
@@ -35,9 +36,16 @@ impl Set {
         self.0 == 0
     }
 
+    /// Has two seats change places.
+    pub fn swap(&mut self, one: usize, other: usize) {
+        let (has_one, has_other) = (self.has(one), self.has(other));
+        self.put(one, has_other);
+        self.put(other, has_one);
+    }
+
     /// The same without a seat, and those behind it one further to the front.
     pub fn without(self, seat: usize) -> Self {
-        let before = (1_u8 << seat) - 1;
+        let before = (1_u16 << seat) - 1;
         Self((self.0 & before) | ((self.0 >> 1) & !before))
     }
 }

@@ -208,6 +208,8 @@ pub enum Process {
     Down,
     /// Its data is gone: the guard does not let it start, so it never comes back.
     Lost,
+    /// The same, and `etcdadm` runs there again: a learner takes itself out, and joins once more. A voter never comes back.
+    Forgetful,
 }
 
 /// What is true.
@@ -291,6 +293,8 @@ pub struct Budget {
     pub lags: u8,
     /// Machines that a user deletes.
     pub deletions: u8,
+    /// Members that forget their data while their machines run.
+    pub forgets: u8,
     /// Times that a user raises or lowers `replicas`, by two.
     pub edits: u8,
     /// Times that a user changes the spec so that no Machine matches it, or takes such a change back.
@@ -307,6 +311,8 @@ pub struct State {
     pub lag: Lag,
     pub paused: Option<Paused>,
     pub budget: Budget,
+    /// Which of several like members it is makes no other state: see [`State::by_symmetry`].
+    pub symmetric: bool,
 }
 
 impl State {
@@ -314,7 +320,8 @@ impl State {
     pub fn empty(replicas: u8, budget: Budget) -> Self {
         let etcd = Etcd { replicas, ..Etcd::default() };
         let (machines, secrets) = (Machines::default(), Secrets::default());
-        Self { machines, secrets, etcd, world: World::default(), lag: Lag::None, paused: None, budget }
+        let (world, lag, paused, symmetric) = (World::default(), Lag::None, None, false);
+        Self { machines, secrets, etcd, world, lag, paused, budget, symmetric }
     }
 
     /// One with this many healthy voters, of which the first leads, and with which nothing is to be done.
@@ -389,6 +396,13 @@ impl State {
     /// The same with the address of a Machine not shown yet.
     pub fn without_address(mut self, seat: usize) -> Self {
         self.machines.no_address.put(seat, true);
+        self
+    }
+
+    /// The same, where states that differ only in the order of the Machines' numbers are one. Where the planner takes the lowest
+    /// number of several that it holds to be alike, it is asked about one order of them; the others are for fewer members.
+    pub fn by_symmetry(mut self) -> Self {
+        self.symmetric = true;
         self
     }
 

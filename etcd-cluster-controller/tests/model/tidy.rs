@@ -1,7 +1,7 @@
 //! One state for all that are the same to the planner: what follows from something else is brought in order, and what no longer
 //! matters is left out. Without it there would be no end to the states.
 
-use crate::set::SEATS;
+use crate::set::{SEATS, Set};
 use crate::state::{Lag, Machine, Member, Probe, Process, State};
 
 impl State {
@@ -57,6 +57,9 @@ impl State {
         }
         if self.lag == Lag::None && self.paused.is_none() {
             self.forget();
+            if self.symmetric {
+                self.sort();
+            }
         }
     }
 
@@ -105,21 +108,7 @@ impl State {
         shift(&mut self.world.members, seat);
         shift(&mut self.etcd.status.members, seat);
         shift(&mut self.etcd.status.removed, seat);
-        for set in [
-            &mut self.machines.deleting,
-            &mut self.machines.hook,
-            &mut self.machines.no_address,
-            &mut self.secrets.urls,
-            &mut self.secrets.admitted,
-            &mut self.secrets.data,
-            &mut self.world.long,
-            &mut self.world.unasked,
-            &mut self.world.cut_off,
-            &mut self.etcd.status.endpoints,
-            &mut self.etcd.status.released,
-            &mut self.etcd.status.never_started,
-            &mut self.etcd.outdated,
-        ] {
+        for set in self.sets() {
             *set = set.without(seat);
         }
         self.etcd.in_use = self.etcd.in_use.without(seat);
@@ -133,5 +122,84 @@ impl State {
         let remediation = self.etcd.status.remediation.filter(|other| *other != seat);
         self.etcd.status.remediation = remediation.map(|other| other - usize::from(other > seat));
         self.etcd.last_number = self.etcd.last_number.and_then(|last| last.checked_sub(1));
+    }
+
+    /// Every set of seats but the lists in use.
+    fn sets(&mut self) -> [&mut Set; 13] {
+        [
+            &mut self.etcd.outdated,
+            &mut self.machines.deleting,
+            &mut self.machines.hook,
+            &mut self.machines.no_address,
+            &mut self.secrets.urls,
+            &mut self.secrets.admitted,
+            &mut self.secrets.data,
+            &mut self.world.long,
+            &mut self.world.unasked,
+            &mut self.world.cut_off,
+            &mut self.etcd.status.endpoints,
+            &mut self.etcd.status.released,
+            &mut self.etcd.status.never_started,
+        ]
+    }
+
+    /// Puts the Machines that there are in the order of what is true of them, and of what the status remembers of them: old ones
+    /// first, and the leader before the others.
+    fn sort(&mut self) {
+        let there: Vec<usize> = (0..SEATS).filter(|seat| self.machines.is[*seat].exists()).collect();
+        for (at, seat) in there.iter().enumerate() {
+            let first = there[at..].iter().copied().min_by_key(|other| (self.key(*other), *other));
+            if let Some(first) = first.filter(|first| first != seat) {
+                self.swap(*seat, first);
+            }
+        }
+    }
+
+    /// All that a seat has but its number.
+    fn key(&mut self, seat: usize) -> (u64, [u8; 4], u8) {
+        let status = &self.etcd.status;
+        let operation = status.operation.is_some_and(|operation| operation.seat == seat);
+        let others = [self.world.leader != Some(seat), self.world.first == Some(seat), operation];
+        let others = others.into_iter().chain([status.remediation == Some(seat)]);
+        let in_use = self.etcd.in_use.lists().map(|list| list.has(seat));
+        let record = status.members[seat].map_or(0, |record| {
+            let facts = [record.learner, record.failing, record.silent, record.unnamed, record.housed];
+            facts.into_iter().fold(1 + record.health as u8, |bits, fact| (bits << 1) | u8::from(fact))
+        });
+        let removed = status.removed[seat].map_or(0, |removed| 1 + removed as u8);
+        let (process, member) = (self.world.processes[seat] as u8, self.world.members[seat] as u8);
+        let kinds = [self.machines.is[seat] as u8, process, member, removed];
+        let sets = self.sets().map(|set| set.has(seat));
+        // Old ones first.
+        let is_new = !sets[0];
+        let bits = [is_new].into_iter().chain(others).chain(in_use).chain(sets);
+        (bits.fold(0, |bits, bit| (bits << 1) | u64::from(bit)), kinds, record)
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.machines.is.swap(one, other);
+        self.world.processes.swap(one, other);
+        self.world.members.swap(one, other);
+        self.etcd.status.members.swap(one, other);
+        self.etcd.status.removed.swap(one, other);
+        for set in self.sets() {
+            set.swap(one, other);
+        }
+        self.etcd.in_use.swap(one, other);
+        let moved = |seat: usize| {
+            if seat == one {
+                other
+            } else if seat == other {
+                one
+            } else {
+                seat
+            }
+        };
+        self.world.leader = self.world.leader.map(moved);
+        self.world.first = self.world.first.map(moved);
+        self.etcd.status.remediation = self.etcd.status.remediation.map(moved);
+        if let Some(operation) = &mut self.etcd.status.operation {
+            operation.seat = moved(operation.seat);
+        }
     }
 }

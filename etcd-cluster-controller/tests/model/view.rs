@@ -105,6 +105,11 @@ impl Book {
         self.decided.len()
     }
 
+    /// About how much memory that takes: with the texts of a decision, and the room that lists keep for more.
+    pub fn bytes(&self) -> usize {
+        self.decided.len() * (2 * size_of::<Decided>() + 2 * size_of::<View>() + 512)
+    }
+
     pub fn page(&self, number: u32) -> &Decided {
         &self.decided[number as usize]
     }
