@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Breaks the plan of etcd's controller on purpose, one rule at a time, and has the model check find it, or else the unit tests.
+# What the Cluster hook keeps is broken there, and found by its unit tests.
 #
 #   hack/mutants.sh [NAME...]
 #
@@ -32,7 +33,8 @@ git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' 
 done | xargs -0 cp --parents --target-directory="$work"
 cd "$work"
 
-passes() { cargo test --release --quiet -p etcd-cluster-controller "$@" >"$work/said" 2>&1; }
+crate=etcd-cluster-controller
+passes() { cargo test --release --quiet -p "$crate" "$@" >"$work/said" 2>&1; }
 has_failed() { grep --quiet '^test result: FAILED' "$work/said"; }
 # What the first exploration that failed has said, and the first unit test that failed.
 reason() { awk '/ panicked at / { getline; print; exit }' "$work/said"; }
@@ -43,7 +45,8 @@ wrong=0
 for name in "$@"; do
     git apply "$folder/$name.patch" ||
         { echo "$name does not fit the sources any more" >&2 && exit 1; }
-    if ! passes --test model && has_failed; then
+    crate=$(sed -n '/^--- a\//{s|^--- a/\([^/]*\)/.*|\1|p;q}' "$folder/$name.patch")
+    if [ "$crate" = etcd-cluster-controller ] && ! passes --test model && has_failed; then
         said=$(reason)
     elif ! passes --lib && has_failed; then
         said=$(unit_test)
