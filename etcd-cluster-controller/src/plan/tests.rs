@@ -6,6 +6,7 @@ mod ipv6;
 mod late;
 mod leaving;
 mod left_over;
+mod lives;
 mod marked;
 mod moved;
 mod removing_first;
