@@ -69,6 +69,13 @@ impl Bed {
         }
     }
 
+    /// The same of a simulated machine, for good.
+    pub fn fault_of_simulated(&self, what: &str, namespace: &str, machine: &str) {
+        if let Some(observed) = &self.observed {
+            observed.observer.fault(what, &[format!("{namespace}/{machine}")], Silence::Lasting);
+        }
+    }
+
     /// The scenario has ended what it did to machines: their members are to answer again.
     pub fn fault_is_over(&self, what: &str, machines: &[&Machine]) {
         if let Some(observed) = &self.observed {

@@ -15,10 +15,14 @@ use super::manager::FaultyManager;
 use super::redirect::{OWN_ADDRESS, Redirect};
 use super::relay::{Body, HTTP_2, Server, relay};
 use crate::bed::{Bed, Look};
+use crate::simulated;
+use crate::world::{ADDRESS, PREFIX_LENGTH};
 use anyhow::{Context, Result};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Bytes, Incoming};
+use kube::ResourceExt;
+use kube::api::ListParams;
 use local_infrastructure::machine::Machines;
 use rustix::net::sockopt::ip_original_dst;
 use rustls::pki_types::ServerName;
@@ -39,6 +43,8 @@ pub struct EtcdProxy {
 /// The clusters that are looked after, by namespace.
 struct Watched {
     machines: Machines,
+    /// Machines are simulated: only the API server knows of them here.
+    simulated: bool,
     clusters: Mutex<BTreeMap<String, Arc<Cluster>>>,
 }
 
@@ -57,8 +63,10 @@ impl EtcdProxy {
     /// When packets cannot be redirected here.
     pub async fn start(bed: &Bed) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.context("listen")?;
-        let redirect = Redirect::to(listener.local_addr()?.port())?;
-        let watched = Arc::new(Watched { machines: bed.machines.clone(), clusters: Mutex::default() });
+        let simulated = bed.frozen().is_some();
+        let network = if simulated { simulated::SUBNET.to_owned() } else { format!("{ADDRESS}/{PREFIX_LENGTH}") };
+        let redirect = Redirect::to(listener.local_addr()?.port(), network)?;
+        let watched = Arc::new(Watched { machines: bed.machines.clone(), simulated, clusters: Mutex::default() });
         let task = tokio::spawn({
             let watched = watched.clone();
             async move {
@@ -115,7 +123,7 @@ impl Watched {
         stream.set_nodelay(true)?;
         let member = ip_original_dst(&stream).context("a connection that was not redirected")?;
         let mut server = connect(member).await?;
-        let Some((machine, cluster)) = self.cluster_at(*member.ip()) else {
+        let Some((machine, cluster)) = self.cluster_at(*member.ip()).await else {
             copy_bidirectional(&mut stream, &mut server).await?;
             return Ok(());
         };
@@ -130,11 +138,29 @@ impl Watched {
     }
 
     /// Name and cluster of the machine with an address, if the cluster is looked after.
-    fn cluster_at(&self, address: Ipv4Addr) -> Option<(String, Arc<Cluster>)> {
+    async fn cluster_at(&self, address: Ipv4Addr) -> Option<(String, Arc<Cluster>)> {
+        if self.simulated {
+            return self.cluster_of_simulated(&address.to_string()).await;
+        }
         let machines = self.machines.list().ok()?;
         let machine = machines.iter().find(|machine| machine.address() == address)?;
         let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         clusters.get(&machine.spec().namespace).map(|cluster| (machine.spec().name.clone(), cluster.clone()))
+    }
+
+    async fn cluster_of_simulated(&self, address: &str) -> Option<(String, Arc<Cluster>)> {
+        let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for cluster in clusters.into_values() {
+            let Ok(machines) = cluster.look.api("LocalMachine").list(&ListParams::default()).await else { continue };
+            let name = machines.items.iter().find_map(|machine| {
+                let found = machine.data["status"]["addresses"][0]["address"].as_str();
+                (found == Some(address)).then(|| machine.name_any())
+            });
+            if let Some(name) = name {
+                return Some((name, cluster));
+            }
+        }
+        None
     }
 }
 

@@ -1,7 +1,7 @@
 //! Has the kernel hand over what this world sends to members.
 
 use crate::process::output;
-use crate::world::{ADDRESS, BRIDGE, PREFIX_LENGTH};
+use crate::world::BRIDGE;
 use anyhow::{Context, Result};
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -12,15 +12,16 @@ pub(super) const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// A rule that is there until this is dropped.
 pub(super) struct Redirect {
     port: u16,
+    machines: String,
 }
 
 impl Redirect {
-    /// Connections from this world to port 2379 of any machine lead to `port` of this world instead.
+    /// Connections from this world to port 2379 of any machine of the network `machines` lead to `port` of this world instead.
     ///
     /// # Errors
     /// When `ip` or `iptables` cannot do it; the error has their words.
-    pub(super) fn to(port: u16) -> Result<Self> {
-        let redirect = Self { port };
+    pub(super) fn to(port: u16, machines: String) -> Result<Self> {
+        let redirect = Self { port, machines };
         let address = format!("{OWN_ADDRESS}/32");
         output(Command::new("ip").args(["address", "replace", &address, "dev", BRIDGE])).context("an own address")?;
         redirect.iptables("--append").context("redirect connections to members")?;
@@ -28,12 +29,12 @@ impl Redirect {
     }
 
     fn iptables(&self, action: &str) -> Result<()> {
-        let (machines, own) = (format!("{ADDRESS}/{PREFIX_LENGTH}"), OWN_ADDRESS.to_string());
+        let (machines, own) = (&self.machines, OWN_ADDRESS.to_string());
         let (member, port) = (api::names::CLIENT_PORT.to_string(), self.port.to_string());
         output(
             Command::new("iptables")
                 .args(["--wait", "--table", "nat", action, "OUTPUT", "--protocol", "tcp"])
-                .args(["!", "--source", &own, "--destination", &machines, "--dport", &member])
+                .args(["!", "--source", &own, "--destination", machines, "--dport", &member])
                 .args(["--jump", "REDIRECT", "--to-ports", &port]),
         )?;
         Ok(())

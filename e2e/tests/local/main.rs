@@ -10,6 +10,7 @@ mod boots;
 mod bring_up;
 mod by_hand;
 mod certificates;
+mod chance;
 mod changes;
 mod clusterctl;
 mod confirmation;
@@ -141,8 +142,8 @@ impl Lane {
                 (None, None) if simulated => Bed::simulated(&self.world).await?,
                 (None, None) => Bed::start(&self.world.with_cluster_api(release)?).await?,
             };
-            // Of simulated members there are hundreds, and nobody breaks a rule there but us.
-            if !simulated {
+            // Where there are hundreds of members, nobody breaks a rule but us.
+            if !has_hundreds(name) {
                 bed.observe(name)?;
             }
             let mark = bed.plane.mark();
@@ -166,9 +167,14 @@ impl Lane {
     }
 }
 
-/// Whether machines and members are simulated: where there are more than real ones come up in useful time.
-fn is_simulated(scenario: &str) -> bool {
+/// Whether there are more members than real ones come up in useful time.
+fn has_hundreds(scenario: &str) -> bool {
     is_full() && scenario.starts_with("own_errors::")
+}
+
+/// Whether machines and members are simulated: where there are so many, and where there are many stories.
+fn is_simulated(scenario: &str) -> bool {
+    has_hundreds(scenario) || scenario.starts_with("chance::")
 }
 
 impl Drop for Lane {
@@ -210,6 +216,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(changes::to_more).long(true),
         scenario!(stale::watches_one_by_one).long(true),
         scenario!(lags::in_every_change).long(true),
+        scenario!(chance::of_faults_and_changes).long(true),
         scenario!(kills::two_managers_at_once),
         scenario!(kills::local_infrastructure),
         scenario!(outage::api_server_away),
