@@ -133,6 +133,12 @@ impl History {
         self.current.send_replace(endpoints);
     }
 
+    /// Where somebody else can tell it the same while the load goes on.
+    #[must_use]
+    pub fn told(&self) -> watch::Sender<Vec<String>> {
+        self.current.clone()
+    }
+
     /// A recorder for requests of a scenario's own, whose operations are given to [`History::add`].
     pub fn recorder(&mut self) -> Recorder {
         self.next += 1;

@@ -1,8 +1,9 @@
 //! The spec is changed, and at the writes that follow our manager is killed before them, killed after them, or loses the answer.
-//! Each time the change is carried out once, and nothing is left over.
+//! Each time the change is carried out once, nothing is left over, and nothing that was acknowledged meanwhile is lost.
 
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
+use crate::load::LowLoad;
 use crate::records::warnings;
 use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
@@ -93,6 +94,7 @@ async fn tell(
     look.until_ready(PATIENCE).await?;
     let old = look.etcd_machines().await?;
     let before = look.membership(&bed.machines, &old).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let up = manager.writes().len();
     if let Some(place) = &place {
         manager.add(place.rule(up));
@@ -103,6 +105,7 @@ async fn tell(
     let after = look.membership(&bed.machines, &machines).await?;
     ensure!(after.cluster_id == before.cluster_id, "etcd was {before:?}, and is {after:?}");
     only_theirs(bed, &look, &machines).await?;
+    load.judged().await?;
     let warnings = warnings(&client, namespace).await?;
     ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
     let writes = manager.writes().names().split_off(up);

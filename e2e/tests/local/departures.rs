@@ -2,6 +2,7 @@
 //! at every write, that this takes. Each time it leaves once, and the cluster is as many as before.
 
 use crate::deletion::all_is_gone;
+use crate::load::LowLoad;
 use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
@@ -85,6 +86,8 @@ impl Story<'_> {
         })
         .await?;
         let before = look.membership(&bed.machines, std::slice::from_ref(&doomed)).await?;
+        // The proxy lets no watch through.
+        let load = if calls.is_none() { Some(LowLoad::begin(bed, &look).await?) } else { None };
         let up = manager.writes().len();
         match (&calls, &place) {
             (Some(calls), Some(place)) => calls.add(place.rule(calls.writes().len())),
@@ -97,6 +100,9 @@ impl Story<'_> {
         let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
         only_theirs(bed, &look, &machines).await?;
+        if let Some(load) = load {
+            load.judged().await?;
+        }
         let warnings = warnings(&client, namespace).await?;
         ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
         let api = manager.writes().names().split_off(up);

@@ -1,6 +1,7 @@
 //! Members are spread over the failure domains that the infrastructure reports.
 
 use crate::departures::replaced;
+use crate::load::LowLoad;
 use crate::shrinks::{alone, are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
@@ -16,6 +17,7 @@ pub(crate) async fn members_are_spread(bed: &mut Bed) -> Result<()> {
     let before = places(&look).await?;
     ensure!(sizes(&before) == [1, 1, 1], "three members are spread like this: {before:?}");
 
+    let load = LowLoad::begin(bed, &look).await?;
     let (doomed, domain) = before.iter().nth(1).context("no second Machine")?;
     look.delete("Machine", doomed).await?;
     replaced(bed, &look, doomed).await?;
@@ -30,7 +32,7 @@ pub(crate) async fn members_are_spread(bed: &mut Bed) -> Result<()> {
     let status = look.status().await?;
     let shown = status.members.into_iter().map(|member| (member.machine, member.failure_domain));
     ensure!(shown.collect::<BTreeMap<_, _>>() == five, "the status differs from {five:?}");
-    Ok(())
+    load.judged().await
 }
 
 /// Failure domains of the etcd Machines, by name of the Machine.

@@ -3,6 +3,7 @@
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
+use crate::load::LowLoad;
 use crate::rolls::{changed, nothing_is_lost, up_to_date, used};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
@@ -138,6 +139,7 @@ pub(crate) async fn disks(bed: &mut Bed) -> Result<()> {
 /// others get something of it at each start, and it is replaced all the same.
 pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "ill-programs", IMPATIENT).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let status = look.status().await?;
     let ill = status.members.iter().find(|member| !member.leader).context("no such member")?;
     let (machine, us) = (bed.machines.get(&look.namespace, &ill.machine)?, ADDRESS.parse()?);
@@ -157,7 +159,8 @@ pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
         machines = replaced(bed, &look, &ill.machine) => machines?,
         () = crashes => anyhow::bail!("it no longer crashes"),
     };
-    only_theirs(bed, &look, &machines).await
+    only_theirs(bed, &look, &machines).await?;
+    load.judged().await
 }
 
 /// Asks etcd on a machine, by its gateway.
@@ -212,6 +215,8 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
         Ok(Some(said(&machine, &["/opt/bin/etcdctl.sh", "alarm", "disarm"]).await?))
     })
     .await?;
+    // Before that, etcd refuses whatever it is asked.
+    let load = LowLoad::begin(bed, &look).await?;
     until("the rollout has ended", PATIENCE, async || {
         let status = look.status().await?;
         ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
@@ -220,7 +225,8 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
     .await?;
     let machines = are_well(bed, &look, old.len()).await?;
     ensure!(!machines.iter().any(|name| old.contains(name)), "the Machines are {machines:?}, and were {old:?}");
-    only_theirs(bed, &look, &machines).await
+    only_theirs(bed, &look, &machines).await?;
+    load.judged().await
 }
 
 /// Waits until every member is healthy, and one leads.

@@ -33,6 +33,7 @@ mod kills;
 mod lags;
 mod lasting;
 mod leases;
+mod load;
 mod marked;
 mod missing;
 mod outage;
@@ -104,6 +105,11 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "lags::",
         "lasting::",
         "during::",
+        "by_hand::",
+        "changes::",
+        "departures::",
+        "domains::",
+        "marked::",
     ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)

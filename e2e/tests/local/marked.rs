@@ -2,6 +2,7 @@
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
+use crate::load::LowLoad;
 use crate::records::{Record, always_available, warnings};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
@@ -19,6 +20,7 @@ pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     let manifests = Manifests::new("marked", "demo")?;
     let look = alone(bed, manifests.with("EtcdCluster", |etcd| etcd["spec"]["remediation"] = report)).await?;
     let before = look.membership(&bed.machines, &look.etcd_machines().await?).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let status = look.status().await?;
     let doomed = &status.members.iter().find(|member| member.leader).context("nobody leads")?.machine;
     apply_object(&bed.client(), &health_check(&look)).await?;
@@ -50,6 +52,7 @@ pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     look.until_condition("Remediating", "False", "NotRemediating", PATIENCE).await?;
     only_theirs(bed, &look, &machines).await?;
     always_available(&record.stop().await?)?;
+    load.judged().await?;
     let told = warnings(&bed.client(), &look.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())

@@ -4,6 +4,7 @@
 
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
+use crate::load::LowLoad;
 use crate::records::{Record, warnings};
 use crate::rolls::{FOLLOWERS, follow, hardly_noticed, ignore_what_is_in_use, nothing_is_lost, used};
 use crate::scale::{LOAD, data_of};
@@ -75,6 +76,7 @@ async fn grows_to(bed: &Bed, look: &Look, size: usize, writers: &History) -> Res
 /// From three to one, and back before the second has left; then all is as many as wanted.
 pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "changed-mind", 3).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     wanted(&look, 1).await?;
     until("a Machine is being deleted", PATIENCE, async || {
         let status = look.status().await?;
@@ -83,7 +85,8 @@ pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
     .await?;
     wanted(&look, 3).await?;
     let machines = are_well(bed, &look, 3).await?;
-    only_theirs(bed, &look, &machines).await
+    only_theirs(bed, &look, &machines).await?;
+    load.judged().await
 }
 
 /// From three to one, while API servers use all three: nobody leaves before the control plane has rolled out, which none
@@ -91,6 +94,7 @@ pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let look = used(bed, Manifests::new("shrinks-used", "demo")?).await?;
     let before = look.etcd_machines().await?;
+    let load = LowLoad::begin(bed, &look).await?;
     wanted(&look, 1).await?;
     until("both say what they wait for", PATIENCE, async || {
         let status = look.status().await?;
@@ -105,7 +109,8 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     ensure!(etcd.voters() == before, "there were {before:?}, and there are {:?}", etcd.members);
     ignore_what_is_in_use(&look).await?;
     let machines = are_well(bed, &look, 1).await?;
-    only_theirs(bed, &look, &machines).await
+    only_theirs(bed, &look, &machines).await?;
+    load.judged().await
 }
 
 async fn shrinks(bed: &mut Bed, look: &Look, sizes: &[usize], killed: bool) -> Result<()> {

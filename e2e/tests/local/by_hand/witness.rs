@@ -1,11 +1,12 @@
-//! Somebody who writes and reads all the time, and counts the votes: with etcd's own client, over every running member.
+//! Somebody who writes and reads all the time, which etcd's judge looks at, and counts the votes: with etcd's own client, over
+//! every running member.
 
+use crate::load::LowLoad;
 use anyhow::{Context, Result, bail, ensure};
 use api::names;
 use e2e::bed::{Bed, Look};
 use local_infrastructure::machine::Machines;
 use serde::Deserialize;
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,22 +15,18 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 
-/// What all keys begin with.
-const PREFIX: &str = "witness/";
 /// Between two looks at the votes.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct Witness {
-    stop: Arc<AtomicBool>,
-    etcd: Etcd,
-    writes: JoinHandle<Result<Writes>>,
-    votes: JoinHandle<Result<Votes>>,
+    load: LowLoad,
+    votes: Counting,
 }
 
-/// What was acknowledged.
-struct Writes {
-    keys: BTreeSet<String>,
-    longest: Duration,
+/// The votes are counted until this is told to stop, or dropped.
+struct Counting {
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<Result<Votes>>,
 }
 
 /// What was seen of the votes.
@@ -42,53 +39,40 @@ struct Votes {
 impl Witness {
     pub(super) async fn start(bed: &Bed, look: &Look) -> Result<Self> {
         let etcd = Etcd::of(bed, look).await?;
+        let load = LowLoad::begin(bed, look).await?;
         let stop = Arc::new(AtomicBool::new(false));
-        let writes = tokio::spawn({
-            let (stop, etcd) = (stop.clone(), etcd.clone());
-            async move { etcd.write(&stop).await }
-        });
-        let votes = tokio::spawn({
-            let (stop, etcd) = (stop.clone(), etcd.clone());
+        let task = tokio::spawn({
+            let stop = stop.clone();
             async move { etcd.count(&stop).await }
         });
-        Ok(Self { stop, etcd, writes, votes })
+        Ok(Self { load, votes: Counting { stop, task } })
     }
 
-    /// Ends. Everything that was acknowledged is there, there were at least so many voters and a quorum of them ran at every
-    /// look, and for no longer than `stall` nothing could be written or the members not be listed.
+    /// Ends. The judge finds nothing wrong, there were at least so many voters and a quorum of them ran at every look, and for no
+    /// longer than `stall` the members could not be listed.
     pub(super) async fn stop(mut self, voters: usize, stall: Duration) -> Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
-        let writes = (&mut self.writes).await?.context("the writer")?;
-        let votes = (&mut self.votes).await?.context("the votes")?;
+        self.votes.stop.store(true, Ordering::Relaxed);
+        let votes = (&mut self.votes.task).await?.context("the votes")?;
         println!(
-            "  {} writes, at most {:.1} s between two; {} looks at the members, at least {} voters, at most {:.1} s \
-             between two",
-            writes.keys.len(),
-            writes.longest.as_secs_f32(),
+            "  {} looks at the members, at least {} voters, at most {:.1} s between two",
             votes.looks,
             votes.fewest,
             votes.longest.as_secs_f32()
         );
         ensure!(votes.fewest >= voters, "there were {} voters once", votes.fewest);
-        ensure!(writes.keys.len() >= 10 && votes.looks >= 10, "that shows little");
-        let found = self.etcd.run(&["get", PREFIX, "--prefix", "--keys-only"]).await?;
-        let found: BTreeSet<String> = found.lines().map(str::to_owned).collect();
-        let lost: Vec<&String> = writes.keys.difference(&found).collect();
-        ensure!(lost.is_empty(), "{} acknowledged writes are lost: {lost:?}", lost.len());
-        ensure!(writes.longest <= stall, "for {:.1} s nothing could be written", writes.longest.as_secs_f32());
+        ensure!(votes.looks >= 10, "that shows little");
         ensure!(votes.longest <= stall, "for {:.1} s no member gave a list", votes.longest.as_secs_f32());
-        Ok(())
+        self.load.judged().await
     }
 }
 
-impl Drop for Witness {
+impl Drop for Counting {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 /// etcd's own client, with what API servers have.
-#[derive(Clone)]
 struct Etcd {
     etcdctl: PathBuf,
     certificates: PathBuf,
@@ -133,24 +117,6 @@ impl Etcd {
         let output = command.args(arguments).output().await.context("run etcdctl")?;
         ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(String::from_utf8(output.stdout)?)
-    }
-
-    /// Puts one key after the other. A put that fails is unknown: it is neither wanted nor a fault.
-    async fn write(&self, stop: &AtomicBool) -> Result<Writes> {
-        let (mut keys, mut last, mut longest) = (BTreeSet::new(), Instant::now(), Duration::ZERO);
-        for number in 0_u32.. {
-            let key = format!("{PREFIX}{number}");
-            if self.run(&["put", &key, "x"]).await.is_ok() {
-                keys.insert(key);
-                longest = longest.max(last.elapsed());
-                last = Instant::now();
-            }
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
-            tokio::time::sleep(INTERVAL).await;
-        }
-        Ok(Writes { keys, longest: longest.max(last.elapsed()) })
     }
 
     /// Looks at the members by a linearizable read, and counts those voters whose machine runs.

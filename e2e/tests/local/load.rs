@@ -1,0 +1,64 @@
+//! A low load beside a story that is about something else: whatever happens there, etcd's judge finds nothing wrong with what
+//! clients are told meanwhile.
+
+use crate::rolls::nothing_is_lost;
+use anyhow::{Result, ensure};
+use e2e::bed::{Bed, Look};
+use e2e::history::{History, Load};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// One client that writes and reads, and one that watches. They follow the endpoints that are published.
+const LOW: Load = Load { seed: None, clients: 1, keys: 4, rest: Duration::from_millis(50), keep_endpoints: false };
+/// The longest that nothing may be written: a few elections.
+const STALL: Duration = Duration::from_secs(10);
+/// Between two looks at what is published.
+const LOOKS: Duration = Duration::from_millis(500);
+
+/// A load that is going on. Dropping it ends it.
+pub(crate) struct LowLoad {
+    look: Look,
+    history: History,
+    follower: Follower,
+}
+
+impl LowLoad {
+    /// Begins to write to the etcd of a cluster that is up, and that nobody else writes to. Not through an
+    /// [`EtcdProxy`](e2e::faults::EtcdProxy): watches do not pass it.
+    pub(crate) async fn begin(bed: &Bed, look: &Look) -> Result<Self> {
+        let history = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, LOW).await?;
+        let follower = Follower(tokio::spawn(follow(look.clone(), history.told())));
+        Ok(Self { look: look.clone(), history, follower })
+    }
+
+    /// Ends it: nothing that was acknowledged is lost, and no write waited for long. Members have left with their logs, so the
+    /// judge gets none.
+    pub(crate) async fn judged(self) -> Result<()> {
+        let figures = nothing_is_lost(&self.look, self.history, &[]).await?;
+        drop(self.follower);
+        ensure!(figures.longest_stall <= STALL, "{figures}");
+        Ok(())
+    }
+}
+
+/// Ends with the load.
+struct Follower(JoinHandle<()>);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn follow(look: Look, told: watch::Sender<Vec<String>>) {
+    loop {
+        // The API server may be away.
+        if let Ok(status) = look.status().await
+            && !status.endpoints.is_empty()
+        {
+            told.send_replace(status.endpoints.split(',').map(str::to_owned).collect());
+        }
+        tokio::time::sleep(LOOKS).await;
+    }
+}
