@@ -19,6 +19,7 @@ mod corrections;
 mod data_loss;
 mod deletion;
 mod departures;
+mod documents;
 mod domains;
 mod during;
 mod forced;
@@ -302,6 +303,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(clusterctl::whole_life),
         scenario!(clusterctl::moves).long(true),
         scenario!(upgrades::from_before).long(true),
+        scenario!(documents::know_every_command),
+        scenario!(documents::say_what_works).long(true),
         scenario!(releases::v1_12).long(true),
         scenario!(releases::v1_13).long(true),
         scenario!(releases::v1_14_2).long(true),

@@ -1,0 +1,61 @@
+//! What people are to type stands in blocks of the pages, and is typed here: page by page, in the order in which it
+//! stands, each page on a cluster of its own.
+
+mod blocks;
+mod shell;
+mod stage;
+mod table;
+
+use anyhow::{Context, Result};
+use e2e::bed::Bed;
+use stage::Stage;
+use std::time::Instant;
+use table::{Fate, Typed, typed};
+
+/// Every command of every page is in the table: it is run by the other scenario, or it is said why not.
+pub(crate) async fn know_every_command(_bed: &mut Bed) -> Result<()> {
+    let typed = typed()?;
+    let run = typed.iter().filter(|typed| !matches!(typed.fate, Fate::Excused(_))).count();
+    println!("  {} commands, {run} of them are run", typed.len());
+    Ok(())
+}
+
+/// Whatever can be run here does what its page says.
+pub(crate) async fn say_what_works(bed: &mut Bed) -> Result<()> {
+    let typed = typed()?;
+    let mut stages = 0;
+    for page in typed.chunk_by(|one, next| one.page == next.page) {
+        stages += of_a_page(bed, page, stages).await.with_context(|| page[0].page.clone())?;
+    }
+    println!("  {} commands on {stages} clusters", typed.len());
+    Ok(())
+}
+
+/// The commands of one page, and how many clusters they took; so many have been made `before`.
+async fn of_a_page(bed: &Bed, page: &[Typed], before: usize) -> Result<usize> {
+    let mut made = 0;
+    let mut stage: Option<Stage> = None;
+    for Typed { page, command, fate } in page {
+        if let Fate::Excused(_) = fate {
+            continue;
+        }
+        if matches!(fate, Fate::Afresh)
+            && let Some(spent) = stage.take()
+        {
+            spent.end(bed).await?;
+        }
+        if stage.is_none() {
+            stage = Some(Stage::set(bed, before + made).await?);
+            made += 1;
+        }
+        let stage = stage.as_ref().context("a stage was set")?;
+        let begun = Instant::now();
+        stage.run(bed, command, *fate).await.with_context(|| command.clone())?;
+        let first = command.lines().next().unwrap_or_default();
+        println!("  {page} {:>5.1} s  {first}", begun.elapsed().as_secs_f32());
+    }
+    match stage {
+        Some(stage) => stage.end(bed).await.map(|()| made),
+        None => Ok(made),
+    }
+}

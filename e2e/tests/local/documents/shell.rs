@@ -1,0 +1,104 @@
+//! A shell, as a reader of the pages has one: in a checkout, with kubectl, the plugin and a kubeconfig.
+
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Bed, Manifests, programs};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+/// How long a command may take: the deletion of a whole cluster is among them.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long one is looked at that goes on until somebody ends it.
+const LOOK: Duration = Duration::from_secs(5);
+/// What commands name of the checkout.
+const FOLDERS: [&str; 4] = ["config", "docs", "examples", "hack"];
+
+pub(super) struct Shell {
+    directory: PathBuf,
+    kubeconfig: PathBuf,
+    machines: PathBuf,
+    path: OsString,
+}
+
+impl Shell {
+    /// One whose kubeconfig is for the namespace of these documents. The pages call them `cluster.yaml`, and `four.yaml` the
+    /// same with a number of members that is refused.
+    pub(super) fn new(bed: &Bed, manifests: &Manifests) -> Result<Self> {
+        let directory = bed.world().state(&manifests.namespace)?;
+        for folder in FOLDERS {
+            symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder), directory.join(folder))?;
+        }
+        let written = |manifests: &Manifests| -> String {
+            manifests.documents().iter().map(|document| format!("---\n{document}\n")).collect()
+        };
+        fs::write(directory.join("cluster.yaml"), written(manifests))?;
+        fs::write(directory.join("four.yaml"), written(&manifests.clone().replicas(4)))?;
+
+        let kubeconfig = directory.join("kubeconfig");
+        let mut config: Value = serde_json::from_slice(&fs::read(bed.plane.kubeconfig()?)?)?;
+        config["contexts"][0]["context"]["namespace"] = json!(manifests.namespace);
+        fs::write(&kubeconfig, config.to_string())?;
+
+        let kubectl = bed.world().tools().kubectl.parent().context("kubectl lies nowhere")?;
+        let mut path = programs()?.into_os_string();
+        path.push(":");
+        path.push(kubectl);
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        Ok(Self { directory, kubeconfig, machines: bed.world().state("machines")?, path })
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut shell = Command::new("bash");
+        shell.args(["-o", "pipefail", "-c", line]).current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
+        shell.env("PATH", &self.path).env("KUBECONFIG", &self.kubeconfig);
+        shell.env("LOCAL_INFRASTRUCTURE_STATE_DIR", &self.machines);
+        shell
+    }
+
+    async fn output(&self, line: &str) -> Result<Output> {
+        let output = timeout(PATIENCE, self.command(line).output()).await;
+        output.with_context(|| format!("it has not ended after {} s", PATIENCE.as_secs()))?.context("run bash")
+    }
+
+    /// Types it, and sees it succeed.
+    pub(super) async fn succeeds(&self, line: &str) -> Result<()> {
+        let output = self.output(line).await?;
+        ensure!(output.status.success(), "{}: {}", output.status, said(&output));
+        Ok(())
+    }
+
+    /// Types it, and sees an answer about `what`. That the answer may be a no is in the exit status.
+    pub(super) async fn answers(&self, line: &str, what: &str) -> Result<()> {
+        let output = self.output(line).await?;
+        ensure!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, said(&output));
+        ensure!(String::from_utf8_lossy(&output.stdout).contains(what), "not a word about {what}: {}", said(&output));
+        Ok(())
+    }
+
+    /// Types it, and sees it show `what` and go on.
+    pub(super) async fn goes_on(&self, line: &str, what: &str) -> Result<()> {
+        let child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.context("run bash")?;
+        sleep(LOOK).await;
+        let ended = child.try_wait()?;
+        if ended.is_none() {
+            child.start_kill()?;
+        }
+        let output = child.wait_with_output().await?;
+        ensure!(ended.is_none(), "it has ended: {}", said(&output));
+        ensure!(String::from_utf8_lossy(&output.stdout).contains(what), "not a word about {what}: {}", said(&output));
+        Ok(())
+    }
+}
+
+/// All that it has said.
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+}

@@ -1,0 +1,118 @@
+//! A cluster called `demo`, as the pages have it, and a shell beside it.
+
+use super::shell::Shell;
+use super::table::Fate;
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, ensure};
+use api::names;
+use e2e::apply::apply_object;
+use e2e::bed::{Bed, Look, Manifests};
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+
+/// How long it may take to delete what a page has left.
+const CLEAR: Duration = Duration::from_secs(120);
+/// Where the manager is installed. The API server looks at nothing in a namespace that does not exist.
+const INSTALLED_IN: &str = "capi-etcdadm-system";
+
+pub(super) struct Stage {
+    look: Look,
+    shell: Shell,
+}
+
+impl Stage {
+    /// Brings a cluster up, in a namespace with this number.
+    pub(super) async fn set(bed: &Bed, number: usize) -> Result<Self> {
+        let client = bed.client();
+        let manifests = Manifests::new(&format!("documents-{number}"), "demo")?;
+        Look::make_namespace(&client, &manifests.namespace).await?;
+        manifests.apply(&client).await?;
+        let look = Look::at(&client, &manifests);
+        look.until_ready(PATIENCE).await?;
+        released(&look).await?;
+        Ok(Self { look, shell: Shell::new(bed, &manifests)? })
+    }
+
+    /// Types a command, with names in place of what stands for them.
+    pub(super) async fn run(&self, bed: &Bed, command: &str, fate: Fate) -> Result<()> {
+        let line = self.filled(command).await?;
+        match fate {
+            Fate::Run | Fate::Afresh => self.shell.succeeds(&line).await,
+            Fate::Judged => {
+                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": INSTALLED_IN}});
+                apply_object(&bed.client(), &namespace).await?;
+                // The bed has applied parts of it by its own hand.
+                let force = if line.contains("apply --server-side") { " --force-conflicts" } else { "" };
+                self.shell.succeeds(&format!("{line} --dry-run=server{force}")).await
+            }
+            Fate::Answers => self.shell.answers(&line, &self.look.etcd).await,
+            Fate::Endless => self.shell.goes_on(&line, &self.look.etcd).await,
+            Fate::Machine => {
+                let machine = bed.machines.get(&self.look.namespace, &self.look.member_names(1)[0])?;
+                let typed = tokio::task::spawn_blocking(move || machine.exec(&["sh", "-c", line.as_str()]));
+                let output = typed.await??;
+                ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                Ok(())
+            }
+            Fate::Excused(_) => Ok(()),
+        }
+    }
+
+    /// The command with names of this cluster. What is to be run in the world of a demo is in that of this bed already.
+    async fn filled(&self, command: &str) -> Result<String> {
+        let Look { namespace, cluster, etcd, control_plane, .. } = &self.look;
+        let of_etcd = ListParams::default().labels(&format!("{}={etcd}", names::ETCD_CLUSTER_LABEL));
+        let machines = self.look.api("Machine").list(&of_etcd).await?.items;
+        let stay = machines.iter().filter(|machine| machine.metadata.deletion_timestamp.is_none());
+        let machine = stay.map(ResourceExt::name_any).min().unwrap_or_default();
+        let live = self.look.etcds().get_opt(etcd).await?;
+        let generation = live.and_then(|live| live.metadata.generation).unwrap_or_default().to_string();
+        let command = command.strip_prefix("hack/enter.sh ").unwrap_or(command);
+        let command = command
+            .replace("kubeadmcontrolplane NAME", &format!("kubeadmcontrolplane {control_plane}"))
+            .replace("othercontrolplanes.example.org", "stubcontrolplanes.example.org")
+            .replace(" default/", &format!(" {namespace}/"));
+        Ok(with_words(
+            &command,
+            &[
+                ("NAME", etcd.as_str()),
+                ("NAMESPACE", namespace.as_str()),
+                ("CLUSTER", cluster.as_str()),
+                ("MACHINE", machine.as_str()),
+                ("GENERATION", generation.as_str()),
+                ("USER", "somebody"),
+                ("FILE", "cluster.yaml"),
+            ],
+        ))
+    }
+
+    /// Takes everything away.
+    pub(super) async fn end(self, bed: &Bed) -> Result<()> {
+        // An etcd that a page has paused is not deleted.
+        let lift = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: null}}});
+        let etcds = self.look.api("EtcdCluster");
+        match etcds.patch(&self.look.etcd, &PatchParams::default(), &Patch::Merge(&lift)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            answer => drop(answer.context("lift a pause")?),
+        }
+        bed.clear(CLEAR).await
+    }
+}
+
+/// The text with other words in place of these.
+fn with_words(text: &str, words: &[(&str, &str)]) -> String {
+    let is_of_a_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut filled = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(rest.find(|c: char| !is_of_a_word(c)).unwrap_or(rest.len()));
+        let known = words.iter().find(|(name, _)| *name == word);
+        filled.push_str(known.map_or(word, |(_, value)| value));
+        let (between, next) = after.split_at(after.find(is_of_a_word).unwrap_or(after.len()));
+        filled.push_str(between);
+        rest = next;
+    }
+    filled
+}

@@ -1,0 +1,174 @@
+//! What becomes of each command of the pages.
+
+use super::blocks::blocks;
+use anyhow::{Result, ensure};
+
+/// What becomes of a command.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fate {
+    /// It is run, and has to succeed.
+    Run,
+    /// The same on a new cluster: what stands before it on the page is another way, or has spent the one before.
+    Afresh,
+    /// It is run, and has to say something of the EtcdCluster. It may fail: that is how it says no.
+    Answers,
+    /// It is run, has to show the EtcdCluster, and goes on until it is ended.
+    Endless,
+    /// It is run on a machine of etcd, and has to succeed.
+    Machine,
+    /// The API server is asked whether it would do it.
+    Judged,
+    /// It is not run here, for this reason.
+    Excused(&'static str),
+}
+
+use Fate::{Afresh, Answers, Endless, Excused, Judged, Machine, Run};
+
+/// A command, and where it stands.
+pub(super) struct Typed {
+    pub(super) page: String,
+    pub(super) command: String,
+    pub(super) fate: Fate,
+}
+
+const BUILDS: Fate = Excused("it builds for minutes");
+const BED: Fate = Excused("it makes a bed of its own, as the tests do");
+const KIND: Fate = Excused("kind and its images come from registries; docker's outsider:: goes a like way");
+const REGISTRY: Fate = Excused("it needs a registry, or a tool for one");
+const PODS: Fate = Excused("no Pod runs here; docker's outsider:: has some");
+const CLUSTERCTL: Fate = Excused("clusterctl::whole_life runs it, on a release of its own");
+const OPERATOR: Fate = Excused("cluster-api-operator is not here; manager/tests/release looks at the sample");
+const IMAGE: Fate = Excused("it changes the image of a machine; etcdadm's tests run the script on an empty one");
+const PROMETHEUS: Fate = Excused("Prometheus and its operator are not here; alerts:: judges the rules");
+const RESTORE: Fate = Excused("it takes machines that are stopped by hand, one after the other");
+const COMPUTER: Fate = Excused("it changes this computer");
+
+/// Page, or nothing for any; how commands begin; their fate. The first one that fits counts.
+const COMMANDS: &[(&str, &str, Fate)] = &[
+    ("docs/alerts.md", "kubectl apply --server-side -k config/prometheus", PROMETHEUS),
+    ("docs/cluster-hooks.md", "kubectl patch kubeadmcontrolplane NAME ", Judged),
+    ("docs/cluster-hooks.md", "kubectl annotate crd ", Judged),
+    ("docs/examples.md", "kind ", KIND),
+    ("docs/examples.md", "clusterctl ", KIND),
+    ("docs/examples.md", "sed ", KIND),
+    ("docs/examples.md", "mkdir etcd-machine ", KIND),
+    ("docs/examples.md", "kubectl --kubeconfig demo.kubeconfig ", KIND),
+    ("docs/examples.md", "kubectl -n capi-etcdadm-system rollout status ", PODS),
+    ("docs/install.md", "kind ", REGISTRY),
+    ("docs/install.md", "skopeo ", REGISTRY),
+    ("docs/install.md", "crane ", REGISTRY),
+    ("docs/install.md", "mkdir -p ~/etcdadm-releases/", CLUSTERCTL),
+    ("docs/install.md", "cp out/release/", CLUSTERCTL),
+    ("docs/install.md", "clusterctl ", CLUSTERCTL),
+    ("docs/install.md", "kubectl create namespace ", OPERATOR),
+    ("docs/install.md", "kubectl -n capi-etcdadm-system ", OPERATOR),
+    ("docs/install.md", "kubectl apply -f config/operator/", OPERATOR),
+    ("docs/install.md", "kubectl apply --server-side -k config/namespaced", Excused("rbac::one_namespace installs it")),
+    (
+        "docs/install.md",
+        "kubectl apply --server-side -k config/watch-filter",
+        Excused("config::every_folder_is_accepted judges it, which makes its namespace"),
+    ),
+    ("docs/install.md", "kubectl delete clusterroles,clusterrolebindings ", Judged),
+    ("docs/kubectl-plugin.md", "install ", COMPUTER),
+    ("docs/kubectl-plugin.md", "source <(kubectl etcdcluster completion bash)", Run),
+    ("docs/kubectl-plugin.md", "sed ", Answers),
+    ("docs/machine-image.md", "sudo ROOT=", IMAGE),
+    ("docs/machine-image.md", "virt-customize ", IMAGE),
+    ("docs/metrics.md", "kubectl get etcdclusters.etcdcluster.cluster.x-k8s.io -A -o json | jq ", PROMETHEUS),
+    ("docs/move.md", "clusterctl move ", Excused("there is no second management cluster")),
+    (
+        "docs/tasks/back-out.md",
+        "kubectl annotate etcdclusters.etcdcluster.cluster.x-k8s.io NAME cluster.x-k8s.io/paused=",
+        Afresh,
+    ),
+    ("docs/tasks/delete.md", "kubectl annotate ", Afresh),
+    ("docs/troubleshooting.md", "mv /var/lib/etcd ", RESTORE),
+    ("docs/troubleshooting.md", "/opt/bin/etcdutl snapshot restore ", RESTORE),
+    ("docs/troubleshooting.md", "kubectl -n \"$NAMESPACE\" ", Excused("uninstalled::manager_first runs it")),
+    ("docs/troubleshooting.md", "kubectl -n capi-etcdadm-system create serviceaccount ", Judged),
+    ("docs/troubleshooting.md", "HOLDER=$(kubectl ", PODS),
+    ("docs/troubleshooting.md", "kubectl -n capi-etcdadm-system port-forward ", PODS),
+    ("docs/troubleshooting.md", "curl ", Excused("metrics::are_for_those_who_may_read_them asks for the same")),
+    ("README.md", "target/debug/manager ", Excused("every bed starts the manager so")),
+    ("", "hack/demo.sh", BED),
+    ("", "hack/test.sh", BED),
+    ("", "E2E_FULL=1 hack/test.sh", BED),
+    ("", "hack/programs.sh ", BUILDS),
+    ("", "make ", BUILDS),
+    ("", "ARCHITECTURES=amd64 make ", BUILDS),
+    ("", "cargo ", BUILDS),
+    ("", "docker ", REGISTRY),
+    ("", "hack/enter.sh kubectl etcdcluster watch ", Endless),
+    ("", "hack/enter.sh ", Run),
+    ("", "/opt/bin/", Machine),
+    ("", "kubectl get ", Run),
+    ("", "kubectl describe ", Run),
+    ("", "kubectl scale ", Run),
+    ("", "kubectl patch ", Run),
+    ("", "kubectl annotate ", Run),
+    ("", "kubectl label ", Run),
+    ("", "kubectl delete ", Run),
+    ("", "kubectl create rolebinding ", Run),
+    // They are of no namespace, so they would stay.
+    ("", "kubectl create clusterrole ", Judged),
+    ("", "kubectl create clusterrolebinding ", Judged),
+    ("", "kubectl apply --server-side -k ", Judged),
+    ("", "kubectl etcdcluster plan ", Answers),
+    ("", "kubectl etcdcluster doctor ", Answers),
+    ("", "kubectl etcdcluster ", Run),
+];
+
+/// Blocks of a page in which nobody types, by how they begin.
+const PICTURES: &[(&str, &str)] = &[
+    ("README.md", "Starting a management plane of real parts"),
+    ("README.md", "Proof: kubectl with the kubeconfig"),
+    ("docs/architecture.md", " you ── apply ──> Cluster"),
+    ("docs/architecture.md", "watch event, or a verdict"),
+    ("docs/architecture.md", "unhealthy, the others have a quorum"),
+    ("docs/architecture.md", "Machines do not match the spec"),
+    ("docs/architecture.md", "replacement votes, or the member is unhealthy"),
+    ("docs/architecture.md", "   EtcdCluster, Cluster        cluster-hooks"),
+    ("docs/bootstrap.md", "[ETCDADM_INIT_NOT_AFTER=<time>]"),
+    ("docs/etcdadm.md", "etcdadm init "),
+    ("docs/local-infrastructure.md", "local-infrastructure crds [--out DIR]"),
+    ("docs/local-infrastructure.md", "<state-dir>/"),
+    ("docs/metrics.md", "time() - etcdadm_provider_"),
+    ("docs/testbed.md", "life-of-one: "),
+    ("docs/testbed.md", "removes-unannounced "),
+];
+
+/// Every command of every page, in their order.
+pub(super) fn typed() -> Result<Vec<Typed>> {
+    let mut typed = Vec::new();
+    let (mut known, mut seen) = (vec![false; COMMANDS.len()], vec![false; PICTURES.len()]);
+    let mut unknown = Vec::new();
+    for block in blocks()? {
+        let picture = PICTURES.iter().position(|(page, begins)| {
+            block.page == *page && block.first().trim_start().starts_with(begins.trim_start())
+        });
+        if let Some(picture) = picture {
+            seen[picture] = true;
+            continue;
+        }
+        for command in block.commands() {
+            let fits = |(page, begins, _): &(&str, &str, Fate)| {
+                (page.is_empty() || block.page == *page) && command.starts_with(*begins)
+            };
+            match COMMANDS.iter().position(fits) {
+                Some(row) => {
+                    known[row] = true;
+                    typed.push(Typed { page: block.page.clone(), command, fate: COMMANDS[row].2 });
+                }
+                None => unknown.push(format!("{}: {command}", block.page)),
+            }
+        }
+    }
+    ensure!(unknown.is_empty(), "what becomes of these is not in the table:\n{}", unknown.join("\n"));
+    let commands = COMMANDS.iter().map(|(page, begins, _)| (page, begins)).zip(known);
+    let rows = commands.chain(PICTURES.iter().map(|(page, begins)| (page, begins)).zip(seen));
+    let idle: Vec<String> =
+        rows.filter(|(_, known)| !known).map(|((page, begins), _)| format!("{page} {begins}")).collect();
+    ensure!(idle.is_empty(), "nothing in the pages begins like this any more:\n{}", idle.join("\n"));
+    Ok(typed)
+}
