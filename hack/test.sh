@@ -165,7 +165,7 @@ lints() {
 programs_for_containers() {
     cargo rustc -p etcdadm --bin etcdadm -- -C target-feature=+crt-static &&
         mkdir -p "$target/containers" &&
-        cp --force "$programs"/{etcdadm,manager,local-infrastructure,e2e} "$target/containers"
+        cp --force "$programs"/{etcdadm,manager,local-infrastructure,e2e,kubectl-etcdcluster} "$target/containers"
 }
 
 docker_tests() {

@@ -9,6 +9,7 @@ mod evidence;
 mod faults;
 mod image;
 mod inventory;
+mod management;
 mod requirements;
 pub mod runtime;
 mod workload;
@@ -25,6 +26,7 @@ use kube::Client;
 
 pub use faults::Container;
 pub use inventory::{Inventory, KINDS};
+pub use management::ManagerImage;
 
 pub use workload::Workload;
 

@@ -3,6 +3,7 @@
 mod another;
 mod audit;
 mod components;
+mod elsewhere;
 mod health;
 mod objects;
 mod pki;
@@ -111,7 +112,8 @@ impl Plane {
         if options.cluster_api {
             for manager in &MANAGERS {
                 let file = world.tools().cluster_api.manifests.join(manager.manifests);
-                let manifests = Manifests::read(&file, ports.manager(manager.number).webhook, &pki.authority)?;
+                let port = ports.manager(manager.number).webhook;
+                let manifests = Manifests::read(&file, ports::LOOPBACK, port, &pki.authority)?;
                 namespaces.extend(manifests.namespaces);
                 crds.extend(manifests.crds);
                 webhooks.extend(manifests.webhooks);
@@ -288,12 +290,13 @@ struct Manifests {
 }
 
 impl Manifests {
-    fn read(file: &Path, webhook_port: u16, authority: &str) -> Result<Self> {
+    /// Those of a file, with webhooks that are served at this host and port.
+    fn read(file: &Path, webhook_host: &str, webhook_port: u16, authority: &str) -> Result<Self> {
         let text = fs::read(file).with_context(|| format!("read {}", file.display()))?;
         let objects: Vec<Value> = serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))?;
         let mut manifests = Self::default();
         for mut object in objects {
-            objects::point_webhooks_at(&mut object, webhook_port, authority);
+            objects::point_webhooks_at(&mut object, webhook_host, webhook_port, authority);
             match object["kind"].as_str() {
                 Some("Namespace") => manifests.namespaces.push(object),
                 Some("CustomResourceDefinition") => manifests.crds.push(object),

@@ -26,7 +26,7 @@ impl Plane {
     /// When it does not become ready, or the API server refuses what it brings.
     pub async fn start_another(&mut self, world: &World, manager: &AnotherManager<'_>) -> Result<Process> {
         let ports = self.ports.manager(3);
-        let manifests = Manifests::read(manager.manifests, ports.webhook, &self.authority)?;
+        let manifests = Manifests::read(manager.manifests, ports::LOOPBACK, ports.webhook, &self.authority)?;
         objects::apply_all(&self.client, &manifests.namespaces).await?;
         self.apply_crds(&manifests.crds).await?;
         let command = Command::new(manager.user, manager.program, world.logs());

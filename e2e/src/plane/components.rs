@@ -112,18 +112,29 @@ pub(super) fn manager(
     users: &Users,
     certificates: &Path,
 ) -> Result<Command> {
+    let kubeconfig = users.kubeconfig(manager.user)?;
+    Ok(manager_of(world, manager, manager.user, kubeconfig, &ports.manager(manager.number), certificates))
+}
+
+/// The same for whatever API server the kubeconfig leads to: a process of another name, at other ports.
+pub(super) fn manager_of(
+    world: &World,
+    manager: &Manager,
+    name: &str,
+    kubeconfig: &Path,
+    ports: &ports::Manager,
+    certificates: &Path,
+) -> Command {
     let tools = world.tools();
     let program = match manager.user {
         users::CAPI_BOOTSTRAP => &tools.cluster_api.bootstrap,
         users::CAPI_CONTROL_PLANE => &tools.cluster_api.control_plane,
         _ => &tools.cluster_api.core,
     };
-    let kubeconfig = users.kubeconfig(manager.user)?;
-    let ports = ports.manager(manager.number);
-    Ok(capi_manager(Command::new(manager.user, program, world.logs()), kubeconfig, &ports, certificates)
+    capi_manager(Command::new(name, program, world.logs()), kubeconfig, ports, certificates)
         .env("POD_NAMESPACE", manager.namespace)
         .env("POD_NAME", manager.user)
-        .env("POD_UID", manager.user))
+        .env("POD_UID", manager.user)
 }
 
 /// The flags that all managers of Cluster API share.

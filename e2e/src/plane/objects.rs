@@ -18,22 +18,22 @@ use crate::until::until;
 /// Well under a second each, but a busy computer may have to deal with dozens.
 const SERVED: Duration = Duration::from_secs(30);
 
-/// Makes every webhook in `object` reachable without a Service: at `port` on loopback, under its own path, with
+/// Makes every webhook in `object` reachable without a Service: at `host` and `port`, under its own path, with
 /// `authority` (PEM) to check it by.
-pub(super) fn point_webhooks_at(object: &mut Value, port: u16, authority: &str) {
+pub(super) fn point_webhooks_at(object: &mut Value, host: &str, port: u16, authority: &str) {
     match object {
         Value::Object(fields) => {
             if let Some(config) = fields.get_mut("clientConfig")
                 && let Some(path) = config.get("service").map(|service| service["path"].as_str().unwrap_or("/"))
             {
                 *config = json!({
-                    "url": format!("https://127.0.0.1:{port}{path}"),
+                    "url": format!("https://{host}:{port}{path}"),
                     "caBundle": STANDARD.encode(authority),
                 });
             }
-            fields.values_mut().for_each(|value| point_webhooks_at(value, port, authority));
+            fields.values_mut().for_each(|value| point_webhooks_at(value, host, port, authority));
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| point_webhooks_at(value, port, authority)),
+        Value::Array(values) => values.iter_mut().for_each(|value| point_webhooks_at(value, host, port, authority)),
         _ => (),
     }
 }
@@ -86,7 +86,7 @@ mod tests {
             "spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": "Cg==", "service": {"path": "/convert"}}}}},
             "other": {"clientConfig": {"url": "https://kept"}},
         });
-        point_webhooks_at(&mut object, 9443, "pem");
+        point_webhooks_at(&mut object, "127.0.0.1", 9443, "pem");
         assert_eq!(
             object["webhooks"][0]["clientConfig"],
             json!({"url": "https://127.0.0.1:9443/validate", "caBundle": "cGVt"})

@@ -7,6 +7,9 @@ use anyhow::{Context, Result};
 
 use crate::until::until;
 
+/// Where the plane's own API server finds webhooks.
+pub(super) const LOOPBACK: &str = "127.0.0.1";
+
 /// How far the ports of a plane beside another one are from the usual ones.
 const BESIDE: u16 = 20_000;
 

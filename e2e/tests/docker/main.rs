@@ -15,6 +15,7 @@ mod gate;
 mod gitops;
 mod life;
 mod older;
+mod outsider;
 mod pauses;
 mod reboots;
 mod released;
@@ -22,7 +23,7 @@ mod road;
 mod writes;
 
 use anyhow::Context;
-use e2e::docker::{DockerBed, Parts};
+use e2e::docker::{DockerBed, ManagerImage, Parts};
 use e2e::own_release::OwnRelease;
 use e2e::plane::Mark;
 use e2e::scenarios::{Durations, caught};
@@ -106,6 +107,9 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
     }
     if wanted.iter().any(|scenario| scenario.name == "released::images_run") {
         OwnRelease::make(tools)?;
+    }
+    if wanted.iter().any(|scenario| scenario.name == "outsider::installs_a_release") {
+        ManagerImage::make()?;
     }
     Ok(())
 }
@@ -199,6 +203,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(gitops::same_manifest_again, core: false),
         scenario!(by_hand::two_of_three_machines, core: false),
         scenario!(released::images_run, core: false),
+        scenario!(outsider::installs_a_release, core: false),
         // Last, as it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]
