@@ -223,6 +223,7 @@ case " ${tiers[*]} " in
     if [ -z "$name" ]; then
         check "dependencies" hack/deny.sh
         check "site" hack/book.sh "$target/book"
+        [ -z "${E2E_FULL+set}" ] || check "pictures of the site" hack/pictures.sh "$target/book" "$target/pictures"
     fi
     ;;
 esac

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Manifests, Plane, components, health, objects};
+use super::{Manifests, Plane, components, health, objects, ports};
 use crate::process::{Command, Process};
 use crate::world::World;
 

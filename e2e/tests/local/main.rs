@@ -16,6 +16,7 @@ mod clusterctl;
 mod confirmation;
 mod control_planes;
 mod corrections;
+mod dashboard;
 mod data_loss;
 mod deletion;
 mod departures;
@@ -56,7 +57,7 @@ mod without_faults;
 use anyhow::{Context, Result, anyhow};
 use e2e::bed::Bed;
 use e2e::scenarios::{Scenario, caught, is_full, prepare_and_run};
-use e2e::tools::{Clusterctl, Earlier, Etcd, Judge, Release, Tools};
+use e2e::tools::{Clusterctl, Earlier, Etcd, Judge, Promtool, Release, Tools};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
 use std::process::ExitCode;
@@ -70,8 +71,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Makes outside what only some scenarios use: clusterctl, earlier states of this project, and the judge of those that
-/// record what is written.
+/// Makes outside what only some scenarios use: clusterctl, promtool, earlier states of this project, and the judge of
+/// those that record what is written.
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"rolls::versions_under_load") {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
@@ -82,6 +83,9 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     }
     if wanted.iter().any(|name| name.starts_with("clusterctl::")) {
         Clusterctl::ensure()?;
+    }
+    if wanted.iter().any(|name| name.starts_with("dashboard::")) {
+        Promtool::ensure()?;
     }
     for release in wanted.iter().filter_map(|name| releases::of(name)) {
         tools.clone().with_cluster_api(release)?;
@@ -303,6 +307,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(clusterctl::whole_life),
         scenario!(clusterctl::moves).long(true),
         scenario!(upgrades::from_before).long(true),
+        scenario!(dashboard::has_something_to_show).long(true),
         scenario!(documents::know_every_command),
         scenario!(documents::say_what_works).long(true),
         scenario!(releases::v1_12).long(true),

@@ -1,0 +1,98 @@
+//! The dashboard of `config/grafana`, with what a real manager serves while a cluster comes up: Prometheus itself
+//! judges whether a panel has anything to show.
+
+use crate::bring_up::PATIENCE;
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::tools::Promtool;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const DASHBOARD: &str = include_str!("../../../config/grafana/etcdcluster.json");
+/// How often the manager is asked. To Prometheus these are [`INTERVAL`] seconds: a rate over minutes needs some.
+const EVERY: Duration = Duration::from_secs(1);
+const INTERVAL: usize = 15;
+/// How often it is asked once the cluster is Ready.
+const AFTERWARDS: usize = 5;
+
+/// Every query of every panel has an answer at some time between the first apply and a cluster that is well.
+pub(crate) async fn has_something_to_show(bed: &mut Bed) -> Result<()> {
+    let queries = queries()?;
+    let scraped = scraped(bed).await?;
+    let tests = tests(&queries, &scraped).to_string();
+    // What panels ask for that are fed by nothing: a test that cannot fail tests nothing.
+    let others: Vec<String> = queries.iter().map(|query| query.replace("etcdadm_provider_", "another_")).collect();
+    let unfed = others.iter().find(|query| !query.contains("vector(0)")).context("a query without a default")?;
+    let never = tests_of(unfed, &scraped);
+    tokio::task::spawn_blocking(move || {
+        // promtool wants rules, and these are about none.
+        let rules = json!({"groups": [{"name": "none", "rules": [{"record": "none", "expr": "vector(0)"}]}]});
+        let promtool = Promtool::ensure()?;
+        promtool.test(&rules, &tests).context("a panel has nothing to show")?;
+        ensure!(promtool.test(&rules, &never).is_err(), "promtool does not notice a panel with nothing to show");
+        anyhow::Ok(())
+    })
+    .await??;
+    println!("  {} queries, answered from {} answers of the manager", queries.len(), scraped.len());
+    Ok(())
+}
+
+/// What the panels ask Prometheus, for all namespaces and names.
+fn queries() -> Result<Vec<String>> {
+    let dashboard: Value = serde_json::from_str(DASHBOARD)?;
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries = targets.map(|target| target["expr"].as_str().context("a target without a query"));
+    let queries: Vec<&str> = queries.collect::<Result<_>>()?;
+    ensure!(queries.len() > 20, "{queries:?}");
+    Ok(queries.iter().map(|query| query.replace("$namespace", ".*").replace("$name", ".*")).collect())
+}
+
+/// What the manager serves, again and again, while a cluster comes up.
+async fn scraped(bed: &Bed) -> Result<Vec<String>> {
+    let client = bed.client();
+    Look::make_namespace(&client, "dashboard").await?;
+    let manifests = Manifests::new("dashboard", "demo")?;
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    let begun = Instant::now();
+    let (mut scraped, mut afterwards) = (Vec::new(), 0);
+    while afterwards < AFTERWARDS {
+        scraped.push(bed.admin(0, "/metrics").await?);
+        let status = look.status().await?;
+        ensure!(begun.elapsed() < PATIENCE, "{} is not ready: {:?}", look.etcd, status.conditions);
+        afterwards += usize::from(status.ready);
+        tokio::time::sleep(EVERY).await;
+    }
+    Ok(scraped)
+}
+
+/// promtool's file: each series as it was at every time, and for each query that it was answered at least once.
+fn tests(queries: &[String], scraped: &[String]) -> Value {
+    let mut series: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (time, text) in scraped.iter().enumerate() {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        for (name, value) in lines.filter_map(|line| line.rsplit_once(' ')) {
+            let values = series.entry(name).or_default();
+            values.resize(time, "_");
+            values.push(value);
+        }
+    }
+    let series: Vec<Value> =
+        series.iter().map(|(name, values)| json!({"series": name, "values": values.join(" ")})).collect();
+    let end = format!("{}s", scraped.len() * INTERVAL);
+    let answered = |query: &String| {
+        let answers = format!("count_over_time((count({query}))[{end}:{INTERVAL}s]) > bool 0");
+        json!({"expr": answers, "eval_time": end, "exp_samples": [{"labels": "{}", "value": 1}]})
+    };
+    let expected: Vec<Value> = queries.iter().map(answered).collect();
+    json!({"tests": [{
+        "interval": format!("{INTERVAL}s"), "input_series": series, "promql_expr_test": expected,
+    }]})
+}
+
+/// The same for one query.
+fn tests_of(query: &str, scraped: &[String]) -> String {
+    tests(&[query.to_owned()], scraped).to_string()
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Takes pictures of the site of the documentation, to be looked at, and checks what only a browser knows: that every diagram is
+# drawn.
+#
+#   hack/pictures.sh SITE DIRECTORY
+#
+#   SITE       what hack/book.sh has written
+#   DIRECTORY  where the pictures go
+#
+# Chromium is installed if no browser of its kind is there, on Debian and as root. BROWSER names another one.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fail() { echo "$*" >&2 && exit 1; }
+
+[ $# = 2 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/pictures.sh >&2 && exit 2; }
+mkdir -p "$2"
+site=$(realpath "$1") to=$(realpath "$2")
+pages=(README docs/start docs/architecture docs/cluster-hooks docs/conditions docs/api-reference)
+# What a picture of an empty page has, in bytes, and more.
+least=30000
+
+find_browser() {
+    local name
+    for name in ${BROWSER:-chromium chromium-browser google-chrome}; do
+        command -v "$name" && return
+    done
+    return 1
+}
+
+program=$(find_browser) || {
+    { [ "$(id -u)" = 0 ] && grep -q '^ID=debian' /etc/os-release; } || fail "no browser here: install Chromium, or name one in BROWSER"
+    echo "installing packages: chromium fonts-dejavu-core" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } >&2
+    program=$(find_browser)
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Opens a page and gives its scripts time. In a container, Chromium's own sandbox is not to be had.
+open_page() {
+    local page=$1
+    shift
+    timeout 120 "$program" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars \
+        --user-data-dir="$work/profile" --virtual-time-budget=20000 "$@" "file://$page" 2>"$work/said" ||
+        fail "$page: $program fails: $(tail -n 5 "$work/said")"
+}
+
+for page in "${pages[@]}"; do
+    picture=$to/${page//\//-}.png
+    rm -f "$picture"
+    open_page "$site/$page.html" --window-size=1280,1600 --screenshot="$picture"
+    [ -s "$picture" ] || fail "$page: no picture"
+    size=$(stat --format=%s "$picture")
+    [ "$size" -ge "$least" ] || fail "$page: nothing can be seen on $picture, of $size bytes"
+    echo "$picture"
+done
+
+# Before it is drawn, a diagram is its source. One that is wrong becomes a picture that says so.
+drawn=0
+while IFS= read -r page; do
+    open_page "$page" --dump-dom >"$work/page"
+    diagrams=$(grep --only-matching '<pre class="mermaid"[^>]*>' "$work/page" || true)
+    [ -n "$diagrams" ] || fail "$page: its diagrams are gone"
+    ! grep --quiet --invert-match 'data-processed="true"' <<<"$diagrams" || fail "$page: a diagram is not drawn"
+    ! grep --quiet 'Syntax error in text' "$work/page" || fail "$page: a diagram cannot be drawn"
+    drawn=$((drawn + $(wc -l <<<"$diagrams")))
+done < <(grep --recursive --files-with-matches --include='*.html' '<pre class="mermaid"' "$site" | sort)
+[ "$drawn" -gt 0 ] || fail "no page has a diagram"
+echo "$drawn diagrams are drawn"
