@@ -12,6 +12,8 @@ case " $* " in
     ;;
 esac
 . hack/setup.sh
+[ -e "${CARGO_TARGET_DIR:-target}/debug/demo" ] ||
+    echo "building this project's programs: the first time takes some minutes" >&2
 cargo build --quiet --workspace --bins
 # Containers have a C library of their own.
 [ -z "${SETUP_DOCKER:-}" ] || cargo rustc --quiet -p etcdadm --bin etcdadm -- -C target-feature=+crt-static
