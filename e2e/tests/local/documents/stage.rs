@@ -109,7 +109,7 @@ fn with_words(text: &str, words: &[(&str, &str)]) -> String {
     while !rest.is_empty() {
         let (word, after) = rest.split_at(rest.find(|c: char| !is_of_a_word(c)).unwrap_or(rest.len()));
         let known = words.iter().find(|(name, _)| *name == word);
-        filled.push_str(known.map_or(word, |(_, value)| value));
+        filled.push_str(known.map_or(word, |(_, value)| *value));
         let (between, next) = after.split_at(after.find(is_of_a_word).unwrap_or(after.len()));
         filled.push_str(between);
         rest = next;
