@@ -98,7 +98,8 @@ pub(crate) async fn why_explains_what_holds_it_up(server: &Server) -> Result<()>
         "MemberUnhealthy",
         "member explained-0 has failed its checks",
     ] {
-        let (_, after) = rest.split_once(says).with_context(|| format!("{says:?} is not in its place:\n{}", why.out))?;
+        let (_, after) =
+            rest.split_once(says).with_context(|| format!("{says:?} is not in its place:\n{}", why.out))?;
         rest = after;
     }
     let missing = run(server, &["why", "missing"], &Value::Null)?;
