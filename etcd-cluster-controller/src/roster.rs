@@ -268,7 +268,7 @@ impl<'a> Roster<'a> {
 impl<'a> Roster<'a> {
     /// Made-up seats, of members as in etcd's list.
     pub(crate) fn listed(seats: Vec<Seat<'a>>) -> Self {
-        Self { seats, listed: true, expected: 0 }
+        Self { seats, listed: true }
     }
 }
 

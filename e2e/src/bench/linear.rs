@@ -5,6 +5,9 @@ use super::table::Table;
 /// How much more a further cluster may cost beside the most than beside the fewest.
 const GROWTH: f64 = 1.2;
 
+/// One of the figures of a point.
+type Figure = fn(&Point) -> f64;
+
 /// What so many clusters have cost.
 pub(super) struct Point {
     pub(super) clusters: usize,
@@ -18,8 +21,7 @@ pub(super) struct Point {
 /// there are fewer than three of different numbers.
 pub(super) fn rows(points: &[Point], table: &mut Table) {
     let goal = format!("≤ {GROWTH}");
-    let figures: [(&str, fn(&Point) -> f64); 2] =
-        [("processor time", |point| point.processor), ("memory", |point| point.memory)];
+    let figures: [(&str, Figure); 2] = [("processor time", |point| point.processor), ("memory", |point| point.memory)];
     for (what, figure) in figures {
         if let Some(growth) = growth(points, figure) {
             table.row(&format!("a further cluster, idle: {what}, most to fewest"), format!("{growth:.2}"), &goal, "");

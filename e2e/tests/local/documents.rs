@@ -36,7 +36,9 @@ async fn of_a_page(bed: &Bed, page: &[Typed], before: usize) -> Result<usize> {
     let mut made = 0;
     let mut stage: Option<Stage> = None;
     for Typed { page, command, fate } in page {
-        if let Fate::Excused(_) = fate {
+        let first = command.lines().next().unwrap_or_default();
+        if let Fate::Excused(why) = fate {
+            println!("  {page} is not run: {first} ({why})");
             continue;
         }
         if matches!(fate, Fate::Afresh)
@@ -51,7 +53,6 @@ async fn of_a_page(bed: &Bed, page: &[Typed], before: usize) -> Result<usize> {
         let stage = stage.as_ref().context("a stage was set")?;
         let begun = Instant::now();
         stage.run(bed, command, *fate).await.with_context(|| command.clone())?;
-        let first = command.lines().next().unwrap_or_default();
         println!("  {page} {:>5.1} s  {first}", begun.elapsed().as_secs_f32());
     }
     match stage {

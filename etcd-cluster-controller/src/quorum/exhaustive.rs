@@ -96,6 +96,7 @@ fn of_nobody<'a>() -> Seat<'a> {
         admitted: true,
         joining: false,
         orphaned: false,
+        stray: false,
         may_vote: false,
         released: false,
     }
