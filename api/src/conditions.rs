@@ -250,6 +250,41 @@ impl Draft {
     pub fn unknown(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { type_, status: None, reason, message: message.into() }
     }
+
+    /// With the message of `before` where only the `answer` that ends it differs, and that in numbers and identifiers alone:
+    /// a port, a time, or the ID that a webhook gives each request. The same failure is not told again: the write is an
+    /// event, which defeats the back-off of what has failed. In what comes before the answer, numbers count: they may be
+    /// those of names.
+    #[must_use]
+    pub fn in_the_words_of(self, before: &[Condition], answer: &str) -> Self {
+        let Some(exactly) = self.message.strip_suffix(answer) else { return self };
+        let says_the_same = |old: &&Condition| {
+            let said = old.message.strip_prefix(exactly).filter(|_| old.type_ == self.type_);
+            said.is_some_and(|said| words(said).eq(words(answer)))
+        };
+        let known = before.iter().find(says_the_same).map(|old| old.message.clone());
+        match known {
+            Some(message) => Self { message, ..self },
+            None => self,
+        }
+    }
+}
+
+/// What the API server answered, of a text that begins with what it was asked for: see [`Draft::in_the_words_of`].
+#[must_use]
+pub fn answer_in(refusal: &str) -> &str {
+    refusal.split_once(": ").map_or(refusal, |(_, answer)| answer)
+}
+
+/// Hexadecimal digits that count as an identifier, and not as a word such as "bad", without a decimal one among them.
+const IDENTIFIER: usize = 4;
+
+/// The words of a text without numbers and identifiers.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_hex = |word: &str| word.len() >= IDENTIFIER && word.chars().all(|sign| sign.is_ascii_hexdigit());
+    let is_identifier = move |word: &str| is_hex(word) || word.contains(|sign: char| sign.is_ascii_digit());
+    let words = text.split(|sign: char| !sign.is_alphanumeric());
+    words.filter(move |word| !word.is_empty() && !is_identifier(word))
 }
 
 /// Makes conditions out of drafts. A condition whose status has not changed keeps its transition time from `before`.
@@ -287,6 +322,16 @@ pub fn same_states(before: &[Condition], after: &[Condition]) -> bool {
     after.iter().all(|new| before.iter().any(|old| old.type_ == new.type_ && old.status == new.status))
 }
 
+/// Whether each condition of `after` has the status and the reason that it had before.
+#[must_use]
+pub fn same_reasons(before: &[Condition], after: &[Condition]) -> bool {
+    let known = |new: &Condition| {
+        let mut same_state = before.iter().filter(|old| old.type_ == new.type_ && old.status == new.status);
+        same_state.any(|old| old.reason == new.reason)
+    };
+    after.iter().all(known)
+}
+
 /// Whether the condition `type_` is True.
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
@@ -310,5 +355,36 @@ mod tests {
         let turned = from_drafts(&same, vec![Draft::new(READY, true, reasons::READY, "")], Some(2), &at(30));
         assert_eq!(turned[0].last_transition_time, at(30));
         assert!(is_true(&turned, READY));
+    }
+
+    #[test]
+    fn only_words_differ_where_status_and_reason_are_the_same() {
+        let one = |draft| from_drafts(&[], vec![draft], Some(1), &at(10));
+        let before = one(Draft::new(READY, false, reasons::SCALING_UP, "1 of 3"));
+        assert!(same_reasons(&before, &one(Draft::new(READY, false, reasons::SCALING_UP, "2 of 3"))));
+        assert!(!same_reasons(&before, &one(Draft::new(READY, false, reasons::REFUSED, "1 of 3"))));
+        assert!(!same_reasons(&before, &one(Draft::unknown(READY, reasons::SCALING_UP, "1 of 3"))));
+        assert!(!same_reasons(&[], &before) && same_reasons(&before, &[]));
+    }
+
+    #[test]
+    fn the_same_failure_with_other_numbers_keeps_its_words() {
+        const SAID: &str = "creating demo-etcd-1: admission webhook \"p.example.org\" denied the request at 18:37:40Z \
+                            (request 4f0c2a7e-cafe-4bad-beef-0123456789ab)";
+        let drafted = |message: &str| Draft::new(READY, false, reasons::REFUSED, message);
+        let before = from_drafts(&[], vec![drafted(SAID)], Some(1), &at(10));
+        let told = |message: &str| drafted(message).in_the_words_of(&before, answer_in(message)).message;
+        let varied = SAID.replace("18:37:40Z", "18:37:41Z").replace("4f0c2a7e-cafe", "aaaaaaaa-1234");
+        assert_ne!(varied, SAID);
+        assert_eq!(told(&varied), SAID, "another time and request are no news");
+        for news in [SAID.replace("denied", "delayed"), SAID.replace("demo-etcd-1", "demo-etcd-2")] {
+            assert_eq!(told(&news), news);
+        }
+        let of_another = Draft { type_: DELETING, ..drafted(&varied) };
+        assert_eq!(of_another.in_the_words_of(&before, answer_in(&varied)).message, varied, "another condition");
+        let begun = drafted("2 of 3: refused 7");
+        assert_eq!(begun.clone().in_the_words_of(&before, "something else"), begun, "it does not end with the answer");
+        let counted = from_drafts(&[], vec![drafted("1 of 3: refused 6")], Some(1), &at(10));
+        assert_eq!(begun.in_the_words_of(&counted, "refused 7").message, "2 of 3: refused 7", "the count is news");
     }
 }
