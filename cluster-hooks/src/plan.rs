@@ -88,8 +88,8 @@ const KINDS: (Duration, Duration) = (Duration::from_secs(10), PEOPLE);
 
 /// Decides.
 pub fn plan(observation: &Observation) -> Plan {
-    if observation.cluster.view.is_paused() {
-        return wait(reasons::PAUSED, "the Cluster is paused: nothing is changed");
+    if let Some(paused) = observation.cluster.view.pause() {
+        return wait(reasons::PAUSED, format!("{paused}: nothing is changed"));
     }
     // A paused control plane is never deleted, whatever else there is to be said.
     if let Some(step) = lift(observation, |held| held.deleting) {

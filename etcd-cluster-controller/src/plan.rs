@@ -165,14 +165,13 @@ fn paused(view: &View<'_>) -> Option<Plan> {
     paused_object(view.observation).map(|what| wait(reasons::PAUSED, what))
 }
 
-/// What is paused, and by which field or annotation, if anything is.
+/// What is paused, and by which field or annotation, if anything is: all of it, so that nobody lifts one pause and waits.
 pub(crate) fn paused_object(observation: &Observation) -> Option<String> {
-    if observation.etcd.annotations().contains_key(names::PAUSED_ANNOTATION) {
-        let (name, annotation) = (observation.etcd.name_any(), names::PAUSED_ANNOTATION);
-        return Some(format!("EtcdCluster {name} is paused by annotation {annotation}"));
-    }
-    moved::away(observation).or_else(|| {
-        let cluster = observation.cluster.one()?;
-        cluster.paused_by.as_ref().map(|by| format!("Cluster {} is paused by {by}", cluster.name))
-    })
+    let (etcd, annotation) = (observation.etcd.as_ref(), names::PAUSED_ANNOTATION);
+    let own = etcd.annotations().contains_key(annotation);
+    let own = own.then(|| format!("EtcdCluster {} is paused by annotation {annotation}", etcd.name_any()));
+    // clusterctl pauses the Cluster for a move, which is over.
+    let other = moved::away(observation).or_else(|| observation.cluster.one()?.pause());
+    let all: Vec<String> = own.into_iter().chain(other).collect();
+    (!all.is_empty()).then(|| all.join(", and "))
 }

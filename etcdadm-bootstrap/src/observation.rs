@@ -148,21 +148,20 @@ impl Observation {
         self.machine.as_ref().map(|machine| machine.cluster.as_str()).filter(|name| !name.is_empty()).or(label)
     }
 
-    /// What is paused, and by which field or annotation: the config or its Cluster.
+    /// What is paused, and by which field or annotation: the config, its Cluster, or both.
     pub(crate) fn paused(&self) -> Option<String> {
-        if self.config.annotations().contains_key(names::PAUSED_ANNOTATION) {
-            let (name, annotation) = (self.config.name_any(), names::PAUSED_ANNOTATION);
-            return Some(format!("EtcdadmConfig {name} is paused by annotation {annotation}"));
-        }
-        let cluster = self.cluster.as_ref()?;
-        cluster.paused_by.as_ref().map(|by| format!("Cluster {} is paused by {by}", cluster.name))
+        let annotation = names::PAUSED_ANNOTATION;
+        let own = self.config.annotations().contains_key(annotation);
+        let own = own.then(|| format!("EtcdadmConfig {} is paused by annotation {annotation}", self.config.name_any()));
+        let all: Vec<String> = own.into_iter().chain(self.cluster.as_ref().and_then(ClusterView::pause)).collect();
+        (!all.is_empty()).then(|| all.join(", and "))
     }
 
     /// How long the data has been waited for, by the condition.
     pub(crate) fn waiting_for(&self) -> Duration {
         let conditions = self.config.status.iter().flat_map(|status| &status.conditions);
         let since = conditions
-            .filter(|condition| condition.type_ == DATA_SECRET_AVAILABLE && condition.status == "False")
+            .filter(|condition| condition.type_ == DATA_SECRET_AVAILABLE && condition.status != "True")
             .map(|condition| condition.last_transition_time.0)
             .next();
         let waited = since.map_or(SignedDuration::ZERO, |since| self.now.duration_since(since));

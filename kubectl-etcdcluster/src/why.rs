@@ -11,6 +11,7 @@ use advice::{Advice, advice};
 use api::endpoints::EndpointLists;
 use api::etcd_cluster::{OperationKind, RemovalState};
 use api::names;
+use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -168,9 +169,7 @@ fn annotations(snapshot: &Snapshot) -> Vec<String> {
     if let Some(pause) = etcd.annotations().get(names::PAUSED_ANNOTATION) {
         found.push(format!("annotation {}: {pause:?}", names::PAUSED_ANNOTATION));
     }
-    if let Some(cluster) = snapshot.cluster.as_ref().filter(|cluster| cluster.is_paused()) {
-        found.push(format!("Cluster {} is paused", cluster.name));
-    }
+    found.extend(snapshot.cluster.as_ref().and_then(ClusterView::pause));
     found
 }
 

@@ -71,6 +71,12 @@ impl ClusterView {
         self.paused_by.is_some()
     }
 
+    /// That it is paused, and by which field or annotation, for people.
+    #[must_use]
+    pub fn pause(&self) -> Option<String> {
+        self.paused_by.as_ref().map(|by| format!("Cluster {} is paused by {by}", self.name))
+    }
+
     /// Whether the Cluster names the EtcdCluster `name`.
     #[must_use]
     pub fn names_etcd_cluster(&self, name: &str) -> bool {

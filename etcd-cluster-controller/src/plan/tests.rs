@@ -270,6 +270,9 @@ fn a_pause_stops_everything() {
     story.etcd().metadata.annotations = Some([(names::PAUSED_ANNOTATION.to_owned(), String::new())].into());
     let by_annotation = "EtcdCluster demo-etcd is paused by annotation cluster.x-k8s.io/paused";
     assert_eq!(story.plan(), wait(reasons::PAUSED, by_annotation));
+    story.cluster().paused_by = Some("spec.paused".to_owned());
+    let both = format!("{by_annotation}, and Cluster demo is paused by spec.paused");
+    assert_eq!(story.plan(), wait(reasons::PAUSED, both), "whoever lifts one pause knows of the other");
 }
 
 #[test]

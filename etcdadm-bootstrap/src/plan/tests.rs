@@ -85,6 +85,13 @@ fn summary(plan: &Plan) -> String {
     |s: &mut O| { Arc::make_mut(&mut s.config).meta_mut().annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into()) },
     "wait Paused: EtcdadmConfig demo-etcd-0 is paused by annotation cluster.x-k8s.io/paused"
 )]
+#[case::paused_twice(
+    |s: &mut O| {
+        s.cluster.as_mut().unwrap().paused_by = Some("spec.paused".to_owned());
+        Arc::make_mut(&mut s.config).meta_mut().annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into());
+    },
+    "wait Paused: EtcdadmConfig demo-etcd-0 is paused by annotation cluster.x-k8s.io/paused, and Cluster demo is paused by spec.paused"
+)]
 #[case::foreign(
     |s: &mut O| s.data_secret = DataSecret::Foreign("Deployment web".to_owned()),
     "block NameTaken: the bootstrap data needs the name of Secret demo-etcd-0, which belongs to Deployment web; delete that Secret, or recreate the Machine under another name"

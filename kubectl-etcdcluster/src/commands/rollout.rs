@@ -9,6 +9,7 @@ use crate::text::count;
 use anyhow::{Context, Result};
 use api::etcd_cluster::RolloutType;
 use api::names::PAUSED_ANNOTATION;
+use controller_support::external::ClusterView;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -92,11 +93,8 @@ fn pause(snapshot: &Snapshot) -> Change {
 
 fn resume(snapshot: &Snapshot) -> Change {
     let name = title(snapshot);
-    let cluster = snapshot.cluster.as_ref().filter(|cluster| cluster.is_paused());
-    let cluster = cluster.map(|cluster| {
-        let what = format!("Cluster {} is paused", cluster.name);
-        format!("{what}, so nothing goes on: take away its spec.paused, or its annotation {PAUSED_ANNOTATION}.")
-    });
+    let cluster = snapshot.cluster.as_ref().and_then(ClusterView::pause);
+    let cluster = cluster.map(|paused| format!("{paused}: nothing goes on before that is taken away."));
     if !is_paused(snapshot) {
         let says = [format!("{name} is not paused.")].into_iter().chain(cluster).collect();
         return Change { patch: None, says };

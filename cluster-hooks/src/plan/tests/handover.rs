@@ -598,7 +598,7 @@ fn a_kind_that_another_provider_uses_the_field_for_is_no_reason_to_pause() {
 fn a_paused_cluster_is_left_alone() {
     let mut world = World::applied().etcd_ready();
     world.cluster["spec"]["paused"] = json!(true);
-    insta::assert_snapshot!(world.story(), @"wait: Paused | the Cluster is paused: nothing is changed | None");
+    insta::assert_snapshot!(world.story(), @"wait: Paused | Cluster demo is paused by spec.paused: nothing is changed | None");
     world.delete_cluster();
     assert_eq!(world.settle().0, []);
 }
