@@ -22,7 +22,7 @@ pub(crate) fn why_unknown(roster: &Roster<'_>) -> String {
     if voters.is_empty() {
         return "etcd's alarms are not known before there is a voter that reports them".to_owned();
     }
-    format!("no voter answers, so etcd's alarms are not known: {}", voters.join("; "))
+    format!("no voter has answered as a voter, so etcd's alarms are not known: {}", voters.join("; "))
 }
 
 /// Whom alarms are about, and what ends them.

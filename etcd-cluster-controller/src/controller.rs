@@ -11,8 +11,8 @@ use crate::metrics::{EtcdMetrics, Look};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
 use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_obstacle, owns_template, plan};
-use crate::status::{can_wait, status, unobserved};
-use api::conditions::reasons;
+use crate::status::{can_wait, differs, failure_can_wait, is_refused, status, unobserved};
+use api::conditions::{reasons, same_reasons};
 use api::{EtcdCluster, names};
 use controller_support::{Cached, Error, Result, Shared, run_controller};
 use futures::{Stream, StreamExt, stream};
@@ -143,11 +143,17 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
 }
 
 /// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that
-/// fails too, the log has it. The same again is not written: the write is an event, which defeats the back-off of what
-/// has failed.
+/// fails too, the log has it. Not at once: it may be over in a moment. The write is an event, which defeats the back-off of
+/// what has failed; so the same again is not written, and other words for it as late.
 async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &Error) {
     let Some(refusal) = error.refusal() else { return };
-    if let Err(error) = write_status(context, etcd, unobserved(etcd, &refusal, now())).await {
+    let after = unobserved(etcd, &refusal, now());
+    let uid = etcd.metadata.uid.as_deref().unwrap_or_default();
+    if differs(etcd.status.as_ref(), &after) && context.deferred.left(uid).is_some() {
+        return;
+    }
+    context.deferred.end(uid);
+    if let Err(error) = write_status(context, etcd, after).await {
         tracing::warn!(%error, "the condition is not written");
     }
 }
@@ -166,8 +172,9 @@ async fn not_read_live(
     finish(context, observation, (&decision, false), Some(error)).await
 }
 
-/// Writes the status, whatever has happened, and says when to look again. Where more is about to change, only what could be
-/// lost is written at once. What was read live is always written: the next reconcile begins with the watches again.
+/// Writes the status, whatever has happened, and says when to look again. Where more is about to change, or what has failed
+/// may be over in a moment, only what could be lost is written at once. What was read live is written all the same, unless
+/// it only tells of a failure: the next reconcile begins with the watches again.
 async fn finish(
     context: &Context,
     observation: &Observation,
@@ -181,7 +188,15 @@ async fn finish(
     // Before the status: a move loses what that is about to say.
     show_block_move(context, observation, move_obstacle(observation, &decision.next, &after).as_deref()).await;
     let due = due(observation, &decision.next);
-    let can_wait = failure.is_none() && !is_live && can_wait(etcd.status.as_ref(), &after, &decision.next);
+    let before = etcd.status.as_ref();
+    let refused = is_refused(&decision.next);
+    let can_wait = if failure.is_some() || refused {
+        failure_can_wait(before, &after)
+    } else {
+        !is_live && can_wait(before, &after, &decision.next)
+    };
+    // Other words for the same refusal are no reason to try again sooner.
+    let is_known = refused && before.is_some_and(|before| same_reasons(&before.conditions, &after.conditions));
     let deferred = can_wait.then(|| context.deferred.left(uid)).flatten();
     if deferred.is_none() {
         context.deferred.end(uid);
@@ -192,7 +207,7 @@ async fn finish(
         failure => failure,
     };
     if let Some(left) = deferred.filter(|_| failure.is_none()) {
-        return Ok(Action::requeue(due.map_or(left, |due| due.min(left))));
+        return Ok(Action::requeue(due.map_or(left, |due| if is_known { due } else { due.min(left) })));
     }
     show_up_to_date(context, observation).await;
     set_deletion(context, observation).await;

@@ -56,7 +56,7 @@ pub(crate) use metrics_client::is_due as metrics_client_is_due;
 pub(crate) use moved::obstacle as move_obstacle;
 pub use publish::Publish;
 pub(crate) use repair::{made_for, under_way as replacement_under_way};
-pub(crate) use retire::{describe as describe_leaving, waiting as leaving_waits_for};
+pub(crate) use retire::{describe as describe_leaving, lets_one_go, waiting as leaving_waits_for};
 pub(crate) use rollout::{is_outdated, waits_for as rollout_waits_for};
 pub use step::{Plan, Step, WhyDeleted};
 pub(crate) use template::owns_template;

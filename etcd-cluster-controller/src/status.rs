@@ -3,6 +3,7 @@
 
 mod alarms;
 mod conditions;
+mod failures;
 mod ledger;
 mod machines_ready;
 mod members;
@@ -11,14 +12,16 @@ mod remediating;
 mod tests;
 pub mod transitions;
 
+pub(crate) use failures::is_refused;
+
 use crate::observation::{ClusterLink, Observation};
 use crate::plan::{Decision, Plan, View};
 use api::EtcdCluster;
-use api::conditions::{MACHINES_READY, same_states};
+use api::conditions::{MACHINES_READY, reasons, same_states};
 use api::etcd_cluster::{EtcdClusterStatus, MemberStatus};
 use api::names;
 use api::version::EtcdVersion;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -70,7 +73,7 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
 #[must_use]
 pub(crate) fn unobserved(etcd: &EtcdCluster, refusal: &str, now: Timestamp) -> EtcdClusterStatus {
     let mut status = etcd.status.clone().unwrap_or_default();
-    status.conditions = conditions::unobserved(&status.conditions, refusal, etcd.metadata.generation, &Time(now));
+    status.conditions = conditions::unobserved(etcd, refusal, &Time(now));
     status
 }
 
@@ -94,6 +97,39 @@ pub fn differs(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) ->
 pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus, next: &Plan) -> bool {
     let written = before;
     let before = written.cloned().unwrap_or_default();
+    loses_nothing(&before, after)
+        && match next {
+            Plan::Do(step) => step.is_observed_at_once(),
+            Plan::Wait(_) => {
+                before.observed_generation == after.observed_generation
+                    && same_states(&before.conditions, &without_machines_ready(after).conditions)
+                    && differs(written, after)
+            }
+            // A person is to act, or to be told that all is well.
+            Plan::Block(_) | Plan::Steady => {
+                let (old, new) = (without_machines_ready(&before), without_machines_ready(after));
+                !differs(Some(&old), &new) && differs(written, after)
+            }
+        }
+}
+
+/// Whether the status of what has failed, or was refused, may be left unwritten for a moment: it only says so. By then it may
+/// be over; and the write is an event, which defeats the back-off.
+#[must_use]
+pub(crate) fn failure_can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) -> bool {
+    let Some(written) = before else { return false };
+    let only_says_so = |new: &Condition| {
+        let mut same_state = written.conditions.iter().filter(|old| old.type_ == new.type_ && old.status == new.status);
+        same_state.any(|old| old.reason == new.reason || new.reason == reasons::REFUSED)
+    };
+    loses_nothing(written, after)
+        && written.observed_generation == after.observed_generation
+        && without_machines_ready(after).conditions.iter().all(only_says_so)
+        && differs(before, after)
+}
+
+/// Whether everything that cannot be derived again is as before.
+fn loses_nothing(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> bool {
     let kept = EtcdClusterStatus {
         replicas: before.replicas,
         updated_replicas: before.updated_replicas,
@@ -108,20 +144,7 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
         conditions: before.conditions.clone(),
         ..after.clone()
     };
-    kept == before
-        && match next {
-            Plan::Do(step) => step.is_observed_at_once(),
-            Plan::Wait(_) => {
-                before.observed_generation == after.observed_generation
-                    && same_states(&before.conditions, &without_machines_ready(after).conditions)
-                    && differs(written, after)
-            }
-            // A person is to act, or to be told that all is well.
-            Plan::Block(_) | Plan::Steady => {
-                let (old, new) = (without_machines_ready(&before), without_machines_ready(after));
-                !differs(Some(&old), &new) && differs(written, after)
-            }
-        }
+    kept == *before
 }
 
 /// A status without what the Machines' own conditions add up to. Those change often while a Machine comes up, and nobody

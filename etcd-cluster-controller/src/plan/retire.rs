@@ -239,7 +239,7 @@ fn would_lose_data(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     let lost =
         is_wanted(seat) && seat.is_voter() && view.roster.voters().count() == 1 && !seat.is_healthy() && !seat.counts;
     let machine = seat.machine.filter(|_| lost)?;
-    let at = machine.deleted.as_ref().map(|at| format!(" at {:.0}", at.0)).unwrap_or_default();
+    let at = deleted_at(machine);
     Some(format!(
         "Machine {} was deleted{at} and is kept: its member is the only one and does not answer ({}). Bring the member back. To give the data up, delete the Cluster; or delete the EtcdCluster after: {}",
         machine.name,
@@ -307,18 +307,33 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
     leaving.map(one).collect()
 }
 
+/// Whether one of these waits for nothing but what this controller does to let it go.
+pub(crate) fn lets_one_go(view: &View<'_>, waiting: &[(String, String)]) -> bool {
+    let is_next =
+        |(name, why): &(String, String)| why.is_empty() && view.observation.machines.get(name).is_some_and(has_hook);
+    let status = view.observation.etcd.status.as_ref();
+    status.is_some_and(|status| status.operation.is_some()) || waiting.iter().any(is_next)
+}
+
 /// The same as a text.
 pub(crate) fn describe(view: &View<'_>, waiting: &[(String, String)]) -> String {
     let one = |(name, why): &(String, String)| match view.observation.machines.get(name) {
+        Some(machine) if why.is_empty() && has_hook(machine) => {
+            format!("Machine {name} was deleted{}, and waits for this controller to let it go", deleted_at(machine))
+        }
         Some(machine) if why.is_empty() => going(machine),
         _ => format!("Machine {name}: {why}"),
     };
     waiting.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
+fn deleted_at(machine: &MachineView) -> String {
+    machine.deleted.as_ref().map(|at| format!(" at {:.0}", at.0)).unwrap_or_default()
+}
+
 /// A Machine that waits for others to let it go.
 pub(super) fn going(machine: &MachineView) -> String {
-    let at = machine.deleted.as_ref().map(|at| format!(" at {:.0}", at.0)).unwrap_or_default();
+    let at = deleted_at(machine);
     let waits = match machine.finalizers.join(", ") {
         none if none.is_empty() => String::new(),
         finalizers => format!(" and waits for the finalizers {finalizers}: look at its conditions"),

@@ -1,6 +1,7 @@
 //! Conditions of an EtcdCluster: one small function each.
 
 use super::alarms::{no_alarms, read_only};
+use super::failures;
 use super::machines_ready::machines_ready;
 use super::remediating::remediating;
 use super::transitions::is_alarming;
@@ -8,13 +9,13 @@ use crate::build;
 use crate::observation::Certificates;
 use crate::plan::{
     Decision, Plan, Step, View, WhyDeleted, corruption_holds, describe_leaving, is_outdated, leaving_waits_for,
-    rollout_waits_for, version_refusal,
+    lets_one_go, rollout_waits_for, version_refusal,
 };
 use crate::roster::Seat;
 use api::conditions::{self as c, Draft, from_drafts, reasons};
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState, RolloutType};
-use api::names;
 use api::version::EtcdVersion;
+use api::{EtcdCluster, names};
 use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::collections::BTreeSet;
@@ -43,8 +44,9 @@ pub(super) fn conditions(
         paused(plan),
         deleting(view, plan),
     ];
-    if let (Plan::Do(step), Some(failed)) = (plan, failed) {
-        add_failure(&mut drafts, step, failed, before);
+    failures::add(&mut drafts, plan, failed);
+    if let Some(answer) = failures::answer(plan, failed) {
+        drafts = drafts.into_iter().map(|draft| draft.in_the_words_of(before, answer)).collect();
     }
     let rolling_out = rolling_out(&drafts);
     drafts.push(rolling_out);
@@ -73,43 +75,27 @@ const OURS: [&str; 16] = [
 ];
 
 /// Nothing is observed, because the API server refuses a read. That is no member's fault: Ready is Unknown, and the
-/// others go on saying what was known last.
-pub(super) fn unobserved(before: &[Condition], refusal: &str, generation: Option<i64>, now: &Time) -> Vec<Condition> {
+/// others go on saying what was known last, but for a deletion.
+pub(super) fn unobserved(etcd: &EtcdCluster, refusal: &str, now: &Time) -> Vec<Condition> {
+    let before = etcd.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let message = format!("{refusal}; this controller tries again with a back-off");
-    let ready = Draft::unknown(c::READY, reasons::REFUSED, message);
-    let mut conditions = from_drafts(before, vec![ready], generation, now);
-    let stays = |old: &&Condition| old.type_ != c::READY && OURS.contains(&old.type_.as_str());
-    conditions.extend(before.iter().filter(stays).cloned());
+    let ready = Draft::unknown(c::READY, reasons::REFUSED, message.as_str());
+    let mut drafts = vec![ready.in_the_words_of(before, c::answer_in(&message))];
+    // The object itself says so, whatever is refused.
+    if etcd.metadata.deletion_timestamp.is_some() && !c::is_true(before, c::DELETING) {
+        drafts.push(Draft::new(c::DELETING, true, reasons::DELETING, "Ready says what is waited for"));
+    }
+    let mut conditions = from_drafts(before, drafts, etcd.metadata.generation, now);
+    let is_said = |type_: &str| conditions.iter().any(|condition| condition.type_ == type_);
+    let stays = |old: &&Condition| !is_said(&old.type_) && OURS.contains(&old.type_.as_str());
+    let staying: Vec<Condition> = before.iter().filter(stays).cloned().collect();
+    conditions.extend(staying);
     conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
     conditions
 }
 
 /// Of a cluster that is not initialized.
 const NOT_UP: &str = "the first member has not come up yet; Ready says what is waited for";
-
-/// The step has failed, and the API server has not refused it: that is said where its end is waited for. A cause that
-/// differs in numbers alone, such as a port, is not told again: the write is an event, which defeats the back-off of
-/// what has failed.
-fn add_failure(drafts: &mut [Draft], step: &Step, failed: &str, before: &[Condition]) {
-    // MachinesDeleting says it of these.
-    if matches!(step, Step::RemoveMember(_) | Step::MoveLeader { .. }) {
-        return;
-    }
-    let waits = |draft: &&mut Draft| [c::READY, c::MACHINES_UP_TO_DATE].contains(&draft.type_);
-    let Some(draft) = drafts.iter_mut().filter(waits).find(|draft| draft.status == Some(false)) else { return };
-    let mut said = vec![std::mem::take(&mut draft.message), step.describe()];
-    said.retain(|text| !text.is_empty());
-    said.dedup();
-    let begin = if said.is_empty() { String::new() } else { said.join(": ") + "; " };
-    let attempt = format!("{begin}the last attempt failed, and another follows: ");
-    let message = format!("{attempt}{failed}");
-    let words = |text: &str| text.chars().filter(|sign| !sign.is_ascii_digit()).collect::<String>();
-    let same = |old: &&Condition| {
-        old.type_ == draft.type_ && old.message.starts_with(&attempt) && words(&old.message) == words(&message)
-    };
-    let same = before.iter().find(same).map(|old| old.message.clone());
-    draft.message = same.unwrap_or(message);
-}
 
 /// What the plan waits for, in the words of a condition.
 fn what(plan: &Plan) -> (&'static str, String) {
@@ -287,7 +273,12 @@ fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus
     let count = format!("{machines} Machines, and {wanted} are wanted");
     let leaving = (!waiting.is_empty()).then(|| describe_leaving(view, &waiting));
     let why = leaving.or_else(|| corruption_holds(view)).map(|why| format!(": {why}")).unwrap_or_default();
-    Draft::new(c::SCALING_DOWN, true, reasons::SCALING_DOWN, count + &why)
+    let message = count + &why;
+    match failures::alarming(&decision.next) {
+        Some(hold) if message.contains(&hold.message) => Draft::new(c::SCALING_DOWN, true, hold.reason, message),
+        Some(hold) => Draft::new(c::SCALING_DOWN, true, hold.reason, format!("{message}: {}", hold.message)),
+        None => Draft::new(c::SCALING_DOWN, true, reasons::SCALING_DOWN, message),
+    }
 }
 
 /// True when no member is left whose Machine does not match. What holds a rollout up is said here: Ready may be True all the
@@ -376,11 +367,18 @@ fn machines_deleting(view: &View<'_>, plan: &Plan, failed: Option<&str>) -> Draf
         None if waiting.iter().any(|(_, why)| !why.is_empty()) => reasons::WAITING_FOR_SAFE_REMOVAL,
         None => reasons::DELETING,
     };
-    let mut message = describe_leaving(view, &waiting);
-    if let (Plan::Do(Step::RemoveMember(_) | Step::MoveLeader { .. }), Some(failed)) = (plan, failed) {
-        message = format!("{message}; the last attempt failed, and another follows: {failed}");
+    let message = describe_leaving(view, &waiting);
+    match (plan, failed, plan.hold().filter(|_| failures::is_refused(plan))) {
+        (Plan::Do(step), Some(failed), _) if failures::is_of_leaving(step) => {
+            let message = format!("{message}; the last attempt failed, and another follows: {failed}");
+            Draft::new(c::MACHINES_DELETING, true, reason, message)
+        }
+        // What was refused is most likely what lets one of them go.
+        (_, _, Some(hold)) if lets_one_go(view, &waiting) => {
+            Draft::new(c::MACHINES_DELETING, true, hold.reason, format!("{message}: {}", hold.message))
+        }
+        _ => Draft::new(c::MACHINES_DELETING, true, reason, message),
     }
-    Draft::new(c::MACHINES_DELETING, true, reason, message)
 }
 
 fn paused(plan: &Plan) -> Draft {

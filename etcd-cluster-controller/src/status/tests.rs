@@ -1,6 +1,7 @@
 //! What the status says, and that it says nothing new when nothing has changed.
 
 mod between_steps;
+mod failures;
 mod without_backup;
 
 use super::transitions::transitions;
@@ -382,7 +383,8 @@ fn alarms_are_known_as_long_as_a_voter_answers() {
     let nobody = story.settle();
     assert_eq!(shows(&nobody, c::NO_ALARMS), ("Unknown".to_owned(), reasons::HEALTH_UNKNOWN.to_owned()));
     let message = &condition(&nobody, c::NO_ALARMS).message;
-    assert!(message.starts_with("no voter answers, so etcd's alarms are not known: demo-etcd-0: "), "{message}");
+    let first = "no voter has answered as a voter, so etcd's alarms are not known: demo-etcd-0: ";
+    assert!(message.starts_with(first), "{message}");
     let last =
         "demo-etcd-2: https://10.0.0.3:2379: connection closed without an answer: down (since 1970-01-01T00:16:40Z)";
     assert!(message.ends_with(last), "which address, why, and since when: {message}");
@@ -586,6 +588,23 @@ fn what_cannot_be_observed_is_unknown_blames_nobody_and_is_written_once() {
     story.pass(60);
     assert!(!differs(Some(&after), &refused(&story)), "the same again is not written");
     assert_eq!(shows(&story.settle(), c::READY).0, "True");
+}
+
+#[test]
+fn a_deletion_is_said_whatever_is_refused() {
+    let mut story = Story::with_voters(3, 3);
+    story.settle();
+    let refused =
+        |story: &Story| unobserved(&story.observation.etcd, "secrets cannot be listed: forbidden", story.observation.now);
+    assert_eq!(shows(&refused(&story), c::DELETING).0, "False");
+    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
+    let after = refused(&story);
+    assert_eq!(shows(&after, c::DELETING), ("True".to_owned(), reasons::DELETING.to_owned()));
+    let known = story.settle();
+    let message = condition(&known, c::DELETING).message.clone();
+    assert_eq!(condition(&refused(&story), c::DELETING).message, message, "what was known last");
+    story.etcd().status = None;
+    assert_eq!(shows(&refused(&story), c::DELETING).0, "True");
 }
 
 #[test]

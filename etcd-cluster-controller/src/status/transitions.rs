@@ -39,7 +39,15 @@ const ALARMING: &[&str] = &[
 ];
 
 /// Conditions that may carry one of them. The later ones may repeat what an earlier one says.
-const TELLING: [&str; 5] = [c::READY, c::NO_ALARMS, c::AVAILABLE, c::MACHINES_UP_TO_DATE, c::REMEDIATING];
+const TELLING: [&str; 7] = [
+    c::READY,
+    c::NO_ALARMS,
+    c::AVAILABLE,
+    c::MACHINES_UP_TO_DATE,
+    c::REMEDIATING,
+    c::SCALING_DOWN,
+    c::MACHINES_DELETING,
+];
 
 /// Whether a person has to do something for this reason, or should know.
 pub(super) fn is_alarming(reason: &str) -> bool {
