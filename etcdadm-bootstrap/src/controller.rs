@@ -4,10 +4,10 @@ use crate::context::{Context, Reads};
 use crate::execute::{Outcome, execute, report};
 use crate::observe::{now, observe, read};
 use crate::plan::{Plan, Step, plan};
-use crate::status::{can_wait, refused, status};
+use crate::status::{can_wait, refusal_can_wait, refused, status};
 use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
-use api::conditions::reasons;
+use api::conditions::{self, reasons};
 use controller_support::apply::CATCH_UP;
 use controller_support::plan::block;
 use controller_support::{Cached, Error, Result, Shared, run_controller};
@@ -104,13 +104,22 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
         }
         let again = plan.hold().and_then(|hold| hold.again);
         let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), status(&observation, &plan));
-        // The event of what was created goes with the status; and where nothing is watched, each look costs requests.
-        let is_over = reads.created.is_none() && again.is_none();
-        if is_over
-            && can_wait(config.status.as_ref(), &status, &plan)
+        let before = config.status.as_ref();
+        let is_refused = plan.hold().is_some_and(|hold| hold.reason == reasons::REFUSED);
+        // Where nothing is watched, each look costs requests.
+        let can_wait = match is_refused {
+            true => refusal_can_wait(before, &status),
+            false => again.is_none() && can_wait(before, &status, &plan),
+        };
+        // The event of what was created goes with the status.
+        if can_wait
+            && reads.created.is_none()
             && let Some(left) = context.deferred.left(uid)
         {
-            return Ok(Action::requeue(left));
+            // Other words for the same refusal are no reason to try again sooner.
+            let is_known = is_refused
+                && before.is_some_and(|before| conditions::same_reasons(&before.conditions, &status.conditions));
+            return Ok(Action::requeue(again.filter(|_| is_known).unwrap_or(left)));
         }
         if report(context, config, &status, &plan, reads).await? == Outcome::Outdated {
             // The watch is about to tell. Or a restore of the management cluster has undone what is remembered.
@@ -129,18 +138,88 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
 }
 
 /// Says on the EtcdadmConfig what the API server refuses, so that its condition does not go on saying what was. If
-/// that fails too, the log has it. The same again is not written: the write is an event, which defeats the back-off of
-/// what has failed.
+/// that fails too, the log has it. Not at once: it may be over in a moment. The write is an event, which defeats the
+/// back-off of what has failed; so the same again is not written, and other words for it as late.
 async fn report_failure(context: &Context, config: &EtcdadmConfig, reads: &Reads, error: &Error) {
     let Some(refusal) = error.refusal() else { return };
     let message = format!("{refusal}; this controller tries again with a back-off");
-    let status = refused(config, &message, now());
-    if let Err(error) = report(context, config, &status, &block(reasons::REFUSED, message), reads).await {
-        tracing::warn!(%error, "the condition is not written");
+    let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), refused(config, &message, now()));
+    let can_wait = reads.created.is_none() && refusal_can_wait(config.status.as_ref(), &status);
+    if can_wait && context.deferred.left(uid).is_some() {
+        return;
+    }
+    context.deferred.end(uid);
+    match report(context, config, &status, &block(reasons::REFUSED, message), reads).await {
+        Ok(Outcome::Done) => {}
+        // A restore of the management cluster may have undone what is remembered.
+        Ok(Outcome::Outdated) => context.written.forget(uid),
+        Err(error) => tracing::warn!(%error, "the condition is not written"),
     }
 }
 
 fn parse(config: &DynamicObject) -> Result<EtcdadmConfig> {
     let parsed = config.clone().try_parse();
     parsed.map_err(|error| Error::Invalid(format!("EtcdadmConfig {} cannot be read: {error}", config.name_any())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::ready_to_init;
+    use controller_support::{DeferredStatuses, Events, Failures, WriteCache};
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use kube::client::Body;
+    use kube::discovery::ApiResource;
+    use serde_json::json;
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Nothing is watched, and whoever asks is answered that the object has changed. Also how often that was.
+    fn outdated() -> (Context, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let answer = move |_: Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {
+                let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409});
+                let response = Response::builder().status(409).body(Body::from(body.to_string().into_bytes()));
+                Ok::<_, Infallible>(response.unwrap())
+            }
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let nothing = || Cached::fixed(&ApiResource::erase::<ConfigMap>(&()), Vec::new());
+        let context = Context {
+            events: Events::new(client.clone(), CONTROLLER),
+            client,
+            configs: nothing(),
+            machines: nothing(),
+            clusters: nothing(),
+            secrets: nothing(),
+            config_maps: nothing(),
+            written: WriteCache::default(),
+            conflicts: Failures::default(),
+            deferred: DeferredStatuses::default(),
+        };
+        (context, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_said_if_it_lasts_and_what_a_restore_has_undone_is_forgotten() {
+        let (context, asked) = outdated();
+        let mut observation = ready_to_init();
+        let known = status(&observation, &Plan::Steady);
+        let config = Arc::make_mut(&mut observation.config);
+        (config.status, config.metadata.resource_version) = (Some(known), Some("100".to_owned()));
+        context.written.remember(config.clone());
+        config.metadata.resource_version = Some("50".to_owned());
+        let newest = || context.written.newest(observation.config.clone()).metadata.resource_version.clone();
+        let refused = Error::Refused("secrets cannot be listed: forbidden".to_owned());
+        report_failure(&context, &observation.config, &Reads::default(), &refused).await;
+        assert_eq!((asked.load(Ordering::Relaxed), newest().as_deref()), (0, Some("100")), "it may be over in a moment");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        report_failure(&context, &observation.config, &Reads::default(), &refused).await;
+        assert_eq!((asked.load(Ordering::Relaxed), newest().as_deref()), (1, Some("50")));
+    }
 }

@@ -15,17 +15,14 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
     let available = *plan == Plan::Steady;
     let before = observation.config.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let generation = observation.config.metadata.generation;
+    let drafts = vec![in_known_words(data(plan), before), paused(observation)];
+    let conditions = conditions::from_drafts(before, drafts, generation, &Time(observation.now));
     EtcdadmConfigStatus {
         ready: available,
         initialization: Some(Initialization { data_secret_created: available }),
         data_secret_name: available.then(|| observation.config.name_any()),
         observed_generation: generation,
-        conditions: conditions::from_drafts(
-            before,
-            vec![data(plan), paused(observation)],
-            generation,
-            &Time(observation.now),
-        ),
+        conditions: since_it_is_missing(conditions, before),
     }
 }
 
@@ -34,10 +31,32 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
 pub(crate) fn refused(config: &EtcdadmConfig, message: &str, now: Timestamp) -> EtcdadmConfigStatus {
     let before = config.status.clone().unwrap_or_default();
     let draft = Draft::unknown(DATA_SECRET_AVAILABLE, reasons::REFUSED, message);
-    let mut conditions =
-        conditions::from_drafts(&before.conditions, vec![draft], config.metadata.generation, &Time(now));
+    let drafts = vec![in_known_words(draft, &before.conditions)];
+    let conditions = conditions::from_drafts(&before.conditions, drafts, config.metadata.generation, &Time(now));
+    let mut conditions = since_it_is_missing(conditions, &before.conditions);
     conditions.extend(before.conditions.iter().filter(|condition| condition.type_ == PAUSED).cloned());
     EtcdadmConfigStatus { conditions, ..before }
+}
+
+/// The same refusal in other numbers is not told again.
+fn in_known_words(draft: Draft, before: &[Condition]) -> Draft {
+    if draft.reason != reasons::REFUSED {
+        return draft;
+    }
+    let answer = conditions::answer_in(&draft.message).to_owned();
+    draft.in_the_words_of(before, &answer)
+}
+
+/// The time of the condition is that since when the data is missing, whether that is known for certain or not: what is
+/// waited for is looked at less and less often from then on.
+fn since_it_is_missing(mut conditions: Vec<Condition>, before: &[Condition]) -> Vec<Condition> {
+    let is_missing = |condition: &&Condition| condition.type_ == DATA_SECRET_AVAILABLE && condition.status != "True";
+    if let Some(since) = before.iter().find(is_missing).map(|condition| &condition.last_transition_time) {
+        for condition in conditions.iter_mut().filter(|condition| is_missing(&&**condition)) {
+            condition.last_transition_time = since.clone();
+        }
+    }
+    conditions
 }
 
 fn data(plan: &Plan) -> Draft {
@@ -78,11 +97,25 @@ pub(crate) fn can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConf
     words == *before && conditions::same_states(&before.conditions, &after.conditions) && differs(Some(before), after)
 }
 
-/// Why the plan is blocked, if the status does not say so already: worth a warning event.
+/// Whether a refusal may be left unsaid for a moment: nothing else is to be said. By then it may be over; and the write is an
+/// event, which defeats the back-off. Not that there is no data any more: its Machine is to know.
+pub(crate) fn refusal_can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus) -> bool {
+    let Some(before) = before else { return after.conditions.iter().all(|new| new.reason == reasons::REFUSED) };
+    let only_says_so = |new: &Condition| {
+        let mut same_type = before.conditions.iter().filter(|old| old.type_ == new.type_);
+        same_type.any(|old| new.reason == reasons::REFUSED || (old.status == new.status && old.reason == new.reason))
+    };
+    let words = EtcdadmConfigStatus { conditions: before.conditions.clone(), ..after.clone() };
+    words == *before && after.conditions.iter().all(only_says_so) && differs(Some(before), after)
+}
+
+/// Why the plan is blocked, if the status does not say so already: worth a warning event. What the API server says when it
+/// refuses something may differ every time.
 pub(crate) fn newly_blocked<'a>(before: Option<&EtcdadmConfigStatus>, plan: &'a Plan) -> Option<&'a Hold> {
     let Plan::Block(hold) = plan else { return None };
+    let says_so = |message: &str| hold.reason == reasons::REFUSED || message == hold.message;
     let known = before.iter().flat_map(|status| &status.conditions).any(|condition| {
-        condition.type_ == DATA_SECRET_AVAILABLE && condition.reason == hold.reason && condition.message == hold.message
+        condition.type_ == DATA_SECRET_AVAILABLE && condition.reason == hold.reason && says_so(&condition.message)
     });
     (!known).then_some(hold)
 }

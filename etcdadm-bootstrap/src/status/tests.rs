@@ -95,3 +95,68 @@ fn a_block_is_told_once() {
     assert!(newly_blocked(before, &blocked("b")).is_some());
     assert!(newly_blocked(before, &wait(reasons::PAUSED, "")).is_none());
 }
+
+#[test]
+fn only_that_something_is_refused_can_wait() {
+    let mut observation = ready_to_init();
+    let blocked = |message: &str| block(reasons::REFUSED, message);
+    let waiting = status(&observation, &wait(reasons::WAITING_FOR_MACHINE, "a"));
+    Arc::make_mut(&mut observation.config).status = Some(waiting.clone());
+    let of_write = status(&observation, &blocked("quota: used up, request 1"));
+    let of_read = refused(&observation.config, "secrets is forbidden", observation.now);
+    for after in [&of_write, &of_read] {
+        assert!(refusal_can_wait(Some(&waiting), after), "it may be over in a moment");
+        assert!(!refusal_can_wait(Some(after), after), "there is nothing to write");
+    }
+    let first = refused(&ready_to_init().config, "secrets is forbidden", observation.now);
+    assert!(refusal_can_wait(None, &first), "nothing else is said");
+    assert!(!refusal_can_wait(None, &of_write), "that it is not paused is said at once");
+    let there = status(&observation, &Plan::Steady);
+    assert!(!refusal_can_wait(Some(&there), &of_write), "the data is gone");
+    assert!(!refusal_can_wait(Some(&of_write), &waiting), "it is not refused any more");
+}
+
+#[test]
+fn a_refusal_that_lasts_is_told_once_whatever_its_words() {
+    let mut observation = ready_to_init();
+    let blocked = |message: &str| block(reasons::REFUSED, message);
+    let plan = blocked("webhook: denied, request 1");
+    let first = status(&observation, &plan);
+    assert!(newly_blocked(None, &plan).is_some());
+    Arc::make_mut(&mut observation.config).status = Some(first.clone());
+    let told = |message: &str| {
+        let plan = blocked(message);
+        let news = newly_blocked(Some(&first), &plan).is_some();
+        (differs(Some(&first), &status(&observation, &plan)), news)
+    };
+    assert_eq!(told("webhook: denied, request 2"), (false, false));
+    assert_eq!(told("webhook: not now, request 2"), (true, false), "written, and no second event");
+    let of_read = refused(&observation.config, "secrets cannot be listed: request 1", observation.now);
+    Arc::make_mut(&mut observation.config).status = Some(of_read.clone());
+    let again = |message: &str| differs(Some(&of_read), &refused(&observation.config, message, observation.now));
+    assert!(!again("secrets cannot be listed: request 2"));
+    assert!(again("machines cannot be listed: request 1"));
+}
+
+#[test]
+fn the_data_is_missing_since_the_same_time_whether_that_is_known_or_not() {
+    let mut observation = ready_to_init();
+    let since = |status: &EtcdadmConfigStatus| status.conditions[0].last_transition_time.0;
+    let begun = observation.now;
+    let mut settle = |seconds: i64, plan: Option<&Plan>| {
+        observation.now = Timestamp::from_second(begun.as_second() + seconds).unwrap();
+        let after = match plan {
+            Some(plan) => status(&observation, plan),
+            None => refused(&observation.config, "secrets is forbidden", observation.now),
+        };
+        Arc::make_mut(&mut observation.config).status = Some(after.clone());
+        (since(&after).as_second() - begun.as_second(), observation.waiting_for().as_secs())
+    };
+    let waiting = wait(reasons::WAITING_FOR_FILE_SECRET, "");
+    assert_eq!(settle(0, Some(&waiting)), (0, 0));
+    assert_eq!(settle(60, None), (0, 60), "it is not known");
+    assert_eq!(settle(120, Some(&waiting)), (0, 120), "the back-off goes on");
+    assert_eq!(settle(180, Some(&Plan::Steady)), (180, 0));
+    assert_eq!(settle(240, None), (240, 0), "it was there");
+    assert_eq!(settle(300, Some(&waiting)), (240, 60));
+}
