@@ -147,7 +147,7 @@ async fn finish(
     let mut delay = due(observation, plan);
     let deferred = can_wait(cluster, plan).then(|| context.deferred.left(uid)).flatten();
     match report(observation, plan, context.reported.age(&cluster.view.uid)) {
-        Update::Nothing => {}
+        Update::Nothing => context.deferred.end(uid),
         Update::Later(after) => delay = delay.into_iter().chain([after]).min(),
         Update::Write(_) if deferred.is_some() => delay = delay.into_iter().chain(deferred).min(),
         Update::Write(condition) => {
@@ -182,16 +182,21 @@ fn outdated(context: &Context, observation: &Observation) -> Action {
     context.outdated(&observation.cluster.view, observation.uids())
 }
 
-/// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. If that fails too, the
-/// log has it.
+/// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. Not at once: it may be
+/// over in a moment. If that fails too, the log has it.
 async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: &Error) {
     let Some(refusal) = error.refusal() else { return };
     let message = format!("{refusal}; this controller tries again with a back-off");
     let state = ClusterState::read(&context.written.newest(cluster.clone()));
-    if let Update::Write(condition) = failure(&state, message.clone(), &now())
-        && let Err(error) = execute::condition(context, &state, &condition).await
-    {
-        tracing::warn!(%error, "the condition is not written");
+    let uid = state.view.uid.as_str();
+    if let Update::Write(condition) = failure(&state, message.clone(), &now(), context.reported.age(uid)) {
+        if context.deferred.left(uid).is_some() {
+            return;
+        }
+        context.deferred.end(uid);
+        if let Err(error) = execute::condition(context, &state, &condition).await {
+            tracing::warn!(%error, "the condition is not written");
+        }
     }
     if let Err(error) = report_failure_on_control_plane(context, cluster, message).await {
         tracing::debug!(%error, "the condition of the control plane is not written");

@@ -5,7 +5,7 @@ pub mod health;
 
 use crate::observation::{ClusterState, ControlPlaneView, Etcd, Joining, KUBEADM_CONFIG, Observation, Pause};
 use crate::plan::{Plan, earlier};
-use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, from_drafts, reasons};
+use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, answer_in, from_drafts, reasons};
 use api::endpoints::EndpointList;
 use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -46,12 +46,15 @@ pub fn announcement(cluster: &ClusterState, hold: &Hold, now: &Time) -> Conditio
 
 /// Something is refused, most likely to us, so that nothing is known for certain. A Cluster without our condition that names
 /// no etcd, or is paused, is left alone.
-pub fn failure(cluster: &ClusterState, message: String, now: &Time) -> Update {
+///
+/// `since_write` is as in [`report`]: other words are not written again at once, as the write is an event, which defeats the
+/// back-off of what has failed.
+pub fn failure(cluster: &ClusterState, message: String, now: &Time, since_write: Option<Duration>) -> Update {
     if cluster.view.is_paused() || (cluster.view.etcd.is_none() && cluster.condition.is_none()) {
         return Update::Nothing;
     }
     let draft = Draft::unknown(MANAGED_EXTERNAL_ETCD_READY, reasons::REFUSED, message);
-    compare(cluster.condition.as_ref(), of_cluster(cluster, draft, now), None)
+    compare(cluster.condition.as_ref(), of_cluster(cluster, draft, now), since_write)
 }
 
 /// Why the control plane has been paused, for the event.
@@ -69,8 +72,17 @@ pub fn pause_note(observation: &Observation, control_plane: &ControlPlaneView) -
 
 fn of_cluster(cluster: &ClusterState, draft: Draft, now: &Time) -> Condition {
     let before: Vec<Condition> = cluster.condition.iter().cloned().collect();
-    let mut conditions = from_drafts(&before, vec![draft], cluster.generation, now);
+    let mut conditions = from_drafts(&before, vec![in_known_words(draft, &before)], cluster.generation, now);
     conditions.swap_remove(0)
+}
+
+/// What the API server refuses is not told again in other numbers.
+fn in_known_words(draft: Draft, before: &[Condition]) -> Draft {
+    if ![reasons::REFUSED, reasons::CONTROL_PLANE_INVALID].contains(&draft.reason) {
+        return draft;
+    }
+    let answer = answer_in(&draft.message).to_owned();
+    draft.in_the_words_of(before, &answer)
 }
 
 fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Duration>) -> Update {

@@ -5,7 +5,7 @@
 //! says of its own components too, in the same words, so it can be recognized. It is left alone then: two writers of one
 //! condition would wake each other forever.
 
-use super::{Update, compare};
+use super::{Update, compare, in_known_words};
 use crate::observation::{ControlPlaneView, Etcd, EtcdView, Observation, Pause};
 use crate::plan::Plan;
 use api::conditions::{Draft, ETCD_CLUSTER_HEALTHY, from_drafts, reasons};
@@ -40,6 +40,7 @@ fn compare_with(observation: &Observation, draft: Draft, last: Option<(Duration,
     // It may go by another name there.
     let known: Vec<Condition> =
         before.iter().map(|old| Condition { type_: ETCD_CLUSTER_HEALTHY.to_owned(), ..old.clone() }).collect();
+    let draft = in_known_words(draft, &known);
     // Without a generation: it does not depend on the control plane's spec.
     let Some(after) = from_drafts(&known, vec![draft], None, &observation.now).pop() else { return Update::Nothing };
     let after = Condition { type_: type_.clone(), ..after };

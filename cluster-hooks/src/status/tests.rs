@@ -191,15 +191,24 @@ fn what_is_refused_to_us_is_unknown_and_nobodys_fault() {
     write(&mut world, &handed_over);
     let refused = "creating demo-apiserver-etcd-client: secrets is forbidden".to_owned();
     let now = world.observe().now;
-    let Update::Write(condition) = failure(&world.observe().cluster, refused.clone(), &now) else {
+    let Update::Write(condition) = failure(&world.observe().cluster, refused.clone(), &now, None) else {
         panic!("it stays True")
     };
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("Unknown", reasons::REFUSED));
     write(&mut world, &Update::Write(condition));
-    assert_eq!(failure(&world.observe().cluster, refused.clone(), &now), Update::Nothing, "it is said once");
+    assert_eq!(failure(&world.observe().cluster, refused.clone(), &now, None), Update::Nothing, "it is said once");
+    let told = |world: &World, words: &str, since: Option<u64>| {
+        let message = format!("creating a-1: webhook denied {words}");
+        failure(&world.observe().cluster, message, &now, since.map(Duration::from_secs))
+    };
+    let other = told(&world, "request 1", None);
+    write(&mut world, &other);
+    assert_eq!(told(&world, "request 2", None), Update::Nothing, "another number is no news");
+    assert_eq!(told(&world, "it for now", Some(4)), Update::Later(Duration::from_secs(6)));
+    assert!(matches!(told(&world, "it for now", Some(10)), Update::Write(_)), "other words are, later");
     world.cluster["spec"]["paused"] = json!(true);
-    assert_eq!(failure(&world.observe().cluster, "else".to_owned(), &now), Update::Nothing);
+    assert_eq!(failure(&world.observe().cluster, "else".to_owned(), &now, None), Update::Nothing);
     let mut stranger = World::applied();
     stranger.cluster["metadata"]["annotations"] = json!({});
-    assert_eq!(failure(&stranger.observe().cluster, refused, &now), Update::Nothing);
+    assert_eq!(failure(&stranger.observe().cluster, refused, &now, None), Update::Nothing);
 }
