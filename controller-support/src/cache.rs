@@ -287,8 +287,9 @@ fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> u16 {
         watcher::Error::NoResourceVersion => (0, error.to_string()),
     };
     listing.send_modify(|listing| {
+        // A version that was listed goes: its watch ends, and another one begins.
+        listing.refused = matches!(code, 401 | 403) || (code == 404 && !listing.listed);
         listing.listed &= code != 404;
-        listing.refused = matches!(code, 401 | 403 | 404);
         listing.failure = Some(text);
     });
     code

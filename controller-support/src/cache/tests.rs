@@ -222,10 +222,13 @@ async fn a_version_that_is_no_longer_served_is_forgotten_and_no_longer_asked_for
         tokio::time::timeout(Duration::from_secs(1), lost).await.is_ok()
     };
     assert!(!told_of(gone()).await, "it has never been served");
+    let error = cached.ensure_ready().await.unwrap_err();
+    assert!(matches!(error, Error::Refused(_)), "waiting does not help: {error:?}");
     assert_eq!(running.lock().unwrap().len(), 1, "others wait for it");
     assert!(!told_of(Ok(watcher::Event::Init)).await && !told_of(Ok(watcher::Event::InitDone)).await);
     assert!(told_of(gone()).await, "nobody is told");
-    assert!(!cached.ready().await, "what was known is no longer true");
+    let error = cached.ensure_ready().await.unwrap_err();
+    assert!(matches!(error, Error::NotReady(_)), "it is over in a moment, and nobody has refused anything: {error:?}");
     let ended = tokio::time::timeout(Duration::from_secs(1), task).await;
     assert!(ended.is_ok() && events.is_closed(), "it is asked for as long as the process lives");
     assert!(running.lock().unwrap().is_empty(), "whoever begins again gets the watch that has ended");
