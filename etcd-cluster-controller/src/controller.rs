@@ -7,7 +7,7 @@ use crate::execute::{
     Outcome, execute, keep_metrics_client, own_template, set_deletion, show_block_move, show_up_to_date, write_status,
 };
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
-use crate::metrics::{EtcdMetrics, Look};
+use crate::metrics::{EtcdMetrics, Look, Unreadable};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
 use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_obstacle, owns_template, plan};
@@ -37,7 +37,7 @@ pub async fn run(shared: Shared) -> Result<()> {
     let (changes, events) = mpsc::unbounded_channel();
     let context = Arc::new(Context::new(shared.clone(), changes).await?);
     let etcds = &context.etcds;
-    let (triggers, store) = typed(etcds);
+    let (triggers, store) = typed(etcds, Unreadable::new(&shared.metrics, shared.scope.clone()));
     let metrics = EtcdMetrics::new(store.clone(), shared.scope.clone(), looks(&context));
     shared.metrics.register("etcd clusters", |registry| registry.register_collector(Box::new(metrics)));
     let controller = Controller::for_shared_stream(triggers, store)

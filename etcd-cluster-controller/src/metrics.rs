@@ -5,8 +5,10 @@ mod decisions;
 mod named;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 
 pub(crate) use decisions::Decisions;
+pub(crate) use unreadable::Unreadable;
 
 use crate::prober::Figures;
 use api::EtcdCluster;

@@ -1,7 +1,7 @@
 //! What alerts, the dashboard and the documentation name is what is shown.
 
-use super::Decisions;
 use super::tests::{figures, shown};
+use super::{Decisions, Unreadable};
 use crate::fixture::Story;
 use crate::observation::probe::{OurFault, Outcome};
 use crate::plan::Plan;
@@ -9,6 +9,7 @@ use crate::prober::ProbeMetrics;
 use api::EtcdCluster;
 use controller_support::Scope;
 use controller_support::metrics::{ControllerLabels, ReconcileLabels, RequestLabels};
+use kube::api::DynamicObject;
 use kube::runtime::{reflector, watcher};
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,8 +41,14 @@ fn everything() -> String {
     metrics.seconds.get_or_create(&ControllerLabels { controller }).observe(0.1);
     metrics.requests.get_or_create(&RequestLabels { verb: "get", code: 200 }).inc();
     Decisions::new(&metrics).count(&Plan::Steady);
+    Unreadable::new(&metrics, Scope::default()).note(&broken(), true);
     ProbeMetrics::new(&metrics).observe(&Outcome::OurFault(OurFault::FileDescriptors), Duration::from_secs(1));
     metrics.text().unwrap()
+}
+
+/// An EtcdCluster that cannot be read.
+fn broken() -> DynamicObject {
+    serde_json::from_value(serde_json::json!({"metadata": {"name": "broken", "namespace": "default"}})).unwrap()
 }
 
 /// Names of series.
