@@ -40,13 +40,14 @@ const TYPES: [(&str, &str); 14] = [
     (c::ENDPOINTS_AVAILABLE, "True"),
 ];
 
-/// The conditions that are not well, the one that says most first. Types of others are left out: nobody here knows what is
-/// well.
+/// The conditions that are not well, the one that says most first. Ready also where it is True and tells what is refused.
+/// Types of others are left out: nobody here knows what is well.
 #[must_use]
 pub(super) fn troubles(conditions: &[Condition]) -> Vec<Trouble> {
     let of_type = |(type_, well): &(&str, &str)| {
         let found = conditions.iter().find(|condition| condition.type_ == *type_)?;
-        (found.status != *well).then(|| Trouble {
+        let tells = found.type_ == c::READY && found.reason != c::reasons::READY;
+        (found.status != *well || tells).then(|| Trouble {
             type_: found.type_.clone(),
             status: found.status.clone(),
             reason: found.reason.clone(),

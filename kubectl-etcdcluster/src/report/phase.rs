@@ -33,7 +33,7 @@ pub enum Phase {
     ScalingDown,
     /// A member is not known to be healthy.
     Degraded,
-    /// Something else is waited for.
+    /// Something else is waited for, or it is not known how it is.
     NotReady,
     /// All is well.
     Ready,
@@ -69,7 +69,8 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
         () if of(c::SCALING_UP).is_some() => Phase::ScalingUp,
         () if of(c::SCALING_DOWN).is_some() => Phase::ScalingDown,
         () if of(c::MEMBERS_HEALTHY).is_some() => Phase::Degraded,
-        () if status.ready => Phase::Ready,
+        // The rest of the status is what was known last.
+        () if status.ready && !is(c::READY, "Unknown") => Phase::Ready,
         () => Phase::NotReady,
     }
 }
@@ -78,6 +79,7 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
 mod tests {
     use super::*;
     use crate::fixture;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
     #[test]
     fn the_first_that_holds() {
@@ -92,6 +94,20 @@ mod tests {
             let status = snapshot.etcd.status.clone().unwrap_or_default();
             assert_eq!(phase(&snapshot, &super::super::conditions::troubles(&status.conditions)), expected);
         }
+    }
+
+    #[test]
+    fn what_was_known_last_is_not_said_to_be_well() {
+        let snapshot = fixture::healthy();
+        let mut conditions = snapshot.etcd.status.clone().unwrap().conditions;
+        let of = |conditions: &[Condition]| phase(&snapshot, &super::super::conditions::troubles(conditions));
+        assert_eq!(of(&conditions), Phase::Ready);
+        let ready = conditions.iter_mut().find(|condition| condition.type_ == c::READY).unwrap();
+        (ready.status, ready.reason) = ("Unknown".to_owned(), reasons::REFUSED.to_owned());
+        assert_eq!(of(&conditions), Phase::NotReady);
+        let ready = conditions.iter_mut().find(|condition| condition.type_ == c::READY).unwrap();
+        ready.status = "True".to_owned();
+        assert_eq!(of(&conditions), Phase::Ready, "what is refused keeps nobody from being well");
     }
 
     #[test]
