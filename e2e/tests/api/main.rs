@@ -9,6 +9,7 @@ mod config_cases;
 mod diagnosis;
 mod etcd_cases;
 mod examples;
+mod forbidden;
 mod installed;
 mod kubelet;
 mod malformed;
@@ -112,7 +113,7 @@ macro_rules! test {
 }
 
 fn tests() -> Vec<(&'static str, Test)> {
-    vec![
+    let mut tests = vec![
         test!(installed::every_crd_is_established),
         test!(installed::every_rule_has_a_message_and_is_judged),
         test!(config::every_folder_is_accepted),
@@ -145,5 +146,10 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(diagnosis::logs_are_those_of_the_managers_pods),
         test!(telling::watch_prints_what_is_new),
         test!(telling::why_explains_what_holds_it_up),
-    ]
+    ];
+    // It waits for the manager's back-off.
+    if std::env::var_os("E2E_FULL").is_some() {
+        tests.push(test!(forbidden::is_said_once_and_until_it_is_permitted));
+    }
+    tests
 }
