@@ -217,7 +217,11 @@ mod tests {
         let newest = || context.written.newest(observation.config.clone()).metadata.resource_version.clone();
         let refused = Error::Refused("secrets cannot be listed: forbidden".to_owned());
         report_failure(&context, &observation.config, &Reads::default(), &refused).await;
-        assert_eq!((asked.load(Ordering::Relaxed), newest().as_deref()), (0, Some("100")), "it may be over in a moment");
+        assert_eq!(
+            (asked.load(Ordering::Relaxed), newest().as_deref()),
+            (0, Some("100")),
+            "it may be over in a moment"
+        );
         tokio::time::advance(Duration::from_secs(1)).await;
         report_failure(&context, &observation.config, &Reads::default(), &refused).await;
         assert_eq!((asked.load(Ordering::Relaxed), newest().as_deref()), (1, Some("50")));

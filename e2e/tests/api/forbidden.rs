@@ -106,8 +106,7 @@ async fn permit(server: &Server, but: &[(&str, &str)]) -> Result<()> {
 async fn objects(server: &Server) -> Result<(Value, Value)> {
     let there = |labels: Value| json!({"metadata": {"namespace": NAMESPACE, "labels": labels}});
     let of_demo = json!({CLUSTER_NAME_LABEL: "demo", ETCD_CLUSTER_LABEL: "demo-etcd"});
-    let config_ref =
-        json!({"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "EtcdadmConfig", "name": "demo-etcd-0"});
+    let config_ref = json!({"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "EtcdadmConfig", "name": "demo-etcd-0"});
     let any = |kind: &str, name: &str, spec: Value| {
         let plain = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}});
         merged(&merged(&plain, &there(of_demo.clone())), &json!({"spec": spec}))

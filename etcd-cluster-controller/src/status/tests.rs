@@ -594,8 +594,9 @@ fn what_cannot_be_observed_is_unknown_blames_nobody_and_is_written_once() {
 fn a_deletion_is_said_whatever_is_refused() {
     let mut story = Story::with_voters(3, 3);
     story.settle();
-    let refused =
-        |story: &Story| unobserved(&story.observation.etcd, "secrets cannot be listed: forbidden", story.observation.now);
+    let refused = |story: &Story| {
+        unobserved(&story.observation.etcd, "secrets cannot be listed: forbidden", story.observation.now)
+    };
     assert_eq!(shows(&refused(&story), c::DELETING).0, "False");
     story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
     let after = refused(&story);

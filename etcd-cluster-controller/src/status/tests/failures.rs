@@ -42,7 +42,11 @@ fn is_said_by(story: &mut Story, types: &[&str]) {
     assert_eq!(say_why(&failed(story)), types);
     let refused = refused(story, CAUSE);
     assert_eq!(say_why(&refused), types);
-    assert!(types.iter().all(|type_| condition(&refused, type_).reason == reasons::REFUSED), "{:?}", refused.conditions);
+    assert!(
+        types.iter().all(|type_| condition(&refused, type_).reason == reasons::REFUSED),
+        "{:?}",
+        refused.conditions
+    );
     assert_eq!(warnings(&before, &refused), [reasons::REFUSED]);
     assert!(warnings(&refused, &refused).is_empty());
     story.etcd().status = Some(refused);
