@@ -66,6 +66,8 @@ pub mod reasons {
     pub const PAUSED: &str = "Paused";
     /// Neither the Cluster nor the object is paused.
     pub const NOT_PAUSED: &str = "NotPaused";
+    /// Nothing is paused, and the EtcdCluster or a Machine carries the mark of what clusterctl has moved away.
+    pub const MOVED_AWAY: &str = "MovedAway";
     /// The object is being deleted.
     pub const DELETING: &str = "Deleting";
     /// The object is not being deleted.

@@ -160,18 +160,25 @@ pub(crate) fn decide(view: &View<'_>) -> Decision {
     Decision { publish: publish::publish(view, &goal, &next), next, goal }
 }
 
-/// A pause stops everything, a deletion too, as everywhere in Cluster API.
+/// A pause stops everything, a deletion too, as everywhere in Cluster API. So does the mark of what clusterctl has moved
+/// away. It is no pause, and is not said to be one: the admission policy lets go what is marked and paused, and the
+/// mark alone would be both.
 fn paused(view: &View<'_>) -> Option<Plan> {
-    paused_object(view.observation).map(|what| wait(reasons::PAUSED, what))
+    let pause = pause(view.observation).map(|what| wait(reasons::PAUSED, what));
+    pause.or_else(|| moved::away(view.observation).map(|what| wait(reasons::MOVED_AWAY, what)))
+}
+
+/// Whether nothing is changed, by a pause or by the mark of a move.
+pub(crate) fn is_left_alone(observation: &Observation) -> bool {
+    pause(observation).is_some() || moved::away(observation).is_some()
 }
 
 /// What is paused, and by which field or annotation, if anything is: all of it, so that nobody lifts one pause and waits.
-pub(crate) fn paused_object(observation: &Observation) -> Option<String> {
+fn pause(observation: &Observation) -> Option<String> {
     let (etcd, annotation) = (observation.etcd.as_ref(), names::PAUSED_ANNOTATION);
     let own = etcd.annotations().contains_key(annotation);
     let own = own.then(|| format!("EtcdCluster {} is paused by annotation {annotation}", etcd.name_any()));
-    // clusterctl pauses the Cluster for a move, which is over.
-    let other = moved::away(observation).or_else(|| observation.cluster.one()?.pause());
+    let other = observation.cluster.one().and_then(|cluster| cluster.pause());
     let all: Vec<String> = own.into_iter().chain(other).collect();
     (!all.is_empty()).then(|| all.join(", and "))
 }

@@ -5,7 +5,7 @@
 //! would carry that over.
 
 use crate::snapshot::Snapshot;
-use api::conditions::PAUSED;
+use api::conditions::{PAUSED, is_true};
 use api::etcd_cluster::MemberRole;
 use api::names;
 use controller_support::external::is_cluster;
@@ -168,8 +168,7 @@ fn of_members(snapshot: &Snapshot) -> Vec<String> {
 /// Whether its controller has said that it does nothing.
 #[must_use]
 pub fn says_paused(snapshot: &Snapshot) -> bool {
-    let conditions = snapshot.etcd.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.type_ == PAUSED && condition.status == "True")
+    snapshot.etcd.status.as_ref().is_some_and(|status| is_true(&status.conditions, PAUSED))
 }
 
 /// Why an EtcdCluster that has arrived may not go on yet: its controller has not found the same etcd again, with all

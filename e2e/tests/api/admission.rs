@@ -167,19 +167,21 @@ pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) 
     // clusterctl takes it away, marked and paused, when it has made it again elsewhere: neither of the two alone is enough.
     let taken = cluster("taken", &json!({"replicas": 3}));
     accepted(server.create(&taken).await?)?;
-    let paused = |status: &str| {
+    let paused = |status: &str, reason: &str| {
         let since = "2026-01-01T00:00:00Z";
         let condition =
-            json!({"type": "Paused", "status": status, "reason": "Paused", "message": "", "lastTransitionTime": since});
+            json!({"type": "Paused", "status": status, "reason": reason, "message": "", "lastTransitionTime": since});
         json!({"status": {"initialized": true, "conditions": [condition]}})
     };
     let mark = json!({"metadata": {"annotations": {"clusterctl.cluster.x-k8s.io/delete-for-move": ""}}});
-    accepted(server.patch(&taken, "/status", &paused("True")).await?)?;
+    accepted(server.patch(&taken, "/status", &paused("True", "Paused")).await?)?;
     ensure!(delete(&server.client, "taken", None).await?.is_err(), "it is paused, and not moved");
     accepted(server.patch(&taken, "", &mark).await?)?;
-    accepted(server.patch(&taken, "/status", &paused("False")).await?)?;
-    ensure!(delete(&server.client, "taken", None).await?.is_err(), "it is marked, and not paused");
-    accepted(server.patch(&taken, "/status", &paused("True")).await?)?;
+    for (status, reason) in [("False", "NotPaused"), ("True", "MovedAway")] {
+        accepted(server.patch(&taken, "/status", &paused(status, reason)).await?)?;
+        ensure!(delete(&server.client, "taken", None).await?.is_err(), "it is marked, and not paused: {reason}");
+    }
+    accepted(server.patch(&taken, "/status", &paused("True", "Paused")).await?)?;
     accepted(delete(&server.client, "taken", None).await?)?;
 
     // Somebody has replaced the object while it was paused: the status alone tells.

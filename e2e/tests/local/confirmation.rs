@@ -8,7 +8,8 @@ use e2e::observer::Silence;
 use e2e::until::until;
 use futures::try_join;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// What is prompt, with several clusters at once on a busy computer.
@@ -17,6 +18,8 @@ const PROMPT: Duration = Duration::from_secs(60);
 const NAMESPACE_GONE: Duration = Duration::from_secs(180);
 /// How long the API server may take to learn of a policy.
 const IN_FORCE: Duration = Duration::from_secs(20);
+/// How long the manager has to say something that it should not say.
+const SETTLES: Duration = Duration::from_secs(5);
 
 /// Side by side: an EtcdCluster deleted by mistake and then on purpose; a Cluster of whose three etcd Machines two have been
 /// deleted by hand; a Cluster whose etcd is dead, which has one more Machine that waits; a namespace.
@@ -31,19 +34,11 @@ pub(crate) async fn is_asked_for(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Refused with what would be lost, as long as the annotation is missing or names another one; then it is gone promptly.
+/// Refused with what would be lost, as long as the annotation is missing or names another one, and with clusterctl's mark
+/// alone; then it is gone promptly.
 async fn etcd_alone(bed: &Bed) -> Result<()> {
     let look = up(bed, "confirm-etcd", 3).await?;
-    let answer = until("the deletion is refused", IN_FORCE, async || {
-        // A dry run, so that nothing is lost where it is not refused.
-        let parameters = DeleteParams { dry_run: true, ..DeleteParams::default() };
-        match look.api("EtcdCluster").delete(&look.etcd, &parameters).await {
-            Err(kube::Error::Api(status)) => Ok(Some(status.message)),
-            Err(error) => Err(error.into()),
-            Ok(_) => bail!("it would be deleted, without a word"),
-        }
-    })
-    .await?;
+    let answer = until("the deletion is refused", IN_FORCE, async || refusal(&look).await.map(Some)).await?;
     println!("  answer to a deletion without confirmation: {answer}");
     let way_out = format!("{}={}", names::CONFIRM_DELETION_ANNOTATION, look.etcd);
     for part in [names::CONFIRM_DELETION_ANNOTATION, look.etcd.as_str(), "data"] {
@@ -57,6 +52,7 @@ async fn etcd_alone(bed: &Bed) -> Result<()> {
     let etcd = look.etcds().get(&look.etcd).await?;
     ensure!(etcd.metadata.deletion_timestamp.is_none(), "it is being deleted");
     ensure!(look.status().await?.ready, "a refused deletion changes nothing");
+    marked_alone(&look).await?;
 
     let begun = Instant::now();
     look.delete_etcd().await?;
@@ -67,6 +63,33 @@ async fn etcd_alone(bed: &Bed) -> Result<()> {
     })
     .await?;
     println!("  a confirmed deletion took {:.1} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// What a deletion of the EtcdCluster is refused with.
+async fn refusal(look: &Look) -> Result<String> {
+    // A dry run, so that nothing is lost where it is not refused.
+    let parameters = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    match look.api("EtcdCluster").delete(&look.etcd, &parameters).await {
+        Err(kube::Error::Api(status)) => Ok(status.message),
+        Err(error) => Err(error.into()),
+        Ok(_) => bail!("it would be deleted, without a word"),
+    }
+}
+
+/// It is left alone, and not called paused: that would be the other half of what a deletion takes.
+async fn marked_alone(look: &Look) -> Result<()> {
+    let mark = async |value: Value| {
+        let patch = json!({"metadata": {"annotations": {names::DELETE_FOR_MOVE_ANNOTATION: value}}});
+        look.etcds().patch_metadata(&look.etcd, &PatchParams::default(), &Patch::Merge(&patch)).await
+    };
+    mark(json!("")).await?;
+    look.until_condition("Ready", "False", "MovedAway", PATIENCE).await?;
+    tokio::time::sleep(SETTLES).await;
+    let answer = refusal(look).await.context("with the mark of a move alone")?;
+    ensure!(answer.contains(names::CONFIRM_DELETION_ANNOTATION), "{answer}");
+    mark(Value::Null).await?;
+    look.until_ready(PATIENCE).await?;
     Ok(())
 }
 

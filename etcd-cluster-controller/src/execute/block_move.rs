@@ -3,7 +3,7 @@
 use super::{Outcome, set_metadata};
 use crate::context::Context;
 use crate::observation::Observation;
-use crate::plan::paused_object;
+use crate::plan::is_left_alone;
 use api::{EtcdCluster, names};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub(crate) async fn show_block_move(context: &Context, observation: &Observation
 /// what goes.
 fn change(etcd: &EtcdCluster, observation: &Observation, is_blocked: bool) -> Option<Value> {
     let is_there = etcd.annotations().contains_key(names::BLOCK_MOVE_ANNOTATION);
-    let is_still = etcd.metadata.deletion_timestamp.is_some() || paused_object(observation).is_some();
+    let is_still = etcd.metadata.deletion_timestamp.is_some() || is_left_alone(observation);
     (is_there != is_blocked && !is_still).then(|| if is_blocked { json!("true") } else { Value::Null })
 }
 

@@ -6,7 +6,7 @@ use crate::CONTROLLER;
 use crate::build::{same_deletion, wanted_deletion};
 use crate::context::Context;
 use crate::observation::Observation;
-use crate::plan::paused_object;
+use crate::plan::is_left_alone;
 use api::etcd_cluster::MachineDeletion;
 use controller_support::apply;
 use controller_support::external::MachineView;
@@ -49,7 +49,7 @@ fn patch(machine: &MachineView, wanted: MachineDeletion) -> Value {
 
 /// Machines that have something else. None while there is a pause.
 fn differing(observation: &Observation, wanted: MachineDeletion) -> Vec<&MachineView> {
-    if paused_object(observation).is_some() {
+    if is_left_alone(observation) {
         return Vec::new();
     }
     let shown = |machine: &MachineView| observation.shown.get(&machine.name).map(|shown| shown.deletion);

@@ -6,7 +6,7 @@ use crate::CONTROLLER;
 use crate::build::{expires_soon, is_up_to_date};
 use crate::context::Context;
 use crate::observation::Observation;
-use crate::plan::paused_object;
+use crate::plan::is_left_alone;
 use api::conditions::{MACHINE_UP_TO_DATE, reasons};
 use controller_support::apply;
 use controller_support::external::MachineView;
@@ -55,7 +55,7 @@ fn shown(observation: &Observation, machine: &MachineView, up_to_date: bool) -> 
 
 /// Machines whose condition does not say what is so, and what is so. Nothing is written while there is a pause.
 fn outdated(observation: &Observation) -> Vec<(&MachineView, bool)> {
-    if observation.etcd.metadata.deletion_timestamp.is_some() || paused_object(observation).is_some() {
+    if observation.etcd.metadata.deletion_timestamp.is_some() || is_left_alone(observation) {
         return Vec::new();
     }
     let machines = observation.live_machines().map(|machine| (machine, is_up_to_date(observation, machine)));

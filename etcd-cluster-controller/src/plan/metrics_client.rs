@@ -1,7 +1,7 @@
 //! When the client certificate for Prometheus is made, where the spec asks for one. It is no rule of the plan: nothing
 //! waits for it.
 
-use super::paused_object;
+use super::is_left_alone;
 use crate::context::REFUSED_TTL;
 use crate::observation::{Certificates, Observation};
 use k8s_openapi::jiff::SignedDuration;
@@ -25,7 +25,7 @@ fn left(observation: &Observation) -> Option<Duration> {
     let is_there = observation.cluster.one().is_some_and(|cluster| !cluster.deleting)
         && observation.etcd.metadata.deletion_timestamp.is_none();
     let can_sign = matches!(observation.certificates, Certificates::Ca { .. });
-    if !observation.etcd.spec.metrics_client_secret || !is_there || !can_sign || paused_object(observation).is_some() {
+    if !observation.etcd.spec.metrics_client_secret || !is_there || !can_sign || is_left_alone(observation) {
         return None;
     }
     let Some(expires) = observation.metrics_client_expires else { return Some(Duration::ZERO) };

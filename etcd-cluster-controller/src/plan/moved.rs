@@ -25,7 +25,7 @@ pub(super) fn away(observation: &Observation) -> Option<String> {
         format!("Machine {}", machine.name)
     };
     Some(format!(
-        "{what} is paused by annotation {mark}: clusterctl has moved it to another management cluster, which looks after the members now"
+        "{what} has annotation {mark}: clusterctl has moved it to another management cluster, which looks after the members now. If it has not, remove the annotation"
     ))
 }
 

@@ -1,7 +1,7 @@
 //! The owner of the infrastructure template. It matters only when the Cluster goes, so everything else comes first, and
 //! no plan depends on it: a template may be of a provider whose objects we are not allowed to change.
 
-use super::{Plan, paused_object};
+use super::{Plan, is_left_alone};
 use crate::build;
 use crate::observation::{ClusterLink, Observation, Template};
 use kube::ResourceExt;
@@ -17,7 +17,7 @@ pub(crate) fn owns_template(observation: &Observation, plan: &Plan) -> bool {
     let beside = observation.etcd.spec.infrastructure_template.namespace.as_deref();
     matches!(plan, Plan::Steady | Plan::Wait(_))
         && !goes_alone
-        && paused_object(observation).is_none()
+        && !is_left_alone(observation)
         // What was found is in the EtcdCluster's own namespace.
         && beside.is_none_or(|namespace| Some(namespace) == observation.etcd.namespace().as_deref())
         && build::template_owners(template, cluster).is_some()

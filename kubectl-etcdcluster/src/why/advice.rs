@@ -45,6 +45,10 @@ pub fn advice(reason: &str) -> Advice {
             "paused: a pause stops everything, a deletion too",
             "Go on with: kubectl etcdcluster rollout resume -n NAMESPACE NAME. Where the Cluster is paused, take away its spec.paused or its annotation cluster.x-k8s.io/paused.",
         ),
+        r::MOVED_AWAY => (
+            "paused: what clusterctl has moved to another management cluster is left alone here",
+            "If it has been moved, end that: kubectl etcdcluster move. If it has not, remove the annotation that the message names.",
+        ),
         r::DELETING => (
             "deletion: Machines go first, then the EtcdCluster",
             "Look at what its Machines wait for: kubectl describe machines -n NAMESPACE -l cluster.x-k8s.io/etcd-cluster=NAME",

@@ -8,7 +8,7 @@ use crate::plan::moved::obstacle;
 use crate::plan::{Plan, Step, plan};
 use crate::status::status;
 use api::EtcdClusterStatus;
-use api::conditions::reasons;
+use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{Operation, OperationKind, RemovalState, RemovedMember};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -36,14 +36,43 @@ fn etcd_goes() -> Story {
     story
 }
 
+/// Status and reason of its condition Paused.
+fn paused(story: &Story) -> (String, String) {
+    let decision = plan(&story.observation);
+    let conditions = status(&story.observation, &decision, None).conditions;
+    let found = conditions.into_iter().find(|condition| condition.type_ == c::PAUSED).unwrap();
+    (found.status, found.reason)
+}
+
+#[test]
+fn a_mark_is_no_pause_and_is_not_said_to_be_one() {
+    let is = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+    let whole = Story::with_voters(3, 3);
+    let mut marked = whole.clone();
+    marked.etcd().metadata.annotations = Some(mark());
+    let mut one_machine = whole;
+    one_machine.observation.machines.get_mut(&name(1)).unwrap().annotations = mark();
+    for story in [&mut marked, &mut one_machine] {
+        assert_eq!(reason(&story.plan()), reasons::MOVED_AWAY);
+        assert_eq!(paused(story), is("False", reasons::NOT_PAUSED), "else the mark alone lets it be deleted");
+        // As clusterctl does it: the annotation of the EtcdCluster's own pause is gone by then, the Cluster is paused.
+        story.cluster().paused_by = Some("spec.paused".to_owned());
+        assert_eq!(reason(&story.plan()), reasons::PAUSED);
+        assert_eq!(paused(story), is("True", reasons::PAUSED));
+    }
+    marked.cluster().paused_by = None;
+    marked.annotate(names::PAUSED_ANNOTATION, names::PAUSED_FOR_MOVE_VALUE);
+    assert_eq!(paused(&marked), is("True", reasons::PAUSED));
+}
+
 #[test]
 fn the_member_of_a_machine_that_is_moved_away_stays_also_where_the_pause_is_lost() {
     let mut story = one_leaves();
     story.observation.machines.get_mut(&name(3)).unwrap().annotations = mark();
     let plan = story.plan();
-    assert_eq!(reason(&plan), reasons::PAUSED);
+    assert_eq!(reason(&plan), reasons::MOVED_AWAY);
     let message = &plan.hold().unwrap().message;
-    assert!(message.starts_with("Machine demo-etcd-3 is paused by annotation clusterctl"), "{message}");
+    assert!(message.starts_with("Machine demo-etcd-3 has annotation clusterctl"), "{message}");
 }
 
 #[test]
@@ -52,22 +81,22 @@ fn an_operation_that_was_begun_is_not_gone_on_with_from_the_side_that_etcd_has_l
     story.settle();
     assert!(matches!(story.plan(), Plan::Do(Step::RemoveMember(_))), "{:?}", story.plan());
     story.etcd().metadata.annotations = Some(mark());
-    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+    assert_eq!(reason(&story.plan()), reasons::MOVED_AWAY);
 }
 
 #[test]
 fn machines_are_not_deleted_with_an_etcd_that_is_moved_away_also_where_its_cluster_is_gone() {
     let mut story = etcd_goes();
     story.etcd().metadata.annotations = Some(mark());
-    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+    assert_eq!(reason(&story.plan()), reasons::MOVED_AWAY);
     for machine in story.observation.machines.values_mut() {
         machine.annotations = mark();
         (machine.deleting, machine.deleted) = (true, Some(Time(story.observation.now)));
     }
-    assert_eq!(reason(&story.plan()), reasons::PAUSED);
+    assert_eq!(reason(&story.plan()), reasons::MOVED_AWAY);
     // The move was given up, and the Cluster is deleted here: that always finishes.
     story.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
-    assert!(!matches!(&story.plan(), Plan::Wait(hold) if hold.reason == reasons::PAUSED), "{:?}", story.plan());
+    assert!(!matches!(&story.plan(), Plan::Wait(hold) if hold.reason == reasons::MOVED_AWAY), "{:?}", story.plan());
 }
 
 /// The same in the management cluster that it has come to: other UIDs, other times, no status.
