@@ -112,13 +112,13 @@ pub fn is_cluster(owner: &OwnerReference) -> bool {
     owner.kind == "Cluster" && api_group(&owner.api_version) == names::CLUSTER_GROUP
 }
 
-/// What pauses an object that has `spec.paused`. One that clusterctl has moved away is another management cluster's, also
-/// where the pause that clusterctl sets is lost.
+/// What pauses an object that has `spec.paused`. The mark of what clusterctl moves away is no pause: clusterctl pauses
+/// the Cluster as well, deletes it last, and nothing ends a mark that is left on one, whose deletion has to finish.
 fn paused_by(cluster: &DynamicObject) -> Option<String> {
     let field = flag(&cluster.data, &["/spec/paused"]).then(|| "spec.paused".to_owned());
-    let annotations = [names::PAUSED_ANNOTATION, names::DELETE_FOR_MOVE_ANNOTATION];
-    let annotations = annotations.into_iter().filter(|name| cluster.annotations().contains_key(*name));
-    let all: Vec<String> = field.into_iter().chain(annotations.map(|name| format!("annotation {name}"))).collect();
+    let annotation = cluster.annotations().contains_key(names::PAUSED_ANNOTATION);
+    let annotation = annotation.then(|| format!("annotation {}", names::PAUSED_ANNOTATION));
+    let all: Vec<String> = field.into_iter().chain(annotation).collect();
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(paused_by(annotated.clone(), false).as_deref(), Some("annotation cluster.x-k8s.io/paused"));
         assert_eq!(paused_by(annotated, true).as_deref(), Some("spec.paused and annotation cluster.x-k8s.io/paused"));
         let moved = json!({names::DELETE_FOR_MOVE_ANNOTATION: ""});
-        let by = "annotation clusterctl.cluster.x-k8s.io/delete-for-move";
-        assert_eq!(paused_by(moved, false).as_deref(), Some(by), "it is another management cluster's");
+        assert_eq!(paused_by(moved.clone(), false), None, "else it is never deleted");
+        assert_eq!(paused_by(moved, true).as_deref(), Some("spec.paused"), "as clusterctl leaves it");
     }
 
     #[test]

@@ -71,6 +71,20 @@ fn it_comes_to_an_end_in_every_state() {
     }
 }
 
+/// clusterctl deletes the Cluster last, marked and paused. One that has kept the mark is deleted like any other.
+#[test]
+fn a_mark_that_a_move_has_left_keeps_no_cluster() {
+    let mut world = World::applied();
+    world.settle();
+    world.cluster["metadata"]["annotations"][names::DELETE_FOR_MOVE_ANNOTATION] = json!("");
+    world.delete_cluster();
+    let mut paused = world.clone();
+    assert_eq!(world.settle().0, [Step::Unpause, Step::ConfirmDeletion, Step::DeleteEtcd]);
+    paused.cluster["spec"]["paused"] = json!(true);
+    let (_, plan) = paused.plan();
+    assert!(matches!(&plan, Plan::Wait(hold) if hold.reason == reasons::PAUSED), "{plan:?}");
+}
+
 #[test]
 fn a_users_pause_stays_in_a_deletion_too() {
     let mut world = World::applied();
