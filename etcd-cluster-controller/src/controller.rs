@@ -10,7 +10,7 @@ use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_t
 use crate::metrics::{EtcdMetrics, Look, Unreadable};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
-use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_obstacle, owns_template, plan};
+use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_loss, owns_template, plan};
 use crate::status::{can_wait, differs, failure_can_wait, is_refused, status, unobserved};
 use api::conditions::{reasons, same_reasons};
 use api::{EtcdCluster, names};
@@ -186,8 +186,8 @@ async fn finish(
     let etcd = observation.etcd.as_ref();
     let uid = etcd.metadata.uid.as_deref().unwrap_or_default();
     // Before the status: a move loses what that is about to say.
-    show_block_move(context, observation, move_obstacle(observation, &decision.next, &after).as_deref()).await;
-    let due = due(observation, &decision.next);
+    let again = show_block_move(context, observation, &move_loss(observation, &decision.next, &after)).await;
+    let due = due(observation, &decision.next).into_iter().chain(again).min();
     let before = etcd.status.as_ref();
     let refused = is_refused(&decision.next);
     let can_wait = if failure.is_some() || refused {
@@ -210,7 +210,8 @@ async fn finish(
         return Ok(Action::requeue(due.map_or(left, |due| if is_known { due } else { due.min(left) })));
     }
     show_up_to_date(context, observation).await;
-    set_deletion(context, observation).await;
+    let again = set_deletion(context, observation).await;
+    let due = due.into_iter().chain(again).min();
     keep_metrics_client(context, observation).await;
     match failure {
         Some(error) => Err(error),

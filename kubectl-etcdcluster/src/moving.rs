@@ -5,7 +5,7 @@
 //! would carry that over.
 
 use crate::snapshot::Snapshot;
-use api::conditions::{PAUSED, is_true};
+use api::conditions::{AVAILABLE, PAUSED, is_true};
 use api::etcd_cluster::MemberRole;
 use api::names;
 use controller_support::external::is_cluster;
@@ -144,6 +144,9 @@ fn of_members(snapshot: &Snapshot) -> Vec<String> {
     }
     if !status.creation_complete {
         found.push("it has not been complete yet".to_owned());
+    }
+    if !is_true(&status.conditions, AVAILABLE) {
+        found.push("it is not Available: whether a quorum of its members is well is not known, or it is not".to_owned());
     }
     if let Some(begun) = &status.operation {
         found.push(format!("{:?} of member {} is under way", begun.kind, begun.member_id));

@@ -1,65 +1,100 @@
 //! clusterctl's annotation `block-move` on the EtcdCluster: `clusterctl move` waits for a while as long as it is there.
 
 use super::{Outcome, set_metadata};
-use crate::context::Context;
+use crate::context::{Context, REFUSED_TTL};
 use crate::observation::Observation;
-use crate::plan::is_left_alone;
+use crate::plan::{Loss, is_left_alone};
 use api::{EtcdCluster, names};
+use controller_support::Error;
 use kube::ResourceExt;
 use serde_json::{Value, json};
+use std::time::Duration;
 
-/// Sets or removes it where that differs. `obstacle`: what a move would lose now. It comes before the status is written
-/// that the move would lose. Nothing of ours depends on it, so a failure is logged, and what is refused is tried again much
-/// later.
-pub(crate) async fn show_block_move(context: &Context, observation: &Observation, obstacle: Option<&str>) {
+/// After a failure that may pass by itself: an idle EtcdCluster has no event that would bring it back.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Sets or removes it where that differs. It comes before the status is written that the move would lose. Nothing of
+/// ours depends on it, so a failure is logged, and it is tried again: answers when, if something is left.
+pub(crate) async fn show_block_move(context: &Context, observation: &Observation, loss: &Loss) -> Option<Duration> {
     // What this reconcile itself has written counts already.
     let etcd = context.written.newest(observation.etcd.clone());
-    let Some(value) = change(&etcd, observation, obstacle.is_some()) else { return };
+    let value = change(&etcd, observation, loss)?;
     let uid = etcd.uid().unwrap_or_default();
     let key = format!("{uid}/block-move");
     if context.refused.get(&key).is_some() {
-        return;
+        return Some(REFUSED_TTL);
     }
-    tracing::info!(etcd = etcd.name_any(), obstacle, "whether clusterctl may move it has changed");
+    tracing::info!(etcd = etcd.name_any(), ?loss, "whether clusterctl may move it has changed");
     let metadata = json!({"annotations": {names::BLOCK_MOVE_ANNOTATION: value}});
     match set_metadata(context, &etcd, metadata).await {
         // Somebody else has changed the object: its event is on its way, and everything is decided again.
         Ok(Outcome::Outdated) => context.written.forget(&uid),
         Ok(_) => {}
         Err(error) => {
+            tracing::warn!(%error, etcd = etcd.name_any(), "block-move was not changed");
             if error.is_invalid() {
                 context.refused.insert(key, ());
             }
-            tracing::warn!(%error, etcd = etcd.name_any(), "block-move was not changed");
+            return Some(again(&error));
         }
     }
+    None
 }
 
-/// What the annotation becomes (null: it goes), if it is to be changed. Nothing is changed while there is a pause, or of
-/// what goes.
-fn change(etcd: &EtcdCluster, observation: &Observation, is_blocked: bool) -> Option<Value> {
+/// When it is tried again. What is refused is so for long.
+fn again(error: &Error) -> Duration {
+    if error.is_invalid() { REFUSED_TTL } else { AGAIN }
+}
+
+/// What the annotation becomes (null: it goes), if it is to be changed. It is set while nothing is paused, as nothing
+/// begins in a pause. It goes in a pause too: clusterctl pauses the Cluster first, and waits for this then. Nothing is
+/// changed of what goes.
+fn change(etcd: &EtcdCluster, observation: &Observation, loss: &Loss) -> Option<Value> {
     let is_there = etcd.annotations().contains_key(names::BLOCK_MOVE_ANNOTATION);
-    let is_still = etcd.metadata.deletion_timestamp.is_some() || is_left_alone(observation);
-    (is_there != is_blocked && !is_still).then(|| if is_blocked { json!("true") } else { Value::Null })
+    if etcd.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    match loss {
+        Loss::Of(_) => (!is_there && !is_left_alone(observation)).then(|| json!("true")),
+        Loss::Nothing => is_there.then_some(Value::Null),
+        Loss::Unknown => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::Story;
+    use controller_support::ResultExt;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::core::Status;
 
     #[test]
     fn it_is_changed_where_it_differs() {
         let mut story = Story::with_voters(3, 3);
-        let of = |story: &Story, is_blocked| change(&story.observation.etcd, &story.observation, is_blocked);
-        assert_eq!((of(&story, false), of(&story, true)), (None, Some(json!("true"))));
-        story.annotate(names::BLOCK_MOVE_ANNOTATION, "true");
-        assert_eq!((of(&story, true), of(&story, false)), (None, Some(Value::Null)));
+        let of = |story: &Story, loss: &Loss| change(&story.observation.etcd, &story.observation, loss);
+        let something = Loss::Of("a member has left".to_owned());
+        assert_eq!((of(&story, &Loss::Nothing), of(&story, &something)), (None, Some(json!("true"))));
         let mut paused = story.clone();
         paused.cluster().paused_by = Some("spec.paused".to_owned());
-        assert_eq!(of(&paused, false), None, "what is paused is left alone, and may be moved just now");
+        assert_eq!(of(&paused, &something), None, "nothing begins in a pause, and it may be moved just now");
+        for story in [&mut story, &mut paused] {
+            assert_eq!(of(story, &Loss::Unknown), None, "it stays away while nobody can say");
+            story.annotate(names::BLOCK_MOVE_ANNOTATION, "true");
+            assert_eq!(of(story, &Loss::Unknown), None, "it stays while nobody can say");
+            assert_eq!(of(story, &something), None);
+            assert_eq!(of(story, &Loss::Nothing), Some(Value::Null), "clusterctl waits for it in a pause");
+        }
         story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
-        assert_eq!(of(&story, false), None);
+        assert_eq!(of(&story, &Loss::Nothing), None);
+    }
+
+    #[test]
+    fn what_has_failed_is_tried_again_without_an_event() {
+        let failed = |code: u16| {
+            let answer = kube::Error::Api(Box::new(Status { code, ..Status::default() }));
+            Err::<(), _>(answer).doing(|| "patching".to_owned()).unwrap_err()
+        };
+        assert_eq!([403, 503].map(|code| again(&failed(code))), [REFUSED_TTL, AGAIN]);
     }
 }

@@ -4,7 +4,7 @@
 use super::machines::machines;
 use crate::CONTROLLER;
 use crate::build::{same_deletion, wanted_deletion};
-use crate::context::Context;
+use crate::context::{Context, REFUSED_TTL};
 use crate::observation::Observation;
 use crate::plan::is_left_alone;
 use api::etcd_cluster::MachineDeletion;
@@ -13,27 +13,33 @@ use controller_support::external::MachineView;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use std::time::Duration;
 
-/// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later.
-pub(crate) async fn set_deletion(context: &Context, observation: &Observation) {
+/// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later: answers when, if
+/// something is left.
+pub(crate) async fn set_deletion(context: &Context, observation: &Observation) -> Option<Duration> {
     // Earlier versions have other fields. Every release of Cluster API that this provider works with serves this one.
     if context.machines.resource().version != "v1beta2" {
-        return;
+        return None;
     }
-    let Some(wanted) = wanted_deletion(&observation.etcd) else { return };
+    let wanted = wanted_deletion(&observation.etcd)?;
+    let mut again = None;
     for machine in differing(observation, wanted) {
         let key = format!("{}/deletion", machine.uid);
         if context.refused.get(&key).is_some() {
+            again = Some(REFUSED_TTL);
             continue;
         }
         let api = machines(context, &observation.etcd);
         let answer = apply::merge::<DynamicObject>(&api, CONTROLLER, &machine.name, &patch(machine, wanted)).await;
         if let Err(error) = answer {
             context.refused.insert(key, ());
+            again = Some(REFUSED_TTL);
             let etcd = observation.etcd.name_any();
             tracing::warn!(%error, etcd, "the deletion timeouts of a Machine were not set");
         }
     }
+    again
 }
 
 /// With the UID: another Machine may have the name by now. What is not set goes back to what Cluster API has by

@@ -29,10 +29,31 @@ pub(super) fn away(observation: &Observation) -> Option<String> {
     ))
 }
 
+/// What a move would lose now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Nothing: all that matters can be derived again.
+    Nothing,
+    /// This.
+    Of(String),
+    /// The member list is not known at this moment, and nothing else is lost: what was said of it last still holds.
+    Unknown,
+}
+
 /// What a move would lose now: a status is not moved, nor is a deletion, and nobody may join under another UID than the
-/// admitted one. `after`: the status that is written next. `None`: all that matters can be derived again.
-pub(crate) fn obstacle(observation: &Observation, next: &Plan, after: &EtcdClusterStatus) -> Option<String> {
+/// admitted one. `after`: the status that is written next.
+pub(crate) fn loss(observation: &Observation, next: &Plan, after: &EtcdClusterStatus) -> Loss {
     let view = View::new(observation);
+    match before_the_list(&view, next, after).or_else(|| odd_seat(&view)) {
+        Some(what) => Loss::Of(what),
+        None if view.roster.is_listed() => Loss::Nothing,
+        None => Loss::Unknown,
+    }
+}
+
+/// What would be lost, whoever is a member.
+fn before_the_list(view: &View<'_>, next: &Plan, after: &EtcdClusterStatus) -> Option<String> {
+    let observation = view.observation;
     if let Plan::Do(step) = next
         && changes_members(step)
     {
@@ -53,16 +74,17 @@ pub(crate) fn obstacle(observation: &Observation, next: &Plan, after: &EtcdClust
     if let Some(going) = observation.machines.values().find(|machine| machine.deleting) {
         return Some(format!("Machine {} is being deleted", going.name));
     }
-    if let Some(last) = repair::under_way(&view) {
+    if let Some(last) = repair::under_way(view) {
         return Some(format!("the member of Machine {} is being replaced", last.machine));
     }
-    if observation.machines.len() != view.wanted() {
-        return Some(format!("there are {} Machines, and {} are wanted", observation.machines.len(), view.wanted()));
-    }
-    if !view.roster.is_listed() {
-        return Some(format!("the member list is not known: {}", observation.why_not_listed()));
-    }
-    let odd = view.roster.seats.iter().find(|seat| seat.machine.is_none() || !seat.is_voter())?;
+    (observation.machines.len() != view.wanted())
+        .then(|| format!("there are {} Machines, and {} are wanted", observation.machines.len(), view.wanted()))
+}
+
+/// A Machine without a member that votes, or the other way round, by the member list.
+fn odd_seat(view: &View<'_>) -> Option<String> {
+    let mut seats = view.roster.seats.iter().filter(|_| view.roster.is_listed());
+    let odd = seats.find(|seat| seat.machine.is_none() || !seat.is_voter())?;
     Some(match odd.machine {
         Some(machine) => format!("Machine {} has no member that votes", machine.name),
         None => format!("member {} has no Machine", odd.name()),

@@ -119,6 +119,10 @@ fn what_only_the_status_knows_keeps_a_move_from_beginning() {
         snapshot.etcd.status = Some(status);
         is_said(&snapshot, expected);
     }
+    let mut unknown = changed(|_| {});
+    let conditions = &mut unknown.etcd.status.as_mut().unwrap().conditions;
+    conditions.iter_mut().find(|condition| condition.type_ == AVAILABLE).unwrap().status = "Unknown".to_owned();
+    is_said(&unknown, "it is not Available");
 }
 
 #[test]
