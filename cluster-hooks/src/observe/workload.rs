@@ -24,21 +24,37 @@ pub(super) async fn read(kubeconfig: &str) -> Joining {
 
 async fn ask(kubeconfig: &str) -> Result<Option<ConfigMap>, String> {
     let maps: Api<ConfigMap> = Api::namespaced(client(kubeconfig).await?, "kube-system");
-    maps.get_opt(KUBEADM_CONFIG).await.map_err(|error| format!("its API server: {error}"))
+    maps.get_opt(KUBEADM_CONFIG).await.map_err(|error| format!("its API server {}", answer(&error)))
+}
+
+/// What came of the request, for people. Nothing of a body: whoever may write the Secret would read in a condition what
+/// this process is told by whatever address the kubeconfig names.
+fn answer(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => {
+            let is_word = status.reason.chars().all(|c| c.is_ascii_alphabetic());
+            let reason = if is_word { status.reason.as_str() } else { "" };
+            format!("answers {} {reason}", status.code).trim_end().to_owned()
+        }
+        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => "answers something else than was asked for".to_owned(),
+        other => format!("does not answer: {other}"),
+    }
 }
 
 async fn client(kubeconfig: &str) -> Result<Client, String> {
     let invalid = |error: &dyn std::fmt::Display| format!("the kubeconfig cannot be used: {error}");
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|error| invalid(&error))?;
     if !is_plain(&kubeconfig) {
-        return Err(invalid(&"it names files, programs or a proxy, and not certificates or a token alone"));
+        return Err(invalid(&NOT_PLAIN));
     }
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     Client::try_from(config.map_err(|error| invalid(&error))?).map_err(|error| invalid(&error))
 }
 
-/// Whether all that it takes is in the kubeconfig itself: whoever may write the Secret must not have this process run a
-/// program, or show a file of its own.
+const NOT_PLAIN: &str = "it names files, programs, a proxy, or a server without verified TLS, and not an https server with certificates or a token alone";
+
+/// Whether all that it takes is in the kubeconfig itself, for a server that proves who it is. Whoever may write the Secret
+/// must not have this process run a program, show a file of its own, or ask whatever answers over plain HTTP.
 fn is_plain(kubeconfig: &Kubeconfig) -> bool {
     let mut users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
     let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
@@ -46,12 +62,19 @@ fn is_plain(kubeconfig: &Kubeconfig) -> bool {
         let files = [&user.token_file, &user.client_certificate, &user.client_key];
         user.exec.is_none() && user.auth_provider.is_none() && files.iter().all(|file| file.is_none())
     });
-    is_plain && clusters.all(|cluster| cluster.certificate_authority.is_none() && cluster.proxy_url.is_none())
+    is_plain
+        && clusters.all(|cluster| {
+            cluster.certificate_authority.is_none()
+                && cluster.proxy_url.is_none()
+                && cluster.insecure_skip_tls_verify != Some(true)
+                && cluster.server.as_ref().is_some_and(|server| server.starts_with("https://"))
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::core::Status;
 
     const CLUSTER: &str = "server: https://10.0.0.100:6443, certificate-authority-data: AAAA";
 
@@ -76,9 +99,26 @@ mod tests {
         ] {
             assert!(!is_plain(CLUSTER, user), "{user}");
         }
-        for more in ["certificate-authority: /etc/ssl/ca.crt", "proxy-url: http://10.0.0.9:3128"] {
+        let insecure = "insecure-skip-tls-verify: true";
+        for more in ["certificate-authority: /etc/ssl/ca.crt", "proxy-url: http://10.0.0.9:3128", insecure] {
             assert!(!is_plain(&format!("server: https://10.0.0.100:6443, {more}"), "token: secret"), "{more}");
         }
+        for server in ["server: http://169.254.169.254", "server: 10.0.0.100:6443", "tls-server-name: demo"] {
+            assert!(!is_plain(server, "token: secret"), "{server}");
+        }
+    }
+
+    #[test]
+    fn of_an_answer_nothing_is_said_but_code_and_reason() {
+        let answered = |code: u16, reason: &str| {
+            let (reason, message) = (reason.to_owned(), "hunter2".to_owned());
+            answer(&kube::Error::Api(Box::new(Status { code, reason, message, ..Status::default() })))
+        };
+        assert_eq!(answered(403, "Forbidden"), "answers 403 Forbidden");
+        assert_eq!(answered(404, ""), "answers 404");
+        assert_eq!(answered(500, "the password is hunter2"), "answers 500");
+        let body = serde_json::from_str::<ConfigMap>("\"hunter2\"").unwrap_err();
+        assert_eq!(answer(&kube::Error::SerdeError(body)), "answers something else than was asked for");
     }
 
     #[tokio::test]
@@ -91,7 +131,7 @@ mod tests {
         let runs = kubeconfig(CLUSTER, "exec: {command: sh, interactiveMode: Never}");
         assert!(unknown(&runs).await.contains("programs"));
         // Nothing listens there.
-        let nobody = kubeconfig("server: http://127.0.0.1:1", "token: secret");
-        assert!(unknown(&nobody).await.starts_with("its API server: "));
+        let nobody = kubeconfig("server: https://127.0.0.1:1", "token: secret");
+        assert!(unknown(&nobody).await.starts_with("its API server does not answer: "));
     }
 }
