@@ -65,6 +65,10 @@ pub const CONFIRM_DELETION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/conf
 pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 /// Annotation on an EtcdCluster of which a move would lose something now. clusterctl's own: it waits for a while.
 pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
+/// Label of what `clusterctl move` moves although no moved object owns it. clusterctl's own, on objects and on CRDs.
+pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
+/// The same, with all that the object owns.
+pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 /// Value of [`PAUSED_ANNOTATION`] when `kubectl etcdcluster move` has set it: it lifts no other pause.
 pub const PAUSED_FOR_MOVE_VALUE: &str = "moving-to-another-management-cluster";
 /// Annotation on every member Machine: Cluster API keeps the machine running until the member has left etcd.
