@@ -1,8 +1,10 @@
 //! A move to another management cluster: how far it is, and what stands in the way of it. Pure.
 //!
-//! `clusterctl move` makes all objects in the target, then deletes all in the source, the Clusters last. When it is run
-//! again, it goes on with the first half, and not with the second: it takes the annotations of what it deletes away, and
-//! would carry that over.
+//! `clusterctl move` makes all objects in the target, then deletes all in the source, the Clusters last. It can be run
+//! again in the first half, when what it has made in the target is taken away there: else it writes over that, with the
+//! source at work. Not in the second: it takes the annotations of what it deletes away, and would carry that over.
+
+mod graph;
 
 use crate::snapshot::Snapshot;
 use api::conditions::{AVAILABLE, PAUSED, is_true};
@@ -10,23 +12,35 @@ use api::etcd_cluster::MemberRole;
 use api::names;
 use controller_support::external::is_cluster;
 use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::Value;
 use std::collections::BTreeSet;
+
+pub use graph::{Found, Rank};
 
 /// Name of the Node that Machines of etcd are said to have, as clusterctl moves no Machine without one. No Node has it.
 pub const NODE: &str = "etcd-has-no-node";
 
+/// Clusters, as a resource with its group.
+pub const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
+/// ClusterClasses, likewise.
+pub const CLASSES: &str = "clusterclasses.cluster.x-k8s.io";
+const SECRETS: &str = "secrets";
 /// The kinds that tell whether there is anything to move: Cluster API's own, and ours.
-const TELLING: [&str; 3] = ["clusters.cluster.x-k8s.io", "etcdclusters.etcdcluster.cluster.x-k8s.io", MACHINES];
-const MACHINES: &str = "machines.cluster.x-k8s.io";
+const TELLING: [&str; 3] = [CLUSTERS, "etcdclusters.etcdcluster.cluster.x-k8s.io", "machines.cluster.x-k8s.io"];
 
 /// The namespace in one of the two management clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Side {
-    /// What is moved, as resource with group, and name: Clusters, and what one of the kinds that clusterctl moves owns.
+    /// What clusterctl moves, as resource with group, and name.
     pub objects: BTreeSet<(String, String)>,
-    /// clusterctl's mark is on one of them: it is about to be deleted.
+    /// What there is besides of the kinds that it looks at.
+    pub staying: BTreeSet<(String, String)>,
+    /// clusterctl's mark is on something that is moved: it is about to be deleted.
     pub marked: bool,
-    /// The pause of a move is on one of them.
+    /// Something that is moved is being deleted.
+    pub deleting: bool,
+    /// The pause of a move is on something that is moved.
     pub moving: bool,
     /// Every Cluster has `spec.paused`.
     pub paused: bool,
@@ -37,11 +51,10 @@ impl Side {
         !self.objects.iter().any(|(resource, _)| TELLING.contains(&resource.as_str()))
     }
 
-    /// What is left of the kinds that tell, for people.
+    /// What is left, for people.
     #[must_use]
     pub fn left(&self) -> String {
-        let telling = self.objects.iter().filter(|(resource, _)| TELLING.contains(&resource.as_str()));
-        telling.map(|(resource, name)| format!("{resource}/{name}")).collect::<Vec<_>>().join(", ")
+        self.objects.iter().map(|(resource, name)| format!("{resource}/{name}")).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -54,32 +67,89 @@ pub enum Stand {
     NotBegun,
     /// Something is in the target, and everything in the source still. Both are paused.
     Created,
+    /// The same, and what is in the target is being deleted: the move is being given up.
+    GivingUp,
     /// Everything is in the target, and something has gone from the source already. Both are paused.
     Leaving,
     /// Everything is in the target alone.
     Arrived,
-    /// Both sides have something, and no move is under way: the source is not paused, or the target has it from elsewhere,
-    /// or something that the source never had.
+    /// Both sides have something, and no move is under way: one of them is not paused, or the target has it from
+    /// elsewhere, or something that the source never had.
     Unclear,
 }
 
-/// Tells from the two sides how far a move is. What the target has and the source has not was deleted there by clusterctl:
-/// nothing else deletes anything, as long as both sides are paused. clusterctl makes the Clusters first, which do not carry
-/// the pause of a move, and deletes them last: one side at least has something that does. It pauses them itself, and wants
-/// them resumed before it is run again.
+/// Tells from the two sides how far a move is. What the target has and the source has not was deleted there by
+/// clusterctl: nothing else deletes anything, as long as both sides are paused. clusterctl makes the Clusters first, which
+/// do not carry the pause of a move, and deletes them last: one side at least has something that does. It pauses them
+/// itself, and wants them resumed before it is run again.
+///
+/// What is deleted in the target while the source has everything was deleted there to give the move up. clusterctl
+/// would write into what is on its way out, and delete the source then.
 #[must_use]
 pub fn stand(source: &Side, target: &Side) -> Stand {
     let is_under_way = source.moving || (source.paused && target.moving);
+    let goes = target.marked || target.deleting;
     match (source.is_empty(), target.is_empty()) {
         (true, _) if target.moving => Stand::Arrived,
         (true, _) => Stand::Nothing,
         (false, true) => Stand::NotBegun,
-        (false, false) if !is_under_way => Stand::Unclear,
-        (false, false) if !source.marked && target.objects.is_subset(&source.objects) => Stand::Created,
+        (false, false) if !is_under_way || !target.paused => Stand::Unclear,
+        (false, false) if !source.marked && target.objects.is_subset(&source.objects) => {
+            if goes { Stand::GivingUp } else { Stand::Created }
+        }
         // clusterctl deletes nothing before everything is made.
-        (false, false) if source.paused && source.objects.is_subset(&target.objects) => Stand::Leaving,
+        (false, false) if source.paused && !goes && source.objects.is_subset(&target.objects) => Stand::Leaving,
         (false, false) => Stand::Unclear,
     }
+}
+
+/// What the target has already: clusterctl would write over it, nobody could tell it from what the move has made, and
+/// giving up would delete it.
+#[must_use]
+pub fn in_the_way(source: &Side, target: &Side) -> Vec<String> {
+    let same = target.staying.intersection(&source.objects);
+    let there = target.objects.iter().chain(same);
+    let say = |(resource, name): &(String, String)| {
+        format!(
+            "the namespace in the target has {resource}/{name} already: delete it there, or --undo if an earlier move has left it"
+        )
+    };
+    there.map(say).collect()
+}
+
+/// Why a Cluster keeps a namespace from being moved: it uses a ClusterClass across namespaces. clusterctl pauses such a
+/// class, and leaves it behind, paused.
+#[must_use]
+pub fn shared_class(cluster: &DynamicObject, namespace: &str) -> Option<String> {
+    let text = |path: &str| cluster.data.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let class = text("/spec/topology/classRef/name").or_else(|| text("/spec/topology/class"))?;
+    let (own, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let other = text("/spec/topology/classRef/namespace").or_else(|| text("/spec/topology/classNamespace"));
+    let of = other.unwrap_or(&own);
+    ((own == namespace) != (of == namespace)).then(|| {
+        format!(
+            "Cluster {own}/{name} uses ClusterClass {of}/{class} of another namespace, which clusterctl would leave behind, paused: give the Cluster a class of its own namespace"
+        )
+    })
+}
+
+/// Secrets that etcd needs in the target and that would stay behind: a CA of a user's own, and those the spec names.
+#[must_use]
+pub fn left_behind(snapshot: &Snapshot, source: &Side) -> Vec<String> {
+    let spec = &snapshot.etcd.spec.etcdadm_config_spec;
+    let of_files = spec.files.iter().filter_map(|file| file.content_from.as_ref());
+    let of_users = spec.users.iter().filter_map(|user| user.passwd_from.as_ref());
+    let named = of_files.chain(of_users).map(|from| from.secret.name.clone());
+    let ca = snapshot.cluster.iter().map(|cluster| names::ca_secret(&cluster.name));
+    let needed: BTreeSet<(String, String)> = ca.chain(named).map(|name| (SECRETS.to_owned(), name)).collect();
+    let namespace = snapshot.etcd.namespace().unwrap_or_default();
+    let say = |(_, name): &(String, String)| {
+        format!(
+            "Secret {name} would stay behind: clusterctl moves it with its owner, or with a label and without an owner that stays: kubectl -n {namespace} label secret {name} {}=",
+            names::MOVE_LABEL
+        )
+    };
+    of_etcd(snapshot, needed.intersection(&source.staying).map(say).collect())
 }
 
 /// What keeps an EtcdCluster from being moved now. `movable`: the kinds that clusterctl moves, as `Kind.group`.
@@ -88,6 +158,11 @@ pub fn obstacles(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String>
     let mut found = of_pauses(snapshot);
     found.extend(of_objects(snapshot, movable));
     found.extend(of_members(snapshot));
+    of_etcd(snapshot, found)
+}
+
+/// The same, with whose they are.
+fn of_etcd(snapshot: &Snapshot, found: Vec<String>) -> Vec<String> {
     let (namespace, name) = (snapshot.etcd.namespace().unwrap_or_default(), snapshot.etcd.name_any());
     found.into_iter().map(|what| format!("EtcdCluster {namespace}/{name}: {what}")).collect()
 }
@@ -146,7 +221,7 @@ fn of_members(snapshot: &Snapshot) -> Vec<String> {
         found.push("it has not been complete yet".to_owned());
     }
     if !is_true(&status.conditions, AVAILABLE) {
-        found.push("it is not Available: whether a quorum of its members is well is not known, or it is not".to_owned());
+        found.push("it is not Available: a quorum of its members is not well, or is not known to be".to_owned());
     }
     if let Some(begun) = &status.operation {
         found.push(format!("{:?} of member {} is under way", begun.kind, begun.member_id));

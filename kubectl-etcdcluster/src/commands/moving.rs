@@ -2,17 +2,20 @@
 //! cut.
 
 mod place;
+mod turn;
 
 use super::print;
 use crate::connection::Options;
-use crate::moving::{Stand, not_found_again, obstacles, says_paused, stand};
+use crate::moving::{Stand, in_the_way, left_behind, not_found_again, obstacles, says_paused, stand};
 use anyhow::{Context, Result, bail, ensure};
 use place::Place;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
+use turn::Turn;
 
 /// How long the controllers of the source have to say that they are paused.
 const PAUSES: u32 = 120;
@@ -55,20 +58,45 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
         context: arguments.to_context.clone(),
         namespace: Some(source.namespace.clone()),
     };
-    let target = Place::connect(&there).await.context("the management cluster to move to")?;
+    let target = Place::connect(&there).await.context("the management cluster to move to")?.with_kinds_of(&source);
     let (here, there) = (source.identity().await?, target.identity().await?);
     ensure!(here.is_none() || here != there, "both kubeconfigs lead to the same management cluster");
     let how_far = stand_of(&source, &target).await?;
     if arguments.dry_run {
         return tell(&source, &target, how_far).await;
     }
-    if arguments.undo {
-        return give_up(&source, &target, how_far).await;
+    ensure!(how_far != Stand::Nothing, "there is no Cluster in namespace {}", source.namespace);
+    let mut turn = Turn::take(&source).await?;
+    let done = tokio::select! {
+        done = act(&source, &target, (&arguments, options)) => done,
+        // clusterctl is killed with what has begun it.
+        lost = turn.keep() => Err(lost.context("this command has stopped; the same again goes on")),
+    };
+    turn.end().await;
+    done
+}
+
+const GO_ON: &str = "the move is not finished, and both sides are paused: run the same command again to go on";
+const UNCLEAR: &str = "both management clusters have Clusters in this namespace, and this is not a move under way: one of them is not paused, or the target has them from elsewhere. docs/move.md says what to do";
+const GIVING_UP: &str = "what was made in the target is being taken away there: --undo goes on with that, and then lets the source go on";
+
+/// Does what is to be done, which the one who had the turn before may have changed.
+async fn act(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Result<ExitCode> {
+    let how_far = stand_of(source, target).await?;
+    if how.0.undo {
+        return give_up(source, target, how_far).await;
     }
     match how_far {
         Stand::Nothing => bail!("there is no Cluster in namespace {}", source.namespace),
         Stand::Unclear => bail!("{UNCLEAR}"),
-        Stand::NotBegun | Stand::Created => make(&source, &target, how_far, (&arguments, options)).await?,
+        Stand::GivingUp => bail!("{GIVING_UP}"),
+        Stand::NotBegun => make(source, target, how).await?,
+        Stand::Created => {
+            // clusterctl would have the source go on for as long as it writes over what is there.
+            say("Taking away what an earlier attempt has made in the target.")?;
+            clear(source, target).await.context(GIVING_UP)?;
+            make(source, target, how).await?;
+        }
         Stand::Leaving => {
             say("Everything is in the target: what is left in the source is taken away.")?;
             source.take_away(&target.side().await?).await.context(GO_ON)?;
@@ -76,14 +104,14 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
         Stand::Arrived => {}
     }
     let left = source.side().await?.left();
-    ensure!(stand_of(&source, &target).await? == Stand::Arrived, "left in the source: {left}. {GO_ON}");
-    finish(&target).await.context(GO_ON)?;
+    ensure!(stand_of(source, target).await? == Stand::Arrived, "left in the source: {left}. {GO_ON}");
+    if !left.is_empty() {
+        say(&format!("Left in the source, where nothing needs it any more: {left}."))?;
+    }
+    finish(target).await.context(GO_ON)?;
     say("Moved. The target looks after etcd now.")?;
     Ok(ExitCode::SUCCESS)
 }
-
-const GO_ON: &str = "the move is not finished, and both sides are paused: run the same command again to go on";
-const UNCLEAR: &str = "both management clusters have Clusters in this namespace, and this is not a move under way: the source is not paused, or the target has them from elsewhere. docs/move.md says what to do";
 
 async fn stand_of(source: &Place, target: &Place) -> Result<Stand> {
     Ok(stand(&source.side().await?, &target.side().await?))
@@ -94,6 +122,7 @@ async fn tell(source: &Place, target: &Place, how_far: Stand) -> Result<ExitCode
     let found = match how_far {
         Stand::Nothing => vec!["there is no Cluster in the namespace".to_owned()],
         Stand::Unclear => vec![UNCLEAR.to_owned()],
+        Stand::GivingUp => vec![GIVING_UP.to_owned()],
         Stand::NotBegun => hindrances(source, target).await?,
         Stand::Created | Stand::Leaving | Stand::Arrived => {
             say("A move is under way: the same command without --dry-run goes on.")?;
@@ -110,12 +139,14 @@ async fn tell(source: &Place, target: &Place, how_far: Stand) -> Result<ExitCode
 
 /// Takes away what has been made in the target, and lets the source go on.
 async fn give_up(source: &Place, target: &Place, how_far: Stand) -> Result<ExitCode> {
-    let side = source.side().await?;
     ensure!(how_far != Stand::Unclear, "{UNCLEAR}");
     ensure!(!matches!(how_far, Stand::Leaving | Stand::Arrived), "something has left the source already; {GO_ON}");
-    ensure!(side.moving, "no move is under way in namespace {}", source.namespace);
-    target.take_away(&side).await.context("the same command again goes on with giving up")?;
-    undo(source).await?;
+    // What the target has of the same names is not of a move that was never begun.
+    let is_begun = matches!(how_far, Stand::Created | Stand::GivingUp) || source.side().await?.moving;
+    ensure!(is_begun, "no move is under way in namespace {}", source.namespace);
+    let again = "the same command again goes on with giving up";
+    clear(source, target).await.context(again)?;
+    release(source).await.context(again)?;
     say("The move is given up: the source looks after etcd, as before.")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -127,31 +158,44 @@ async fn hindrances(source: &Place, target: &Place) -> Result<Vec<String>> {
     if snapshots.is_empty() {
         return Ok(vec!["there is no EtcdCluster in the namespace: clusterctl move does it".to_owned()]);
     }
+    let (here, there) = (source.side().await?, target.side().await?);
     let mut found: Vec<String> = snapshots.iter().flat_map(|snapshot| obstacles(snapshot, &movable)).collect();
+    found.extend(snapshots.iter().flat_map(|snapshot| left_behind(snapshot, &here)));
+    found.extend(in_the_way(&here, &there));
+    found.extend(source.shared_classes().await?);
     // What was paused by clusterctl in an earlier attempt goes with that.
-    if !source.side().await?.moving {
-        let paused = source.paused_clusters().await?;
-        found.extend(paused.iter().map(|name| format!("Cluster {name} is paused: end that first")));
+    if !here.moving {
+        let paused = source.paused().await?;
+        found.extend(paused.iter().map(|what| format!("{what} is paused: end that first")));
     }
     Ok(found)
 }
 
-/// Has clusterctl make everything in the target, and delete it in the source.
-async fn make(source: &Place, target: &Place, before: Stand, how: (&Arguments, &Options)) -> Result<()> {
+/// Has clusterctl make everything in the target, and delete it in the source. The target has nothing of it yet.
+async fn make(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Result<()> {
     let found = hindrances(source, target).await?;
     if !found.is_empty() {
-        let and = if before == Stand::Created { GO_ON } else { "nothing has been changed" };
+        let prepared = "the source stays paused, as an earlier attempt has left it: --undo lets it go on";
+        let and = if source.side().await?.moving { prepared } else { "nothing has been changed" };
         bail!("it cannot be moved now, and {and}:\n- {}", found.join("\n- "));
     }
-    let moved = match prepare(source, target).await {
-        Ok(()) => clusterctl(&source.namespace, how).await,
-        Err(error) => Err(error),
+    let (moved, has_run) = match prepare(source, target).await {
+        Ok(()) => (clusterctl(&source.namespace, how).await, true),
+        Err(error) => (Err(error), false),
     };
     let Err(error) = moved else { return Ok(()) };
-    if stand_of(source, target).await? == Stand::NotBegun {
-        undo(source).await.context("taking the pauses of the source away again")?;
+    let unknown = "the source may not be paused: run the same command again";
+    if stand_of(source, target).await.with_context(|| format!("{error:#}; {unknown}"))? == Stand::NotBegun {
+        let back = "taking back what was done: --undo goes on with that";
+        if has_run {
+            // What clusterctl makes first may tell nothing, such as a ClusterClass.
+            clear(source, target).await.context(back)?;
+        }
+        release(source).await.context(back)?;
         return Err(error.context("nothing was moved, and the source is as it was"));
     }
+    // clusterctl may have failed before it has paused them again.
+    source.pause_clusters().await.with_context(|| format!("{error:#}; {unknown}"))?;
     Err(error.context(GO_ON))
 }
 
@@ -159,12 +203,7 @@ async fn make(source: &Place, target: &Place, before: Stand, how: (&Arguments, &
 async fn prepare(source: &Place, target: &Place) -> Result<()> {
     say("Pausing etcd in the source.")?;
     source.pause_etcds(true).await?;
-    until(PAUSES, async || {
-        let snapshots = source.snapshots().await?;
-        let busy = snapshots.iter().find(|snapshot| !says_paused(snapshot));
-        Ok(busy.map(|_| "the provider's manager has not said that etcd is paused".to_owned()))
-    })
-    .await?;
+    until_etcd_is_paused(source).await?;
     let found = hindrances(source, target).await?;
     ensure!(found.is_empty(), "something has begun meanwhile: {}", found.join("; "));
     source.pause_machines(true).await?;
@@ -175,12 +214,28 @@ async fn prepare(source: &Place, target: &Place) -> Result<()> {
     .await?;
     source.set_nodes(true).await?;
     // clusterctl moves no Cluster that is paused: it has paused those of an earlier attempt itself.
-    source.resume_clusters().await
+    source.resume_clusters().await?;
+    // Another clusterctl may have begun, from another computer or without this command.
+    ensure!(stand_of(source, target).await? == Stand::NotBegun, "somebody else has made something in the target");
+    Ok(())
 }
 
+/// Waits until the provider's manager has said that it does nothing to etcd.
+async fn until_etcd_is_paused(place: &Place) -> Result<()> {
+    until(PAUSES, async || {
+        let snapshots = place.snapshots().await?;
+        let busy = snapshots.iter().find(|snapshot| !says_paused(snapshot));
+        Ok(busy.map(|_| "the provider's manager has not said that etcd is paused".to_owned()))
+    })
+    .await
+}
+
+/// Runs clusterctl. It has to end with this command, or two of them would be at work when it is run again. It is killed
+/// where this command stops by itself; where this is killed, it dies of the next line that it writes, as nobody reads
+/// that: so it says each object.
 async fn clusterctl(namespace: &str, (arguments, options): (&Arguments, &Options)) -> Result<()> {
     let mut command = Command::new(&arguments.clusterctl);
-    command.args(["move", "--namespace", namespace, "--to-kubeconfig"]).arg(&arguments.to_kubeconfig);
+    command.args(["move", "-v", "1", "--namespace", namespace, "--to-kubeconfig"]).arg(&arguments.to_kubeconfig);
     if let Some(context) = &arguments.to_context {
         command.arg("--to-kubeconfig-context").arg(context);
     }
@@ -190,13 +245,40 @@ async fn clusterctl(namespace: &str, (arguments, options): (&Arguments, &Options
     if let Some(context) = &options.context {
         command.arg("--kubeconfig-context").arg(context);
     }
-    let status = command.status().await.with_context(|| format!("run {}", arguments.clusterctl.display()))?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().with_context(|| format!("run {}", arguments.clusterctl.display()))?;
+    let (said, complained) = (child.stdout.take(), child.stderr.take());
+    tokio::try_join!(show(said), show(complained)).context("read what clusterctl says")?;
+    let status = child.wait().await.context("wait for clusterctl")?;
     ensure!(status.success(), "clusterctl move has ended with {status}");
     Ok(())
 }
 
-/// Ends what was prepared.
-async fn undo(source: &Place) -> Result<()> {
+/// Shows what a program says, line by line.
+async fn show(output: Option<impl AsyncRead + Unpin>) -> Result<()> {
+    let Some(output) = output else { return Ok(()) };
+    let mut lines = BufReader::new(output).lines();
+    while let Some(line) = lines.next_line().await? {
+        say(&line)?;
+    }
+    Ok(())
+}
+
+/// Takes away in the target whatever the source has too: the move has made it there. Both sides are paused, and the
+/// admission policy in the target wants to have heard that.
+async fn clear(source: &Place, target: &Place) -> Result<()> {
+    // A target without the provider has nothing that could say so.
+    if !target.side().await?.left().is_empty() {
+        until_etcd_is_paused(target).await.context("in the target")?;
+    }
+    target.take_away(&source.side().await?).await?;
+    let left = target.side().await?.left();
+    ensure!(left.is_empty(), "left in the target: {left}");
+    Ok(())
+}
+
+/// Ends what was prepared in the source, which goes on.
+async fn release(source: &Place) -> Result<()> {
     source.set_nodes(false).await?;
     source.pause_machines(false).await?;
     source.resume_clusters().await?;

@@ -33,6 +33,16 @@ fn a_move_is_gone_on_with_from_wherever_it_was_cut() {
         ("two are made", moving(&ALL), moving(&[CLUSTER, ETCD]), Stand::Created),
         ("all are made", moving(&ALL), moving(&ALL), Stand::Created),
         ("cut before clusterctl paused again", Side { paused: false, ..moving(&ALL) }, moving(&ALL), Stand::Created),
+        ("the target was resumed", moving(&ALL), Side { paused: false, ..moving(&ALL) }, Stand::Unclear),
+        ("given up, the first is marked", moving(&ALL), Side { marked: true, ..moving(&ALL) }, Stand::GivingUp),
+        ("given up, cut later", moving(&ALL), Side { deleting: true, ..moving(&[CLUSTER, ETCD]) }, Stand::GivingUp),
+        ("given up, and all is gone", moving(&ALL), side(&[SECRET]), Stand::NotBegun),
+        (
+            "both lose something",
+            moving(&[CLUSTER, ETCD, MACHINE]),
+            Side { deleting: true, ..moving(&ALL) },
+            Stand::Unclear,
+        ),
         ("the target has more, and not all", moving(&ALL), moving(&[ETCD, "things.example.org/a"]), Stand::Unclear),
         ("the first is marked", Side { marked: true, ..moving(&ALL) }, moving(&ALL), Stand::Leaving),
         ("the first is gone", moving(&[CLUSTER, ETCD, MACHINE]), moving(&ALL), Stand::Leaving),
@@ -98,6 +108,68 @@ fn what_would_be_left_behind_keeps_a_move_from_beginning() {
     ];
     for (expected, change) in cases {
         is_said(&changed(change), expected);
+    }
+}
+
+/// One whose spec names a Secret, which nobody owns, as the CA.
+fn with_secrets() -> Snapshot {
+    changed(|scene| {
+        scene.etcd["spec"]["etcdadmConfigSpec"]["files"] =
+            json!([{"path": "/etc/motd", "contentFrom": {"secret": {"name": "motd", "key": "text"}}}]);
+        scene.etcd["spec"]["etcdadmConfigSpec"]["users"] =
+            json!([{"name": "demo", "passwdFrom": {"secret": {"name": "password", "key": "hash"}}}]);
+    })
+}
+
+#[test]
+fn secrets_that_would_be_left_behind_keep_a_move_from_beginning() {
+    let snapshot = with_secrets();
+    let of = |objects: &[&str], staying: &[&str]| Side { staying: side(staying).objects, ..side(objects) };
+    let all = ["secrets/demo-managed-etcd", "secrets/motd", "secrets/password"];
+    assert_eq!(left_behind(&snapshot, &of(&all, &["secrets/other"])), [""; 0]);
+    let found = left_behind(&snapshot, &of(&[], &all));
+    for (found, name) in found.iter().zip(["demo-managed-etcd", "motd", "password"]) {
+        let command = format!("kubectl -n default label secret {name} clusterctl.cluster.x-k8s.io/move=");
+        assert!(found.starts_with("EtcdCluster default/demo-etcd: Secret ") && found.ends_with(&command), "{found}");
+    }
+    assert_eq!(found.len(), 3);
+    assert_eq!(left_behind(&snapshot, &of(&[], &["configmaps/motd"])), [""; 0], "no such Secret stays");
+}
+
+#[test]
+fn what_the_target_has_already_keeps_a_move_from_beginning() {
+    let source = side(&ALL);
+    assert_eq!(in_the_way(&source, &Side { staying: side(&["secrets/other"]).objects, ..Side::default() }), [""; 0]);
+    for there in
+        [side(&["clusterclasses.cluster.x-k8s.io/class"]), Side { staying: side(&[SECRET]).objects, ..Side::default() }]
+    {
+        let found = in_the_way(&source, &there);
+        assert!(found.len() == 1 && found[0].contains("already"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_class_that_is_used_across_namespaces_keeps_a_move_from_beginning() {
+    let cluster = |namespace: &str, topology: Value| -> DynamicObject {
+        let metadata = json!({"name": "demo", "namespace": namespace});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"topology": topology}})).unwrap()
+    };
+    let own = json!({"classRef": {"name": "class"}});
+    let named = json!({"classRef": {"name": "class", "namespace": "moved"}});
+    let earlier = json!({"class": "class", "classNamespace": "moved"});
+    let elsewhere = json!({"classRef": {"name": "class", "namespace": "classes"}});
+    for (namespace, topology, keeps) in [
+        ("moved", json!(null), false),
+        ("moved", own.clone(), false),
+        ("moved", named.clone(), false),
+        ("moved", elsewhere.clone(), true),
+        ("other", own, false),
+        ("other", elsewhere, false),
+        ("other", named, true),
+        ("other", earlier, true),
+    ] {
+        let found = shared_class(&cluster(namespace, topology.clone()), "moved");
+        assert_eq!(found.is_some(), keeps, "{namespace} {topology}: {found:?}");
     }
 }
 

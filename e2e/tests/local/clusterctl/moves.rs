@@ -7,6 +7,7 @@
 use super::{PATIENCE, Setup, run};
 use crate::scale::{LOAD as DENSE, data_of};
 use anyhow::{Context, Result, bail, ensure};
+use api::names;
 use e2e::bed::{Bed, Look, Manifests, Membership, programs};
 use e2e::history::{History, Load};
 use e2e::plane::Plane;
@@ -31,8 +32,8 @@ const CUTS: [&str; 2] = ["Creating", "Deleting"];
 /// For so long the Cluster has to go on saying what the scenario has made it say.
 const STAYS: Duration = Duration::from_secs(2);
 
-/// There, back with two interruptions, and there again, with the same members and processes and without a lost write; then
-/// it grows there, and is deleted there.
+/// There, back with two interruptions after one that is given up, and there again, with the same members and processes
+/// and without a lost write; then it grows there, and is deleted there.
 pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let setup = Setup::new(bed)?;
@@ -59,11 +60,10 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     let whole = setup.program("clusterctl-whole", "")?;
     here.move_to(&there, &whole).await.context("there")?;
     same(&before, &there.what_there_is(bed).await?)?;
+    given_up(&setup, &there, &here, &whole).await.context("given up")?;
+    same(&before, &there.what_there_is(bed).await?)?;
     for cut in CUTS {
-        let program = setup.program(&format!("clusterctl-{cut}"), &format!(" | sed '/{cut} [A-Z]/q'"))?;
-        let Err(error) = there.move_to(&here, &program).await else { bail!("{cut}: it was not cut") };
-        println!("  cut at {cut}: {error:#}");
-        ensure!(format!("{error:#}").contains("run the same command again"), "{cut}: {error:#}");
+        there.cut(&setup, &here, cut).await?;
     }
     there.move_to(&here, &whole).await.context("back")?;
     same(&before, &here.what_there_is(bed).await?)?;
@@ -140,11 +140,28 @@ impl Side<'_> {
     /// What a person types, with this program as clusterctl.
     async fn move_to(&self, other: &Side<'_>, clusterctl: &Path) -> Result<String> {
         self.control_plane_is_initialized().await?;
-        let mut command = Command::new(programs()?.join("kubectl-etcdcluster"));
-        command.args(["move", "--namespace", MOVED, "--kubeconfig"]).arg(self.plane.kubeconfig()?);
-        command.arg("--to-kubeconfig").arg(other.plane.kubeconfig()?).arg("--clusterctl").arg(clusterctl);
+        let mut command = self.types(other)?;
+        command.arg("--clusterctl").arg(clusterctl);
         command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
         run(command).await
+    }
+
+    /// The same, with a clusterctl that is cut when it has said this of an object. Nothing goes on then.
+    async fn cut(&self, setup: &Setup, other: &Side<'_>, cut: &str) -> Result<()> {
+        let program = setup.program(&format!("clusterctl-{cut}"), &format!(" | sed '/{cut} [A-Z]/q'"))?;
+        let Err(error) = self.move_to(other, &program).await else { bail!("{cut}: it was not cut") };
+        println!("  cut at {cut}: {error:#}");
+        ensure!(format!("{error:#}").contains("run the same command again"), "{cut}: {error:#}");
+        let cluster = self.look.api("Cluster").get(&self.look.cluster).await?;
+        ensure!(cluster.data.pointer("/spec/paused") == Some(&json!(true)), "{cut}: the source goes on: {cluster:?}");
+        Ok(())
+    }
+
+    fn types(&self, other: &Side<'_>) -> Result<Command> {
+        let mut command = Command::new(programs()?.join("kubectl-etcdcluster"));
+        command.args(["move", "--namespace", MOVED, "--kubeconfig"]).arg(self.plane.kubeconfig()?);
+        command.arg("--to-kubeconfig").arg(other.plane.kubeconfig()?);
+        Ok(command)
     }
 
     /// clusterctl asks for it, and without a control plane Cluster API never says it. Once said, it stays. Where the Cluster
@@ -170,6 +187,22 @@ impl Side<'_> {
         })
         .await
     }
+}
+
+/// It is given up as well in the middle of giving it up, and by nothing else: clusterctl would write into what is on its
+/// way out in the target, and delete the source.
+async fn given_up(setup: &Setup, from: &Side<'_>, to: &Side<'_>, whole: &Path) -> Result<()> {
+    from.cut(setup, to, "Creating").await?;
+    let made = to.look.api("Cluster");
+    let mark = Patch::Merge(json!({"metadata": {"annotations": {names::DELETE_FOR_MOVE_ANNOTATION: ""}}}));
+    made.patch(&to.look.cluster, &PatchParams::default(), &mark).await?;
+    let Err(error) = from.move_to(to, whole).await else { bail!("it goes on over what is on its way out") };
+    ensure!(format!("{error:#}").contains("--undo goes on with that"), "{error:#}");
+    let mut undo = from.types(to)?;
+    undo.arg("--undo");
+    println!("  given up: {}", run(undo).await?.trim_end());
+    ensure!(made.get_opt(&to.look.cluster).await?.is_none(), "the target has the Cluster still");
+    Ok(())
 }
 
 /// clusterctl alone refuses, and says something else than what is missing.

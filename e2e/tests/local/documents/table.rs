@@ -40,6 +40,7 @@ const CLUSTERCTL: Fate = Excused("clusterctl::whole_life runs it, on a release o
 const OPERATOR: Fate = Excused("cluster-api-operator is not here; manager/tests/release looks at the sample");
 const IMAGE: Fate = Excused("it changes the image of a machine; etcdadm's tests run the script on an empty one");
 const PROMETHEUS: Fate = Excused("Prometheus and its operator are not here; alerts:: judges the rules");
+const MOVE: Fate = Excused("clusterctl::moves does it, which has a second management cluster");
 const RESTORE: Fate = Excused("it takes machines that are stopped by hand, one after the other");
 const COMPUTER: Fate = Excused("it changes this computer");
 
@@ -76,7 +77,10 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/machine-image.md", "sudo ROOT=", IMAGE),
     ("docs/machine-image.md", "virt-customize ", IMAGE),
     ("docs/metrics.md", "kubectl get etcdclusters.etcdcluster.cluster.x-k8s.io -A -o json | jq ", PROMETHEUS),
-    ("docs/move.md", "clusterctl move ", Excused("there is no second management cluster")),
+    ("docs/move.md", "clusterctl move ", MOVE),
+    ("docs/move.md", "kubectl etcdcluster move ", MOVE),
+    ("docs/move.md", "kubectl -n default label secret ", Excused("no Cluster here has a CA of a user's own")),
+    ("docs/kubectl-plugin.md", "kubectl etcdcluster move ", MOVE),
     (
         "docs/tasks/back-out.md",
         "kubectl annotate etcdclusters.etcdcluster.cluster.x-k8s.io NAME cluster.x-k8s.io/paused=",

@@ -2,16 +2,15 @@
 
 use crate::FIELD_MANAGER;
 use crate::connection::{Connection, Options};
-use crate::moving::{NODE, Side};
+use crate::moving::{CLASSES, CLUSTERS, Found, NODE, Rank, Side, shared_class};
 use crate::reader::{Reader, dynamic};
 use crate::snapshot::Snapshot;
 use anyhow::{Context, Result};
 use api::{EtcdCluster, names};
-use controller_support::external::api_group;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt};
@@ -20,24 +19,44 @@ use std::collections::BTreeSet;
 
 /// Label on the CRDs of kinds that clusterctl knows.
 const CLUSTERCTL: &str = "clusterctl.cluster.x-k8s.io";
-/// What goes last where clusterctl has been cut, in this order: as long as its Cluster is there, everything is paused.
-const LAST: [&str; 2] = ["etcdclusters.etcdcluster.cluster.x-k8s.io", CLUSTERS];
-const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
+/// What goes last where clusterctl has been cut, in this order: as long as its Cluster is there, everything is paused,
+/// and a ClusterClass that is in use may not be deleted.
+const LAST: [&str; 3] = ["etcdclusters.etcdcluster.cluster.x-k8s.io", CLUSTERS, CLASSES];
 
 /// The namespace in one of the two.
 pub(super) struct Place {
     reader: Reader,
     pub(super) namespace: String,
-    /// Kinds that clusterctl moves.
-    kinds: Vec<ApiResource>,
+    /// Kinds that clusterctl moves from here.
+    own: Vec<Kind>,
+    /// Those that it moves from the source, on both sides.
+    kinds: Vec<Kind>,
+}
+
+/// A kind that clusterctl looks at.
+#[derive(Clone)]
+struct Kind {
+    resource: ApiResource,
+    rank: Rank,
 }
 
 impl Place {
     /// Connects, and asks what clusterctl would move.
     pub(super) async fn connect(options: &Options) -> Result<Self> {
         let Connection { client, namespace } = options.connect().await?;
-        let kinds = kinds(&client).await.context("list the kinds that clusterctl moves")?;
-        Ok(Self { reader: Reader::new(client).await?, namespace, kinds })
+        let own = kinds(&client).await.context("list the kinds that clusterctl moves")?;
+        Ok(Self { reader: Reader::new(client).await?, namespace, kinds: own.clone(), own })
+    }
+
+    /// The same as the target of a move: as with clusterctl, the kinds of the source count.
+    pub(super) fn with_kinds_of(mut self, source: &Self) -> Self {
+        self.kinds = source.own.clone();
+        self
+    }
+
+    /// Leases of the namespace.
+    pub(super) fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.reader.client.clone(), &self.namespace)
     }
 
     /// What tells one management cluster from another.
@@ -49,7 +68,7 @@ impl Place {
 
     /// Kinds that clusterctl moves, as `Kind.group`.
     pub(super) fn movable(&self) -> BTreeSet<String> {
-        self.kinds.iter().map(|kind| format!("{}.{}", kind.kind, kind.group)).collect()
+        self.own.iter().map(|kind| format!("{}.{}", kind.resource.kind, kind.resource.group)).collect()
     }
 
     /// The EtcdClusters, with what belongs to them.
@@ -59,35 +78,48 @@ impl Place {
 
     /// What a move is about. Of Secrets nothing but metadata is read.
     pub(super) async fn side(&self) -> Result<Side> {
-        let mut side = Side { paused: true, ..Side::default() };
+        let mut found = Vec::new();
         for kind in &self.kinds {
-            let list = self.api(kind).list_metadata(&ListParams::default()).await;
-            for object in list.with_context(|| format!("list {}", resource(kind)))?.items {
-                if resource(kind) != CLUSTERS && !object.owner_references().iter().any(|owner| self.moves(owner)) {
-                    continue;
-                }
-                let pause = object.annotations().get(names::PAUSED_ANNOTATION);
-                side.moving |= pause.is_some_and(|value| value == names::PAUSED_FOR_MOVE_VALUE);
-                side.marked |= object.annotations().contains_key(names::DELETE_FOR_MOVE_ANNOTATION);
-                side.objects.insert((resource(kind), object.name_any()));
-            }
+            let name = resource(&kind.resource);
+            let objects = self.metadata(&kind.resource).await?;
+            found.extend(objects.iter().map(|metadata| Found::read(&name, kind.rank, metadata)));
         }
-        side.paused = self.clusters().await?.iter().all(is_paused);
-        Ok(side)
+        let paused = self.clusters().await?.iter().all(is_paused);
+        Ok(Side { paused, ..Side::of(&found) })
     }
 
-    /// Clusters that somebody has paused.
-    pub(super) async fn paused_clusters(&self) -> Result<Vec<String>> {
+    /// Clusters and ClusterClasses that somebody has paused.
+    pub(super) async fn paused(&self) -> Result<Vec<String>> {
         let clusters = self.clusters().await?;
         let annotated = |cluster: &DynamicObject| cluster.annotations().contains_key(names::PAUSED_ANNOTATION);
         let paused = clusters.iter().filter(|cluster| is_paused(cluster) || annotated(cluster));
-        Ok(paused.map(ResourceExt::name_any).collect())
+        let mut found: Vec<String> = paused.map(|cluster| format!("Cluster {}", cluster.name_any())).collect();
+        found.extend(self.paused_classes().await?.iter().map(|(_, name)| format!("ClusterClass {name}")));
+        Ok(found)
     }
 
-    /// Takes the pause of Clusters away that clusterctl has set.
+    /// Why Clusters of any namespace keep this one from being moved with its ClusterClasses.
+    pub(super) async fn shared_classes(&self) -> Result<Vec<String>> {
+        let everywhere = dynamic(&self.reader.client, None, &self.reader.clusters);
+        let clusters = everywhere.list(&ListParams::default()).await.context("list Clusters of all namespaces")?;
+        Ok(clusters.items.iter().filter_map(|cluster| shared_class(cluster, &self.namespace)).collect())
+    }
+
+    /// Takes the pauses of Clusters and ClusterClasses away that clusterctl has set.
     pub(super) async fn resume_clusters(&self) -> Result<()> {
+        for (kind, name) in self.paused_classes().await? {
+            self.change(&kind, &name, &annotation(false)).await?;
+        }
         for cluster in self.clusters().await?.iter().filter(|cluster| is_paused(cluster)) {
             self.change(&self.reader.clusters, &cluster.name_any(), &json!({"spec": {"paused": null}})).await?;
+        }
+        Ok(())
+    }
+
+    /// Pauses the Clusters, as clusterctl does.
+    pub(super) async fn pause_clusters(&self) -> Result<()> {
+        for cluster in self.clusters().await?.iter().filter(|cluster| !is_paused(cluster)) {
+            self.change(&self.reader.clusters, &cluster.name_any(), &json!({"spec": {"paused": true}})).await?;
         }
         Ok(())
     }
@@ -141,7 +173,7 @@ impl Place {
 
     /// Deletes whatever the other side has too, without anybody acting on it: the second half of `clusterctl move`.
     pub(super) async fn take_away(&self, moved: &Side) -> Result<()> {
-        let mut kinds: Vec<&ApiResource> = self.kinds.iter().collect();
+        let mut kinds: Vec<&ApiResource> = self.kinds.iter().map(|kind| &kind.resource).collect();
         kinds.sort_by_key(|kind| LAST.iter().position(|last| *last == resource(kind)));
         for kind in kinds {
             let api = self.api(kind);
@@ -158,10 +190,25 @@ impl Place {
         Ok(())
     }
 
-    /// Whether clusterctl moves objects of the kind of an owner.
-    fn moves(&self, owner: &OwnerReference) -> bool {
-        let group = api_group(&owner.api_version);
-        self.kinds.iter().any(|kind| kind.kind == owner.kind && kind.group == group)
+    /// Metadata of all objects of a kind. One that is not served has none.
+    async fn metadata(&self, kind: &ApiResource) -> Result<Vec<ObjectMeta>> {
+        match self.api(kind).list_metadata(&ListParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(error) => Err(error).with_context(|| format!("list {}", resource(kind))),
+            Ok(list) => Ok(list.items.into_iter().map(|object| object.metadata).collect()),
+        }
+    }
+
+    /// ClusterClasses with the annotation of a pause, by kind and name.
+    async fn paused_classes(&self) -> Result<Vec<(ApiResource, String)>> {
+        let classes = self.kinds.iter().map(|kind| &kind.resource).find(|kind| resource(kind) == CLASSES);
+        let Some(kind) = classes else { return Ok(Vec::new()) };
+        let is_paused = |object: &ObjectMeta| {
+            object.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(names::PAUSED_ANNOTATION))
+        };
+        let found = self.metadata(kind).await?;
+        let paused = found.into_iter().filter(is_paused).filter_map(|object| object.name);
+        Ok(paused.map(|name| (kind.clone(), name)).collect())
     }
 
     fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
@@ -186,15 +233,17 @@ impl Place {
 }
 
 /// The kinds that clusterctl moves: those of its CRDs, Secrets and ConfigMaps.
-async fn kinds(client: &Client) -> kube::Result<Vec<ApiResource>> {
+async fn kinds(client: &Client) -> kube::Result<Vec<Kind>> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let crds = crds.list(&ListParams::default().labels(CLUSTERCTL)).await?;
     let of_crds = crds.items.iter().filter(|crd| crd.spec.scope == "Namespaced").filter_map(|crd| {
         let version = crd.spec.versions.iter().find(|version| version.storage)?;
         let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
-        Some(ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural))
+        let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
+        Some(Kind { resource, rank: Rank::of(&crd.metadata) })
     });
     let own = [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())];
+    let own = own.map(|resource| Kind { resource, rank: Rank::default() });
     Ok(of_crds.chain(own).collect())
 }
 
