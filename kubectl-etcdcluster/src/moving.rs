@@ -95,7 +95,11 @@ pub fn stand(source: &Side, target: &Side) -> Stand {
         (false, true) => Stand::NotBegun,
         (false, false) if !is_under_way || !target.paused => Stand::Unclear,
         (false, false) if !source.marked && target.objects.is_subset(&source.objects) => {
-            if goes { Stand::GivingUp } else { Stand::Created }
+            if goes {
+                Stand::GivingUp
+            } else {
+                Stand::Created
+            }
         }
         // clusterctl deletes nothing before everything is made.
         (false, false) if source.paused && !goes && source.objects.is_subset(&target.objects) => Stand::Leaving,

@@ -75,7 +75,7 @@ impl Found {
     /// The Cluster that it belongs to by its name alone.
     fn cluster(&self) -> Option<&str> {
         match self.resource.as_str() {
-            SECRETS if self.owners.is_empty() => PURPOSES.iter().find_map(|purpose| self.name.strip_suffix(purpose)),
+            SECRETS if self.owners.is_empty() => PURPOSES.iter().find_map(|purpose| self.name.strip_suffix(*purpose)),
             BINDINGS => Some(&self.name),
             _ => None,
         }
@@ -108,9 +108,8 @@ fn moved(found: &[Found]) -> BTreeSet<&str> {
     let clusters: BTreeSet<&str> =
         found.iter().filter(|object| object.resource == CLUSTERS).map(|object| object.name.as_str()).collect();
     let leads = |object: &Found| object.rank.leads || object.cluster().is_some_and(|name| clusters.contains(name));
-    let below = grown(found, |object, below| {
-        leads(object) || object.owners.iter().any(|owner| below.contains(owner.as_str()))
-    });
+    let below =
+        grown(found, |object, below| leads(object) || object.owners.iter().any(|owner| below.contains(owner.as_str())));
     grown(found, |object, moved| {
         let is_wanted = object.rank.labelled || below.contains(object.uid.as_str());
         is_wanted && object.owners.iter().all(|owner| moved.contains(owner.as_str()))

@@ -21,7 +21,8 @@ enum Form {
 pub(super) const NO_WEBHOOKS: &str = "this manager serves no webhooks";
 pub(super) const NO_LIMIT: &str = "requests are not limited: the API server's priority and fairness does that";
 pub(super) const NO_MIGRATION: &str = "there is no migration of CRDs";
-pub(super) const NO_WORKLOAD: &str = "this manager keeps no clients of workload clusters: it reads one ConfigMap there, when endpoints change";
+pub(super) const NO_WORKLOAD: &str =
+    "this manager keeps no clients of workload clusters: it reads one ConfigMap there, when endpoints change";
 pub(super) const NO_PROFILER: &str = "there is no profiler";
 pub(super) const OTHER_LOGS: &str = "logs are written at once, to standard error";
 
