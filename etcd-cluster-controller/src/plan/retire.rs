@@ -62,15 +62,19 @@ pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
     seat.member.is_some() && (goes() || is_left_over(view, seat))
 }
 
-/// Whether a member is to leave that no Machine carries, nor will: at once one whose Machine is gone and that has never
-/// had a vote, every other when it has failed for long enough. One that answers may be somebody's own, and one that never
-/// had a Machine of ours is only told where failures are. Nor does any go while Machines of an earlier object of this
-/// name are there: it may be on one of them.
+/// Whether a member is to leave that no Machine carries, nor will: at once one whose Machine is gone and whose vote
+/// gives etcd nothing, every other when it has failed for long enough. One that answers may be somebody's own, and one
+/// that never had a Machine of ours is only told where failures are. Nor does any voter go while Machines of an earlier
+/// object of this name are there: it may be on one of them.
+///
+/// An even number of voters survives as many failures without one of them, whoever that is and however it is. With it,
+/// the quorum may hang on a machine that goes with its infrastructure at any moment, and waits for nobody.
 fn is_left_over(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let only_tells = view.observation.etcd.spec.remediation.mode == RemediationMode::Report;
     let is_ours = seat.orphaned || (seat.stray && !only_tells);
-    let has_failed = seat.is_unhealthy() && view.observation.not_owned.is_empty();
-    (seat.orphaned && !seat.is_voter()) || (is_ours && has_failed)
+    let gives_nothing = seat.orphaned && view.roster.voters().count().is_multiple_of(2);
+    let goes = (seat.is_unhealthy() || gives_nothing) && view.observation.not_owned.is_empty();
+    (seat.orphaned && !seat.is_voter()) || (is_ours && goes)
 }
 
 /// What becomes of a member that no Machine carries, for people.

@@ -169,6 +169,15 @@ fn members_are_rolled() {
 }
 
 #[test]
+fn a_machine_is_stripped() {
+    let budget = Budget { strips: 1, ..Budget::default() };
+    check("a Machine of three is stripped", &[State::healthy(3, budget)], LIMIT);
+    check("a Machine is stripped in a replacement of one", &[State::replacing(1, true, budget)], LIMIT);
+    let budget = Budget { edits: 1, ..budget };
+    check("a Machine is stripped while one grows to three", &[State::healthy(1, budget)], LIMIT);
+}
+
+#[test]
 fn of_five_and_seven_one_is_replaced() {
     let none = Budget::default();
     check("one of five is down", &[State::with_one_down(5, none).by_symmetry()], LIMIT);
@@ -196,6 +205,13 @@ fn more_of_everything() {
     let twice = Budget { faults: 0, edits: 2, ..edit };
     check_within("three in use, and a mind is changed", &[State::healthy(3, twice).used()], limit);
     check_within("five, a fault and a deletion", &[State::healthy(5, one)], limit);
+    let stripped = Budget { strips: 1, edits: 1, ..Budget::default() };
+    let lag = State::healthy(1, Budget { lags: 1, ..stripped });
+    check_within("a Machine is stripped while one grows to three and a watch lags", &[lag], limit);
+    let fault = State::healthy(1, Budget { faults: 1, ..stripped });
+    check_within("the same, and a fault", &[fault], limit);
+    let two = Budget { strips: 2, edits: 0, ..stripped };
+    check_within("two Machines of three are stripped", &[State::healthy(3, two)], limit);
 }
 
 /// The same of rollouts.

@@ -248,6 +248,7 @@ impl Reconcile<'_> {
         let view = self.view();
         let able = |seat: usize| {
             seat != but
+                && view.machines.is[seat].exists()
                 && view.probes.seats[seat] == Probe::Healthy
                 && view.probes.members[seat] == Member::Voter
                 && self.before.world.members[seat] == Member::Voter

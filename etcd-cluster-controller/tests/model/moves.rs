@@ -66,6 +66,9 @@ pub enum Move {
     LeaderChanges(usize),
     /// A user deletes a Machine.
     Delete(usize),
+    /// A user strips the Machine of a voter of its hook and its finalizers: it is gone, and its machine runs on, until
+    /// that dies with its infrastructure.
+    Strip(usize),
     /// A user raises `replicas` by two, or lowers it.
     Raise,
     Lower,
@@ -130,8 +133,8 @@ pub fn moves(state: &State, book: &mut Book) -> Result<Vec<Next>, (Move, Broken)
     }
     for next in &mut all {
         let (left, before) = (next.state.budget, state.budget);
-        next.state.world.disturbed |= (left.faults, left.lags, left.deletions, left.forgets, left.edits)
-            != (before.faults, before.lags, before.deletions, before.forgets, before.edits);
+        next.state.world.disturbed |= (left.faults, left.lags, left.deletions, left.forgets, left.strips, left.edits)
+            != (before.faults, before.lags, before.deletions, before.forgets, before.strips, before.edits);
         next.state.tidy();
         rules::always(&next.state).map_err(|broken| (next.done, broken))?;
     }
@@ -225,7 +228,7 @@ impl Moves<'_> {
             }
             if is.exists() && deleting && !machines.hook.has(seat) {
                 self.add(Move::Vanish(seat), |next| {
-                    next.machines.is[seat] = Machine::Gone;
+                    (next.machines.is[seat], next.world.processes[seat]) = (Machine::Gone, Process::Off);
                     if let Some(paused) = &mut next.paused {
                         paused.changed_since |= world.members[seat] == Member::Voter;
                     }
@@ -347,6 +350,15 @@ impl Moves<'_> {
         let state = self.state;
         for seat in 0..SEATS {
             if !state.machines.is[seat].exists() {
+                // Nothing keeps it, so that is no further fault.
+                if state.is_left_behind(seat) {
+                    self.add(Move::Die(seat), |next| {
+                        next.world.processes[seat] = Process::Off;
+                        if let Some(paused) = &mut next.paused {
+                            paused.changed_since = true;
+                        }
+                    });
+                }
                 continue;
             }
             let process = state.world.processes[seat];
@@ -373,7 +385,9 @@ impl Moves<'_> {
             if state.is_late(seat) && process == Process::Up {
                 self.fault(Move::Dawdle(seat), |next| next.machines.is[seat] = Machine::Overdue);
             }
-            self.fault(Move::Destroy(seat), |next| next.machines.is[seat] = Machine::Gone);
+            self.fault(Move::Destroy(seat), |next| {
+                (next.machines.is[seat], next.world.processes[seat]) = (Machine::Gone, Process::Off);
+            });
             let can_lead = state.world.members[seat] == Member::Voter && state.world.is_up(seat);
             if can_lead && state.world.leader.is_some_and(|leader| leader != seat) {
                 self.fault(Move::LeaderChanges(seat), |next| next.world.leader = Some(seat));
@@ -402,6 +416,14 @@ impl Moves<'_> {
                     next.machines.deleting.put(seat, true);
                     self.found.push((Move::Delete(seat), next));
                 }
+            }
+        }
+        if let Some(spent) = spend(state, |budget| &mut budget.strips).filter(|_| state.is_known_to_have_begun()) {
+            let votes = |seat: &usize| state.world.members[*seat] == Member::Voter && state.world.is_up(*seat);
+            for seat in (0..SEATS).filter(|seat| state.machines.is[*seat].exists()).filter(votes) {
+                let mut next = spent;
+                next.machines.is[seat] = Machine::Gone;
+                self.found.push((Move::Strip(seat), next));
             }
         }
         if let Some(mut spent) = spend(state, |budget| &mut budget.edits) {

@@ -28,10 +28,11 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let is_gone = now.machines.is[seat] == Machine::Gone;
     rule(now.machines.deleting.has(seat) || is_gone, "nobody is removed whose Machine stays")?;
     // One that was leaving when it was decided may be gone by now.
-    let may_go = view.machines.deleting.has(seat) || view.probes.members[seat] != Member::Voter;
+    let voters = view.probes.members.iter().filter(|member| **member == Member::Voter).count();
+    let may_go = view.machines.deleting.has(seat) || view.probes.members[seat] != Member::Voter || voters % 2 == 0;
     rule(
         may_go || has_failed(view, seat),
-        "rule 4: no voter is removed for a Machine that is gone before it has failed",
+        "rule 4: of an odd number, no voter is removed for a Machine that is gone before it has failed",
     )?;
     let mut without = now.world;
     without.members[seat] = Member::Removed;
@@ -349,7 +350,9 @@ fn has_trouble(state: &State) -> bool {
         let down = is_off && is_needed(seat);
         (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_lost(seat))
     };
-    (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat))
+    // One that answers stays as long as its vote is worth something; of an even number it is not.
+    let is_left_alone = |seat: usize| state.is_left_behind(seat) && state.world.voters() % 2 == 1;
+    (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat) || is_left_alone(seat))
 }
 
 /// Reasons for which something is waited for that does not come by itself.

@@ -295,6 +295,8 @@ pub struct Budget {
     pub deletions: u8,
     /// Members that forget their data while their machines run.
     pub forgets: u8,
+    /// Machines of voters that a user strips of hook and finalizers, and whose machines run on.
+    pub strips: u8,
     /// Times that a user raises or lowers `replicas`, by two.
     pub edits: u8,
     /// Times that a user changes the spec so that no Machine matches it, or takes such a change back.
@@ -431,6 +433,12 @@ impl State {
         self.machines.is[seat] == Machine::Gone && self.world.members[seat].is_listed()
     }
 
+    /// A voter whose Machine was stripped, and whose machine runs on.
+    pub fn is_left_behind(&self, seat: usize) -> bool {
+        let is_gone = self.machines.is[seat] == Machine::Gone;
+        is_gone && self.world.members[seat] == Member::Voter && self.world.is_up(seat)
+    }
+
     /// The voter that is being replaced, by what the status says: its Machine is not deleted yet.
     pub fn replaced(&self) -> Option<usize> {
         let stays = |seat: &usize| self.machines.is[*seat].exists() && !self.machines.deleting.has(*seat);
@@ -443,6 +451,18 @@ impl State {
         is_late && self.world.members[seat] != Member::Voter
     }
 
+    /// What a check of a member finds that can be asked: whether it answers, and whether it has a leader.
+    fn check(&self, seat: usize, answers: bool) -> Probe {
+        let is_served = self.world.members[seat] == Member::Learner || self.world.has_quorum();
+        match (answers, self.world.long.has(seat)) {
+            (false, false) => Probe::Failing,
+            (false, true) => Probe::LongFailing,
+            (true, _) if is_served => Probe::Healthy,
+            (true, false) => Probe::NoLeader,
+            (true, true) => Probe::LongNoLeader,
+        }
+    }
+
     /// What the prober would find now. Those that fail without a gap for long are known by [`World::long`].
     pub fn probes(&self) -> Probes {
         let world = &self.world;
@@ -450,14 +470,19 @@ impl State {
         let mut answers = false;
         for seat in 0..SEATS {
             let may_join = self.machines.is[seat].boots() || self.secrets.admitted.has(seat);
+            let has_list = |answers: bool| answers && world.members[seat] == Member::Voter && world.has_quorum();
             // It is asked where it was.
             if self.is_left_over(seat) {
-                probes.seats[seat] = if world.long.has(seat) { Probe::LongFailing } else { Probe::Failing };
+                let serves = self.is_left_behind(seat);
+                probes.seats[seat] = self.check(seat, serves);
+                answers |= serves;
+                if has_list(serves) {
+                    probes.list = List::Known;
+                }
             }
             if !self.machines.is[seat].exists() || !may_join {
                 continue;
             }
-            let long = world.long.has(seat);
             let serves = matches!(world.members[seat], Member::Learner | Member::Voter) && world.is_up(seat);
             let (answers_us, is_known) = (serves && !world.cut_off.has(seat), self.is_known(seat));
             probes.seats[seat] = match () {
@@ -465,25 +490,11 @@ impl State {
                 // One that was seen before is asked where it was.
                 () if self.machines.no_address.has(seat) && !is_known => Probe::NoAddress,
                 () if world.unasked.has(seat) => Probe::Unknown,
-                () if !answers_us => {
-                    if long {
-                        Probe::LongFailing
-                    } else {
-                        Probe::Failing
-                    }
-                }
-                () if world.members[seat] == Member::Learner || world.has_quorum() => Probe::Healthy,
-                () => {
-                    if long {
-                        Probe::LongNoLeader
-                    } else {
-                        Probe::NoLeader
-                    }
-                }
+                () => self.check(seat, answers_us),
             };
             let answered = !matches!(probes.seats[seat], Probe::NoAddress | Probe::Unknown) && answers_us;
             answers |= answered;
-            if answered && world.members[seat] == Member::Voter && world.has_quorum() {
+            if has_list(answered) {
                 probes.list = List::Known;
             }
         }

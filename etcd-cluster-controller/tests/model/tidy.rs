@@ -13,7 +13,10 @@ impl State {
                 self.machines.is[seat] = Machine::Booted;
             }
             if self.machines.is[seat] == Machine::Gone {
-                self.world.processes[seat] = Process::Off;
+                // A machine that is left behind matters for its vote.
+                if !self.is_left_behind(seat) {
+                    self.world.processes[seat] = Process::Off;
+                }
                 self.secrets.data.put(seat, false);
                 self.machines.deleting.put(seat, false);
                 self.machines.hook.put(seat, false);

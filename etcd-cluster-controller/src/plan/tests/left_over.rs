@@ -103,6 +103,63 @@ fn one_that_answers_or_that_the_others_hear_is_told_and_stays() {
     is_told(&mut story, &["it answers at"]);
 }
 
+/// With the even one etcd survives no failure more than without it, and its machine may be destroyed at any moment.
+#[test]
+fn one_of_an_even_number_of_voters_leaves_at_once_also_while_it_answers() {
+    let stripped = |voters: usize, gone: &[usize]| {
+        let mut story = Story::with_voters(3, voters);
+        for index in gone {
+            story.gone(*index);
+            story.probe_apart(*index, answers(*index));
+        }
+        story.publish();
+        story
+    };
+    let removes = |story: &mut Story, index: usize| {
+        let plan = step(story);
+        assert!(begins(&plan, OperationKind::RemoveMember, id(index)), "{plan:?}");
+        let plan = step(story);
+        assert!(matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(index)), "{plan:?}");
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            members.remove(&id(index));
+        }
+        assert_eq!(step(story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+    };
+    let mut two = stripped(2, &[1]);
+    two.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
+    let mut promoted = two.clone();
+    removes(&mut two, 1);
+    let plan = step(&mut two);
+    assert!(matches!(plan, Plan::Do(Step::CreateMachine { number: 2, .. })), "{plan:?}");
+    // Its vote counts again before the removal.
+    assert!(begins(&step(&mut promoted), OperationKind::RemoveMember, id(1)));
+    promoted.machine(2);
+    promoted.voter(2);
+    assert_eq!(step(&mut promoted), Plan::Do(Step::Finish(None)));
+    is_told(&mut stripped(3, &[2]), &["its Machine demo-etcd-2 is gone, and it answers at https://10.0.0.3:2379"]);
+    let mut four = stripped(4, &[2, 3]);
+    removes(&mut four, 2);
+    is_told(&mut four, &["its Machine demo-etcd-3 is gone, and it answers at https://10.0.0.4:2379"]);
+}
+
+#[test]
+fn one_of_an_even_number_of_voters_stays_where_it_may_be_the_quorum_or_have_a_machine() {
+    let mut story = Story::with_voters(3, 2);
+    story.gone(1);
+    story.probe_apart(1, answers(1));
+    assert!(begins(&story.plan(), OperationKind::RemoveMember, id(1)));
+    let mut needed = story.clone();
+    needed.failing(0, "for a moment");
+    assert!(!matches!(needed.plan(), Plan::Do(_)), "nobody well would be left: {:?}", needed.plan());
+    story.observation.not_owned = vec![name(9)];
+    assert_eq!(reason(&story.plan()), reasons::MACHINES_NOT_OWNED);
+    // One that was made after the day of a backup: it has no Machine in it.
+    let mut restored = Story::with_voters(3, 3);
+    restored.member(7, false);
+    restored.probe_apart(7, answers(7));
+    is_told(&mut restored, &["it runs on no Machine of this EtcdCluster, and it answers"]);
+}
+
 #[test]
 fn one_at_whose_address_another_member_answers_has_failed() {
     let mut story = orphaned();
