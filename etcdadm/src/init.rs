@@ -66,8 +66,7 @@ async fn steps(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
             "the member on this machine does not have the peer URL {peer_url}; give its address with --bind-address"
         )
     })?;
-    let record =
-        MemberRecord { cluster_id: membership.cluster_id, member_id: own.id, name: own.name.clone(), peer_url };
+    let record = MemberRecord::of(membership.cluster_id, own.id, own.name.clone(), peer_url);
     record.store(&node.paths)?;
     tracing::info!(
         "member {:x} of cluster {:x} is healthy; other machines join with: etcdadm join {}",

@@ -238,9 +238,11 @@ impl<'a> Join<'a> {
         tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join again");
         // The record first: with it, a machine that is not listed does not join.
         let name = self.node.settings.name.clone();
-        MemberRecord::disowned(id, name, self.own_url.clone()).store(&self.node.paths)?;
+        let record = MemberRecord::disowned(id, name, self.own_url.clone());
+        record.store(&self.node.paths)?;
         match self.cluster.remove(membership, id).await {
-            Ok(()) => Ok(()),
+            // Somebody else may remove it at the same time, so that it stays out: only one of both is told yes.
+            Ok(()) => record.taken_out().store(&self.node.paths),
             Err(failure) => self.wait_out("the lost learner is not removed", failure, FAILURE_PAUSE).await,
         }
     }
@@ -344,13 +346,7 @@ impl<'a> Join<'a> {
         // A member that has started is called what it called itself then, whatever this run was told.
         let listed = membership.members.iter().find(|member| member.id == id && member.has_started());
         let name = listed.map_or(&self.node.settings.name, |member| &member.name);
-        let record = MemberRecord {
-            cluster_id: membership.cluster_id,
-            member_id: id,
-            name: name.clone(),
-            peer_url: self.own_url.clone(),
-        };
-        record.store(&self.node.paths)
+        MemberRecord::of(membership.cluster_id, id, name.clone(), self.own_url.clone()).store(&self.node.paths)
     }
 }
 

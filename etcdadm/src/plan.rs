@@ -215,6 +215,13 @@ fn was_removed(observation: &Observation) -> Option<String> {
              /var/lib/etcdadm/member.json",
             record.member_id, record.cluster_id
         )),
+        Some(record) if record.is_in_doubt() => Some(format!(
+            "this machine has lost the data of its learner {:x}, and was about to take that out of its cluster. The \
+             cluster does not list it any longer, and has not confirmed to this machine that it has removed it: \
+             somebody else may have, so that it stays out. This machine is not added again by itself. To join as a new \
+             member, remove the data directory, /etc/etcd/epoch and /var/lib/etcdadm/member.json",
+            record.member_id
+        )),
         // Of which cluster it was a member is not known: perhaps of this one, and removed.
         None if observation.local.data == Data::Lost => Some(format!(
             "this machine has been a member, its data and its /var/lib/etcdadm/member.json are gone, and the cluster does \

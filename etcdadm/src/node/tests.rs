@@ -82,7 +82,7 @@ impl Machine {
     pub(crate) fn record(&self, owner: Owner) {
         let Owner { cluster_id, member_id } = owner;
         let (name, peer_url) = (self.node.settings.name.clone(), self.node.settings.peer_endpoint().to_string());
-        MemberRecord { cluster_id, member_id, name, peer_url }.store(&self.node.paths).unwrap();
+        MemberRecord::of(cluster_id, member_id, name, peer_url).store(&self.node.paths).unwrap();
     }
 
     pub(crate) fn data(&self) -> Data {

@@ -29,7 +29,12 @@ enum Own {
 }
 
 fn record(cluster_id: u64, member_id: u64) -> MemberRecord {
-    MemberRecord { cluster_id, member_id, name: "own".into(), peer_url: OWN_URL.into() }
+    MemberRecord::of(cluster_id, member_id, "own".into(), OWN_URL.into())
+}
+
+/// The member was disowned, and the cluster has said yes to its removal.
+fn taken_out(member_id: u64) -> MemberRecord {
+    record(0, member_id).taken_out()
 }
 
 fn owner(cluster_id: u64, member_id: u64) -> Owner {
@@ -130,18 +135,35 @@ fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
         assert_eq!(join(&observation(own, LOST, DOWN, None)), JoinStep::RemoveOwnLearner(OWN), "{own:?}");
     }
     // Added anew by this run or by a person, after the record says what was lost.
-    let anew = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, Some(record(0, 0x99)));
-    assert_eq!(join(&anew), JoinStep::Start(OWN));
+    for record in [record(0, 0x99), taken_out(0x99)] {
+        let anew = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, Some(record));
+        assert_eq!(join(&anew), JoinStep::Start(OWN));
+    }
 }
 
-/// Killed or refused between the disowning and the removal: the member's ID is still known, its cluster is not.
-#[test]
-fn a_disowned_learner_stays_lost_until_it_is_removed() {
-    let disowned = || Some(record(0, OWN));
-    let listed = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, disowned());
-    assert_eq!(join(&listed), JoinStep::RemoveOwnLearner(OWN));
-    let removed = observation(Own::Absent, LOST, DOWN, disowned());
-    assert_eq!(join(&removed), JoinStep::Add);
+/// Killed or refused between the disowning and the removal: the member's ID is still known, its cluster is not. Who has
+/// removed it is known only where the cluster has told: somebody else has done it so that it stays out.
+#[rstest]
+#[case(LOST)]
+#[case(NO_DATA)]
+#[case(FORGOTTEN)]
+fn a_machine_joins_again_only_where_its_own_removal_of_its_learner_was_confirmed(#[case] data: Data) {
+    let of = |own, record| join(&observation(own, data.clone(), DOWN, Some(record)));
+    let listed = Own::Started { learner: LEARNER };
+    assert_eq!(of(listed, record(CLUSTER, OWN)), JoinStep::RemoveOwnLearner(OWN), "its data is lost");
+    assert_eq!(of(listed, record(0, OWN)), JoinStep::RemoveOwnLearner(OWN), "it has begun to remove it");
+    assert_eq!(of(Own::Absent, taken_out(OWN)), JoinStep::Add);
+    let JoinStep::Refuse(why) = of(Own::Absent, record(0, OWN)) else { panic!("who has removed it is not known") };
+    for named in ["learner 33", "has not confirmed", "not added again by itself", "/etc/etcd/epoch", "member.json"] {
+        assert!(why.contains(named), "{why}");
+    }
+    let JoinStep::Refuse(why) = of(Own::Absent, record(CLUSTER, OWN)) else { panic!("somebody else has removed it") };
+    assert!(why.contains("it was removed"), "{why}");
+    // As a machine has it whose disk is older than this state: in doubt.
+    let older = r#"{"clusterID": "0", "memberID": "33", "name": "own", "peerURL": "https://10.0.0.3:2380"}"#;
+    assert_eq!(serde_json::from_str::<MemberRecord>(older).unwrap(), record(0, OWN));
+    let text = serde_json::to_string(&taken_out(OWN)).unwrap();
+    assert!(text.contains(r#""takenOut":true"#), "{text}");
 }
 
 /// The controller removes the member that had the address, and a machine that boots before that joins after it.
@@ -150,7 +172,7 @@ fn a_disowned_learner_stays_lost_until_it_is_removed() {
 #[case::learner(LEARNER, NO_DATA, None)]
 #[case::cleaned_up(VOTER, FORGOTTEN, None)]
 #[case::from_another_cluster(VOTER, NO_DATA, Some(record(0xdead, OWN)))]
-#[case::its_own_lost_learner_is_removed(VOTER, LOST, Some(record(0, OWN)))]
+#[case::its_own_lost_learner_is_removed(VOTER, LOST, Some(taken_out(OWN)))]
 fn an_address_that_another_member_has_is_waited_for(
     #[case] learner: bool,
     #[case] data: Data,
@@ -308,15 +330,18 @@ fn any_own() -> impl Strategy<Value = Own> {
 fn any_observation() -> impl Strategy<Value = (Own, Observation)> {
     let unit = prop_oneof![Just(UP), Just(DOWN)];
     let data = prop_oneof![Just(Data::Blank), Just(DATA), Just(LOST), Just(FORGOTTEN), Just(Data::Outdated)];
-    let identity = || (prop_oneof![Just(CLUSTER), Just(0xdead)], prop_oneof![Just(OWN), Just(0x99)]);
-    (any_own(), data, unit, proptest::option::of(identity()), identity()).prop_map(
-        |(own, data, unit, recorded, log)| {
-            let record = recorded.map(|(cluster_id, member_id)| record(cluster_id, member_id));
-            let mut observation = observation(own, data, unit, record);
-            observation.local.owner = observation.local.owner.map(|_| owner(log.0, log.1));
-            (own, observation)
-        },
-    )
+    let member = || prop_oneof![Just(OWN), Just(0x99)];
+    let identity = || (prop_oneof![Just(CLUSTER), Just(0xdead)], member());
+    let recorded = prop_oneof![
+        identity().prop_map(|(cluster_id, member_id)| record(cluster_id, member_id)),
+        member().prop_map(|member_id| record(0, member_id)),
+        member().prop_map(taken_out),
+    ];
+    (any_own(), data, unit, proptest::option::of(recorded), identity()).prop_map(|(own, data, unit, record, log)| {
+        let mut observation = observation(own, data, unit, record);
+        observation.local.owner = observation.local.owner.map(|_| owner(log.0, log.1));
+        (own, observation)
+    })
 }
 
 proptest! {
@@ -329,7 +354,8 @@ proptest! {
                 prop_assert_eq!(own == Own::Absent, step == JoinStep::Add);
                 let is_own = matches!(own, Own::Unstarted { .. } | Own::Started { .. });
                 prop_assert!(!is_own && local.owner.is_none());
-                prop_assert!(local.record.as_ref().is_none_or(|record| record.cluster_id != CLUSTER));
+                let may_join = |record: &MemberRecord| record.cluster_id != CLUSTER && !record.is_in_doubt();
+                prop_assert!(local.record.as_ref().is_none_or(may_join));
                 prop_assert!(local.data != LOST || local.record.is_some(), "perhaps it was removed from this cluster");
             }
             JoinStep::RemoveOwnLearner(id) => {
@@ -395,7 +421,7 @@ proptest! {
                 }
                 JoinStep::RemoveOwnLearner(_) => {
                     now.membership.members.remove(own.unwrap());
-                    now.local.record = Some(record(0, OWN));
+                    now.local.record = Some(taken_out(OWN));
                 }
                 JoinStep::Start(_) => {
                     now.local = local(DATA, UP, Some(record(CLUSTER, OWN)));
