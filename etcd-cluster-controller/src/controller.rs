@@ -10,7 +10,9 @@ use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_t
 use crate::metrics::{EtcdMetrics, Look, Unreadable};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
-use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_loss, owns_template, plan};
+use crate::plan::{
+    Decision, Hold, Plan, Step, called_off, due, is_fenced, move_loss, outdated, owns_template, plan,
+};
 use crate::status::{can_wait, differs, failure_can_wait, is_refused, status, unobserved};
 use api::conditions::{reasons, same_reasons};
 use api::{EtcdCluster, names};
@@ -123,7 +125,12 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
     if let Plan::Do(step) = &decision.next {
         tracing::info!(?step, "doing");
         match execute(&context, &observation, step).await {
-            Ok(Outcome::Done | Outcome::Outdated) => {}
+            Ok(Outcome::Done) => {}
+            Ok(Outcome::Outdated) => {
+                if let Some(off) = outdated(step) {
+                    decision.next = off;
+                }
+            }
             Ok(Outcome::Waiting(hold)) => decision.next = Plan::Wait(hold),
             Ok(Outcome::Blocked(hold)) => decision.next = Plan::Block(hold),
             Err(error) => failure = Some(error),

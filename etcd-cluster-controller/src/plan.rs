@@ -49,6 +49,7 @@ use std::collections::BTreeSet;
 pub use controller_support::plan::{Hold, block, wait};
 pub(crate) use corrupt::hold as corruption_holds;
 pub use due::due;
+pub(crate) use fence::outdated;
 pub use fence::{called_off, is_fenced};
 pub use goal::Goal;
 pub(crate) use marked::waiting as marked_waits_for;

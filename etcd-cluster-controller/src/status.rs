@@ -54,7 +54,7 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
         operation: ledger::operation(before.operation.clone(), &decision.next, failed),
         released_machine_uids: ledger::released_machine_uids(&view, &before, &decision.next),
         last_remediation: ledger::last_remediation(before.last_remediation.clone(), &decision.next),
-        removed_members: ledger::removed_members(&view, &before, &decision.next),
+        removed_members: ledger::removed_members(&view, &before, (&decision.next, failed)),
         members,
         observed_generation: observation.etcd.metadata.generation,
         conditions: Vec::new(),

@@ -1,7 +1,7 @@
 //! The second look. What takes something away is decided twice: the second time on what is read live, right before it is
 //! done.
 
-use super::{Plan, wait};
+use super::{Plan, Step, wait};
 use api::conditions::reasons;
 use std::time::Duration;
 
@@ -21,24 +21,43 @@ pub fn called_off(planned: &Plan, live: &Plan) -> Option<Plan> {
     })
 }
 
+/// What takes the place of a step that was not done, as what it was decided on no longer holds. The status takes a
+/// removal that is planned and has not failed for one that etcd has carried out, and at our word.
+#[must_use]
+pub(crate) fn outdated(step: &Step) -> Option<Plan> {
+    matches!(step, Step::RemoveMember(_)).then(|| {
+        let message = "the member list has changed since the removal was decided on; planning again in 1 s";
+        wait(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::{Story, id};
-    use crate::plan::Step;
+
+    /// The removal of a learner of two, whose Machine is deleted.
+    fn removal(learner: usize) -> Plan {
+        let mut story = Story::with_voters(5, 3);
+        for index in 3..5 {
+            story.machine(index);
+            story.member(index, true);
+        }
+        story.delete(learner);
+        story.settle();
+        story.plan()
+    }
+
+    #[test]
+    fn a_removal_that_was_not_done_does_not_stand_in_the_plan() {
+        let plan = removal(3);
+        let Plan::Do(step) = &plan else { panic!("{plan:?}") };
+        assert!(matches!(outdated(step), Some(Plan::Wait(_))));
+        assert_eq!(outdated(&Step::RemoveFinalizer), None, "of others nothing follows");
+    }
 
     #[test]
     fn a_dangerous_step_is_done_only_if_it_comes_out_the_same_live() {
-        let removal = |learner: usize| {
-            let mut story = Story::with_voters(5, 3);
-            for index in 3..5 {
-                story.machine(index);
-                story.member(index, true);
-            }
-            story.delete(learner);
-            story.settle();
-            story.plan()
-        };
         let (one, same, other) = (removal(3), removal(3), removal(4));
         assert!(matches!(&one, Plan::Do(Step::RemoveMember(permission)) if permission.member_id() == id(3)), "{one:?}");
         assert_eq!(called_off(&one, &same), None);

@@ -41,8 +41,13 @@ pub(super) fn released_machine_uids(view: &View<'_>, before: &EtcdClusterStatus,
     uids
 }
 
-/// The members that left, or are about to, and whose Machines are still there.
-pub(super) fn removed_members(view: &View<'_>, before: &EtcdClusterStatus, next: &Plan) -> Vec<RemovedMember> {
+/// The members that left, or are about to, and whose Machines are still there. `failed`: why the step could not be
+/// done.
+pub(super) fn removed_members(
+    view: &View<'_>,
+    before: &EtcdClusterStatus,
+    (next, failed): (&Plan, Option<&str>),
+) -> Vec<RemovedMember> {
     let now = || Time(view.observation.now);
     let machines = || view.observation.machines.values();
     let mut records: Vec<RemovedMember> = before.removed_members.clone();
@@ -68,10 +73,16 @@ pub(super) fn removed_members(view: &View<'_>, before: &EtcdClusterStatus, next:
         }
         _ => {}
     }
-    // It may start until it is removed.
-    let has_started = |id: &str| view.roster.members().any(|(member, seat)| hex(member) == id && seat.has_started());
+    // It may start until it is removed. A learner that has lost its data may take itself out just then, to join again:
+    // etcd says yes to one of two removals, so a learner stays out whose removal it has confirmed to us.
+    let is_confirmed =
+        |id: &str| matches!(next, Plan::Do(Step::RemoveMember(may)) if failed.is_none() && hex(may.member_id()) == id);
+    let stays_out = |id: &str| {
+        let seat = view.roster.members().find(|(member, _)| hex(*member) == id).map(|(_, seat)| seat);
+        seat.is_some_and(|seat| seat.has_started() && (seat.is_voter() || is_confirmed(id)))
+    };
     for record in records.iter_mut().filter(|record| record.state == RemovalState::Removing) {
-        record.never_started &= !has_started(&record.id);
+        record.never_started &= !stays_out(&record.id);
     }
     if view.roster.is_listed() {
         // Listed again: an etcd that was restored, or a list that was read from another cluster before. A restore, or a member

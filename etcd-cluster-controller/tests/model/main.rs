@@ -90,6 +90,8 @@ fn a_replacement_is_deleted() {
     check("a replacement of three that is a learner is deleted", &[State::replacing(3, true, budget)], LIMIT);
     let late = State::replacing(1, false, budget).without_address(1);
     check("a replacement of one is deleted before its address is shown", &[late], LIMIT);
+    let budget = Budget { forgets: 1, ..budget };
+    check("a replacement of one that learns is deleted, and forgets", &[State::replacing(1, true, budget)], LIMIT);
 }
 
 #[test]
@@ -253,6 +255,11 @@ fn members_forget() {
     check_within("one grows, and a member forgets", &[State::healthy(1, grows)], limit);
     let fault = Budget { faults: 1, ..one };
     check_within("one of three forgets, and a fault", &[State::healthy(3, fault)], limit);
+    let deletion = Budget { deletions: 1, ..one };
+    let lag = State::replacing(1, true, Budget { lags: 1, ..deletion });
+    check_within("a replacement is deleted, and forgets while a watch lags", &[lag], limit);
+    let fault = State::replacing(1, true, Budget { faults: 1, ..deletion });
+    check_within("a replacement is deleted and forgets, and a fault", &[fault], limit);
 }
 
 /// Up to eleven members at a time, at the peak of a surge at seven. States that differ in the order of like members are one.

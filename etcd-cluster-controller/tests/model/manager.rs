@@ -78,7 +78,8 @@ pub fn reconcile(state: &State, book: &mut Book, ending: Ending) -> Result<State
     if choice.live && matches!(state.lag, Lag::Probes(_)) {
         state.lag = Lag::None;
     }
-    Reconcile { book, choice, ending, paused: None, before: state, after: state }.run()
+    let (removal, paused) = (Removal::Done, None);
+    Reconcile { book, choice, ending, paused, removal, before: state, after: state }.run()
 }
 
 /// The rest of a reconcile that was stopped.
@@ -86,8 +87,17 @@ pub fn resume(state: &State, book: &mut Book) -> Result<Option<State>, Broken> {
     let Some(paused) = state.paused else { return Ok(None) };
     let choice = Choice { page: paused.view, live: true, off: false };
     let after = State { paused: None, ..*state };
-    let run = Reconcile { book, choice, ending: Ending::Done, paused: Some(paused), before: after, after };
-    run.run().map(Some)
+    let (ending, paused, removal) = (Ending::Done, Some(paused), Removal::Done);
+    Reconcile { book, choice, ending, paused, removal, before: after, after }.run().map(Some)
+}
+
+/// How the removal of a member has ended that a step asks for: only one that etcd has confirmed is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Removal {
+    Done,
+    /// The member list has changed.
+    Outdated,
+    Failed,
 }
 
 struct Reconcile<'a> {
@@ -95,6 +105,7 @@ struct Reconcile<'a> {
     choice: Choice,
     ending: Ending,
     paused: Option<Paused>,
+    removal: Removal,
     before: State,
     after: State,
 }
@@ -111,8 +122,8 @@ impl Reconcile<'_> {
             self.step(step)?;
         }
         let status = match () {
-            () if no_answer => decided.status_if_failed,
-            () if self.choice.off => decided.status_if_off,
+            () if no_answer || self.removal == Removal::Failed => decided.status_if_failed,
+            () if self.choice.off || self.removal == Removal::Outdated => decided.status_if_off,
             () => decided.status,
         };
         // Written only over the version that it was computed from.
@@ -270,12 +281,14 @@ impl Reconcile<'_> {
     fn remove(&mut self, permission: &MayRemove) -> Result<(), Broken> {
         let seat = seat_of_id(permission.member_id());
         if !self.asks(seat) || self.ending == Ending::NotDone {
+            self.removal = Removal::Failed;
             return Ok(());
         }
         let members = &self.before.world.members;
         let listed = (0..SEATS).filter(|seat| members[*seat].is_listed());
         let list = listed.map(|seat| (id(seat), members[seat] != Member::Voter)).collect();
         if !permission.was_made_from(&list) || !members[seat].is_listed() {
+            self.removal = Removal::Outdated;
             return Ok(());
         }
         rules::removal(&self.before, self.view(), seat, self.changed_since())?;

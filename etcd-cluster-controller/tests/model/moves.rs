@@ -277,12 +277,11 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// The same where the data is gone. See "When data is gone" in `docs/etcdadm.md`: a voter is not started again, and a learner
-    /// that has started takes itself out. Not while its removal is recorded, so that who has removed it is known.
+    /// The same where the data is gone. See "When data is gone" in `docs/etcdadm.md`: a voter is not started again, and
+    /// a learner that has started takes itself out, perhaps just when it is removed. Of two removals etcd confirms one:
+    /// where that is ours, the machine does not join again.
     fn etcdadm_without_data(&mut self, seat: usize) {
-        let is_removed = self.state.etcd.status.operation.is_some_and(|operation| operation.seat == seat);
-        let learns = self.state.world.members[seat] == Member::Learner;
-        if learns && !is_removed && self.state.world.has_quorum() {
+        if self.state.world.members[seat] == Member::Learner && self.state.world.has_quorum() {
             self.add(Move::TakeOut(seat), |next| {
                 next.world.members[seat] = Member::None;
                 next.world.processes[seat] = Process::Up;

@@ -3,7 +3,8 @@
 use super::leaving::{begins, message, step};
 use crate::fixture::{Story, id, name};
 use crate::observation::Membership;
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, plan};
+use crate::status::status;
 use api::conditions as c;
 use api::etcd_cluster::{OperationKind, RemovalState};
 
@@ -164,11 +165,70 @@ fn a_learner_that_was_added_just_now_leaves_when_it_has_started() {
     assert!(begins(&destroyed.plan(), OperationKind::RemoveMember, id(3)), "its machine may be gone");
     rename(&mut story, &name(3));
     assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(3)));
+    assert!(matches!(step(&mut story), Plan::Do(Step::RemoveMember(_))));
     if let Membership::Known { members, .. } = &mut story.observation.membership {
         members.remove(&id(3));
     }
     assert!(matches!(step(&mut story), Plan::Do(Step::Finish(_))));
     assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
+}
+
+/// A learner that has lost its data takes itself out and joins once more, perhaps just when it is removed: the second
+/// of two voters, and then it is destroyed. etcd says yes to one of two removals.
+#[test]
+fn a_learner_never_comes_again_only_where_its_removal_was_confirmed_to_us() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Ending {
+        Confirmed,
+        /// The answer is lost, or it says that somebody else has removed it.
+        Failed,
+        /// This manager was killed, or the learner has left before it was asked.
+        Unheard,
+    }
+    for (ending, voter) in [
+        (Ending::Confirmed, false),
+        (Ending::Failed, false),
+        (Ending::Unheard, false),
+        // A voter never takes itself out.
+        (Ending::Failed, true),
+        (Ending::Unheard, true),
+    ] {
+        // Of two voters, one goes only where one is wanted.
+        let mut story = Story::with_voters(if voter { 1 } else { 3 }, 1);
+        story.machine(1);
+        story.member(1, !voter);
+        story.healthy(1);
+        story.settle();
+        story.delete(1);
+        assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)), "{:?}", story.plan());
+        let decision = plan(&story.observation);
+        assert!(matches!(decision.next, Plan::Do(Step::RemoveMember(_))), "{decision:?}");
+        let failed = (ending == Ending::Failed).then_some("removing a member: etcdserver: member not found");
+        if ending != Ending::Unheard {
+            story.etcd().status = Some(status(&story.observation, &decision, failed));
+        }
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            members.remove(&id(1));
+        }
+        story.failing(1, "removed");
+        assert_eq!(step(&mut story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+        let goes = |story: &Story| matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. }));
+        if voter || ending == Ending::Confirmed {
+            assert!(goes(&story), "{ending:?}, voter: {voter}: {:?}", story.plan());
+            continue;
+        }
+        for _ in 0..2 {
+            let plan = story.plan();
+            let goes = matches!(plan, Plan::Do(Step::NoteRelease { .. } | Step::ReleaseHook { .. }));
+            assert!(!goes, "{ending:?}: {plan:?}");
+            story.pass(600);
+            story.healthy(0);
+        }
+        story.machine(2);
+        story.voter(2);
+        assert!(matches!(step(&mut story), Plan::Do(Step::NoteRelease { .. })), "{ending:?}");
+        assert!(goes(&story), "{ending:?}: {:?}", story.plan());
+    }
 }
 
 #[test]
