@@ -171,11 +171,11 @@ impl Cluster {
         }
         state.list_begun = Some(begun);
         state.snapshot.membership = membership;
-        let before = state.heard.take();
+        let (before, at) = (state.heard.take(), Instant::now());
         state.heard = match (leader, counted) {
-            (Some((leader, _)), Some(counted)) => Some(Heard::update(before, leader, counted, Instant::now())),
+            (Some((leader, _)), Some(counted)) => Some(Heard::update(before, leader, counted, at)),
             // It does not answer this time.
-            (Some(_), None) => before,
+            (Some(_), None) => Heard::kept(before, wanted.interval, at),
             (None, _) => None,
         };
         state.snapshot.heard = state.heard.as_ref().and_then(Heard::members);

@@ -14,6 +14,9 @@ use tokio::time::Instant;
 
 /// Who sends nothing for so long is not heard. A follower answers every heartbeat, and those come at least every 5 seconds.
 const SILENCE: Duration = Duration::from_secs(10);
+/// For so many intervals the leader's word is good without another answer: a run of checks goes on for as long without
+/// one.
+const WORD_INTERVALS: u32 = 3;
 
 /// What is known so far, of one leader.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(super) struct Heard {
     /// From whom it receives something. `None`: one look says nothing.
     sending: Option<BTreeSet<u64>>,
     breaking: Breaking,
+    /// When it has answered last.
+    told: Instant,
 }
 
 impl Heard {
@@ -32,12 +37,13 @@ impl Heard {
     pub(super) fn update(before: Option<Self>, leader: u64, counted: PeerCounters, now: Instant) -> Self {
         let PeerCounters { received, lost } = counted;
         let Some(before) = before else {
-            return Self { leader, received, since: now, sending: None, breaking: Breaking::new(lost, now) };
+            let breaking = Breaking::new(lost, now);
+            return Self { leader, received, since: now, sending: None, breaking, told: now };
         };
         let Self { sending: sent, breaking, .. } = before;
         if before.leader != leader {
             let breaking = breaking.of_another_leader(lost, now);
-            return Self { leader, received, since: now, sending: sent, breaking };
+            return Self { leader, received, since: now, sending: sent, breaking, told: now };
         }
         let breaking = breaking.update(lost, now);
         // Less than before: it has been started again since.
@@ -46,9 +52,16 @@ impl Heard {
         if now.duration_since(before.since) < SILENCE {
             // Too early to say that somebody is silent.
             sending.extend(sent.iter().flatten());
-            return Self { leader, received: before.received, since: before.since, sending: Some(sending), breaking };
+            let (received, since) = (before.received, before.since);
+            return Self { leader, received, since, sending: Some(sending), breaking, told: now };
         }
-        Self { leader, received, since: now, sending: Some(sending), breaking }
+        Self { leader, received, since: now, sending: Some(sending), breaking, told: now }
+    }
+
+    /// The same while the leader does not answer. What it has said is not true for ever: somebody who was silent then
+    /// may have been heard since.
+    pub(super) fn kept(before: Option<Self>, interval: Duration, now: Instant) -> Option<Self> {
+        before.filter(|before| now.duration_since(before.told) <= interval.saturating_mul(WORD_INTERVALS))
     }
 
     /// Those that it hears. `None`: that is not known.
@@ -83,6 +96,19 @@ mod tests {
         assert_eq!(fourth.members(), Some([2, 3].into()), "both have sent something since the first look");
         let fifth = Heard::update(Some(fourth), 1, received(101.0, 60.0), at(20));
         assert_eq!(fifth.members(), Some([3].into()));
+    }
+
+    #[test]
+    fn the_word_of_a_leader_that_does_not_answer_is_good_for_three_intervals() {
+        let (begun, interval) = (Instant::now(), Duration::from_secs(10));
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let looks = |seconds: u64| {
+            let first = Heard::update(None, 1, counted([(2, 100.0)], []), begun);
+            let second = Heard::update(Some(first), 1, counted([(2, 100.0)], []), at(10));
+            Heard::kept(Some(second), interval, at(seconds)).map(|heard| heard.members())
+        };
+        assert_eq!(looks(40), Some(Some([].into())), "it does not hear the other one");
+        assert_eq!(looks(41), None, "whether it does by now is not known");
     }
 
     #[test]

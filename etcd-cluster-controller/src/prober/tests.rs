@@ -148,6 +148,25 @@ async fn the_expected_member_is_found_where_it_served_last() {
     }
 }
 
+/// A member that it did not hear then may be back by now, and would be held to be unhealthy on its old word.
+#[tokio::test]
+async fn the_word_of_a_leader_that_answers_no_longer_is_forgotten() {
+    let mut world = World::new();
+    let (others, looks) = (voter(0xc, 1, &[1, 2]), AtomicUsize::new(0));
+    let leader = world.member(move |path| match path {
+        "/metrics" => {
+            let bytes = looks.fetch_add(1, Ordering::SeqCst);
+            Reply::Text(format!("etcd_network_peer_received_bytes_total{{From=\"2\"}} {bytes}\n").leak())
+        }
+        path => others(path),
+    });
+    world.target(&["https://127.0.0.1:1"]).member_id = Some(2);
+    world.set();
+    world.until("heard", |snapshot| snapshot.heard == Some([2].into())).await;
+    leader.becomes(voter(0xc, 1, &[1, 2]));
+    world.until("not known", |snapshot| snapshot.heard.is_none()).await;
+}
+
 #[tokio::test]
 async fn a_ca_that_cannot_sign_blames_nobody() {
     let mut world = World::new();
