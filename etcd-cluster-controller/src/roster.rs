@@ -4,7 +4,7 @@
 pub(crate) mod apart;
 
 use crate::observation::probe::{MemberFault, RunKind};
-use crate::observation::{Member, Observation, Outcome, Probe, hex};
+use crate::observation::{Member, Observation, Outcome, Probe, Report, hex};
 use apart::NO_MACHINE;
 use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
@@ -281,12 +281,14 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         None => (remembered().collect(), false),
     };
     // One that only has a Machine's address comes after those that are known to be its member, and one that is dead after
-    // the one that answers there.
+    // the one that answers there: also of two that are called after a Machine, which was made again under its old name.
     members.sort_by_cached_key(|(id, member)| {
+        let is_it = |report: &Report| report.member_id == *id;
         let named = observation.machines.contains_key(&member.name);
+        let at_home = || observation.probes.get(&member.name).and_then(Probe::report).is_some_and(is_it);
         let recorded = observation.recorded(*id).is_some_and(|status| !status.machine.is_empty());
-        let answers = observation.probes.values().filter_map(Probe::report).any(|report| report.member_id == *id);
-        (!named, !recorded, !answers, *id)
+        let answers = observation.probes.values().filter_map(Probe::report).any(is_it);
+        (!named, !(named && at_home()), !recorded, !answers, *id)
     });
     let mut seats: Vec<Seat<'_>> = Vec::with_capacity(members.len());
     let mut seated = BTreeSet::new();

@@ -26,9 +26,11 @@ pub(super) fn is_orphaned(observation: &Observation, id: u64) -> bool {
     recorded_machine(observation, id).is_some_and(is_gone)
 }
 
-/// Why no Machine carries a member.
+/// Why no Machine carries a member. One whose Machine was made again, with another member, is still called after it.
 fn why(observation: &Observation, id: u64) -> String {
-    match recorded_machine(observation, id) {
+    let called = || observation.recorded(id).map(|status| &status.name);
+    let made_again = || called().filter(|name| observation.machines.contains_key(*name));
+    match recorded_machine(observation, id).or_else(made_again) {
         Some(name) if observation.not_owned.contains(name) => {
             format!("{ITS_MACHINE}{name} is not controlled by this EtcdCluster")
         }

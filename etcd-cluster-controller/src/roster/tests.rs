@@ -1,8 +1,9 @@
 //! Who sits where, and what is held of them.
 
 use super::*;
-use crate::fixture::{Story, id, name};
+use crate::fixture::{CLUSTER_ID, Story, id, name};
 use crate::observation::probe::{ListFault, Membership};
+use crate::plan::{Plan, Step};
 
 fn verdict_of(story: &Story, index: usize) -> Verdict {
     roster(&story.observation).by_member(id(index)).unwrap().verdict.clone()
@@ -165,4 +166,42 @@ fn a_dead_member_does_not_take_the_seat_of_the_one_that_lives_there() {
     assert_eq!((seated(&story, id(1)), seated(&story, 1)), (Some(name(1)), None), "it answers there");
     story.failing(1, "down");
     assert_eq!((seated(&story, id(1)), seated(&story, 1)), (None, Some(name(1))), "nothing says which");
+}
+
+/// Its Machine is gone, and another one has its name and its address: both members are called after that.
+#[test]
+fn of_two_that_are_called_after_a_machine_the_one_that_answers_there_has_it() {
+    for newer in [1, 0x901] {
+        let mut story = Story::with_voters(3, 3);
+        let Membership::Known { members, .. } = &mut story.observation.membership else { panic!("not listed") };
+        let namesake = members[&id(1)].clone();
+        members.insert(newer, namesake);
+        let seated = |story: &Story, member: u64| {
+            roster(&story.observation).by_member(member).unwrap().machine.map(|machine| machine.name.clone())
+        };
+        assert_eq!((seated(&story, newer), seated(&story, id(1))), (None, Some(name(1))), "that one answers there");
+        // The status says that the first one does.
+        let report = Report { leader: id(0), ..Report::of_one_that_is_well(CLUSTER_ID, newer) };
+        story.probe(1, Outcome::Answered(report));
+        let both = |story: &Story| (seated(story, newer), seated(story, id(1)));
+        assert_eq!(both(&story), (Some(name(1)), None));
+        let status = story.settle();
+        let machine = |member: u64| status.members.iter().find(|it| it.id == hex(member)).unwrap().machine.clone();
+        assert_eq!((machine(newer), machine(id(1))), (name(1), String::new()));
+        let expected = story.observation.last_on(&story.observation.machines[&name(1)]).unwrap().id.clone();
+        assert_eq!(expected, hex(newer), "it is asked for at its Machine");
+        let mut silent = story.clone();
+        silent.failing(1, "for a moment");
+        assert_eq!(both(&silent), (Some(name(1)), None), "the seat stays");
+        // The other one is nobody's, and goes after its time.
+        story.probe_apart(1, Outcome::MemberFault(MemberFault::Refused));
+        story.pass(659);
+        let seats = roster(&story.observation);
+        let why = seats.by_member(id(1)).unwrap().why();
+        assert!(why.starts_with("its Machine demo-etcd-1 carries another member, and its checks fail"), "{why}");
+        assert!(matches!(story.plan(), Plan::Wait(_)), "{:?}", story.plan());
+        story.pass(1);
+        let plan = story.plan();
+        assert!(matches!(&plan, Plan::Do(Step::Begin(begun)) if begun.member_id == hex(id(1))), "{plan:?}");
+    }
 }

@@ -23,6 +23,9 @@ fn member(view: &View<'_>, seat: &Seat<'_>) -> Option<MemberStatus> {
     let (id, member) = seat.member.as_ref()?;
     let before = view.observation.recorded(*id);
     let machine = seat.machine.map(|machine| machine.name.clone());
+    // A Machine that is there carries another member by now: that one is to be found by it.
+    let is_gone = |name: &String| !view.observation.machines.contains_key(name);
+    let earlier = || before.map(|before| before.machine.clone()).filter(is_gone);
     let failure_domain = seat.machine.map(|machine| machine.failure_domain.clone().unwrap_or_default());
     let report = seat.probe.and_then(|probe| probe.report()).filter(|report| report.member_id == *id);
     let healthy_before = before.and_then(|before| before.healthy_since.clone());
@@ -41,7 +44,7 @@ fn member(view: &View<'_>, seat: &Seat<'_>) -> Option<MemberStatus> {
     Some(MemberStatus {
         name: member.name.clone(),
         id: hex(*id),
-        machine: machine.or_else(|| before.map(|before| before.machine.clone())).unwrap_or_default(),
+        machine: machine.or_else(earlier).unwrap_or_default(),
         failure_domain: failure_domain
             .or_else(|| before.map(|before| before.failure_domain.clone()))
             .unwrap_or_default(),
