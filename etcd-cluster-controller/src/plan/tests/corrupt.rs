@@ -5,9 +5,9 @@ use super::marked::{told, waits};
 use super::repairing::deletes;
 use super::rolling::{condition, joins_of_several, outdated, replaced};
 use super::{admits, creates, has_left, leaves, reason};
-use crate::fixture::{Story, id, name};
-use crate::observation::Outcome;
-use crate::observation::probe::{Alarm, OurFault};
+use crate::fixture::{CLUSTER_ID, Story, id, name};
+use crate::observation::probe::{Alarm, MemberFault, OurFault};
+use crate::observation::{Outcome, Report};
 use crate::plan::{Plan, Step};
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::OperationKind;
@@ -155,6 +155,33 @@ fn a_voter_that_fails_keeps_its_copy() {
     assert!(deletes(&story.plan()).is_some());
     differs(&mut story, 1);
     assert!(deletes(&story.plan()).is_none(), "nor does the failed one go: {:?}", story.plan());
+}
+
+/// Nothing keeps the copy of one whose Machine is gone. One that never had a Machine of ours may have the right one.
+#[test]
+fn one_whose_machine_is_gone_leaves_and_one_that_never_had_one_stays() {
+    let refused = || Outcome::MemberFault(MemberFault::Refused);
+    let mut dead = Story::with_voters(3, 3);
+    dead.gone(2);
+    dead.probe_apart(2, refused());
+    dead.pass(60);
+    differs(&mut dead, 1);
+    assert!(begins(&dead.plan(), OperationKind::RemoveMember, id(2)), "{:?}", dead.plan());
+    let mut even = Story::with_voters(3, 2);
+    even.gone(1);
+    even.probe_apart(1, Outcome::Answered(Report::of_one_that_is_well(CLUSTER_ID, id(1))));
+    differs(&mut even, 1);
+    assert!(begins(&even.plan(), OperationKind::RemoveMember, id(1)), "{:?}", even.plan());
+    let mut strange = Story::with_voters(3, 3);
+    strange.member(7, false);
+    strange.settle();
+    strange.probe_apart(7, refused());
+    strange.pass(660);
+    assert!(begins(&strange.plan(), OperationKind::RemoveMember, id(7)), "{:?}", strange.plan());
+    differs(&mut strange, 1);
+    let plan = strange.plan();
+    let said = &plan.hold().unwrap().message;
+    assert!(said.contains("whose Machines a person deletes, or whose Machines are gone"), "{said}");
 }
 
 #[test]
