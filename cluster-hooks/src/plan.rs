@@ -6,7 +6,7 @@ mod in_use;
 mod preconditions;
 mod wanted;
 
-pub use in_use::earlier;
+pub use in_use::{earlier, way_out};
 
 use crate::observation::{Claim, Etcd, Held, HookedMachine, Joining, KeyPair, Need, Observation, Pause, Used};
 use api::conditions::reasons;

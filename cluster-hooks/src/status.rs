@@ -4,7 +4,7 @@
 pub mod health;
 
 use crate::observation::{ClusterState, ControlPlaneView, Etcd, Joining, KUBEADM_CONFIG, Observation, Pause};
-use crate::plan::{Plan, earlier};
+use crate::plan::{Plan, earlier, way_out};
 use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, answer_in, from_drafts, reasons};
 use api::endpoints::EndpointList;
 use controller_support::Hold;
@@ -159,7 +159,9 @@ fn rolling(observation: &Observation) -> Option<String> {
     };
     let (reference, present) = (&control_plane.reference, present.into_iter().collect());
     if let Some(joining) = observation.reads.joining.as_ref().and_then(|joining| would_join(joining, &present)) {
-        return Some(format!("{reference} has replaced its machines, and {joining}. API servers may still use {used}"));
+        let way_out = way_out(observation).map(|way_out| format!(". {way_out}")).unwrap_or_default();
+        let message = format!("{reference} has replaced its machines, and {joining}. API servers may still use {used}");
+        return Some(message + &way_out);
     }
     let progress = control_plane.rollout.progress();
     Some(format!(

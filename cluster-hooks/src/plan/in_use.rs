@@ -5,6 +5,7 @@ use super::wanted::wants_endpoints;
 use super::{Plan, Step};
 use crate::observation::{Claim, ControlPlaneView, EtcdView, Joining, Need, Observation, Used};
 use api::endpoints::EndpointLists;
+use api::names;
 
 /// Lists that may be in use. One enters before the control plane is given it, and leaves only once it is known that every
 /// machine has been made with another.
@@ -110,6 +111,17 @@ fn is_new(control_plane: &ControlPlaneView) -> bool {
 
 fn next<'a>(observation: &'a Observation, etcd: &'a EtcdView, control_plane: &ControlPlaneView) -> &'a [String] {
     if control_plane.deleting { &[] } else { wants_endpoints(observation, etcd, control_plane).unwrap_or_default() }
+}
+
+/// What a person can do where it stays unknown what further machines would join with. That keeps every list in use for
+/// ever, as with a kubeconfig that names a proxy or files, or an API server that this process never reaches.
+pub fn way_out(observation: &Observation) -> Option<String> {
+    let is_unknown = matches!(observation.reads.joining, Some(Joining::Unknown(_)));
+    let etcd = observation.found_etcd().filter(|_| is_unknown)?;
+    let (reference, annotation) = (&etcd.reference, names::IGNORE_ENDPOINTS_IN_USE_ANNOTATION);
+    Some(format!(
+        "If none needs them, and this lasts, set annotation {annotation} of {reference} to its metadata.generation"
+    ))
 }
 
 /// Lists that are recorded as in use, but for the one that is in the control plane.
