@@ -93,6 +93,11 @@ pub const ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/endp
 /// the EtcdCluster's `metadata.generation`. It is for a control plane that never rolls out.
 pub const IGNORE_ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use";
 
+/// Annotation on an EtcdCluster, set by a person: IDs of members (hexadecimal, with commas between them) that no
+/// Machine carries, and beside which Machines are admitted as long as these members answer. It is for an etcd most of
+/// whose Machines are gone.
+pub const ADMIT_BESIDE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/admit-beside";
+
 /// Annotation on the CRD of a control-plane provider: path of the object of its spec that makes etcd external, such as
 /// `spec.etcd.external`; `endpoints` is a field of it.
 pub const EXTERNAL_ETCD_PATH_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-path";

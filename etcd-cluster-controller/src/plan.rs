@@ -3,6 +3,7 @@
 //! The rules are asked in their order, and the first that has an answer decides. A rule may rely on all that the rules
 //! before it let pass: after `link`, for example, there is a Cluster, and it is not being deleted.
 
+mod beside;
 mod certificates;
 mod corrupt;
 mod deletion;

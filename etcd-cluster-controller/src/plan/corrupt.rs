@@ -4,10 +4,10 @@
 //! deletes a Machine has decided on that copy: its member leaves, by all the other rules, and another one joins where that
 //! is needed. So has whoever took a Machine away by force: nothing keeps that copy any more.
 
-use super::{Plan, View, block, retire, wait};
+use super::{Plan, View, beside, block, retire, wait};
 use crate::alarms::{CORRUPT, describe, raised, why_unknown};
 use crate::observation::has_hook;
-use crate::observation::probe::Alarm;
+use crate::observation::probe::{Alarm, alarms as reported};
 use crate::roster::Seat;
 use api::conditions::reasons;
 use api::names;
@@ -30,9 +30,15 @@ pub(super) fn holds(view: &View<'_>) -> bool {
     !alarms(view).is_empty()
 }
 
+/// What is known of alarms: by the voters that are well, or else by those beside which a person lets others join.
+fn known<'v>(view: &'v View<'_>) -> Option<BTreeSet<&'v Alarm>> {
+    let beside = || view.roster.voters().filter(|seat| beside::is_agreed(view, seat));
+    raised(&view.roster).or_else(|| reported(beside().filter_map(|seat| seat.probe?.report())))
+}
+
 /// All such alarms.
 fn alarms<'v>(view: &'v View<'_>) -> BTreeSet<&'v Alarm> {
-    let all = raised(&view.roster).unwrap_or_default();
+    let all = known(view).unwrap_or_default();
     all.into_iter().filter(|alarm| alarm.kind == CORRUPT).collect()
 }
 
@@ -68,7 +74,7 @@ pub(super) fn lets_go(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
 
 /// Why nobody joins now. One may, where a member that a person gives up cannot leave before.
 pub(super) fn obstacle_to_joining(view: &View<'_>) -> Option<Plan> {
-    if raised(&view.roster).is_none() {
+    if known(view).is_none() {
         return Some(wait(reasons::HEALTH_UNKNOWN, why_unknown(&view.roster)));
     }
     let why = hold(view).filter(|_| !standing(view).is_empty())?;

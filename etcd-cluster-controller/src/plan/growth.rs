@@ -5,7 +5,7 @@
 
 mod waits;
 
-use super::{Hold, Plan, Step, View, block, corrupt, deletion, domains, init, repair, retire, rollout, wait};
+use super::{Hold, Plan, Step, View, beside, block, corrupt, deletion, domains, init, repair, retire, rollout, wait};
 use crate::observation::{Membership, Observation, Template, hex};
 use crate::quorum::never_member;
 use crate::roster::{Seat, has_left, number};
@@ -153,7 +153,8 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     if !machines.names(Progress::Leaving).is_empty() {
         return leaving(view);
     }
-    let voters = machines.names(Progress::Voter).len();
+    let beside = view.roster.voters().filter(|seat| beside::is_agreed(view, seat)).count();
+    let voters = machines.names(Progress::Voter).len() + beside;
     if voters == 0 && view.has_begun() {
         let message = format!(
             "the Machine of every member is gone, and the data with them; nothing new is made in their place. To start over, delete the EtcdCluster after: {}",
@@ -234,10 +235,12 @@ pub(super) fn missing_since<'a>(observation: &'a Observation, machine: &MachineV
     Some((record.id.as_str(), record.since.0))
 }
 
-/// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it. Those that
-/// have failed for long enough have been removed before, where etcd can do without them.
+/// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it,
+/// unless a person says so. Those that have failed for long enough have been removed before, where etcd can do without
+/// them.
 fn stranger(view: &View<'_>) -> Option<Plan> {
-    let strangers = if view.roster.is_listed() { view.roster.strangers() } else { Vec::new() };
+    let mut strangers = if view.roster.is_listed() { view.roster.strangers() } else { Vec::new() };
+    strangers.retain(|seat| !beside::is_agreed(view, seat));
     let one = |seat: &&Seat<'_>| {
         let (id, member) = seat.member.as_ref()?;
         let urls = member.peer_urls.join(",");
@@ -250,7 +253,7 @@ fn stranger(view: &View<'_>) -> Option<Plan> {
     };
     let described: Vec<String> = strangers.iter().filter_map(one).collect();
     (!described.is_empty()).then(|| {
-        let message = format!("{}. Nothing is added beside it", described.join("; "));
+        let message = format!("{}. Nothing is added beside it{}", described.join("; "), beside::way_out(view));
         wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
     })
 }

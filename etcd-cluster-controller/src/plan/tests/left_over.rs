@@ -3,7 +3,7 @@
 use super::leaving::{begins, message, step};
 use super::reason;
 use crate::fixture::{CLUSTER_ID, Story, id, name};
-use crate::observation::probe::MemberFault;
+use crate::observation::probe::{Alarm, MemberFault};
 use crate::observation::{Membership, Outcome, Report};
 use crate::plan::{Plan, Step};
 use crate::status::transitions::transitions;
@@ -140,6 +140,64 @@ fn one_of_an_even_number_of_voters_leaves_at_once_also_while_it_answers() {
     let mut four = stripped(4, &[2, 3]);
     removes(&mut four, 2);
     is_told(&mut four, &["its Machine demo-etcd-3 is gone, and it answers at https://10.0.0.4:2379"]);
+}
+
+/// All Machines are gone, and their machines run on: the members can neither be removed nor be joined.
+fn abandoned(answer: impl Fn(usize) -> Outcome) -> Story {
+    let mut story = Story::with_voters(3, 3);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    for index in 0..3 {
+        story.gone(index);
+        story.probe_apart(index, answer(index));
+    }
+    story
+}
+
+#[test]
+fn beside_members_that_a_person_names_others_join_until_etcd_can_do_without_them() {
+    let mut story = abandoned(answers);
+    is_told(&mut story, &["The others have no quorum", "etcdcluster.cluster.x-k8s.io/admit-beside=100,101,102"]);
+    story.annotate(names::ADMIT_BESIDE_ANNOTATION, "100, 101,102");
+    for new in 3..6 {
+        let plan = step(&mut story);
+        assert!(matches!(plan, Plan::Do(Step::CreateMachine { number, .. }) if number == new as u64), "{plan:?}");
+        story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, &new.to_string());
+        story.held_back(new);
+        let plan = step(&mut story);
+        assert!(matches!(&plan, Plan::Do(Step::Admit { name: next, .. }) if *next == name(new)), "{plan:?}");
+        story.admit(new);
+        story.machine(new);
+        story.address(new);
+        story.bootstrap(new);
+        story.voter(new);
+        story.publish();
+    }
+    // Three of six are known to be well: without one of the others they are a quorum.
+    let plan = step(&mut story);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(0)), "{plan:?}");
+}
+
+#[test]
+fn nothing_joins_beside_one_that_is_not_named_or_does_not_answer_or_whose_data_may_be_wrong() {
+    let mut named = abandoned(answers);
+    named.annotate(names::ADMIT_BESIDE_ANNOTATION, "100,101,102");
+    assert!(matches!(named.plan(), Plan::Do(Step::CreateMachine { .. })), "{:?}", named.plan());
+    let mut silent = named.clone();
+    silent.probe_apart(1, refused());
+    is_told(&mut silent, &["member 101", "and its checks fail"]);
+    let mut unlisted = named.clone();
+    unlisted.unlisted();
+    assert_eq!(reason(&unlisted.plan()), reasons::QUORUM_LOST, "{:?}", unlisted.plan());
+    let mut other = named;
+    other.annotate(names::ADMIT_BESIDE_ANNOTATION, "100,101,1");
+    is_told(&mut other, &["member 102", "admit-beside=100,101,102"]);
+    let mut corrupt = abandoned(|index| {
+        let alarms = vec![Alarm { member_id: 0, kind: "CORRUPT".to_owned() }];
+        let report = Report { leader: id(0), alarms, ..Report::of_one_that_is_well(CLUSTER_ID, id(index)) };
+        Outcome::Answered(report)
+    });
+    corrupt.annotate(names::ADMIT_BESIDE_ANNOTATION, "100,101,102");
+    assert_eq!(reason(&corrupt.plan()), reasons::DATA_CORRUPT, "{:?}", corrupt.plan());
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! Members that no Machine carries, and beside which a person lets Machines be admitted. Where most Machines are gone
+//! and their machines run on, none of these members can be removed, as the others have no quorum, and otherwise nothing
+//! is added beside them. So new members join first, and the old ones leave by all the other rules.
+
+use super::View;
+use crate::observation::hex;
+use crate::observation::probe::RunKind;
+use crate::quorum::survives;
+use crate::roster::Seat;
+use api::names;
+use kube::ResourceExt;
+
+/// Whether a person has named a member of etcd's list, and it is as well as can be: who joins may need its vote.
+pub(super) fn is_agreed(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let named = view.observation.etcd.annotations().get(names::ADMIT_BESIDE_ANNOTATION);
+    let is_named = |id: u64| named.is_some_and(|ids| ids.split(',').any(|other| other.trim() == hex(id)));
+    let is_listed = view.roster.is_listed() && seat.is_stranger();
+    is_listed && seat.id().is_some_and(is_named) && answers(view, seat)
+}
+
+/// Whether it answers its checks right now, in the role that it has.
+fn answers(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let Some(probe) = seat.probe else { return false };
+    let is_current = probe.run.kind_at(view.observation.now, view.observation.interval()) == RunKind::Healthy;
+    let is_well = probe.outcome.kind() == RunKind::Healthy;
+    is_current && is_well && probe.report().is_some_and(|report| report.learner != seat.is_voter())
+}
+
+/// What a person can do about members that answer and that no Machine carries, where the others have no quorum. Empty
+/// where they have.
+pub(super) fn way_out(view: &View<'_>) -> String {
+    let (voters, well) = (view.roster.voters().count(), view.roster.voters().filter(|seat| seat.is_well()).count());
+    let strangers = view.roster.strangers();
+    let answering = strangers.into_iter().filter(|seat| answers(view, seat));
+    let ids: Vec<String> = answering.filter_map(Seat::id).map(hex).collect();
+    if ids.is_empty() || survives(voters, well) >= 0 {
+        return String::new();
+    }
+    let etcd = &view.observation.etcd;
+    format!(
+        ". The others have no quorum: to let Machines join all the same, as long as these answer: kubectl annotate --overwrite -n {} etcdclusters.{} {} {}={}",
+        etcd.namespace().unwrap_or_default(),
+        names::ETCD_CLUSTER_GROUP,
+        etcd.name_any(),
+        names::ADMIT_BESIDE_ANNOTATION,
+        ids.join(",")
+    )
+}
