@@ -10,9 +10,7 @@ use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_t
 use crate::metrics::{EtcdMetrics, Look, Unreadable};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
-use crate::plan::{
-    Decision, Hold, Plan, Step, called_off, due, is_fenced, move_loss, outdated, owns_template, plan,
-};
+use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_loss, outdated, owns_template, plan};
 use crate::status::{can_wait, differs, failure_can_wait, is_refused, status, unobserved};
 use api::conditions::{reasons, same_reasons};
 use api::{EtcdCluster, names};

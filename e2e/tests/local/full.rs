@@ -26,6 +26,12 @@ for i in $(seq 30); do
 done
 exit 1
 ";
+/// Writes more than etcd has room for in its database file, which it makes larger by 16 MiB at a time.
+const GROW: &str = r"
+for i in $(seq 17); do
+    head -c 1000000 /dev/zero | tr '\0' x | /opt/bin/etcdctl.sh put /grown/$i --command-timeout=20s || exit 1
+done
+";
 /// What the documentation says about the alarm, after what has filled the database is deleted.
 const MAKE_ROOM: &str = r#"
 set -e
@@ -47,9 +53,11 @@ pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
     let before = (look.membership(&bed.machines, &old).await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
     let machine = bed.machines.get(&look.namespace, DOOMED)?;
+    let another = bed.machines.get(&look.namespace, &old[0])?;
     let is_full = async || {
         bed.fault(&format!("{DOOMED}: its disk is full"), &[&machine], Silence::Lasting);
         on(&machine, fill_disk).await?;
+        said(&another, &["sh", "-c", GROW]).await?;
         let message = look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
         ensure!(message.contains(DOOMED), "it says: {message}");
         anyhow::Ok(())

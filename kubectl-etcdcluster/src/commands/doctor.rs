@@ -31,7 +31,7 @@ pub struct Arguments {
     pub filename: Option<PathBuf>,
     /// Ask the ports of the members, 2379 and 2380, from this computer: whether they are open, and until when the
     /// certificates are valid that they show
-    #[arg(long, requires = "name")]
+    #[arg(long, requires = "name", conflicts_with = "filename")]
     pub dial: bool,
 }
 
