@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use etcd_values::EtcdVersion;
@@ -90,9 +92,23 @@ fn baked_version(paths: &Paths) -> Option<String> {
 
 /// What an etcd program says its version is; `None` if it does not run.
 pub(crate) fn version_of(etcd: &Path) -> Option<String> {
-    let output = Command::new(etcd).arg("--version").output().ok()?;
+    let output = asked_for_version(etcd)?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.lines().find_map(|line| line.strip_prefix("etcd Version: "))?.trim().to_owned())
+}
+
+/// Linux does not run a file that a process has open for writing. A process that this one has just forked has all its files
+/// until it runs its own program.
+fn asked_for_version(etcd: &Path) -> Option<Output> {
+    for _ in 0..100 {
+        match Command::new(etcd).arg("--version").output() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            answer => return answer.ok(),
+        }
+    }
+    None
 }
 
 /// The version that was installed last, by install.json.

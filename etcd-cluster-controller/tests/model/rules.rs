@@ -350,8 +350,10 @@ fn has_trouble(state: &State) -> bool {
         let down = is_off && is_needed(seat);
         (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_lost(seat))
     };
-    // One that answers stays as long as its vote is worth something; of an even number it is not.
-    let is_left_alone = |seat: usize| state.is_left_behind(seat) && state.world.voters() % 2 == 1;
+    // One that answers stays as long as its vote is worth something; of an even number it is not. One that was never seen
+    // with a Machine stays.
+    let is_left_alone =
+        |seat: usize| state.is_left_behind(seat) && (state.world.voters() % 2 == 1 || !state.is_known(seat));
     (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat) || is_left_alone(seat))
 }
 
