@@ -78,6 +78,7 @@ pub(crate) async fn defaults(server: &Server) -> Result<()> {
         "remediation": {"mode": "Replace", "retryPeriodSeconds": 0, "minHealthyPeriodSeconds": 3600},
         "rolloutStrategy": {"type": "RollingUpdate"},
         "rolloutBefore": {"certificatesExpiryDays": 45},
+        "metricsClientSecret": false,
         "addressTypes": ["InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS", "Hostname"],
     });
     ensure!(made["spec"] == expected, "{}", made["spec"]);
