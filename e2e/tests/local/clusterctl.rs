@@ -106,7 +106,7 @@ impl Setup {
             ensure!(same, "the second run has written another {}", name.display());
             names.push(name);
         }
-        ensure!(names.len() == 6, "{names:?}");
+        ensure!(names.len() == 7, "{names:?}");
         let core = self.core();
         fs::create_dir_all(&core)?;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capi-system"}});

@@ -44,11 +44,20 @@ pub(crate) enum Loss {
 /// admitted one. `after`: the status that is written next.
 pub(crate) fn loss(observation: &Observation, next: &Plan, after: &EtcdClusterStatus) -> Loss {
     let view = View::new(observation);
+    if has_made_nothing(&view, next) {
+        return Loss::Nothing;
+    }
     match before_the_list(&view, next, after).or_else(|| odd_seat(&view)) {
         Some(what) => Loss::Of(what),
         None if view.roster.is_listed() => Loss::Nothing,
         None => Loss::Unknown,
     }
+}
+
+/// Nothing has been made for it, and nothing is about to be, as of one whose Cluster uses another EtcdCluster.
+fn has_made_nothing(view: &View<'_>, next: &Plan) -> bool {
+    let makes = matches!(next, Plan::Do(step) if changes_members(step));
+    view.observation.machines.is_empty() && !view.has_begun() && !makes
 }
 
 /// What would be lost, whoever is a member.

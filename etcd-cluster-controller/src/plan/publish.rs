@@ -63,9 +63,14 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
     Publish {
         endpoints: if urls.is_empty() { before.urls.join(",") } else { urls.join(",") },
-        ready: complete && certificates && !deleting && !(blocked && is_identity(next)),
+        ready: complete && certificates && !deleting && !(blocked && is_identity(next)) && !is_moved_away(next),
         complete,
     }
+}
+
+/// Another management cluster says of its members whether they are ready.
+fn is_moved_away(next: &Plan) -> bool {
+    next.hold().is_some_and(|hold| hold.reason == api::conditions::reasons::MOVED_AWAY)
 }
 
 fn is_identity(next: &Plan) -> bool {

@@ -55,6 +55,7 @@ fn a_mark_is_no_pause_and_is_not_said_to_be_one() {
     for story in [&mut marked, &mut one_machine] {
         assert_eq!(reason(&story.plan()), reasons::MOVED_AWAY);
         assert_eq!(paused(story), is("False", reasons::NOT_PAUSED), "else the mark alone lets it be deleted");
+        assert!(!plan(&story.observation).publish.ready, "the other side says whether it is");
         // As clusterctl does it: the annotation of the EtcdCluster's own pause is gone by then, the Cluster is paused.
         story.cluster().paused_by = Some("spec.paused".to_owned());
         assert_eq!(reason(&story.plan()), reasons::PAUSED);
@@ -169,6 +170,9 @@ fn a_move_waits_for_what_it_would_lose() {
     let whole = Story::with_voters(3, 3);
     assert_eq!(loses(&whole), Loss::Nothing);
     assert_eq!(blocks(&Story::new(3)).as_deref(), Some("creating Machine number 0"));
+    let mut spare = Story::new(3);
+    spare.cluster().paused_by = Some("spec.paused".to_owned());
+    assert_eq!(loses(&spare), Loss::Nothing, "nothing has been made for it");
     assert!(blocks(&one_leaves()).unwrap().starts_with("about to change etcd"));
     let mut grows = whole.clone();
     grows.etcd().spec.replicas = 5;
