@@ -1,5 +1,5 @@
-//! `move`: `clusterctl move`, with what it takes to have etcd moved too. The same command again goes on where one was
-//! cut.
+//! `move`: `clusterctl move`, with what it takes to have etcd moved too. The same command again continues where one was
+//! interrupted.
 
 mod place;
 mod turn;
@@ -27,7 +27,7 @@ const LOOKS: Duration = Duration::from_secs(1);
 /// Arguments of `move`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "All Clusters of the namespace are moved. If it fails or is cut, nothing acts on etcd from either side: the same command again goes on."
+    after_help = "All Clusters of the namespace are moved. If it fails or is interrupted, nothing acts on etcd from either side: run the same command again to continue."
 )]
 pub struct Arguments {
     /// Kubeconfig file of the management cluster to move to

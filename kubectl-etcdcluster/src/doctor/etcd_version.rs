@@ -22,7 +22,7 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
         }
         Ok(running) if running != version => Finding::warning(
             format!("members run {running}, and the spec says {version}"),
-            "which Machines are replaced for it, and whether it is a legal way, says kubectl etcdcluster plan -f FILE",
+            "run kubectl etcdcluster plan -f FILE: it says which Machines are replaced, and whether the change is allowed",
         ),
         Ok(_) => Finding::ok(format!("etcd {version}, which the members run")),
         Err(_) if !version.pre_release().is_empty() => {

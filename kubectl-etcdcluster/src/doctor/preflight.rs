@@ -22,7 +22,7 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
         [] => Finding::ok(format!("{CHECK} is ignored")),
         lacking => Finding::warning(
             format!(
-                "{} of the control plane does not ignore {CHECK}: one silent member keeps a new node from starting",
+                "{CHECK} is not ignored in {} of the control plane: one silent member keeps a new node from starting",
                 lacking.join(" and ")
             ),
             format!("add nodeRegistration: {{ignorePreflightErrors: [{CHECK}]}} there"),

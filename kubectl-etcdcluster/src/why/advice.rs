@@ -93,11 +93,11 @@ pub fn advice(reason: &str) -> Advice {
         }
         r::WAITING_FOR_HEALTHY_MEMBERS => (
             ONE_AT_A_TIME,
-            "Bring the member that the message names back: its machine, or the network to port 2379. Or delete its Machine to have it replaced.",
+            "Bring the member that the message names back: its machine, or the network to port 2379. Or delete its Machine to have it replaced. If it runs on no Machine, do as the message says.",
         ),
         r::MEMBER_UNHEALTHY => (
             REPAIR,
-            "Bring the member that the message names back: its machine, or the network to port 2379. A voter that fails for spec.healthCheck.unhealthyAfterSeconds is replaced by itself, unless spec.remediation says otherwise.",
+            "Bring the member that the message names back: its machine, or the network to port 2379. A voter that fails for spec.healthCheck.unhealthyAfterSeconds is replaced automatically, unless spec.remediation says otherwise.",
         ),
         r::HEALTH_UNKNOWN => (
             "what cannot be known is not well, and nobody's fault: nothing is held against a member that could not be checked",
@@ -107,8 +107,8 @@ pub fn advice(reason: &str) -> Advice {
             ("nothing is added or removed while the member list cannot be read", "Bring a quorum of the members back.")
         }
         r::MEMBER_MISSING => (
-            "a member that somebody else has removed is reported",
-            "Delete the Machine of the member that the message names, to have it replaced.",
+            "stuck: the Machine of a member that somebody else has removed from etcd is replaced after spec.healthCheck.startupGraceSeconds",
+            "Wait, or delete the Machine of the member that the message names to have it replaced at once. With spec.remediation.mode Report, delete it.",
         ),
         r::REPLACING_MEMBER => (REPAIR, ""),
         r::WAITING_FOR_REMEDIATION => (REMEDIATION, "Clear what comes first: the message names it."),
@@ -171,8 +171,8 @@ pub fn advice(reason: &str) -> Advice {
             "Delete the Machines that do not match, or set spec.rolloutStrategy.type to RollingUpdate.",
         ),
         r::UNSUPPORTED_VERSION_CHANGE => (
-            "upgrade: etcd goes up one minor version at a time, from certain patch releases on, and never down",
-            "Set the version that the message names, or put the one before back. What an edit would do: kubectl etcdcluster plan -f FILE",
+            "upgrade: etcd goes up one minor version at a time, from certain patch releases on, and back to an earlier minor version only while a member of that version stays",
+            "Set a version that the message names, or the previous one. To see what an edit would do: kubectl etcdcluster plan -f FILE",
         ),
         _ => ("this program does not know the reason: see docs/conditions.md of the manager's version", ""),
     };

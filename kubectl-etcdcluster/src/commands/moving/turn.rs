@@ -80,7 +80,7 @@ async fn after_silence(leases: &Api<Lease>) -> Result<Lease> {
     let seen = leases.get(NAME).await.with_context(|| format!("read Lease {NAME}"))?;
     let holder = seen.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
     let seconds = SILENCE.as_secs();
-    say(&format!("{holder} moves this namespace, or was cut. Looking for {seconds} s whether it goes on."))?;
+    say(&format!("{holder} moves this namespace, or was interrupted. Looking for {seconds} s whether it goes on."))?;
     sleep(SILENCE).await;
     let mut lease = mine();
     lease.metadata.resource_version = seen.resource_version();
