@@ -102,7 +102,7 @@ async fn summary(bed: &Bed, look: &Look, milestones: &Milestones) -> Result<()> 
     println!("\nTimes");
     milestones.table().iter().for_each(|line| println!("{line}"));
     println!("\nWhere things are");
-    println!("  look around   hack/enter.sh kubectl get clusters,etcdclusters,machines");
+    println!("  look around   hack/enter.sh kubectl get clusters,etcdclusters.etcdcluster.cluster.x-k8s.io,machines");
     println!("                hack/enter.sh local-infrastructure machine list");
     println!("  endpoints     {}", look.status().await?.endpoints);
     println!("  Secrets       {}", look.secret_names().await?.join(", "));

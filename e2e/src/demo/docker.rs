@@ -50,7 +50,7 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     println!("\nTimes");
     milestones.table().iter().for_each(|line| println!("{line}"));
     println!("\nWhere things are");
-    println!("  look around   hack/enter.sh kubectl get clusters,etcdclusters,machines");
+    println!("  look around   hack/enter.sh kubectl get clusters,etcdclusters.etcdcluster.cluster.x-k8s.io,machines");
     println!("                hack/enter.sh docker ps");
     println!("                hack/enter.sh docker exec demo-etcd-0 /opt/bin/etcdctl.sh member list");
     println!("  the cluster   hack/enter.sh kubectl --kubeconfig {} get nodes", workload.kubeconfig().display());
