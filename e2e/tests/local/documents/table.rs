@@ -42,6 +42,7 @@ const IMAGE: Fate = Excused("it changes the image of a machine; etcdadm's tests 
 const PROMETHEUS: Fate = Excused("Prometheus and its operator are not here; alerts:: judges the rules");
 const MOVE: Fate = Excused("clusterctl::moves does it, which has a second management cluster");
 const RESTORE: Fate = Excused("it takes machines that are stopped by hand, one after the other");
+const SIGNING: Fate = Excused("manager/tests/release signs and verifies in these words");
 const COMPUTER: Fate = Excused("it changes this computer");
 
 /// Page, or nothing for any; how commands begin; their fate. The first one that fits counts.
@@ -55,6 +56,8 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/examples.md", "mkdir etcd-machine ", KIND),
     ("docs/examples.md", "kubectl --kubeconfig demo.kubeconfig ", KIND),
     ("docs/examples.md", "kubectl -n capi-etcdadm-system rollout status ", PODS),
+    ("docs/install.md", "openssl ", SIGNING),
+    ("docs/install.md", "sha256sum --check ", SIGNING),
     ("docs/install.md", "kind ", REGISTRY),
     ("docs/install.md", "skopeo ", REGISTRY),
     ("docs/install.md", "crane ", REGISTRY),
@@ -101,6 +104,8 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("", "hack/programs.sh ", BUILDS),
     ("", "make ", BUILDS),
     ("", "ARCHITECTURES=amd64 make ", BUILDS),
+    ("", "SIGNING_KEY=release-key.pem make ", BUILDS),
+    ("", "MODEL_MIB=16000 MODEL_SECONDS=7200 make ", BUILDS),
     ("", "cargo ", BUILDS),
     ("", "docker ", REGISTRY),
     ("", "hack/enter.sh kubectl etcdcluster watch ", Endless),
@@ -113,6 +118,7 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("", "kubectl annotate ", Run),
     ("", "kubectl label ", Run),
     ("", "kubectl delete ", Run),
+    ("", "kubectl create role ", Run),
     ("", "kubectl create rolebinding ", Run),
     // They are of no namespace, so they would stay.
     ("", "kubectl create clusterrole ", Judged),
