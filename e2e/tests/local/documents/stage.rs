@@ -71,7 +71,6 @@ impl Stage {
         let generation = live.and_then(|live| live.metadata.generation).unwrap_or_default().to_string();
         let command = command.strip_prefix("hack/enter.sh ").unwrap_or(command);
         let command = command
-            .replace("kubeadmcontrolplane NAME", &format!("kubeadmcontrolplane {control_plane}"))
             .replace("othercontrolplanes.example.org", "stubcontrolplanes.example.org")
             .replace(" default/", &format!(" {namespace}/"));
         Ok(with_words(
@@ -80,6 +79,7 @@ impl Stage {
                 ("NAME", etcd.as_str()),
                 ("NAMESPACE", namespace.as_str()),
                 ("CLUSTER", cluster.as_str()),
+                ("CONTROL_PLANE", control_plane.as_str()),
                 ("MACHINE", machine.as_str()),
                 ("GENERATION", generation.as_str()),
                 ("USER", "somebody"),

@@ -48,7 +48,7 @@ const COMPUTER: Fate = Excused("it changes this computer");
 /// Page, or nothing for any; how commands begin; their fate. The first one that fits counts.
 const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/alerts.md", "kubectl apply --server-side -k config/prometheus", PROMETHEUS),
-    ("docs/cluster-hooks.md", "kubectl patch kubeadmcontrolplane NAME ", Judged),
+    ("docs/cluster-hooks.md", "kubectl patch kubeadmcontrolplane CONTROL_PLANE ", Judged),
     ("docs/cluster-hooks.md", "kubectl annotate crd ", Judged),
     ("docs/examples.md", "kind ", KIND),
     ("docs/examples.md", "clusterctl ", KIND),
@@ -63,6 +63,7 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/install.md", "crane ", REGISTRY),
     ("docs/install.md", "mkdir -p ~/etcdadm-releases/", CLUSTERCTL),
     ("docs/install.md", "cp out/release/", CLUSTERCTL),
+    ("docs/install.md", "sed ", KIND),
     ("docs/install.md", "clusterctl ", CLUSTERCTL),
     ("docs/install.md", "kubectl create namespace ", OPERATOR),
     ("docs/install.md", "kubectl -n capi-etcdadm-system ", OPERATOR),
