@@ -9,6 +9,7 @@ pub mod illness;
 mod images;
 mod inventory;
 mod look;
+pub mod lossy_disk;
 mod members;
 mod metrics;
 mod observed;

@@ -2,6 +2,7 @@
 //! replaced. All but certificates ends with the machine's next boot.
 
 use super::data::said;
+use super::lossy_disk;
 use crate::process::output;
 use crate::tls::Identity;
 use crate::world::ADDRESS;
@@ -105,12 +106,13 @@ pub fn free_disk(machine: &Machine) -> Done<()> {
     inside(machine, &["rm", "/var/lib/etcd/filler"]).map(drop)
 }
 
-/// Where etcd's data lies, seen from here: on the machine's disk, or on one that was mounted inside.
+/// Where etcd's data lies, seen from here: on the machine's disk, or on one that was mounted inside. Nowhere while a
+/// [`lossy_disk`] is not mounted.
 #[must_use]
-pub fn etcd_data(machine: &Machine) -> PathBuf {
+pub fn etcd_data(machine: &Machine) -> Option<PathBuf> {
     let its_own = machine.first_process().map(|first| PathBuf::from(format!("/proc/{first}/root/var/lib/etcd")));
     let is_mounted = |data: &PathBuf| device(data).is_some() && device(data) != data.parent().and_then(device);
-    its_own.filter(is_mounted).unwrap_or_else(|| machine.etcd_data())
+    its_own.filter(is_mounted).or_else(|| (!lossy_disk::is_on(machine)).then(|| machine.etcd_data()))
 }
 
 fn device(path: &Path) -> Option<u64> {
@@ -137,7 +139,7 @@ fn cable(machine: &Machine) -> String {
 }
 
 /// Runs a program in the machine, and gives what it said.
-fn inside(machine: &Machine, command: &[&str]) -> Done<String> {
+pub(super) fn inside(machine: &Machine, command: &[&str]) -> Done<String> {
     let output = machine.exec(command)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
@@ -147,7 +149,7 @@ fn inside(machine: &Machine, command: &[&str]) -> Done<String> {
 }
 
 /// Runs a program in the world.
-fn outside(command: &[&str]) -> Done<()> {
+pub(super) fn outside(command: &[&str]) -> Done<()> {
     let run = output(Command::new(command[0]).args(&command[1..]));
     run.map(drop).map_err(|error| failed(command[0], format!("{error:#}")))
 }

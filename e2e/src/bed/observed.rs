@@ -28,7 +28,7 @@ impl Bed {
         let machines = self.machines.clone();
         let data = move |machine: &str| {
             let (namespace, name) = machine.split_once('/')?;
-            machines.get(namespace, name).ok().map(|machine| illness::etcd_data(&machine))
+            machines.get(namespace, name).ok().and_then(|machine| illness::etcd_data(&machine))
         };
         let kubeconfig = self.plane.kubeconfig_for(users::OBSERVER)?;
         let mark = self.plane.mark();

@@ -41,6 +41,7 @@ mod missing;
 mod outage;
 mod own_errors;
 mod places;
+mod power_cuts;
 mod rbac;
 mod records;
 mod releases;
@@ -109,6 +110,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "upgrades::",
         "lags::",
         "lasting::",
+        "power_cuts::",
         "during::",
         "by_hand::",
         "changes::",
@@ -279,6 +281,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(during::scale_down).long(true),
         scenario!(during::rollout).long(true),
         scenario!(during::repair).long(true),
+        scenario!(power_cuts::lose_what_was_not_synced).long(true),
         scenario!(full::disk).long(true),
         scenario!(full::database).long(true),
         scenario!(forced::past_its_hook).long(true),

@@ -1,0 +1,112 @@
+//! Power cuts that take with them what was not synced: of one member, also while it starts, and of all at once.
+
+use crate::bring_up::PATIENCE;
+use crate::departures::only_theirs;
+use crate::ill::{all_are_well, checked};
+use crate::rolls::{nothing_is_lost, used};
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::on;
+use e2e::bed::illness::etcd_data;
+use e2e::bed::lossy_disk::{can_be_made, cut_power, has_lost, is_mounted, on_every_machine};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::history::{History, Load, MemberData};
+use e2e::observer::Silence;
+use e2e::until::until;
+use futures::future::try_join_all;
+use local_infrastructure::machine::Machine;
+use std::time::Duration;
+
+/// Seconds until a member counts as unhealthy: more than it is away for, with all that happens to it.
+const UNHEALTHY: i64 = 90;
+/// How long after its disk is there a member that starts loses its power again: before its guard has looked at the
+/// data, while it marks that, and while etcd begins.
+const WHILE_IT_STARTS: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_millis(1_000),
+];
+/// How long there is a load before the power is cut, so that there is something to be lost.
+const LOADED: Duration = Duration::from_secs(5);
+
+/// Beside a dense load, the leader's machine loses its power, again and again while it starts; then all machines do at
+/// once. Every member comes back under its ID with all that was acknowledged, and nobody is replaced.
+pub(crate) async fn lose_what_was_not_synced(bed: &mut Bed) -> Result<()> {
+    if !can_be_made()? {
+        println!(
+            "  SKIPPED, nothing is shown: without root there are no loop devices, and no disk that can lose anything"
+        );
+        return Ok(());
+    }
+    let manifests = Manifests::new("power-cuts", "demo")?
+        .with("EtcdCluster", |etcd| on_every_machine(&mut etcd["spec"]["etcdadmConfigSpec"]));
+    let look = used(bed, checked(manifests, UNHEALTHY)).await?;
+    let names = look.etcd_machines().await?;
+    let machines = names.iter().map(|name| anyhow::Ok(bed.machines.get(&look.namespace, name)?));
+    let machines: Vec<Machine> = machines.collect::<Result<_>>()?;
+    let before = (look.membership(&bed.machines, &names).await?, look.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, Load::default()).await?;
+
+    tokio::time::sleep(LOADED).await;
+    let leader = look.status().await?.members.into_iter().find(|member| member.leader).context("nobody leads")?;
+    let leader = vec![bed.machines.get(&look.namespace, &leader.machine)?];
+    loses_power(bed, &look, &leader, &WHILE_IT_STARTS).await.context("the leader's machine")?;
+    tokio::time::sleep(LOADED).await;
+    loses_power(bed, &look, &machines, &[]).await.context("all machines")?;
+    tokio::time::sleep(LOADED).await;
+
+    let after = until("every member answers", PATIENCE, async || {
+        Ok(Some((look.membership(&bed.machines, &names).await?, look.status().await?.endpoints)))
+    })
+    .await?;
+    ensure!(after == before, "etcd was {before:?}, and is {after:?}");
+    only_theirs(bed, &look, &names).await?;
+    let data = machines.iter().map(|machine| {
+        let data = etcd_data(machine).with_context(|| format!("no disk on {}", machine.spec().name))?;
+        anyhow::Ok(MemberData { name: machine.spec().name.clone(), data })
+    });
+    nothing_is_lost(&look, writers, &data.collect::<Result<Vec<_>>>()?).await?;
+    bed.exactly(&[(&look, 3)]).await
+}
+
+/// These machines lose their power at once, each once more at every one of these moments of its next start; then they
+/// start for good, and all members are well.
+async fn loses_power(bed: &Bed, look: &Look, machines: &[Machine], again: &[Duration]) -> Result<()> {
+    let theirs: Vec<&Machine> = machines.iter().collect();
+    let names: Vec<&str> = theirs.iter().map(|machine| machine.spec().name.as_str()).collect();
+    bed.fault(&format!("{names:?} lose their power"), &theirs, Silence::Lasting);
+    try_join_all(machines.iter().map(|machine| on(machine, cut_power))).await?;
+    until("it is seen that somebody does not answer", PATIENCE, async || {
+        let conditions = look.status().await?.conditions;
+        let healthy = conditions.into_iter().find(|condition| condition.type_ == "MembersHealthy");
+        let healthy = healthy.context("no condition")?;
+        Ok((healthy.status != "True").then_some(()))
+    })
+    .await?;
+    for moment in again {
+        try_join_all(machines.iter().map(async |machine| {
+            starts(machine).await?;
+            tokio::time::sleep(*moment).await;
+            on(machine, cut_power).await
+        }))
+        .await
+        .with_context(|| format!("{} ms after the disk was there", moment.as_millis()))?;
+    }
+    bed.fault_is_over(&format!("{names:?} have power again"), &theirs);
+    try_join_all(machines.iter().map(starts)).await?;
+    all_are_well(look).await?;
+    for machine in machines {
+        on(machine, has_lost).await.context("what was not synced is there: nothing is shown")?;
+    }
+    Ok(())
+}
+
+/// Has a machine start, and waits until its disk is there.
+async fn starts(machine: &Machine) -> Result<()> {
+    on(machine, Machine::power_on).await?;
+    until(format!("{} has its disk", machine.spec().name), PATIENCE, async || {
+        Ok(on(machine, is_mounted).await?.then_some(()))
+    })
+    .await
+}
