@@ -40,6 +40,7 @@ mod marked;
 mod missing;
 mod outage;
 mod own_errors;
+mod pauses;
 mod places;
 mod power_cuts;
 mod rbac;
@@ -110,6 +111,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "upgrades::",
         "lags::",
         "lasting::",
+        "pauses::",
         "power_cuts::",
         "during::",
         "by_hand::",
@@ -286,6 +288,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(full::database).long(true),
         scenario!(forced::past_its_hook).long(true),
         scenario!(away::while_members_fail).long(true),
+        scenario!(pauses::in_a_rollout).long(true),
+        scenario!(pauses::of_a_repair).long(true),
         scenario!(leases::are_lost).long(true),
         scenario!(shards::by_watch_filter).long(true),
         scenario!(shards::by_namespace).long(true),
