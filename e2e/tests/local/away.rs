@@ -10,7 +10,7 @@ use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
 use e2e::bed::{Bed, Look, Manifests};
-use e2e::history::History;
+use e2e::history::{History, Load};
 use e2e::observer::Silence;
 use e2e::plane::{Mark, users};
 use e2e::until::until;
@@ -20,9 +20,11 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long nobody looks after etcd: many times what it takes until a member counts as unhealthy, and short beside what
-/// a person may take to notice.
-const AWAY: Duration = Duration::from_secs(100);
+/// How long nobody looks after etcd: a hundred times what it takes until a member counts as unhealthy, and what a
+/// person may take to notice.
+const AWAY: Duration = Duration::from_secs(600);
+/// How long clients rest after an answer: the judge has to go through all that they ask in ten minutes.
+const REST: Duration = Duration::from_millis(300);
 /// How long a machine hangs meanwhile.
 const HANGS: Duration = Duration::from_secs(20);
 
@@ -35,9 +37,10 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
         try_join!(up(bed, "away-dies"), up(bed, "away-leaves"), up(bed, "away-rolls")).context("three clusters")?;
     let old = dies.etcd_machines().await?;
     let before = dies.membership(&bed.machines, &old).await?;
-    let kept = History::begin(bed.world(), &dies.namespace, &dies.staged_etcd_access().await?, LOAD).await?;
+    let (calm, followers) = (Load { rest: REST, ..LOAD }, Load { rest: REST, ..FOLLOWERS });
+    let kept = History::begin(bed.world(), &dies.namespace, &dies.staged_etcd_access().await?, calm).await?;
     let rolled_under = rolls.staged_etcd_access().await?;
-    let rolled_under = History::begin(bed.world(), &rolls.namespace, &rolled_under, FOLLOWERS).await?;
+    let rolled_under = History::begin(bed.world(), &rolls.namespace, &rolled_under, followers).await?;
 
     bed.kill_manager(0).await?;
     let (mark, begun) = (bed.plane.mark(), Instant::now());
