@@ -26,6 +26,8 @@ const LOOKS: Duration = Duration::from_secs(2);
 const CONFIRMED: Duration = Duration::from_secs(3);
 /// Fewer looks show little.
 const FEWEST: usize = 50;
+/// Endpoints in the shortest list that there is in this life.
+const SHORTEST: usize = 3;
 /// How long a member may take to accept a connection.
 const ACCEPTS: Duration = Duration::from_secs(1);
 
@@ -199,9 +201,9 @@ async fn too_few(bed: &DockerBed, look: &Look, looks: &mut usize) -> Error {
         sleep(LOOKS).await;
         let Ok(planes) = look.control_plane_machines().await else { continue };
         for plane in planes {
-            let Some(seen) = lacking(bed, look, &plane).await else { continue };
+            let Some(seen) = lacking(bed, &plane).await else { continue };
             sleep(CONFIRMED).await;
-            if lacking(bed, look, &plane).await.as_ref() == Some(&seen) {
+            if lacking(bed, &plane).await.as_ref() == Some(&seen) {
                 return anyhow!("{seen}");
             }
         }
@@ -209,16 +211,23 @@ async fn too_few(bed: &DockerBed, look: &Look, looks: &mut usize) -> Error {
     }
 }
 
-/// What an API server lacks: f + 1 of the endpoints that it was started with have to answer. Nothing where none runs.
-async fn lacking(bed: &DockerBed, look: &Look, plane: &str) -> Option<String> {
+/// What an API server lacks: f + 1 of the endpoints that it was started with have to answer. f is what as many members
+/// survive as there are in this list, however many are wanted by now: a list of five stays one until the control plane
+/// has rolled out. Nothing where none runs.
+async fn lacking(bed: &DockerBed, plane: &str) -> Option<String> {
     let endpoints = servers(bed, plane).await.ok()?;
-    let replicas = look.etcds().get(&look.etcd).await.ok()?.spec.replicas;
-    let wanted = usize::try_from(replicas).ok()? / 2 + 1;
+    let wanted = live_at_least(endpoints.len());
     let mut live = 0;
     for endpoint in &endpoints {
         live += usize::from(answers(endpoint).await);
     }
     (live < wanted).then(|| format!("of {endpoints:?} of the API server on {plane}, {live} answer, not {wanted}"))
+}
+
+/// How many of so many endpoints have to answer: one more than a healthy cluster of that size can lose. No list is
+/// shorter than the shortest.
+fn live_at_least(endpoints: usize) -> usize {
+    (endpoints.max(SHORTEST) - 1) / 2 + 1
 }
 
 async fn answers(endpoint: &str) -> bool {
