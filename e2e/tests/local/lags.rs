@@ -1,7 +1,8 @@
-//! A watch of ours lags behind in each change of a cluster: members are added, replaced and removed once, one after
-//! the other.
+//! A watch of ours lags behind in each change of a cluster, from its beginning or from the middle of it: members are
+//! added, replaced and removed once, one after the other.
 
 use crate::bring_up::PATIENCE;
+use crate::deletion::all_is_gone;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
 use crate::leases::made;
@@ -9,7 +10,7 @@ use crate::rolls::{FOLLOWERS, changed, follow, nothing_is_lost, rolled};
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, Look, Manifests, Membership};
 use e2e::faults::FaultyManager;
 use e2e::history::History;
 use e2e::observer::Silence;
@@ -33,14 +34,36 @@ const AT_ONCE: usize = 2;
 /// How long a change may take beside others.
 const CHANGES: Duration = Duration::from_secs(300);
 
+/// From when on a watch lags behind in a change that is under way.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// The first new member has joined, and does not vote yet.
+    FirstLearner,
+    /// An old member is to leave: that is written down, and about to be done.
+    FirstOperation,
+}
+
 /// For each watch a cluster that grows from one to three, loses a Machine to a person, another one to a power cut, gets
 /// another spec, and shrinks to one. The watch is held back at the beginning of each change.
 pub(crate) async fn in_every_change(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let shared = &*bed;
     let lives = stream::iter(WATCHES).map(async |(resource, tells)| {
-        let late = Late::up(shared, resource).await?;
+        let late = Late::up(shared, resource, &format!("lags-{resource}"), 1).await?;
         late.live(tells).await.with_context(|| format!("the watch of {resource} lags behind"))
+    });
+    lives.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    bed.start_manager(0).await
+}
+
+/// For each watch a cluster of three that gets another spec, and one more, and is deleted. The watch is held back from
+/// the first learner of a rollout on, in the next one from the first departure on, and from the deletion on.
+pub(crate) async fn in_the_middle_of_changes(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let shared = &*bed;
+    let lives = stream::iter(WATCHES).map(async |(resource, tells)| {
+        let late = Late::up(shared, resource, &format!("lags-midway-{resource}"), 3).await?;
+        late.is_held_midway(tells).await.with_context(|| format!("the watch of {resource} lags behind"))
     });
     lives.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     bed.start_manager(0).await
@@ -56,15 +79,16 @@ struct Late<'a> {
 }
 
 impl<'a> Late<'a> {
-    async fn up(bed: &'a Bed, resource: &'static str) -> Result<Self> {
-        let (client, namespace) = (bed.client(), format!("lags-{resource}"));
-        Look::make_namespace(&client, &namespace).await?;
-        let manager = FaultyManager::start(bed, &namespace, Some(&namespace), Vec::new()).await?;
-        let manifests = checked(Manifests::new(&namespace, "demo")?.replicas(1), IMPATIENT).without_control_plane();
+    async fn up(bed: &'a Bed, resource: &'static str, namespace: &str, replicas: i64) -> Result<Self> {
+        let client = bed.client();
+        Look::make_namespace(&client, namespace).await?;
+        let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
+        let manifests =
+            checked(Manifests::new(namespace, "demo")?.replicas(replicas), IMPATIENT).without_control_plane();
         let look = Look::at(&client, &manifests);
         manifests.apply(&client).await?;
         look.until_ready(CHANGES).await?;
-        let writers = History::begin(bed.world(), &namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+        let writers = History::begin(bed.world(), namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
         Ok(Self { bed, resource, manager, look, writers })
     }
 
@@ -81,6 +105,27 @@ impl<'a> Late<'a> {
         let figures = nothing_is_lost(&self.look, self.writers, &[]).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
         self.manager.stop().await?;
+        Ok(())
+    }
+
+    async fn is_held_midway(self, tells: bool) -> Result<()> {
+        let kept = [
+            self.rolls_from(Moment::FirstLearner, &["true"]).await.context("from the first learner on")?,
+            self.rolls_from(Moment::FirstOperation, &["true", "true"]).await.context("from the first departure on")?,
+        ];
+        println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
+        ensure!(!tells || kept.iter().sum::<usize>() > 0, "nothing was kept in either rollout");
+        let Self { bed, resource, manager, look, writers } = self;
+        // No member is left that has the log from its beginning.
+        let figures = nothing_is_lost(&look, writers, &[]).await?;
+        ensure!(figures.longest_stall <= STALL, "{figures}");
+
+        manager.hold_watch(resource);
+        look.delete("Cluster", &look.cluster).await?;
+        tokio::time::sleep(LAGS).await;
+        println!("  {}: kept were {} pieces in the deletion", look.namespace, manager.release_watch(resource));
+        all_is_gone(bed, &look).await.context("the deletion")?;
+        manager.stop().await?;
         Ok(())
     }
 
@@ -131,6 +176,32 @@ impl<'a> Late<'a> {
         rolled(self.bed, look, &old, &self.writers).await?;
         self.done(mark, &old, old.len())?;
         Ok(kept)
+    }
+
+    /// Another spec, and the watch is held back when the rollout has got so far.
+    async fn rolls_from(&self, moment: Moment, commands: &[&str]) -> Result<usize> {
+        let (mark, look) = (self.bed.plane.mark(), &self.look);
+        let old = look.etcd_machines().await?;
+        changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": commands}})).await?;
+        until(format!("{moment:?} of {}", look.namespace), CHANGES, async || {
+            Ok(self.has_come(moment, &old).await?.then_some(()))
+        })
+        .await?;
+        let kept = self.late(async || Ok(())).await?;
+        rolled(self.bed, look, &old, &self.writers).await?;
+        self.done(mark, &old, old.len())?;
+        Ok(kept)
+    }
+
+    async fn has_come(&self, moment: Moment, old: &[String]) -> Result<bool> {
+        match moment {
+            Moment::FirstLearner => {
+                let first = old.first().context("there is no member")?;
+                let etcd = Membership::on(self.bed.machines.get(&self.look.namespace, first)?).await?;
+                Ok(etcd.members.iter().any(|member| member.learner))
+            }
+            Moment::FirstOperation => Ok(self.look.status().await?.operation.is_some()),
+        }
     }
 
     async fn shrinks(&self) -> Result<usize> {
