@@ -53,12 +53,13 @@ sabotage: ## Break the product on purpose, and see that a scenario on real parts
 demo: ## Show an etcd cluster and its control plane come up on this computer
 	hack/demo.sh
 
-bench: ## Measure bring-up, a rollout, API requests and memory; as root with docker too
+bench: ## Measure bring-up, a rollout, API requests, memory and many clusters; as root with docker too
 	cargo build --release --workspace --bins
 	$${CARGO_TARGET_DIR:-target}/release/bench
+	$(MAKE) bench-clusters
 	if [ "$$(id -u)" = 0 ]; then $(MAKE) bench-docker; fi
 
-CLUSTERS ?= 10,100,500,2000
+CLUSTERS ?= 10,100,500,1000,2000
 
 bench-clusters: ## Measure the manager with many clusters, and how soon it sees deaths in them (CLUSTERS=10,100)
 	cargo build --release --workspace --bins

@@ -10,8 +10,8 @@
 #   NAME      only tests whose name contains it, and none of the checks
 #
 # Without a tier it runs what CI runs, which is all of them. With E2E_FULL=1 the longer scenarios too. What the tests need is
-# installed or built first; failing tests on real parts print the directory of their logs. The last line says how many
-# passed and failed.
+# installed or built first; failing tests on real parts print the directory of their logs. At the end stands one list of
+# what has taken how long in all tiers; the last line says how many passed and failed.
 #
 # Lints run in the processor time that nothing else wants. With more than two processors the docker tier runs beside the local
 # one, with "docker | " before its lines.
@@ -210,6 +210,8 @@ for tier in "${tiers[@]}"; do
         real_parts
         ! docker_runs_beside || beside docker docker_tests
         tests "local tests" "${local_tests[@]}"
+        # What a person types first, as it is typed: whether it needs docker's parts is its own business.
+        [ -n "$name" ] || check "demo" env -u SETUP_DOCKER hack/demo.sh --once
         ;;
     docker)
         docker_runs_beside || docker_tests
@@ -217,6 +219,13 @@ for tier in "${tiers[@]}"; do
     esac
 done
 end_of_what_runs_beside
+case " ${tiers[*]} " in
+*" docker "*)
+    # With nothing beside it: it builds programs anew that other tests run.
+    [ -n "$name" ] || [ -z "${E2E_FULL+set}" ] ||
+        check "demo with docker" hack/demo.sh --once --infrastructure docker
+    ;;
+esac
 # With programs that are built first where they are missing. By themselves: that takes minutes, and all processors.
 case " ${tiers[*]} " in
 *" unit "*)
@@ -227,6 +236,28 @@ case " ${tiers[*]} " in
     fi
     ;;
 esac
+
+# How long everything took, the longest first: steps, test programs, and scenarios of those that tell. What took less than
+# a second is left out.
+seconds() {
+    awk '
+        function add(took, what) { if (took + 0 >= 1) printf "%.1f\t%s\n", took, what }
+        /^== / { step = substr($0, 4); program = step; scenarios = 0 }
+        /^-- .*: [0-9]+ s$/ { took = $(NF - 1); add(took, step ": all of it"); scenarios = 0 }
+        /^ +Running .*\(.*\)$/ {
+            program = $NF
+            gsub(/[()]|.*\//, "", program)
+            sub(/-[0-9a-f]+$/, "", program)
+        }
+        /^ +Doc-tests / { program = "documentation of " $2 }
+        /^test result: .*; finished in [0-9.]+s$/ { took = $NF; sub(/s$/, "", took); add(took, step ": " program) }
+        scenarios && /^ *[0-9]+\.[0-9]  / { add($1, program " " $2); next }
+        { scenarios = /^seconds of each scenario, / }
+    ' "$@" | sort -t "$(printf '\t')" -k 1,1nr | awk -F '\t' '{ printf "%8.1f  %s\n", $1, $2 }'
+}
+echo
+echo "== seconds"
+seconds "$logs"/*
 
 # What failed once more: it may stand far above, and whoever runs this may keep only the end.
 awk '/^failures:$/ { on = 1 } /^test result: / { on = 0 } on' "$logs"/*
