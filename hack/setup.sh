@@ -4,7 +4,8 @@
 # Run it, or source it to have the right PATH as well. Packages and compilers are installed as root only; without root it
 # says what is missing. Debian 12 and 13, Ubuntu 24.04.
 #
-# With SETUP_DOCKER set, what the docker tests need as well; with SETUP_RELEASE, what programs for the other architecture need.
+# With SETUP_DOCKER set, what the docker tests need as well; with SETUP_RELEASE, what programs for the other architecture need;
+# with E2E_FULL, what only the long scenarios need.
 set -euo pipefail
 
 RUST_MINIMUM=1.90
@@ -41,6 +42,9 @@ setup_go_is_there() {
     setup_at_least "${version#go}" "$GO_MINIMUM"
 }
 
+# Scenarios give our manager a clock that is wrong. The library is in no PATH.
+setup_has_faketime() { compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null; }
+
 # Names of the packages that are missing.
 setup_missing_packages() {
     local missing=()
@@ -57,6 +61,9 @@ setup_missing_packages() {
     # Machines are made of this computer's programs, and their users may be given sudo.
     setup_has sudo || missing+=(sudo)
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+    [ -z "${E2E_FULL+set}" ] || setup_has_faketime || missing+=(libfaketime)
+    # Scenarios have members on file systems of their own.
+    [ -z "${E2E_FULL+set}" ] || setup_has mkfs.ext4 || missing+=(e2fsprogs)
     if [ -n "${SETUP_DOCKER:-}" ]; then
         setup_has dockerd && setup_has docker && setup_has runc || missing+=(docker.io)
         setup_has debootstrap || missing+=(debootstrap)

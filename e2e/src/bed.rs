@@ -1,5 +1,6 @@
 //! Everything that a cluster needs to come up, in one world: a management plane, machines and this project's manager.
 
+pub mod clock;
 mod clusters;
 mod control_plane_stub;
 pub mod data;

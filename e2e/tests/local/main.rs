@@ -12,6 +12,7 @@ mod by_hand;
 mod certificates;
 mod chance;
 mod changes;
+mod clocks;
 mod clusterctl;
 mod confirmation;
 mod control_planes;
@@ -113,6 +114,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "lasting::",
         "pauses::",
         "power_cuts::",
+        "clocks::",
         "during::",
         "by_hand::",
         "changes::",
@@ -291,6 +293,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(away::while_members_fail).long(true),
         scenario!(pauses::in_a_rollout).long(true),
         scenario!(pauses::of_a_repair).long(true),
+        scenario!(clocks::jump_while_all_is_well).long(true),
+        scenario!(clocks::jump_while_a_machine_boots).long(true),
         scenario!(leases::are_lost).long(true),
         scenario!(shards::by_watch_filter).long(true),
         scenario!(shards::by_namespace).long(true),

@@ -1,0 +1,147 @@
+//! Our manager's clock jumps, as when somebody sets it, or a computer wakes up: two hours ahead, two hours back, and
+//! more than a year ahead, where every member's certificate counts as expired.
+
+use crate::away::deleted;
+use crate::departures::only_theirs;
+use crate::ill::{IMPATIENT, all_are_well, checked};
+use crate::load::LowLoad;
+use crate::shrinks::{alone, are_well, wanted};
+use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::EtcdClusterStatus;
+use e2e::bed::clock::Clock;
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::until::until;
+use futures::try_join;
+use std::time::Duration;
+
+/// More than any time that we wait for, and less than certificates reach back.
+const HOURS: i64 = 2 * 3600;
+/// More than a member's certificate is good for.
+const YEAR: i64 = 400 * 24 * 3600;
+/// How long a clock stays wrong: several times what it takes until a member counts as unhealthy.
+const STAYS: Duration = Duration::from_secs(16);
+/// How long the first machine that joins waits before it boots: the clock jumps meanwhile.
+const BOOTS: Duration = Duration::from_secs(8);
+/// How long it may take until that machine runs.
+const RUNS: Duration = Duration::from_secs(60);
+
+/// All is well, and the clock jumps. Two hours, whichever way: nobody is removed or replaced, and all are well by the
+/// wrong clock too. More than a year: Machines may be replaced, as their certificates have expired by that clock, but
+/// one by one and without loss. When the clock is right again, there are three members, and nobody is replaced any
+/// more.
+pub(crate) async fn jump_while_all_is_well(bed: &mut Bed) -> Result<()> {
+    let clock = of_the_manager(bed).await?;
+    let look = alone(bed, checked(Manifests::new("clocks-well", "demo")?, IMPATIENT)).await?;
+    let load = LowLoad::begin(bed, &look).await?;
+    let machines = look.etcd_machines().await?;
+    let before = look.membership(&bed.machines, &machines).await?;
+    let endpoints = look.status().await?.endpoints;
+    for ahead in [HOURS, -HOURS] {
+        let mark = bed.plane.mark();
+        for ahead in [ahead, 0] {
+            clock.jump(ahead)?;
+            tokio::time::sleep(STAYS).await;
+            let what = || format!("the clock is {ahead} s ahead");
+            all_are_well(&look).await.with_context(what)?;
+            let status = look.status().await?;
+            is_sane(&status).with_context(what)?;
+            ensure!(status.endpoints == endpoints, "{}: {} are published", what(), status.endpoints);
+            ensure!(status.last_remediation.is_none(), "{}: {:?}", what(), status.last_remediation);
+            ensure!(look.etcd_machines().await? == machines, "{}: {:?}", what(), look.etcd_machines().await?);
+            let etcd = look.membership(&bed.machines, &machines).await?;
+            ensure!(etcd == before, "{}: etcd was {before:?}, and is {etcd:?}", what());
+        }
+        deleted(bed, &look, mark, &[])?;
+    }
+    a_year_ahead(&clock, &look).await?;
+    comes_to_rest(bed, &look, &before.cluster_id).await?;
+    load.judged().await?;
+    the_right_one(bed).await
+}
+
+/// One member grows to three, and the clock jumps while the first new machine boots. Two hours, whichever way: it
+/// becomes a member by the wrong clock, and no Machine is replaced. More than a year: when the clock is right again,
+/// there are three members, and nothing is lost.
+pub(crate) async fn jump_while_a_machine_boots(bed: &mut Bed) -> Result<()> {
+    let clock = of_the_manager(bed).await?;
+    for (ahead, namespace) in [(HOURS, "clocks-ahead"), (-HOURS, "clocks-back"), (YEAR, "clocks-year")] {
+        let manifests = checked(Manifests::new(namespace, "demo")?.replicas(1), IMPATIENT);
+        let look = alone(bed, manifests).await?;
+        let load = LowLoad::begin(bed, &look).await?;
+        let before = look.membership(&bed.machines, &look.etcd_machines().await?).await?;
+        let boots = look.member_names(2).pop().context("there is no second member")?;
+        bed.machines.fault_boot_delay(namespace, &boots, BOOTS)?;
+        let mark = bed.plane.mark();
+        wanted(&look, 3).await?;
+        until(format!("{boots} of {namespace} is about to boot"), RUNS, async || {
+            Ok(bed.machines.get(namespace, &boots)?.is_running().then_some(()))
+        })
+        .await?;
+        if ahead == YEAR {
+            a_year_ahead(&clock, &look).await?;
+        } else {
+            clock.jump(ahead)?;
+            let machines = are_well(bed, &look, 3).await.with_context(|| format!("the clock is {ahead} s ahead"))?;
+            ensure!(machines == look.member_names(3), "{namespace}: the Machines are {machines:?}");
+            is_sane(&look.status().await?).with_context(|| format!("the clock is {ahead} s ahead"))?;
+            clock.jump(0)?;
+            tokio::time::sleep(STAYS).await;
+            deleted(bed, &look, mark, &[])?;
+        }
+        comes_to_rest(bed, &look, &before.cluster_id).await?;
+        load.judged().await.context(namespace)?;
+        bed.machines.clear_faults(namespace, &boots)?;
+    }
+    the_right_one(bed).await
+}
+
+/// The clock is more than a year ahead for a while. What it does meanwhile is told.
+async fn a_year_ahead(clock: &Clock, look: &Look) -> Result<()> {
+    clock.jump(YEAR)?;
+    tokio::time::sleep(STAYS).await;
+    let (status, machines) = try_join!(look.status(), look.etcd_machines())?;
+    println!("  {}: a year ahead there are {machines:?}", look.namespace);
+    for condition in status.conditions.iter().filter(|condition| !condition.message.is_empty()) {
+        println!("    {} is {} {}: {}", condition.type_, condition.status, condition.reason, condition.message);
+    }
+    is_sane(&status).context("a year ahead")?;
+    clock.jump(0)
+}
+
+/// By the right clock, three members are well, it is the etcd of before, and nobody is replaced any more.
+async fn comes_to_rest(bed: &Bed, look: &Look, cluster_id: &str) -> Result<()> {
+    are_well(bed, look, 3).await?;
+    all_are_well(look).await?;
+    let machines = are_well(bed, look, 3).await?;
+    only_theirs(bed, look, &machines).await?;
+    let mark = bed.plane.mark();
+    tokio::time::sleep(STAYS).await;
+    ensure!(look.etcd_machines().await? == machines, "the Machines were {machines:?}, and others are there");
+    deleted(bed, look, mark, &[])?;
+    let etcd = look.membership(&bed.machines, &machines).await?;
+    ensure!(etcd.cluster_id == cluster_id, "it is another cluster: {etcd:?}");
+    is_sane(&look.status().await?)
+}
+
+/// Whatever the clock says, each condition has a reason, endpoints are published, and there are members.
+fn is_sane(status: &EtcdClusterStatus) -> Result<()> {
+    let unexplained = status.conditions.iter().find(|condition| condition.reason.is_empty());
+    ensure!(unexplained.is_none(), "{unexplained:?}");
+    ensure!(!status.conditions.is_empty() && !status.members.is_empty(), "{status:?}");
+    ensure!(!status.endpoints.is_empty() && status.initialized, "{status:?}");
+    Ok(())
+}
+
+/// The manager gets a clock that can be set.
+async fn of_the_manager(bed: &mut Bed) -> Result<Clock> {
+    let clock = Clock::right(bed.world())?;
+    bed.kill_manager(0).await?;
+    bed.start_manager_with_clock(0, &clock).await?;
+    Ok(clock)
+}
+
+/// The manager gets the computer's clock again. The library tidies up when a program ends in good order.
+async fn the_right_one(bed: &mut Bed) -> Result<()> {
+    bed.end_manager(0).await?;
+    bed.start_manager(0).await
+}
