@@ -12,6 +12,7 @@ use crate::compatibility::Role;
 use crate::config::env::{Start, initial_cluster};
 use crate::endpoint::Endpoint;
 use crate::etcd::{Cluster, Failure, Member, Membership};
+use crate::init_system::UnitState;
 use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
 use crate::pki::authority::AUTHORITY;
@@ -30,6 +31,10 @@ const BEHIND: u64 = 5_000;
 /// How long a member may be silent before the cluster's tolerance is given for it: a voter that cannot start costs it one
 /// member, a learner none.
 const SILENCE: Duration = Duration::from_secs(10);
+/// How long a learner lets those before it start first, and how long be promoted first, in all. Two that start at once ask each
+/// other for the members and their versions before they serve, and wait up to 24 s for the answers; of two promotions at once,
+/// raft drops the second. Those before it may never get on: then it is only those seconds later.
+const TURN: Duration = Duration::from_secs(5);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -61,6 +66,8 @@ struct Join<'a> {
     retry: bool,
     /// Pause before the next look at a learner that catches up.
     catch_up: Duration,
+    /// Since when this machine's learner has let others start first, and be promoted first.
+    turns: [Option<Instant>; 2],
     /// Since when members have been silent whose versions would decide how this machine joins.
     silence: Option<Instant>,
     /// The versions that members told in this run, by ID: one that falls silent does not become older.
@@ -84,6 +91,9 @@ impl<'a> Join<'a> {
         node.install(&local).await?;
         node.certificates(&authority, &local)?;
         let mut cluster = node.cluster(&authority, others)?.of(wanted.cluster_id);
+        if !wanted.retry {
+            cluster = cluster.asked_once();
+        }
         let member = node.cluster(&authority, vec![own.clone()])?;
         node.tell_differences(&local)?;
         // On a machine that is a member already, the member itself can tell when nobody else does. Before, its address
@@ -96,8 +106,8 @@ impl<'a> Join<'a> {
 
     fn new(node: &'a Node, cluster: Cluster, member: Cluster, retry: bool) -> Self {
         let own_url = node.settings.peer_endpoint().to_string();
-        let (silence, told, compared) = Default::default();
-        Self { node, cluster, member, own_url, retry, catch_up: POLL, silence, told, compared }
+        let (turns, silence, told, compared) = Default::default();
+        Self { node, cluster, member, own_url, retry, catch_up: POLL, turns, silence, told, compared }
     }
 
     async fn run(mut self) -> Result<()> {
@@ -253,6 +263,12 @@ impl<'a> Join<'a> {
             self.remember(id, &observation.membership)?;
             return self.node.start(&Start::Again);
         }
+        if local.unit == UnitState::Down
+            && let Some(first) = self.lets_first(id, &observation.membership.members, false)
+        {
+            self.node.wait(POLL, format!("for learner {first:x} to start first")).await;
+            return Ok(());
+        }
         let initial_cluster = initial_cluster(&observation.membership.members, id, &self.node.settings.name);
         let start = Start::Existing { initial_cluster: initial_cluster.map_err(|why| anyhow!(why))? };
         let is_recorded = local.record.as_ref().is_some_and(|record| record.member_id == id);
@@ -264,9 +280,22 @@ impl<'a> Join<'a> {
         self.node.ensure_started(local, &start).await
     }
 
+    /// The learner that this machine's one lets go first, of those that have started, or have not: the lowest ID goes first, on
+    /// all machines. `None` also when it has been let go first for long enough.
+    fn lets_first(&mut self, id: u64, members: &[Member], started: bool) -> Option<u64> {
+        let alike = members.iter().filter(|member| member.learner && member.has_started() == started);
+        let first = alike.map(|member| member.id).min().filter(|first| *first < id)?;
+        let since = self.turns[usize::from(started)].get_or_insert_with(Instant::now);
+        (since.elapsed() < TURN).then_some(first)
+    }
+
     async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
         if let Err(why) = self.follows(id, membership).await {
             self.node.wait(self.pause(), why).await;
+            return Ok(());
+        }
+        if let Some(first) = self.lets_first(id, &membership.members, true) {
+            self.node.wait(POLL, format!("for learner {first:x} to be promoted first")).await;
             return Ok(());
         }
         if !self.may_promote(id, membership).await? {

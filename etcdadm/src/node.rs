@@ -228,8 +228,15 @@ impl Node {
     }
 
     async fn stop(&self) -> Result<()> {
+        let ordered = self.service.replace(Service::default()).starting;
         self.init_system.stop().await?;
-        self.service.replace(Service::default());
+        // systemctl looks at all units before it has one started: an order that is not done may have come only after the stop. One
+        // whose start was stopped is done, as it fails.
+        if let Some(mut ordered) = ordered {
+            while tokio::time::timeout(START_PAUSE, &mut ordered).await.is_err() {
+                self.init_system.stop().await?;
+            }
+        }
         Ok(())
     }
 

@@ -1,6 +1,5 @@
 //! etcd's settings, as environment variables only: a setting given both as variable and flag keeps etcd from starting.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -11,7 +10,7 @@ use crate::etcd::Member;
 use crate::paths::Paths;
 use crate::pki::authority::AUTHORITY;
 use crate::pki::{PEER, SERVER};
-use crate::settings::{Settings, is_member_name};
+use crate::settings::Settings;
 
 /// How a member with no data of its own starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,20 +113,19 @@ pub fn render(paths: &Paths, settings: &Settings, start: &Start) -> String {
 /// `ETCD_INITIAL_CLUSTER` of a member that joins as `own_name` with the ID `own`.
 ///
 /// Every member of the list must stand in it, started or not, or etcd refuses to start. It tells members apart by
-/// their URLs but would merge two of one name, so another member's name is used only where it is unmistakable.
+/// their URLs but would merge two of one name, so the others are called by their IDs. Those do not change either when one that
+/// joins at the same time makes its name known, and a member that is starting by the list need not be started again.
 ///
 /// # Errors
 /// When a member's URL could not stand in the file.
 pub fn initial_cluster(members: &[Member], own: u64, own_name: &str) -> Result<String, String> {
-    let mut taken = HashSet::from([own_name.to_owned()]);
     let mut entries = Vec::new();
     for member in members {
-        let name = if member.id == own {
-            own_name.to_owned()
-        } else if is_member_name(&member.name) && taken.insert(member.name.clone()) {
-            member.name.clone()
-        } else {
-            format!("{:x}", member.id)
+        let id = format!("{:x}", member.id);
+        let name = match member.id == own {
+            true => own_name.to_owned(),
+            false if id == own_name => format!("{id}_"),
+            false => id,
         };
         for url in &member.peer_urls {
             let plain = |b: u8| b.is_ascii_graphic() && !b",=\"'\\#$`".contains(&b);

@@ -94,9 +94,21 @@ fn members_of_one_name_stay_apart() {
     ];
     assert_eq!(
         initial_cluster(&members, 0xd, "etcd-0").unwrap(),
-        "a=https://10.0.0.1:2380,same=https://10.0.0.2:2380,same=https://10.1.0.2:2380,c=https://10.0.0.3:2380,\
+        "a=https://10.0.0.1:2380,b=https://10.0.0.2:2380,b=https://10.1.0.2:2380,c=https://10.0.0.3:2380,\
          etcd-0=https://10.0.0.4:2380,e=https://10.0.0.5:2380"
     );
+    let text = initial_cluster(&members, 0xd, "a").unwrap();
+    assert!(text.starts_with("a_=https://10.0.0.1:2380,b=") && text.contains(",a=https://10.0.0.4:2380,"), "{text}");
+}
+
+/// A member that is starting by a list is started again when that changes.
+#[test]
+fn the_list_is_the_same_when_another_member_has_started_and_is_promoted() {
+    let added = [member(0xa, "etcd-0", &["https://10.0.0.1:2380"]), member(0xb, "", &["https://10.0.0.2:2380"])];
+    let started = added.clone().map(|member| Member { name: format!("etcd-{}", member.id), ..member });
+    let text = |members: &[Member]| initial_cluster(members, 0xb, "etcd-1").unwrap();
+    assert_eq!(text(&added), text(&started));
+    assert_ne!(text(&added), text(&[&started[..], &[member(0xc, "", &["https://10.0.0.3:2380"])]].concat()));
 }
 
 #[test]

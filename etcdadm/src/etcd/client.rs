@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_client::{
     Certificate, Client, ConnectOptions, Identity, MemberAddOptions, ResponseHeader, StatusResponse, TlsOptions,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Failure, Member, Membership};
 use crate::endpoint::Endpoint;
@@ -15,6 +15,10 @@ use crate::endpoint::Endpoint;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a change of the members is waited for at first. Of two changes that come at once, raft drops the second ("ignoring
+/// conf change"), and etcd never answers that; one that was only slow is found in the next list. A change takes etcd some
+/// milliseconds, and a disk that is slow some hundred.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(1);
 /// Reading needs a leader, and no more; the next endpoint may know one.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -35,6 +39,8 @@ pub struct Cluster {
     endpoints: Vec<Endpoint>,
     /// Connections are kept: the handshake costs more than the request.
     clients: HashMap<String, Client>,
+    /// How long the next change is waited for.
+    patience: Duration,
 }
 
 /// How far a member is.
@@ -51,7 +57,7 @@ pub struct Progress {
 impl Cluster {
     /// Nothing is connected yet. The certificates are PEM; the client's one must be good for etcd's clients.
     pub fn new(endpoints: Vec<Endpoint>, ca: String, certificate: String, key: String) -> Self {
-        Self { ca, certificate, key, id: None, endpoints, clients: HashMap::new() }
+        Self { ca, certificate, key, id: None, endpoints, clients: HashMap::new(), patience: CHANGE_PATIENCE }
     }
 
     /// Only the cluster with this ID is listed: another one that trusts the same authority may answer at an address that it has
@@ -100,6 +106,12 @@ impl Cluster {
         let status = self.request(endpoint, CHECK_TIMEOUT, async |client| client.status().await).await?;
         same_cluster(listed.cluster_id, cluster_id(status.header()))?;
         Ok(status)
+    }
+
+    /// Waits for the answer to a change as long as for any other, as nobody asks again.
+    #[must_use]
+    pub fn asked_once(self) -> Self {
+        Self { patience: REQUEST_TIMEOUT, ..self }
     }
 
     /// Adds an endpoint to try after the others.
@@ -169,7 +181,7 @@ impl Cluster {
         peer_url: &str,
         learner: bool,
     ) -> Result<(u64, Membership), Failure> {
-        let added = self.at_voter(async |client| {
+        let added = self.change(async |client| {
             let options = learner.then(|| MemberAddOptions::new().with_is_learner());
             let response = client.member_add(vec![peer_url.to_owned()], options).await?;
             let cluster_id = cluster_id(response.header());
@@ -196,9 +208,9 @@ impl Cluster {
     /// Makes a learner of the listed cluster a voter.
     ///
     /// # Errors
-    /// [`Failure::NotInSync`] until it has caught up.
+    /// [`Failure::NotInSync`] until it has caught up. After [`Failure::Transient`] it may have been promoted all the same.
     pub async fn promote(&mut self, listed: &Membership, id: u64) -> Result<(), Failure> {
-        let answer = self.at_voter(async |client| client.member_promote(id).await).await?;
+        let answer = self.change(async |client| client.member_promote(id).await).await?;
         same_cluster(listed.cluster_id, cluster_id(answer.header()))
     }
 
@@ -221,6 +233,18 @@ impl Cluster {
     ) -> Result<T, Failure> {
         let endpoint = self.first()?;
         self.request(&endpoint, REQUEST_TIMEOUT, call).await
+    }
+
+    /// An addition or a promotion, at the voter that was asked for the members. Others may be added or promoted just then.
+    async fn change<T>(
+        &mut self,
+        call: impl AsyncFnOnce(&mut Client) -> Result<T, etcd_client::Error>,
+    ) -> Result<T, Failure> {
+        let endpoint = self.first()?;
+        let begun = Instant::now();
+        let answer = self.request(&endpoint, self.patience, call).await;
+        self.patience = patience_after(self.patience, begun.elapsed());
+        answer
     }
 
     async fn request<T>(
@@ -257,6 +281,13 @@ impl Cluster {
             Err(_) => Err(Failure::Transient(format!("no answer in {limit:?}"))),
         }
     }
+}
+
+/// How long the next change is waited for after one that took so long: twice as long where that was too short, and never less
+/// than before. A cluster that was too slow once, and is waited for as little again, would be told to stop each time before it
+/// has begun.
+fn patience_after(patience: Duration, took: Duration) -> Duration {
+    if took < patience { patience } else { (patience * 2).min(REQUEST_TIMEOUT) }
 }
 
 fn member(member: &etcd_client::Member) -> Member {

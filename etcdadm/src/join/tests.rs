@@ -6,6 +6,7 @@ use crate::guard::Data;
 use crate::init_system::UnitState;
 use crate::node::tests::{Machine, OWNER, machine};
 use crate::wal::Owner;
+use rstest::rstest;
 
 /// The member that the machine has been added as: another one than the record's.
 const NEW: u64 = 0x44;
@@ -191,4 +192,30 @@ async fn a_learner_that_catches_up_is_looked_at_less_and_less_often() {
         pauses.push(begun.elapsed().as_millis());
     }
     assert_eq!(pauses, [50, 100, 200, 400, 800, 1000, 1000]);
+}
+
+/// Two that start, or are promoted, at the same moment would disturb each other.
+#[rstest]
+#[case::start(false)]
+#[case::promotion(true)]
+#[tokio::test]
+async fn learners_go_in_the_order_of_their_ids(#[case] started: bool) {
+    let machine = machine("127.0.77.11", UnitState::Up);
+    let mut observation = observation(&machine);
+    let own = observation.membership.members.pop().unwrap();
+    let learner = |id, started: bool| {
+        let name = if started { format!("m{id}") } else { String::new() };
+        Member { id, name, learner: true, ..own.clone() }
+    };
+    let members = |others: &[Member]| [others, &[learner(NEW, started)]].concat();
+    let mut run = run(&machine);
+    let lets = |run: &mut Join<'_>, others: &[Member]| run.lets_first(NEW, &members(others), started);
+    assert_eq!(lets(&mut run, &[]), None);
+    assert_eq!(lets(&mut run, &[learner(NEW + 1, started)]), None);
+    assert_eq!(lets(&mut run, &[learner(NEW - 1, !started)]), None, "it is not as far, or further");
+    assert_eq!(run.turns, [None, None], "nobody has been waited for");
+    let others = [learner(NEW - 1, started), learner(NEW + 1, started)];
+    assert_eq!(lets(&mut run, &others), Some(NEW - 1));
+    run.turns = [Instant::now().checked_sub(TURN); 2];
+    assert_eq!(lets(&mut run, &others), None, "it has been waited for long enough");
 }

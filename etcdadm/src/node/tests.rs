@@ -137,3 +137,39 @@ async fn a_member_gets_no_other_authority() {
         assert!(machine.files_of_etcd() == before && machine.node.authority().unwrap().is_none(), "{unit:?}");
     }
 }
+
+/// An init system that starts what it is told to only after it was told to stop that.
+struct Slow(Told);
+
+impl InitSystem for Slow {
+    fn state(&self) -> Boxed<Result<UnitState>> {
+        self.0.state()
+    }
+
+    fn start(&self) -> Boxed<Result<()>> {
+        drop(self.0.start());
+        let told = self.0.clone();
+        Box::pin(async move {
+            while told.all().len() < 3 {
+                tokio::time::sleep(POLL).await;
+            }
+            Err(anyhow::anyhow!("it was stopped"))
+        })
+    }
+
+    fn stop(&self) -> Boxed<Result<()>> {
+        self.0.stop()
+    }
+}
+
+/// Otherwise etcd would start after it was stopped, and take the ports that the next start wants.
+#[tokio::test]
+async fn a_start_that_was_ordered_and_has_not_come_is_stopped_too() {
+    let mut machine = machine("127.0.77.15", UnitState::Down);
+    machine.node.init_system = Box::new(Slow(machine.told.clone()));
+    machine.node.start(&Start::Again).unwrap();
+    machine.node.stop().await.unwrap();
+    assert_eq!(machine.told.all(), ["start", "stop", "stop"]);
+    machine.node.stop().await.unwrap();
+    assert_eq!(machine.told.all().len(), 4, "nothing is ordered any more");
+}

@@ -7,7 +7,7 @@ mod tuning;
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use machine::{Machine, Network, releases};
 
@@ -53,6 +53,24 @@ async fn members_come_join_are_interrupted_and_come_back() {
         fourth.join(&[&first]).await.unwrap();
         fourth.kill_etcd();
         fourth.asks(&["get", "x"]);
+        assert_eq!(first.members(), names(4));
+    }
+}
+
+/// They meet each other when they are added, when they start with a list that is old by then, and when they are promoted.
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_join_side_by_side() {
+    for release in releases().into_iter().filter(|release| !release.version.starts_with("3.5.")) {
+        let network = Network::new(&release);
+        let machine = |number| network.machine(number).with(&["--max-learners", "3"]);
+        let first = machine(1);
+        first.init().await.unwrap();
+        let [a, b, c] = [2, 3, 4].map(|number| machine(number).with_authority_of(&first));
+        let begun = Instant::now();
+        let through = [&first];
+        let (a, b, c) = tokio::join!(a.join(&through), b.join(&through), c.join(&through));
+        [a, b, c].into_iter().for_each(|joined| joined.unwrap());
+        println!("etcd {}: three machines joined in {:?}", release.version, begun.elapsed());
         assert_eq!(first.members(), names(4));
     }
 }

@@ -237,3 +237,14 @@ async fn a_removal_counts_only_in_the_listed_cluster() {
     names_both(&cluster.remove(&listed(), ID).await.unwrap_err());
     assert!(asked.try_iter().all(|message| as_member(ID, &message)));
 }
+
+/// etcd does not answer a change that raft has dropped. One that is only slow must not be given up each time before it is made.
+#[test]
+fn a_change_is_waited_for_as_long_as_before_or_longer() {
+    let [short, long] = [10, 4_000].map(Duration::from_millis);
+    assert_eq!(patience_after(CHANGE_PATIENCE, short), CHANGE_PATIENCE);
+    assert_eq!(patience_after(CHANGE_PATIENCE, CHANGE_PATIENCE), CHANGE_PATIENCE * 2);
+    assert_eq!(patience_after(long, short), long, "an answer that came at once does not say that the next one will");
+    assert_eq!(patience_after(long, long), REQUEST_TIMEOUT);
+    assert_eq!(patience_after(REQUEST_TIMEOUT, REQUEST_TIMEOUT), REQUEST_TIMEOUT, "etcd itself gives up before");
+}
