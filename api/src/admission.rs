@@ -1,5 +1,5 @@
 //! Which Machines may become members: the value of key [`crate::names::ADMITTED`] in the init Secret. An etcd provider
-//! writes it to let members join one at a time; the bootstrap provider reads it.
+//! writes it to say who joins, and when; the bootstrap provider reads it.
 
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;

@@ -159,6 +159,11 @@ impl Story {
         self.etcd().metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
     }
 
+    /// As etcd up to 3.5 does.
+    pub(crate) fn takes_one_learner(&mut self) {
+        self.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+    }
+
     /// Rollouts take so many Machines more than wanted.
     pub(crate) fn surges(&mut self, most: i32) {
         self.etcd().spec.rollout_strategy.rolling_update = Some(RollingUpdate { max_surge: Some(most) });

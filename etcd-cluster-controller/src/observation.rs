@@ -445,6 +445,15 @@ impl Observation {
         Duration::from_secs(u64::try_from(self.etcd.spec.health_check.interval_seconds).unwrap_or(10).max(1))
     }
 
+    /// How many learners the cluster takes at a time: the least of what is recorded, and of what its members were made with, should
+    /// somebody have changed the record. 1 where it is not recorded, as by etcd's own default.
+    #[must_use]
+    pub fn max_learners(&self) -> usize {
+        let recorded = self.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION);
+        let limits = recorded.into_iter().chain(self.learner_limits.values()).map(|limit| limit.parse().unwrap_or(1));
+        if recorded.is_some() { limits.min().unwrap_or(1) } else { 1 }
+    }
+
     /// Whether a Machine may become a member, or is one: it has bootstrap data, or may have by now.
     #[must_use]
     pub fn is_admitted(&self, machine: &MachineView) -> bool {

@@ -162,8 +162,10 @@ pub(crate) fn healthy() -> Snapshot {
     Scene::new(3).read()
 }
 
+/// By one member after the other, as etcd up to 3.5 does.
 pub(crate) fn growing() -> Snapshot {
     let mut scene = Scene::new(1);
+    scene.etcd["metadata"]["annotations"][names::MAX_LEARNERS_ANNOTATION] = json!("1");
     scene.etcd["status"]["creationComplete"] = json!(false);
     scene.etcd["metadata"]["annotations"][names::ENDPOINTS_IN_USE_ANNOTATION] = json!("");
     // It boots since two minutes ago.

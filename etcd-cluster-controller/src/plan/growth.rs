@@ -1,8 +1,9 @@
-//! Adding members, one at a time. Machines are made as soon as they are wanted, and held back: what Cluster API and the
-//! infrastructure do before a machine can boot takes longer than an etcd member does to join. One is admitted when every
-//! voter is healthy and no other Machine is on its way. Members whose Machines are on their way out, or are being replaced,
-//! count as voters, and not as Machines: their replacements join first, or boot.
+//! Adding members. Machines are made as soon as they are wanted, and held back: what Cluster API and the infrastructure do
+//! before a machine can boot takes longer than an etcd member does to join. One is admitted when every voter is healthy, and
+//! no more Machines are on their way than may catch up side by side. Members whose Machines are on their way out, or are being
+//! replaced, count as voters, and not as Machines: their replacements join first, or boot.
 
+mod side_by_side;
 mod waits;
 
 use super::{Hold, Plan, Step, View, beside, block, corrupt, deletion, domains, init, repair, retire, rollout, wait};
@@ -37,6 +38,16 @@ enum Progress {
     GivenUp,
     /// It is being deleted, and its member has left etcd. It never adds itself again, and holds nobody up.
     Left,
+}
+
+impl Progress {
+    /// On its way to be a voter: whoever else is admitted waits for it, or comes beside it.
+    const COMING: &[Self] = &[Self::NoAddress, Self::NoMember, Self::Learner, Self::Missing];
+
+    /// It does not vote, and nothing keeps it from doing so. Whoever is late may come all the same.
+    fn may_vote(self) -> bool {
+        Self::COMING.contains(&self) || matches!(self, Self::NotBooting | Self::Leaving | Self::GivenUp)
+    }
 }
 
 /// All Machines with their progress.
@@ -93,7 +104,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     if let Some(step) = make_again(view, &machines) {
         return Some(Plan::Do(step));
     }
-    let coming = machines.find(&[Progress::NoAddress, Progress::NoMember, Progress::Learner, Progress::Missing]);
+    let coming = machines.find(Progress::COMING);
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
     let held_back = machines.find(&[Progress::HeldBack]);
     let lacking = rollout::is_lacking(view);
@@ -108,7 +119,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     }
     let begun = view.has_begun();
     Some(match held_back {
-        Some((_, next, _)) if coming.is_none() && begun => {
+        Some((_, next, _)) if begun && side_by_side::takes_another(view, &machines) => {
             Plan::Do(Step::Admit { name: next.name.clone(), admitted: init::with(observation, next) })
         }
         // The others come when it is settled which Machine initializes.

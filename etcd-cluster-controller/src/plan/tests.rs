@@ -13,6 +13,7 @@ mod removing_first;
 mod repairing;
 mod rolling;
 mod shrinking;
+mod side_by_side;
 mod spreading;
 mod stuck;
 mod surging;
@@ -77,8 +78,9 @@ fn leaves(story: &mut Story, index: usize) {
 }
 
 #[test]
-fn machines_are_made_at_once_and_admitted_one_after_the_other() {
+fn machines_are_made_at_once_and_admitted_one_after_the_other_where_etcd_takes_one_learner() {
     let mut story = Story::new(3);
+    story.takes_one_learner();
     assert_eq!(creates(&story.plan()), Some(0));
     story.held_back(0);
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "who initializes is settled first");
@@ -320,6 +322,7 @@ fn a_member_without_a_machine_holds_everything_up() {
 #[test]
 fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
     let mut story = Story::with_voters(5, 1);
+    story.takes_one_learner();
     story.pass(10_000);
     (1..5).for_each(|index| story.held_back(index));
     story.pass(10_000);
@@ -341,6 +344,7 @@ fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
 #[test]
 fn a_machine_that_gets_no_bootstrap_data_is_passed_by_like_one_that_does_not_boot() {
     let mut story = Story::with_voters(3, 1);
+    story.takes_one_learner();
     story.held_back(1);
     story.held_back(2);
     story.pass(10_000);
@@ -414,6 +418,7 @@ fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
 #[test]
 fn a_learner_that_never_gets_on_is_reported_first() {
     let mut story = Story::with_voters(3, 1);
+    story.takes_one_learner();
     story.pass(1_000);
     story.machine(1);
     story.held_back(2);
@@ -587,6 +592,7 @@ fn a_ca_that_has_lost_its_label_gets_it_back() {
 #[test]
 fn whoever_runs_on_no_machine_is_reported_once_no_machine_can_be_its_own() {
     let mut story = Story::with_voters(3, 1);
+    story.takes_one_learner();
     story.machine(1).addresses.clear();
     story.held_back(2);
     story.member(1, true);
@@ -613,6 +619,7 @@ fn a_member_whose_machine_is_gone_is_not_taken_for_one_on_its_way() {
 #[test]
 fn a_closed_port_is_told_with_its_address_and_the_deadline() {
     let mut story = Story::with_voters(3, 1);
+    story.takes_one_learner();
     story.machine(1);
     story.held_back(2);
     story.probe(1, Outcome::MemberFault(crate::observation::probe::MemberFault::Refused));

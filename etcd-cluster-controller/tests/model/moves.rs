@@ -8,7 +8,7 @@ use crate::state::{Lag, Machine, Member, Probe, Process, State};
 use crate::view::Book;
 
 /// The cluster's `max-learners`.
-const MAX_LEARNERS: usize = 3;
+pub const MAX_LEARNERS: usize = 3;
 /// The most that an EtcdCluster may ask for.
 const MOST_REPLICAS: u8 = 7;
 

@@ -3,6 +3,7 @@
 
 use crate::in_use::InUse;
 use crate::manager::is_recorded;
+use crate::moves::MAX_LEARNERS;
 use crate::set::{SEATS, Set};
 use crate::state::{Etcd, Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View, World};
 use crate::view::{Decided, id, reason, seat_of_id};
@@ -243,7 +244,27 @@ pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result
             && now.world.members[*seat] != Member::Voter
     };
     let coming = admitted.iter().filter(coming).count();
-    rule(coming <= 1, "rule 2: one Machine is admitted at a time")
+    let most = if now.replaced().is_some() { 1 } else { MAX_LEARNERS };
+    rule(
+        coming <= most,
+        "rule 2: no more Machines are on their way than learners may catch up, and a replacement comes alone",
+    )?;
+    rule(
+        coming <= 1 || outvotes_nobody(view, admitted),
+        "rule 1: those that come side by side do not take the quorum with them if all of them vote and fail",
+    )
+}
+
+/// Whether the voters that are well and stay are a quorum when everybody votes who is admitted, and nobody of them answers. Two
+/// beside a single voter are no worse than one.
+fn outvotes_nobody(view: &View, admitted: Set) -> bool {
+    let member = |seat: &usize| view.probes.members[*seat];
+    let may_vote = |seat: &usize| !matches!(member(seat), Member::Voter | Member::Removed);
+    let come = admitted.iter().filter(|seat| view.machines.is[*seat].exists()).filter(may_vote).count();
+    let voters = (0..SEATS).filter(|seat| member(seat) == Member::Voter).count();
+    let stays = |seat: &usize| is_well(view, *seat) && !view.machines.deleting.has(*seat);
+    let stay = (0..SEATS).filter(stays).count();
+    survives(voters + come, stay) >= 0 || ((voters, stay) == (1, 1) && come <= 2)
 }
 
 /// Of every change of who is admitted.

@@ -22,7 +22,7 @@ pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role,
     let secret = names::init_secret(&ready.cluster.name);
     if !init.admits(ready.machine) {
         let message = format!(
-            "Machine {} may not join yet: members join one at a time, and Secret {secret} does not admit it",
+            "Machine {} may not join yet: members join in turn, and Secret {secret} does not admit it",
             ready.machine.name
         );
         return Err(wait(reasons::WAITING_FOR_ADMISSION, message));

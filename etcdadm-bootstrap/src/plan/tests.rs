@@ -165,11 +165,11 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
 #[case::even_with_the_lock(|s: &mut O| { s.lock = Lock::Ours; s.guard = Some(Guard::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
 #[case::held_back(
     |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another"])),
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join one at a time, and Secret demo-etcd-init does not admit it"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it"
 )]
 #[case::held_back_before_anything_else_is_asked_for(
     |s: &mut O| { s.init.as_mut().unwrap().admitted = Some(admitted(&[])); s.secret_values = Some(FoundValues::Missing(missing(None))) },
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join one at a time, and Secret demo-etcd-init does not admit it"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it"
 )]
 #[case::admitted(
     |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another", "machine-uid"])),
@@ -178,7 +178,7 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
 #[case::from_the_watch(|s: &mut O| s.init_is_live = false, "do read InitSecret")]
 #[case::held_back_by_the_watch(
     |s: &mut O| { s.init_is_live = false; s.init.as_mut().unwrap().admitted = Some(admitted(&["another"])) },
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join one at a time, and Secret demo-etcd-init does not admit it"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it"
 )]
 #[case::values_come_first(|s: &mut O| { s.init_is_live = false; s.secret_values = None }, "do read SecretValues")]
 #[case::unrenderable_costs_no_look(

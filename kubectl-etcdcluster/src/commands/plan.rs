@@ -122,7 +122,7 @@ impl Candidate<'_> {
         let lines = vec![
             format!("EtcdCluster {}/{} would be created.", self.namespace, self.name),
             format!(
-                "{} would be made, and their members joined one after the other. The control plane is told once, when all are there.",
+                "{} would be made, and their members joined. The control plane is told once, when all are there.",
                 count(replicas.unwrap_or_default(), "Machine")
             ),
         ];

@@ -11,7 +11,7 @@ pub struct Advice {
     pub what_to_do: &'static str,
 }
 
-const ONE_AT_A_TIME: &str = "growth: one Machine at a time is admitted, each when every voter before it is healthy";
+const ADMISSION: &str = "growth: a Machine is admitted when every voter is healthy, and no more are on their way than learners may catch up side by side";
 const SAFE: &str = "retire: a member leaves etcd only if the others then survive as many failures as before, or as many as a healthy cluster does, and enough of the endpoints that API servers use stay alive";
 const REPAIR: &str = "repair: an unhealthy voter is replaced, one at a time, if the others have a quorum without it";
 const ROLLOUT: &str =
@@ -78,7 +78,7 @@ pub fn advice(reason: &str) -> Advice {
             "growth: no Machine is made before the infrastructure of the Cluster has told its failure domains",
             "Look at the Cluster and its infrastructure object: kubectl describe cluster -n NAMESPACE",
         ),
-        r::WAITING_FOR_MACHINE_ADDRESS | r::WAITING_FOR_MEMBER => (ONE_AT_A_TIME, MACHINE),
+        r::WAITING_FOR_MACHINE_ADDRESS | r::WAITING_FOR_MEMBER => (ADMISSION, MACHINE),
         r::MACHINE_NOT_BOOTING => (
             "growth: a Machine has spec.healthCheck.startupGraceSeconds to become a member; after that the next one is admitted, if that is safe",
             MACHINE,
@@ -87,12 +87,12 @@ pub fn advice(reason: &str) -> Advice {
             "growth: a learner votes when it has caught up; no other is added before",
             "It takes a few seconds. If it lasts, look at the console of its Machine, and at the connections between the members (port 2380).",
         ),
-        r::SCALING_UP => (ONE_AT_A_TIME, ""),
+        r::SCALING_UP => (ADMISSION, ""),
         r::SCALING_DOWN => {
             ("surplus: Machines that are too many are deleted at once, and their members leave one after the other", "")
         }
         r::WAITING_FOR_HEALTHY_MEMBERS => (
-            ONE_AT_A_TIME,
+            ADMISSION,
             "Bring the member that the message names back: its machine, or the network to port 2379. Or delete its Machine to have it replaced. If it runs on no Machine, do as the message says.",
         ),
         r::MEMBER_UNHEALTHY => (

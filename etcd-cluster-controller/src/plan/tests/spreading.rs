@@ -35,7 +35,7 @@ fn index_of(machine: &str) -> usize {
     number(machine).and_then(|number| usize::try_from(number).ok()).unwrap()
 }
 
-/// Makes all Machines that are to be made now, admits the first of them, and gives their places.
+/// Makes all Machines that are to be made now, admits those that may join side by side, and gives their places.
 fn made(story: &mut Story) -> Vec<Option<String>> {
     let mut places = Vec::new();
     loop {
