@@ -60,7 +60,7 @@ async fn late(bed: &Bed) -> Result<()> {
     one_etcd_of_three(bed, &look).await
 }
 
-/// The second of three: the third is admitted once the grace is over, and no fourth is made. Booted after all, it joins.
+/// The second of three: the third joins beside it, and no fourth is made. Booted after all, it joins.
 async fn second_never(bed: &Bed) -> Result<()> {
     let dead = "second-etcd-1";
     let manifests = Manifests::new("boots", "second")?.with("EtcdCluster", |etcd| {

@@ -21,17 +21,17 @@ pub(crate) async fn of_the_only_member(bed: &mut Bed) -> Result<()> {
     try_join_all(stories).await.map(drop)
 }
 
-/// Of three: the one that initialized loses its disk, and one that joined gets an older copy back.
+/// Of three: one that joined gets an older copy back, and the one that initialized loses its disk. The bootstrap commands of a
+/// member ask those that voted when it was admitted, of which one has to be there to answer.
 pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
-    one_after_the_other(bed, "lost-three", 3, &[&[(0, RobbedDisk), (2, OlderCopy)]]).await
+    one_after_the_other(bed, "lost-three", 3, &[&[(2, OlderCopy), (0, RobbedDisk)]]).await
 }
 
-/// Of three, in the other ways. The bootstrap commands of a member ask those before it, of which one has to be there to
-/// answer.
+/// Of three, in the other ways.
 pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
     let clusters: [&[_]; 3] = [
         &[(1, DeletedDirectory), (0, OlderCopy)],
-        &[(0, DeletedDirectory), (2, RobbedDisk)],
+        &[(2, RobbedDisk), (0, DeletedDirectory)],
         &[(1, CopyFromBeforeStop), (0, DeletedWhileOff)],
     ];
     one_after_the_other(bed, "lost-other", 3, &clusters).await
@@ -40,7 +40,7 @@ pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
 /// Of five: the one that initialized, and those that joined.
 pub(crate) async fn of_one_of_five(bed: &mut Bed) -> Result<()> {
     let clusters: [&[_]; 3] = [
-        &[(0, RobbedDisk), (4, DeletedDirectory), (2, OlderCopy)],
+        &[(2, OlderCopy), (4, DeletedDirectory), (0, RobbedDisk)],
         &[(0, DeletedDirectory)],
         &[(1, RobbedDisk), (0, OlderCopy)],
     ];

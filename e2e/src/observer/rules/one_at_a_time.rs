@@ -1,4 +1,6 @@
-//! Promotions and removals go one at a time, each seen in the member list before the next.
+//! Promotions and removals go one at a time, each seen in the member list before the next. Learners that catch up side by side
+//! are promoted so fast one after the other that two may come between two looks: raft itself takes one change after the other,
+//! and the promotion of a member that has caught up costs no tolerance. Never together with a removal, though.
 
 use super::{Finding, Moment, Rule, names};
 use crate::observer::record::Listed;
@@ -20,7 +22,9 @@ impl Rule for OneAtATime {
             .filter(|voter| !excused(voter))
             .collect();
         let promoted: Vec<&Listed> = after.voters().filter(|voter| !before.votes(&voter.id)).collect();
-        if left.len() + promoted.len() < 2 {
+        let caught_up = |voter: &&Listed| before.list.iter().any(|listed| listed.id == voter.id && listed.learner);
+        let side_by_side = left.is_empty() && promoted.iter().all(caught_up);
+        if left.len() + promoted.len() < 2 || side_by_side {
             return Vec::new();
         }
         let (left, promoted) = (names(left), names(promoted));
