@@ -99,6 +99,7 @@ pub(crate) fn version_of(etcd: &Path) -> Option<String> {
 
 /// Linux does not run a file that a process has open for writing. A process that this one has just forked has all its files
 /// until it runs its own program.
+#[expect(clippy::disallowed_methods, reason = "the program itself is waited for too, for longer")]
 fn asked_for_version(etcd: &Path) -> Option<Output> {
     for _ in 0..100 {
         match Command::new(etcd).arg("--version").output() {

@@ -63,7 +63,7 @@ pub(crate) async fn in_the_middle_of_changes(bed: &mut Bed) -> Result<()> {
     let shared = &*bed;
     let lives = stream::iter(WATCHES).map(async |(resource, tells)| {
         let late = Late::up(shared, resource, &format!("lags-midway-{resource}"), 3).await?;
-        late.is_held_midway(tells).await.with_context(|| format!("the watch of {resource} lags behind"))
+        late.held_midway(tells).await.with_context(|| format!("the watch of {resource} lags behind"))
     });
     lives.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     bed.start_manager(0).await
@@ -108,7 +108,7 @@ impl<'a> Late<'a> {
         Ok(())
     }
 
-    async fn is_held_midway(self, tells: bool) -> Result<()> {
+    async fn held_midway(self, tells: bool) -> Result<()> {
         let kept = [
             self.rolls_from(Moment::FirstLearner, &["true"]).await.context("from the first learner on")?,
             self.rolls_from(Moment::FirstOperation, &["true", "true"]).await.context("from the first departure on")?,
