@@ -1,16 +1,15 @@
 //! Watches, and a short reconcile.
 
 use crate::build;
-use crate::context::{Context, REFUSED};
+use crate::context::Context;
 use crate::execute::{self, Outcome, execute};
 use crate::observation::{ClusterState, Observation, Reads};
 use crate::observe::{now, observe, read};
 use crate::plan::{Plan, Step, due, plan};
-use crate::status::{Update, can_wait, failure, health, report};
-use api::conditions::reasons;
+use crate::status::{Update, can_wait, failure, health, refused, report};
 use api::names;
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Error, Hold, Result, Shared, run_controller};
+use controller_support::{Error, Result, Shared, run_controller};
 use futures::stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
@@ -99,8 +98,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             Outcome::Done => (reads.used, reads.joining) = (None, None),
             Outcome::Outdated => return Ok(outdated(context, &observation)),
             Outcome::Refused(refusal) => {
-                let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());
-                let hold = Hold::new(reasons::CONTROL_PLANE_INVALID, message).again(REFUSED);
+                let hold = refused(&observation.cluster, &refusal);
                 return finish(context, cluster, &observation, &Plan::Block(hold)).await;
             }
         }

@@ -3,6 +3,7 @@
 
 pub mod health;
 
+use crate::context::REFUSED;
 use crate::observation::{ClusterState, ControlPlaneView, Etcd, Joining, KUBEADM_CONFIG, Observation, Pause};
 use crate::plan::{Plan, earlier, way_out};
 use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, answer_in, from_drafts, reasons};
@@ -54,6 +55,7 @@ pub fn failure(cluster: &ClusterState, message: String, now: &Time, since_write:
         return Update::Nothing;
     }
     let draft = Draft::unknown(MANAGED_EXTERNAL_ETCD_READY, reasons::REFUSED, message);
+    let draft = in_known_words(draft, cluster.condition.as_slice());
     compare(cluster.condition.as_ref(), of_cluster(cluster, draft, now), since_write)
 }
 
@@ -70,19 +72,23 @@ pub fn pause_note(observation: &Observation, control_plane: &ControlPlaneView) -
     }
 }
 
+/// The API server does not take what we want of the control plane.
+pub fn refused(cluster: &ClusterState, refusal: &str) -> Hold {
+    let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());
+    let draft = Draft::new(MANAGED_EXTERNAL_ETCD_READY, false, reasons::CONTROL_PLANE_INVALID, message);
+    let known = in_known_words(draft, cluster.condition.as_slice());
+    Hold::new(known.reason, known.message).again(REFUSED)
+}
+
 fn of_cluster(cluster: &ClusterState, draft: Draft, now: &Time) -> Condition {
-    let before: Vec<Condition> = cluster.condition.iter().cloned().collect();
-    let mut conditions = from_drafts(&before, vec![in_known_words(draft, &before)], cluster.generation, now);
+    let mut conditions = from_drafts(cluster.condition.as_slice(), vec![draft], cluster.generation, now);
     conditions.swap_remove(0)
 }
 
-/// What the API server refuses is not told again in other numbers.
-fn in_known_words(draft: Draft, before: &[Condition]) -> Draft {
-    if ![reasons::REFUSED, reasons::CONTROL_PLANE_INVALID].contains(&draft.reason) {
-        return draft;
-    }
-    let answer = answer_in(&draft.message).to_owned();
-    draft.in_the_words_of(before, &answer)
+/// What the API server refuses is not told again in other numbers. In what we say ourselves they are news, as endpoints are.
+fn in_known_words(refusal: Draft, before: &[Condition]) -> Draft {
+    let answer = answer_in(&refusal.message).to_owned();
+    refusal.in_the_words_of(before, &answer)
 }
 
 fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Duration>) -> Update {

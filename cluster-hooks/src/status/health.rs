@@ -26,7 +26,15 @@ pub fn failure(observation: &Observation, message: String, last: Option<(Duratio
     if observation.cluster.view.is_paused() || observation.etcd == Etcd::NotNamed {
         return Update::Nothing;
     }
-    compare_with(observation, Draft::unknown(ETCD_CLUSTER_HEALTHY, reasons::REFUSED, message), last)
+    let draft = Draft::unknown(ETCD_CLUSTER_HEALTHY, reasons::REFUSED, message);
+    compare_with(observation, in_known_words(draft, known(observation).as_slice()), last)
+}
+
+/// The condition as it is. It may go by another name there.
+fn known(observation: &Observation) -> Option<Condition> {
+    let control_plane = observation.found_control_plane()?;
+    let before = control_plane.condition(control_plane.adapter.condition.as_deref()?)?;
+    Some(Condition { type_: ETCD_CLUSTER_HEALTHY.to_owned(), ..before })
 }
 
 fn compare_with(observation: &Observation, draft: Draft, last: Option<(Duration, Condition)>) -> Update {
@@ -37,12 +45,9 @@ fn compare_with(observation: &Observation, draft: Draft, last: Option<(Duration,
         return Update::Nothing;
     }
     let before = control_plane.condition(type_);
-    // It may go by another name there.
-    let known: Vec<Condition> =
-        before.iter().map(|old| Condition { type_: ETCD_CLUSTER_HEALTHY.to_owned(), ..old.clone() }).collect();
-    let draft = in_known_words(draft, &known);
     // Without a generation: it does not depend on the control plane's spec.
-    let Some(after) = from_drafts(&known, vec![draft], None, &observation.now).pop() else { return Update::Nothing };
+    let conditions = from_drafts(known(observation).as_slice(), vec![draft], None, &observation.now);
+    let Some(after) = conditions.into_iter().next() else { return Update::Nothing };
     let after = Condition { type_: type_.clone(), ..after };
     match (&before, &last) {
         (Some(before), Some((elapsed, written))) if before != written && before != &after && *elapsed < OVERWRITTEN => {

@@ -213,3 +213,31 @@ fn what_is_refused_to_us_is_unknown_and_nobodys_fault() {
     stranger.cluster["metadata"]["annotations"] = json!({});
     assert_eq!(failure(&stranger.observe().cluster, refused, &now, None), Update::Nothing);
 }
+
+#[test]
+fn other_endpoints_for_a_class_are_told() {
+    let mut world = World::applied().etcd_ready();
+    world.cluster["spec"]["topology"] = json!({"classRef": {"name": "class"}});
+    let first = reported(&mut world, None);
+    let said = write(&mut world, &first);
+    assert!(said.reason == reasons::CONTROL_PLANE_INVALID && said.message.contains(ENDPOINTS), "{}", said.message);
+    let others = ENDPOINTS.replace("10.0.0.3", "10.0.0.4");
+    world.set_ready(true, &others);
+    assert!(matches!(reported(&mut world, None), Update::Write(said) if said.message.contains(&others)));
+}
+
+#[test]
+fn a_change_that_is_refused_is_told_once_whatever_its_numbers() {
+    let mut world = World::applied().etcd_ready();
+    let told = |world: &World, answer: &str| {
+        let observation = world.observe();
+        let refusal = format!("KubeadmControlPlane demo-cp cannot be changed: {answer}");
+        let hold = refused(&observation.cluster, &refusal);
+        report(&observation, &Plan::Block(hold), None)
+    };
+    let first = told(&world, "webhook denied request 1");
+    let said = write(&mut world, &first);
+    assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", reasons::CONTROL_PLANE_INVALID));
+    assert_eq!(told(&world, "webhook denied request 2"), Update::Nothing, "another number is no news");
+    assert!(matches!(told(&world, "webhook is away"), Update::Write(_)), "other words are");
+}
