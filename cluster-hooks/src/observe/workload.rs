@@ -10,6 +10,9 @@ use tokio::time::timeout;
 
 /// For everything together: the reconcile waits for it.
 const ANSWER: Duration = Duration::from_secs(5);
+/// Whatever it is that fails while it is away: behind a load balancer every look may fail in another way, each would be
+/// told, and what is told is an event that has it looked at again.
+const AWAY: &str = "its API server does not answer, or cannot serve";
 
 /// Asks with the kubeconfig that the control plane has published. One request.
 pub(super) async fn read(kubeconfig: &str) -> Joining {
@@ -18,39 +21,48 @@ pub(super) async fn read(kubeconfig: &str) -> Joining {
         // Nobody joins without it.
         Ok(Ok(None)) => Joining::With(EndpointList::new()),
         Ok(Err(why)) => Joining::Unknown(why),
-        Err(_) => Joining::Unknown(format!("its API server has not answered within {} s", ANSWER.as_secs())),
+        Err(_) => Joining::Unknown(AWAY.to_owned()),
     }
 }
 
 async fn ask(kubeconfig: &str) -> Result<Option<ConfigMap>, String> {
     let maps: Api<ConfigMap> = Api::namespaced(client(kubeconfig).await?, "kube-system");
-    maps.get_opt(KUBEADM_CONFIG).await.map_err(|error| format!("its API server {}", answer(&error)))
+    maps.get_opt(KUBEADM_CONFIG).await.map_err(|error| answer(&error))
 }
 
 /// What came of the request, for people. Nothing of a body: whoever may write the Secret would read in a condition what
 /// this process is told by whatever address the kubeconfig names.
 fn answer(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => {
+        kube::Error::Api(status) if status.code < 500 && status.code != TOO_MANY => {
             let is_word = status.reason.chars().all(|c| c.is_ascii_alphabetic());
             let reason = if is_word { status.reason.as_str() } else { "" };
-            format!("answers {} {reason}", status.code).trim_end().to_owned()
+            format!("its API server answers {} {reason}", status.code).trim_end().to_owned()
         }
-        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => "answers something else than was asked for".to_owned(),
-        other => format!("does not answer: {other}"),
+        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => {
+            "its API server answers something else than was asked for".to_owned()
+        }
+        _ => AWAY.to_owned(),
     }
 }
+
+/// The code of "too many requests".
+const TOO_MANY: u16 = 429;
 
 async fn client(kubeconfig: &str) -> Result<Client, String> {
-    let invalid = |error: &dyn std::fmt::Display| format!("the kubeconfig cannot be used: {error}");
-    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|error| invalid(&error))?;
+    let invalid = |why: &str| format!("the kubeconfig cannot be used: {why}");
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|_| invalid(NOT_READABLE))?;
     if !is_plain(&kubeconfig) {
-        return Err(invalid(&NOT_PLAIN));
+        return Err(invalid(NOT_PLAIN));
     }
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Client::try_from(config.map_err(|error| invalid(&error))?).map_err(|error| invalid(&error))
+    let config = config.map_err(|_| invalid(INCOMPLETE))?;
+    Client::try_from(config).map_err(|_| invalid(INCOMPLETE))
 }
 
+/// Nothing of what the parser says: it shows the lines around a fault, and with them what is secret.
+const NOT_READABLE: &str = "it cannot be read, as YAML or as a kubeconfig";
+const INCOMPLETE: &str = "the context that it names, or a certificate or key of that, is missing or cannot be read";
 const NOT_PLAIN: &str = "it names files, programs, a proxy, or a server without verified TLS, and not an https server with certificates or a token alone";
 
 /// Whether all that it takes is in the kubeconfig itself, for a server that proves who it is. Whoever may write the Secret
@@ -114,11 +126,15 @@ mod tests {
             let (reason, message) = (reason.to_owned(), "hunter2".to_owned());
             answer(&kube::Error::Api(Box::new(Status { code, reason, message, ..Status::default() })))
         };
-        assert_eq!(answered(403, "Forbidden"), "answers 403 Forbidden");
-        assert_eq!(answered(404, ""), "answers 404");
-        assert_eq!(answered(500, "the password is hunter2"), "answers 500");
+        assert_eq!(answered(403, "Forbidden"), "its API server answers 403 Forbidden");
+        assert_eq!(answered(404, ""), "its API server answers 404");
+        assert_eq!(answered(400, "the password is hunter2"), "its API server answers 400");
         let body = serde_json::from_str::<ConfigMap>("\"hunter2\"").unwrap_err();
-        assert_eq!(answer(&kube::Error::SerdeError(body)), "answers something else than was asked for");
+        let other = answer(&kube::Error::SerdeError(body));
+        assert_eq!(other, "its API server answers something else than was asked for");
+        for code in [429, 500, 502, 503, 504] {
+            assert_eq!(answered(code, "ServiceUnavailable"), AWAY, "the same in every look");
+        }
     }
 
     #[tokio::test]
@@ -132,6 +148,22 @@ mod tests {
         assert!(unknown(&runs).await.contains("programs"));
         // Nothing listens there.
         let nobody = kubeconfig("server: https://127.0.0.1:1", "token: secret");
-        assert!(unknown(&nobody).await.starts_with("its API server does not answer: "));
+        assert_eq!(unknown(&nobody).await, AWAY);
+    }
+
+    #[tokio::test]
+    async fn of_a_kubeconfig_that_cannot_be_used_nothing_is_said() {
+        let secret = "token: hunter2hunter2";
+        let users = "apiVersion: v1\nkind: Config\nusers:\n- name: admin\n  user:\n";
+        for text in [
+            format!("{users}    {secret}\n    {secret}\n"),
+            format!("{users}    token: [hunter2hunter2]\n"),
+            format!("{users}    {secret}\n   username: admin\n"),
+            kubeconfig(CLUSTER, "client-certificate-data: hunter2hunter2, client-key-data: hunter2hunter2"),
+            kubeconfig(CLUSTER, secret).replace("current-context: demo", "current-context: hunter2"),
+        ] {
+            let Joining::Unknown(why) = read(&text).await else { panic!("{text}") };
+            assert!(why.starts_with("the kubeconfig cannot be used: ") && !why.contains("hunter2"), "{text}: {why}");
+        }
     }
 }
