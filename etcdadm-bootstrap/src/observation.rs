@@ -4,7 +4,6 @@ use crate::build::objects::LockInformation;
 use crate::build::{CertificateAuthority, SecretValues};
 use api::EtcdadmConfig;
 use api::admission::Admitted;
-use api::conditions::DATA_SECRET_AVAILABLE;
 use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use controller_support::pki::InvalidAuthority;
@@ -157,14 +156,10 @@ impl Observation {
         (!all.is_empty()).then(|| all.join(", and "))
     }
 
-    /// How long the data has been waited for, by the condition.
-    pub(crate) fn waiting_for(&self) -> Duration {
-        let conditions = self.config.status.iter().flat_map(|status| &status.conditions);
-        let since = conditions
-            .filter(|condition| condition.type_ == DATA_SECRET_AVAILABLE && condition.status != "True")
-            .map(|condition| condition.last_transition_time.0)
-            .next();
-        let waited = since.map_or(SignedDuration::ZERO, |since| self.now.duration_since(since));
-        waited.try_into().unwrap_or_default()
+    /// How long there has been the config.
+    pub(crate) fn age(&self) -> Duration {
+        let created = self.config.metadata.creation_timestamp.as_ref();
+        let age = created.map_or(SignedDuration::ZERO, |created| self.now.duration_since(created.0));
+        age.try_into().unwrap_or_default()
     }
 }

@@ -126,9 +126,10 @@ fn block_unwatched(observation: &Observation, reason: &'static str, message: Str
     block(reason, message).again(look_again(observation))
 }
 
-/// Backs off while the data is waited for. The time comes from the condition, so that it survives a restart.
+/// Backs off while the data is waited for: most often for as long as there has been the config. That survives a restart, and
+/// a moment in which nothing is known.
 fn look_again(observation: &Observation) -> Duration {
-    (observation.waiting_for() / 4).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
+    (observation.age() / 4).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
 }
 
 #[cfg(test)]

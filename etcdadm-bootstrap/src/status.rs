@@ -22,7 +22,7 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
         initialization: Some(Initialization { data_secret_created: available }),
         data_secret_name: available.then(|| observation.config.name_any()),
         observed_generation: generation,
-        conditions: since_it_is_missing(conditions, before),
+        conditions,
     }
 }
 
@@ -32,8 +32,7 @@ pub(crate) fn refused(config: &EtcdadmConfig, message: &str, now: Timestamp) -> 
     let before = config.status.clone().unwrap_or_default();
     let draft = Draft::unknown(DATA_SECRET_AVAILABLE, reasons::REFUSED, message);
     let drafts = vec![in_known_words(draft, &before.conditions)];
-    let conditions = conditions::from_drafts(&before.conditions, drafts, config.metadata.generation, &Time(now));
-    let mut conditions = since_it_is_missing(conditions, &before.conditions);
+    let mut conditions = conditions::from_drafts(&before.conditions, drafts, config.metadata.generation, &Time(now));
     conditions.extend(before.conditions.iter().filter(|condition| condition.type_ == PAUSED).cloned());
     EtcdadmConfigStatus { conditions, ..before }
 }
@@ -45,18 +44,6 @@ fn in_known_words(draft: Draft, before: &[Condition]) -> Draft {
     }
     let answer = conditions::answer_in(&draft.message).to_owned();
     draft.in_the_words_of(before, &answer)
-}
-
-/// The time of the condition is that since when the data is missing, whether that is known for certain or not: what is
-/// waited for is looked at less and less often from then on.
-fn since_it_is_missing(mut conditions: Vec<Condition>, before: &[Condition]) -> Vec<Condition> {
-    let is_missing = |condition: &&Condition| condition.type_ == DATA_SECRET_AVAILABLE && condition.status != "True";
-    if let Some(since) = before.iter().find(is_missing).map(|condition| &condition.last_transition_time) {
-        for condition in conditions.iter_mut().filter(|condition| is_missing(&&**condition)) {
-            condition.last_transition_time = since.clone();
-        }
-    }
-    conditions
 }
 
 fn data(plan: &Plan) -> Draft {

@@ -139,10 +139,11 @@ fn a_refusal_that_lasts_is_told_once_whatever_its_words() {
 }
 
 #[test]
-fn the_data_is_missing_since_the_same_time_whether_that_is_known_or_not() {
+fn the_condition_is_as_it_is_since_its_own_time_and_the_back_off_goes_on() {
     let mut observation = ready_to_init();
     let since = |status: &EtcdadmConfigStatus| status.conditions[0].last_transition_time.0;
     let begun = observation.now;
+    Arc::make_mut(&mut observation.config).metadata.creation_timestamp = Some(Time(begun));
     let mut settle = |seconds: i64, plan: Option<&Plan>| {
         observation.now = Timestamp::from_second(begun.as_second() + seconds).unwrap();
         let after = match plan {
@@ -150,13 +151,12 @@ fn the_data_is_missing_since_the_same_time_whether_that_is_known_or_not() {
             None => refused(&observation.config, "secrets is forbidden", observation.now),
         };
         Arc::make_mut(&mut observation.config).status = Some(after.clone());
-        (since(&after).as_second() - begun.as_second(), observation.waiting_for().as_secs())
+        (since(&after).as_second() - begun.as_second(), observation.age().as_secs())
     };
     let waiting = wait(reasons::WAITING_FOR_FILE_SECRET, "");
     assert_eq!(settle(0, Some(&waiting)), (0, 0));
-    assert_eq!(settle(60, None), (0, 60), "it is not known");
-    assert_eq!(settle(120, Some(&waiting)), (0, 120), "the back-off goes on");
-    assert_eq!(settle(180, Some(&Plan::Steady)), (180, 0));
-    assert_eq!(settle(240, None), (240, 0), "it was there");
-    assert_eq!(settle(300, Some(&waiting)), (240, 60));
+    assert_eq!(settle(30, Some(&waiting)), (0, 30));
+    assert_eq!(settle(60, None), (60, 60), "it is not known");
+    assert_eq!(settle(120, Some(&waiting)), (120, 120), "the back-off goes on");
+    assert_eq!(settle(180, Some(&Plan::Steady)), (180, 180));
 }
