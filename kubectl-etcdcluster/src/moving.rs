@@ -6,13 +6,15 @@
 
 mod graph;
 
+use crate::FIELD_MANAGER;
 use crate::snapshot::Snapshot;
 use api::conditions::{AVAILABLE, PAUSED, is_true};
 use api::etcd_cluster::MemberRole;
 use api::names;
 use controller_support::external::is_cluster;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ObjectMeta};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -28,6 +30,31 @@ pub const CLASSES: &str = "clusterclasses.cluster.x-k8s.io";
 const SECRETS: &str = "secrets";
 /// The kinds that tell whether there is anything to move: Cluster API's own, and ours.
 const TELLING: [&str; 3] = [CLUSTERS, "etcdclusters.etcdcluster.cluster.x-k8s.io", "machines.cluster.x-k8s.io"];
+
+/// Field managers whose pauses of Clusters and ClusterClasses are those of a move. clusterctl names none, and the API
+/// server takes the first word of its user agent (`cmd/clusterctl/client/cluster/proxy.go` of 1.14.0).
+const MOVERS: [&str; 2] = ["clusterctl", FIELD_MANAGER];
+/// Where the pause of a Cluster is, as clusterctl sets it.
+pub const CLUSTER_PAUSE: [&str; 2] = ["spec", "paused"];
+/// Where that of a ClusterClass is.
+pub const CLASS_PAUSE: [&str; 3] = ["metadata", "annotations", names::PAUSED_ANNOTATION];
+
+/// Whether a pause is that of a move, and nobody else's as well. What others have paused stays so.
+#[must_use]
+pub fn is_of_move(object: &ObjectMeta, pause: &[&str]) -> bool {
+    let sets_it = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        pause.iter().fold(fields, |value, key| value?.get(format!("f:{key}"))).is_some()
+    };
+    let set_by: Vec<&str> = object
+        .managed_fields
+        .iter()
+        .flatten()
+        .filter(sets_it)
+        .map(|entry| entry.manager.as_deref().unwrap_or_default())
+        .collect();
+    !set_by.is_empty() && set_by.iter().all(|manager| MOVERS.contains(manager))
+}
 
 /// The namespace in one of the two management clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,6 +188,9 @@ pub fn left_behind(snapshot: &Snapshot, source: &Side) -> Vec<String> {
 pub fn obstacles(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
     let mut found = of_pauses(snapshot);
     found.extend(of_objects(snapshot, movable));
+    if snapshot.etcd.status.as_ref().is_none_or(|status| !status.creation_complete) {
+        found.push("it has not been complete yet".to_owned());
+    }
     found.extend(of_members(snapshot));
     of_etcd(snapshot, found)
 }
@@ -184,9 +214,6 @@ fn of_pauses(snapshot: &Snapshot) -> Vec<String> {
             found.push(format!("Machine {} is paused by somebody: end that first", machine.view.name));
         }
     }
-    // Where a move was begun, clusterctl may have paused it.
-    let paused = snapshot.cluster.as_ref().filter(|_| pause.is_none()).and_then(|cluster| cluster.paused_by.as_ref());
-    found.extend(paused.map(|by| format!("its Cluster is paused by {by}: end that first")));
     found
 }
 
@@ -220,9 +247,6 @@ fn of_members(snapshot: &Snapshot) -> Vec<String> {
     let mut found = Vec::new();
     if snapshot.etcd.annotations().contains_key(names::BLOCK_MOVE_ANNOTATION) {
         found.push(format!("its controller says that it must not be moved now ({})", names::BLOCK_MOVE_ANNOTATION));
-    }
-    if !status.creation_complete {
-        found.push("it has not been complete yet".to_owned());
     }
     if !is_true(&status.conditions, AVAILABLE) {
         found.push("it is not Available: a quorum of its members is not well, or is not known to be".to_owned());

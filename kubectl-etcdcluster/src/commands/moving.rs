@@ -164,11 +164,8 @@ async fn hindrances(source: &Place, target: &Place) -> Result<Vec<String>> {
     found.extend(snapshots.iter().flat_map(|snapshot| left_behind(snapshot, &here)));
     found.extend(in_the_way(&here, &there));
     found.extend(source.shared_classes().await?);
-    // What was paused by clusterctl in an earlier attempt goes with that.
-    if !here.moving {
-        let paused = source.paused().await?;
-        found.extend(paused.iter().map(|what| format!("{what} is paused: end that first")));
-    }
+    let paused = source.paused(here.moving).await?;
+    found.extend(paused.iter().map(|what| format!("{what} is paused: end that first")));
     Ok(found)
 }
 

@@ -90,10 +90,9 @@ type Change = fn(&mut Scene);
 #[test]
 fn what_would_be_left_behind_keeps_a_move_from_beginning() {
     assert_eq!(obstacles(&changed(|_| {}), &movable()), Vec::<String>::new());
-    let cases: [(&str, Change); 10] = [
+    let cases: [(&str, Change); 9] = [
         ("it is paused by somebody", |scene| annotate(&mut scene.etcd, names::PAUSED_ANNOTATION, "true")),
         ("Machine demo-etcd-0 is paused", |scene| annotate(&mut scene.machines[0], names::PAUSED_ANNOTATION, "")),
-        ("its Cluster is paused by spec.paused", |scene| scene.cluster["spec"]["paused"] = json!(true)),
         ("no Cluster names it", |scene| scene.cluster["metadata"]["annotations"] = json!({})),
         ("no Cluster owns it", |scene| scene.etcd["metadata"]["ownerReferences"] = json!([])),
         ("DevMachine.other.example.org would stay", |scene| {
@@ -209,6 +208,31 @@ fn what_a_move_has_paused_itself_does_not_keep_it_from_going_on() {
 }
 
 #[test]
+fn a_pause_is_lifted_only_where_nobody_but_a_move_has_set_it() {
+    let entry = |manager: &str, fields: Value| json!({"manager": manager, "operation": "Update", "fieldsV1": fields});
+    let spec = || json!({"f:spec": {"f:paused": {}}});
+    let annotation = || json!({"f:metadata": {"f:annotations": {".": {}, "f:cluster.x-k8s.io/paused": {}}}});
+    let other = || json!({"f:spec": {"f:topology": {}}, "f:metadata": {"f:annotations": {"f:a": {}}}});
+    for (set_by, expected) in [
+        (&["clusterctl"][..], true),
+        (&["kubectl-etcdcluster"], true),
+        (&["clusterctl", "kubectl-etcdcluster"], true),
+        (&["kubectl-edit"], false),
+        (&["clusterctl", "argocd"], false),
+        (&[], false),
+    ] {
+        for (fields, pause) in [(spec(), &CLUSTER_PAUSE[..]), (annotation(), &CLASS_PAUSE[..])] {
+            let set = set_by.iter().map(|manager| entry(manager, fields.clone()));
+            let others = ["clusterctl", "kubectl-edit"].map(|manager| entry(manager, other()));
+            let entries: Vec<Value> = others.into_iter().chain(set).collect();
+            let object: ObjectMeta = serde_json::from_value(json!({"managedFields": entries})).unwrap();
+            assert_eq!(is_of_move(&object, pause), expected, "{set_by:?} {pause:?}");
+        }
+    }
+    assert!(!is_of_move(&ObjectMeta::default(), &CLUSTER_PAUSE), "it is not known");
+}
+
+#[test]
 fn it_goes_on_in_the_target_when_the_same_etcd_is_found_with_all_its_members() {
     assert_eq!(not_found_again(&Scene::new(3).read()), None);
     let mut fresh = Scene::new(3).read();
@@ -220,6 +244,9 @@ fn it_goes_on_in_the_target_when_the_same_etcd_is_found_with_all_its_members() {
     let mut slow = Scene::new(3).read();
     slow.etcd.status.as_mut().unwrap().ready_replicas = 2;
     assert_eq!(not_found_again(&slow).as_deref(), Some("2 of its 3 members have answered"));
+    let mut outdated = Scene::new(3).read();
+    outdated.etcd.status.as_mut().unwrap().creation_complete = false;
+    assert_eq!(not_found_again(&outdated), None, "its Machines are about to be replaced, once it goes on");
     let mut less = Scene::new(3).read();
     less.machines.retain(|machine| machine.view.name != name(2));
     assert!(not_found_again(&less).is_some());

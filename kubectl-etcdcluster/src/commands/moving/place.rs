@@ -2,7 +2,7 @@
 
 use crate::FIELD_MANAGER;
 use crate::connection::{Connection, Options};
-use crate::moving::{CLASSES, CLUSTERS, Found, NODE, Rank, Side, shared_class};
+use crate::moving::{CLASS_PAUSE, CLASSES, CLUSTER_PAUSE, CLUSTERS, Found, NODE, Rank, Side, is_of_move, shared_class};
 use crate::reader::{Reader, dynamic};
 use crate::snapshot::Snapshot;
 use anyhow::{Context, Result};
@@ -88,13 +88,21 @@ impl Place {
         Ok(Side { paused, ..Side::of(&found) })
     }
 
-    /// Clusters and ClusterClasses that somebody has paused.
-    pub(super) async fn paused(&self) -> Result<Vec<String>> {
-        let clusters = self.clusters().await?;
-        let annotated = |cluster: &DynamicObject| cluster.annotations().contains_key(names::PAUSED_ANNOTATION);
-        let paused = clusters.iter().filter(|cluster| is_paused(cluster) || annotated(cluster));
-        let mut found: Vec<String> = paused.map(|cluster| format!("Cluster {}", cluster.name_any())).collect();
-        found.extend(self.paused_classes().await?.iter().map(|(_, name)| format!("ClusterClass {name}")));
+    /// Clusters and ClusterClasses that somebody has paused. `moving`: not those that an earlier attempt has paused.
+    pub(super) async fn paused(&self, moving: bool) -> Result<Vec<String>> {
+        let of_others = |object: &ObjectMeta, pause: &[&str]| !(moving && is_of_move(object, pause));
+        let mut found = Vec::new();
+        for cluster in self.clusters().await? {
+            let annotated = cluster.annotations().contains_key(names::PAUSED_ANNOTATION);
+            if annotated || (is_paused(&cluster) && of_others(&cluster.metadata, &CLUSTER_PAUSE)) {
+                found.push(format!("Cluster {}", cluster.name_any()));
+            }
+        }
+        for (_, class) in self.paused_classes().await? {
+            if of_others(&class, &CLASS_PAUSE) {
+                found.push(format!("ClusterClass {}", class.name.unwrap_or_default()));
+            }
+        }
         Ok(found)
     }
 
@@ -105,12 +113,15 @@ impl Place {
         Ok(clusters.items.iter().filter_map(|cluster| shared_class(cluster, &self.namespace)).collect())
     }
 
-    /// Takes the pauses of Clusters and ClusterClasses away that clusterctl has set.
+    /// Takes the pauses of Clusters and ClusterClasses away that a move has set. Those of others stay.
     pub(super) async fn resume_clusters(&self) -> Result<()> {
-        for (kind, name) in self.paused_classes().await? {
-            self.change(&kind, &name, &annotation(false)).await?;
+        for (kind, class) in self.paused_classes().await? {
+            if is_of_move(&class, &CLASS_PAUSE) {
+                self.change(&kind, &class.name.unwrap_or_default(), &annotation(false)).await?;
+            }
         }
-        for cluster in self.clusters().await?.iter().filter(|cluster| is_paused(cluster)) {
+        let of_move = |cluster: &&DynamicObject| is_paused(cluster) && is_of_move(&cluster.metadata, &CLUSTER_PAUSE);
+        for cluster in self.clusters().await?.iter().filter(of_move) {
             self.change(&self.reader.clusters, &cluster.name_any(), &json!({"spec": {"paused": null}})).await?;
         }
         Ok(())
@@ -199,16 +210,15 @@ impl Place {
         }
     }
 
-    /// ClusterClasses with the annotation of a pause, by kind and name.
-    async fn paused_classes(&self) -> Result<Vec<(ApiResource, String)>> {
+    /// ClusterClasses with the annotation of a pause, each with its kind.
+    async fn paused_classes(&self) -> Result<Vec<(ApiResource, ObjectMeta)>> {
         let classes = self.kinds.iter().map(|kind| &kind.resource).find(|kind| resource(kind) == CLASSES);
         let Some(kind) = classes else { return Ok(Vec::new()) };
         let is_paused = |object: &ObjectMeta| {
             object.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(names::PAUSED_ANNOTATION))
         };
         let found = self.metadata(kind).await?;
-        let paused = found.into_iter().filter(is_paused).filter_map(|object| object.name);
-        Ok(paused.map(|name| (kind.clone(), name)).collect())
+        Ok(found.into_iter().filter(is_paused).map(|class| (kind.clone(), class)).collect())
     }
 
     fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
