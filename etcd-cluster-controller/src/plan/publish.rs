@@ -31,8 +31,9 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let is_ready = status.is_some_and(|status| status.ready);
     let before = PublishedList::new(view, status.map_or("", |status| status.endpoints.as_str()));
     let in_use = InUse::of(view);
-    let is_rolling = staying.iter().any(|seat| is_outdated(view, seat));
-    let is_frozen = in_use.is_rolling_out() || (is_rolling && !in_use.is_empty() && !rollout::is_refused(view));
+    // Where only a person goes on with a rollout, members stay as they are until then.
+    let is_rolling = staying.iter().any(|seat| is_outdated(view, seat)) && !rollout::is_refused(view);
+    let is_frozen = in_use.is_rolling_out() || (is_rolling && !in_use.is_empty());
     let is_kept = staying.len() > goal.voters || is_frozen;
     // As long as more than half of it is served (rule 5).
     let is_served = before.served_by(|seat| !seat.is_unhealthy()) > before.urls.len() / 2;

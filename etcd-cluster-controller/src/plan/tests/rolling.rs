@@ -202,6 +202,10 @@ fn members_that_join_with_a_vote_are_replaced_by_a_person() {
     assert_eq!(story.plan(), Plan::Steady);
     let condition = condition(&story, c::MACHINES_UP_TO_DATE);
     assert!(condition.message.contains("join with a vote"), "{condition:?}");
+    // As where it has just been moved to: the status of before does not move.
+    story.etcd().status = None;
+    let told = story.settle();
+    assert!(told.ready && told.creation_complete, "they stay until that person comes: {told:?}");
 }
 
 #[test]
