@@ -4,7 +4,8 @@ use crate::CONTROLLER;
 use crate::context::Context;
 use crate::etcds::typed;
 use crate::execute::{
-    Outcome, execute, keep_metrics_client, own_template, set_deletion, show_block_move, show_up_to_date, write_status,
+    Outcome, execute, keep_metrics_client, label_ca_for_moves, own_template, set_deletion, show_block_move,
+    show_up_to_date, write_status,
 };
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
 use crate::metrics::{EtcdMetrics, Look, Unreadable};
@@ -218,6 +219,7 @@ async fn finish(
     let again = set_deletion(context, observation).await;
     let due = due.into_iter().chain(again).min();
     keep_metrics_client(context, observation).await;
+    label_ca_for_moves(context, observation).await;
     match failure {
         Some(error) => Err(error),
         None => Ok(due.map_or_else(Action::await_change, Action::requeue)),

@@ -2,6 +2,7 @@
 //! that doing a step twice, after a kill or by two managers at once, makes one object.
 
 mod block_move;
+mod ca_label;
 mod deletion;
 mod docker;
 mod held_back;
@@ -16,6 +17,7 @@ mod template;
 mod up_to_date;
 
 pub(crate) use block_move::show_block_move;
+pub(crate) use ca_label::label_ca_for_moves;
 pub(crate) use deletion::set_deletion;
 pub(crate) use metrics_client::keep_metrics_client;
 pub(crate) use status::write_status;

@@ -76,7 +76,7 @@ async fn ensure_ca(
 }
 
 /// There is one that our watch does not show: just made by another manager, or a user's own. A user's stays theirs, and
-/// gets labels.
+/// gets the labels that bring it into the watch.
 async fn take_over_ca(
     context: &Context,
     etcd: &EtcdCluster,
@@ -97,18 +97,10 @@ async fn take_over_ca(
     }
     let ca = usable(name, read_ca(&secret));
     if ca.is_continue() {
-        let labels = json!({"metadata": {"labels": labels_of_a_users_ca(etcd, cluster)}});
+        let labels = json!({"metadata": {"labels": build::labels(etcd, cluster)}});
         let _: DynamicObject = apply::merge(&api, CONTROLLER, name, &labels).await?;
     }
     Ok(ca)
-}
-
-/// Labels that bring it into the watch, and the one with which `clusterctl move` moves it: the EtcdCluster does not own it,
-/// and clusterctl takes its name for that of a CA of Cluster `X-managed`.
-fn labels_of_a_users_ca(etcd: &EtcdCluster, cluster: &str) -> BTreeMap<String, String> {
-    let mut labels = build::labels(etcd, cluster);
-    labels.insert(names::MOVE_LABEL.to_owned(), String::new());
-    labels
 }
 
 /// To whom else a Secret with the name of our CA belongs. The kubeadm control plane of a Cluster `X-managed` gives it to the
@@ -262,15 +254,6 @@ mod tests {
         let config = owned("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig");
         assert_eq!(user(config).as_deref(), Some("KubeadmConfig demo-managed"), "of a Machine without a control plane");
         assert_eq!(user(owned("etcdcluster.cluster.x-k8s.io/v1beta1", "EtcdCluster")), None, "it is waited for");
-    }
-
-    #[test]
-    fn a_users_ca_is_brought_into_the_watch_and_moved() {
-        let labels = labels_of_a_users_ca(Story::new(3).etcd(), "demo");
-        let value = |label: &str| labels.get(label).map(String::as_str);
-        assert_eq!(value(names::ETCD_CLUSTER_LABEL), Some("demo-etcd"));
-        assert_eq!(value(names::CLUSTER_NAME_LABEL), Some("demo"));
-        assert_eq!(value("clusterctl.cluster.x-k8s.io/move"), Some(""));
     }
 
     #[test]

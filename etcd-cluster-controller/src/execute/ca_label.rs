@@ -1,0 +1,63 @@
+//! The label with which `clusterctl move` moves a CA of a user's own: the EtcdCluster does not own it, and clusterctl
+//! takes its name for that of a CA of Cluster `X-managed`.
+
+use crate::CONTROLLER;
+use crate::context::Context;
+use crate::observation::{Certificates, ClusterLink, Observation};
+use crate::observe::other_owner;
+use crate::plan::is_left_alone;
+use api::names;
+use controller_support::apply;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::json;
+
+/// Sets it where it is missing, however the CA has come to its other labels. Nothing depends on it before a move, which
+/// asks for it, so a failure is logged and tried again much later.
+pub(crate) async fn label_ca_for_moves(context: &Context, observation: &Observation) {
+    let (ClusterLink::One(cluster), Certificates::Ca { .. }) = (&observation.cluster, &observation.certificates) else {
+        return;
+    };
+    let etcd = observation.etcd.as_ref();
+    let (namespace, name) = (etcd.namespace().unwrap_or_default(), names::ca_secret(&cluster.name));
+    let Some(secret) = context.secrets.get(&namespace, &name) else { return };
+    let key = format!("{}/ca-label", etcd.uid().unwrap_or_default());
+    // The watch shows a write of ours a moment later.
+    if !would_stay_behind(&secret) || is_left_alone(observation) || context.refused.get(&key).is_some() {
+        return;
+    }
+    context.refused.insert(key, ());
+    let metadata = json!({"labels": {names::MOVE_LABEL: ""}, "resourceVersion": secret.resource_version()});
+    let api = apply::dynamic(&context.shared.client, context.secrets.resource(), &namespace);
+    let patch = json!({"metadata": metadata});
+    if let Err(error) = apply::merge::<DynamicObject>(&api, CONTROLLER, &name, &patch).await {
+        tracing::warn!(%error, secret = name, "the CA was not given the label with which clusterctl moves it");
+    }
+}
+
+/// Whether no object of Cluster API takes the Secret along, nor the label.
+fn would_stay_behind(secret: &DynamicObject) -> bool {
+    other_owner(secret, "").is_none() && !secret.labels().contains_key(names::MOVE_LABEL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn a_users_ca_gets_the_label_whoever_has_given_it_the_others() {
+        let stays = |metadata: Value| {
+            let secret: DynamicObject = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            would_stay_behind(&secret)
+        };
+        let owned = |api_version: &str, kind: &str| {
+            let owner = json!({"apiVersion": api_version, "kind": kind, "name": "demo", "uid": "1"});
+            json!({"ownerReferences": [owner], "labels": {"cluster.x-k8s.io/etcd-cluster": "demo-etcd"}})
+        };
+        assert!(stays(json!({"labels": {"cluster.x-k8s.io/etcd-cluster": "demo-etcd"}})));
+        assert!(stays(owned("cert-manager.io/v1", "Certificate")));
+        assert!(!stays(json!({"labels": {"clusterctl.cluster.x-k8s.io/move": ""}})));
+        assert!(!stays(owned("etcdcluster.cluster.x-k8s.io/v1beta1", "EtcdCluster")), "the one that was made here");
+    }
+}
