@@ -215,29 +215,27 @@ fn what_is_refused_to_us_is_unknown_and_nobodys_fault() {
 }
 
 #[test]
-fn other_endpoints_for_a_class_are_told() {
+fn numbers_are_news_in_what_we_say_and_not_in_what_the_api_server_answers() {
     let mut world = World::applied().etcd_ready();
-    world.cluster["spec"]["topology"] = json!({"classRef": {"name": "class"}});
-    let first = reported(&mut world, None);
-    let said = write(&mut world, &first);
-    assert!(said.reason == reasons::CONTROL_PLANE_INVALID && said.message.contains(ENDPOINTS), "{}", said.message);
-    let others = ENDPOINTS.replace("10.0.0.3", "10.0.0.4");
-    world.set_ready(true, &others);
-    assert!(matches!(reported(&mut world, None), Update::Write(said) if said.message.contains(&others)));
-}
-
-#[test]
-fn a_change_that_is_refused_is_told_once_whatever_its_numbers() {
-    let mut world = World::applied().etcd_ready();
-    let told = |world: &World, answer: &str| {
-        let observation = world.observe();
-        let refusal = format!("KubeadmControlPlane demo-cp cannot be changed: {answer}");
-        let hold = refused(&observation.cluster, &refusal);
-        report(&observation, &Plan::Block(hold), None)
+    let told = |world: &World, hold: Hold| report(&world.observe(), &Plan::Block(hold), None);
+    let of_class = |endpoints: &str| {
+        let message = format!("a ClusterClass manages it, and cannot know them: have an extension write {endpoints}");
+        Hold::new(reasons::CONTROL_PLANE_INVALID, message)
     };
-    let first = told(&world, "webhook denied request 1");
+    let first = told(&world, of_class(ENDPOINTS));
+    write(&mut world, &first);
+    let others = ENDPOINTS.replace("10.0.0.3", "10.0.0.4");
+    let Update::Write(said) = told(&world, of_class(&others)) else { panic!("it names those of before for good") };
+    assert!(said.message.ends_with(&others), "{}", said.message);
+
+    let of_answer = |world: &World, answer: &str| {
+        let refusal = format!("KubeadmControlPlane demo-cp cannot be changed: {answer}");
+        refused(&world.observe().cluster, &refusal)
+    };
+    let first = told(&world, of_answer(&world, "webhook denied request 1"));
     let said = write(&mut world, &first);
     assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", reasons::CONTROL_PLANE_INVALID));
-    assert_eq!(told(&world, "webhook denied request 2"), Update::Nothing, "another number is no news");
-    assert!(matches!(told(&world, "webhook is away"), Update::Write(_)), "other words are");
+    let again = told(&world, of_answer(&world, "webhook denied request 2"));
+    assert_eq!(again, Update::Nothing, "it is the same refusal");
+    assert!(matches!(told(&world, of_answer(&world, "webhook is away")), Update::Write(_)), "another one is told");
 }
