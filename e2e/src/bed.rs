@@ -17,6 +17,7 @@ mod observed;
 mod second;
 mod states;
 
+use crate::observer::Observation;
 use crate::plane::{Plane, PlaneOptions, users};
 use crate::process::{Command, Process};
 use crate::simulated::Frozen;
@@ -38,7 +39,6 @@ pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
 pub use metrics::{metrics, reader, set_log_level};
-use observed::Observed;
 pub use second::SecondPlane;
 pub use states::{States, never_ready_again};
 
@@ -52,7 +52,7 @@ const ENDS: Duration = Duration::from_secs(30);
 /// A world in which clusters can be made.
 pub struct Bed {
     // First of all: it should not see the rest go.
-    observed: Option<Observed>,
+    observed: Option<Observation>,
     // Then managers: when the bed is dropped, nobody should miss the API server.
     managers: [Option<Process>; 2],
     local_infrastructure: Process,

@@ -10,6 +10,7 @@
 mod disk;
 mod fleet;
 mod objects;
+mod observation;
 mod probe;
 mod processes;
 pub mod record;
@@ -41,6 +42,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 pub use disk::DataDirectory;
+pub(crate) use observation::Observation;
 pub use servers::Servers;
 pub use timeline::timeline;
 pub use verdict::{Expected, Verdict, writes};

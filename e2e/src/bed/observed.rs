@@ -2,21 +2,11 @@
 
 use super::{Bed, illness};
 use crate::observer::record::ApiServer;
-use crate::observer::{Expected, Observer, Servers, Silence, TIMELINE, Verdict, cost, timeline, writes};
+use crate::observer::{Expected, Observation, Servers, Silence};
 use crate::plane::workload::WorkloadApiServer;
-use crate::plane::{Mark, users};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use local_infrastructure::machine::Machine;
-use std::path::PathBuf;
 use std::sync::Arc;
-
-/// An observer, and where its scenario began.
-pub(super) struct Observed {
-    observer: Observer,
-    mark: Mark,
-    logs: PathBuf,
-    scenario: String,
-}
 
 impl Bed {
     /// Begins to observe everything that happens here, for the scenario of this name.
@@ -24,16 +14,12 @@ impl Bed {
     /// # Errors
     /// When there can be no record.
     pub fn observe(&mut self, scenario: &str) -> Result<()> {
-        let logs = self.world().with_logs(scenario)?.logs().to_owned();
         let machines = self.machines.clone();
         let data = move |machine: &str| {
             let (namespace, name) = machine.split_once('/')?;
             machines.get(namespace, name).ok().and_then(|machine| illness::etcd_data(&machine))
         };
-        let kubeconfig = self.plane.kubeconfig_for(users::OBSERVER)?;
-        let mark = self.plane.mark();
-        let observer = Observer::start(scenario, &logs, kubeconfig, Arc::new(data))?;
-        self.observed = Some(Observed { observer, mark, logs, scenario: scenario.to_owned() });
+        self.observed = Some(Observation::begin(scenario, self.world(), &self.plane, Arc::new(data))?);
         Ok(())
     }
 
@@ -43,43 +29,28 @@ impl Bed {
     /// # Errors
     /// With the violations that were found and not expected; or when there is no whole record.
     pub fn end_observation(&mut self, failed: bool) -> Result<()> {
-        let Some(Observed { observer, mark, logs, scenario }) = self.observed.take() else { return Ok(()) };
-        let (lines, expected) = observer.stop()?;
-        if let Some(cost) = cost(&lines) {
-            println!("  {cost}");
-        }
-        let writes = writes(&self.plane.requests_since(mark)?);
-        let verdict = Verdict::of(&lines, &writes, &expected);
-        for violation in &verdict.provoked {
-            println!("  found as expected: {violation}");
-        }
-        let path = logs.join(TIMELINE);
-        if failed || !verdict.is_fine() {
-            let violations = [verdict.violations.clone(), verdict.provoked.clone()].concat();
-            std::fs::write(&path, timeline(&lines, &writes, &violations)).context("write the timeline")?;
-        }
-        verdict.into_result().with_context(|| format!("see {} of {scenario}", path.display()))
+        self.observed.take().map_or(Ok(()), |observed| observed.end(&self.plane, failed))
     }
 
     /// The scenario does something to machines: from now on their members may be silent, or leave etcd without our
     /// doing. Told before it is done. Nothing happens where nobody observes.
     pub fn fault(&self, what: &str, machines: &[&Machine], silence: Silence) {
         if let Some(observed) = &self.observed {
-            observed.observer.fault(what, &names(machines), silence);
+            observed.observer().fault(what, &names(machines), silence);
         }
     }
 
     /// The same of a simulated machine, for good.
     pub fn fault_of_simulated(&self, what: &str, namespace: &str, machine: &str) {
         if let Some(observed) = &self.observed {
-            observed.observer.fault(what, &[format!("{namespace}/{machine}")], Silence::Lasting);
+            observed.observer().fault(what, &[format!("{namespace}/{machine}")], Silence::Lasting);
         }
     }
 
     /// The scenario has ended what it did to machines: their members are to answer again.
     pub fn fault_is_over(&self, what: &str, machines: &[&Machine]) {
         if let Some(observed) = &self.observed {
-            observed.observer.over(what, &names(machines));
+            observed.observer().over(what, &names(machines));
         }
     }
 
@@ -87,7 +58,7 @@ impl Bed {
     pub fn expect_violation(&self, rule: &'static str, machine: &Machine) {
         if let Some(observed) = &self.observed {
             let machine = name(machine);
-            observed.observer.expect(Expected { rule, machine });
+            observed.observer().expect(Expected { rule, machine });
         }
     }
 
@@ -98,7 +69,7 @@ impl Bed {
 
     /// The same for whoever starts and ends API servers while a scenario goes on.
     pub(super) fn observed_servers(&self, cluster: &str) -> ObservedServers {
-        let observer = self.observed.as_ref().map(|observed| observed.observer.servers().clone());
+        let observer = self.observed.as_ref().map(|observed| observed.observer().servers().clone());
         ObservedServers { cluster: cluster.to_owned(), observer }
     }
 }

@@ -94,12 +94,34 @@ impl Drop for AbortOnDrop {
 /// Those that have an address: by their Machine, or because some member lists them.
 fn targets(state: &State) -> Targets {
     let mut targets = Targets::new();
-    for (name, view) in state.etcds.iter().filter(|(_, view)| !view.object.cluster.is_empty()) {
+    for (name, view) in &state.etcds {
+        let Some(cluster) = state.cluster_of(view) else { continue };
         let machines = state.machines.values().filter(|machine| machine.etcd == *name);
         let addresses = machines.flat_map(|machine| machine.addresses.iter().map(|address| client_url(address)));
         let listed = view.list.iter().flat_map(|member| member.urls.iter().cloned());
         let urls: BTreeSet<String> = addresses.chain(listed).collect();
-        targets.extend(urls.into_iter().map(|url| ((name.clone(), url), view.object.cluster.clone())));
+        targets.extend(urls.into_iter().map(|url| ((name.clone(), url), cluster.clone())));
     }
     targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observer::record::{Cluster, Etcd, Line, Machine};
+
+    #[test]
+    fn members_are_asked_before_the_hook_has_labelled_their_etcd_cluster() {
+        let (mut state, etcd) = (State::default(), "a/e".to_owned());
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        let addresses = vec!["10.0.0.1".to_owned()];
+        let machine = Machine { name: "a/m".to_owned(), etcd: etcd.clone(), addresses, ..Machine::default() };
+        state.apply(&Line { at, event: Event::Etcd(Etcd { name: etcd.clone(), ..Etcd::default() }) });
+        state.apply(&Line { at, event: Event::Machine(machine) });
+        assert!(targets(&state).is_empty());
+        let cluster = Cluster { name: "a/c".to_owned(), etcd: etcd.clone(), ..Cluster::default() };
+        state.apply(&Line { at, event: Event::Cluster(cluster) });
+        let wanted = ((etcd, "https://10.0.0.1:2379".to_owned()), "a/c".to_owned());
+        assert_eq!(targets(&state), Targets::from([wanted]));
+    }
 }

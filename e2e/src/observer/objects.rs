@@ -17,6 +17,7 @@ use std::pin::pin;
 const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 const ETCD_LABEL: &str = "cluster.x-k8s.io/etcd-cluster";
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+const MANAGED_ETCD: &str = "etcdcluster.cluster.x-k8s.io/managed-external-etcd";
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 const IN_USE: &str = "etcdcluster.cluster.x-k8s.io/endpoints-in-use";
 const IGNORE_IN_USE: &str = "etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use";
@@ -128,7 +129,11 @@ fn endpoints(object: &DynamicObject) -> Vec<String> {
 }
 
 fn cluster(object: &DynamicObject) -> Option<Event> {
-    Some(Event::Cluster(Cluster { name: name(object), deleting: is_deleted(object) }))
+    let named = object.annotations().get(MANAGED_ETCD).map_or("", String::as_str);
+    // It may say the kind too, before a slash.
+    let named = named.rsplit('/').next().filter(|named| !named.is_empty());
+    let etcd = named.map_or_else(String::new, |named| format!("{}/{named}", object.namespace().unwrap_or_default()));
+    Some(Event::Cluster(Cluster { name: name(object), deleting: is_deleted(object), etcd }))
 }
 
 fn etcd(object: &DynamicObject) -> Option<Event> {
@@ -234,6 +239,18 @@ mod tests {
         })
         .await;
         assert_eq!(told.into_inner(), ["a/one", "a/two", "no a/two", "a/three", "a/three", "no a/one"]);
+    }
+
+    #[test]
+    fn a_cluster_names_its_etcd_with_or_without_the_kind() {
+        let named = |annotations: &Value| {
+            let it = json!({"metadata": {"name": "c", "namespace": "a", "annotations": annotations}});
+            let Some(Event::Cluster(cluster)) = cluster(&object("Cluster", &it)) else { panic!() };
+            cluster.etcd
+        };
+        assert_eq!(named(&json!({MANAGED_ETCD: "e"})), "a/e");
+        assert_eq!(named(&json!({MANAGED_ETCD: "EtcdCluster.etcdcluster.cluster.x-k8s.io/e"})), "a/e");
+        assert_eq!(named(&json!({})), "");
     }
 
     #[test]

@@ -72,6 +72,9 @@ pub struct Cluster {
     pub name: String,
     /// Somebody has deleted it.
     pub deleting: bool,
+    /// The EtcdCluster that it names; empty if it names none.
+    #[serde(default)]
+    pub etcd: String,
 }
 
 /// What matters of an EtcdCluster.

@@ -200,7 +200,7 @@ impl Story {
     /// The Cluster is deleted and gone, and its EtcdCluster is left.
     pub(super) fn left_behind(self) -> Self {
         let (what, name) = ("cluster".to_owned(), "ns/c".to_owned());
-        let cluster = Cluster { name: name.clone(), deleting: true };
+        let cluster = Cluster { name: name.clone(), deleting: true, ..Cluster::default() };
         self.and(Event::Cluster(cluster)).and(Event::Gone { what, name })
     }
 

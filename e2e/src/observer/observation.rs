@@ -1,0 +1,60 @@
+//! The observation of one scenario, whatever its machines are made of: from the beginning to the verdict.
+
+use super::{DataDirectory, Observer, TIMELINE, Verdict, cost, timeline, writes};
+use crate::plane::{Mark, Plane, users};
+use crate::world::World;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An observer, and where its scenario began.
+pub(crate) struct Observation {
+    observer: Observer,
+    mark: Mark,
+    logs: PathBuf,
+    scenario: String,
+}
+
+impl Observation {
+    /// Begins to observe everything that happens on a plane, for the scenario of this name. `data` says where a machine
+    /// has etcd's data.
+    ///
+    /// # Errors
+    /// When there can be no record.
+    pub(crate) fn begin(scenario: &str, world: &World, plane: &Plane, data: Arc<DataDirectory>) -> Result<Self> {
+        let logs = world.with_logs(scenario)?.logs().to_owned();
+        let kubeconfig = plane.kubeconfig_for(users::OBSERVER)?;
+        let mark = plane.mark();
+        let observer = Observer::start(scenario, &logs, kubeconfig, data)?;
+        Ok(Self { observer, mark, logs, scenario: scenario.to_owned() })
+    }
+
+    /// The observer, for those who tell it something.
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// Ends it, and judges the record. Where something is wrong, or the scenario has failed, a timeline is written beside
+    /// the record.
+    ///
+    /// # Errors
+    /// With the violations that were found and not expected; or when there is no whole record.
+    pub(crate) fn end(self, plane: &Plane, failed: bool) -> Result<()> {
+        let Self { observer, mark, logs, scenario } = self;
+        let (lines, expected) = observer.stop()?;
+        if let Some(cost) = cost(&lines) {
+            println!("  {cost}");
+        }
+        let writes = writes(&plane.requests_since(mark)?);
+        let verdict = Verdict::of(&lines, &writes, &expected);
+        for violation in &verdict.provoked {
+            println!("  found as expected: {violation}");
+        }
+        let path = logs.join(TIMELINE);
+        if failed || !verdict.is_fine() {
+            let violations = [verdict.violations.clone(), verdict.provoked.clone()].concat();
+            std::fs::write(&path, timeline(&lines, &writes, &violations)).context("write the timeline")?;
+        }
+        verdict.into_result().with_context(|| format!("see {} of {scenario}", path.display()))
+    }
+}
