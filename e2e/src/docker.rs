@@ -10,8 +10,10 @@ mod faults;
 mod image;
 mod inventory;
 mod management;
+mod observed;
 mod requirements;
 pub mod runtime;
+mod volumes;
 mod workload;
 
 use crate::bed::{admission_policies, crds};
@@ -23,6 +25,7 @@ use anyhow::Result;
 use daemon::Daemon;
 use image::Node;
 use kube::Client;
+use observed::Observed;
 
 pub use faults::Container;
 pub use inventory::{Inventory, KINDS};
@@ -69,6 +72,8 @@ impl Parts {
 
 /// A world in which clusters of containers can be made.
 pub struct DockerBed {
+    // First of all: it should not see the rest go.
+    observed: Option<Observed>,
     // In the order in which they should end: nobody should miss the API server, and nothing the daemon.
     manager: Process,
     capd: Process,
@@ -96,7 +101,7 @@ impl DockerBed {
         let capd = plane.start_another(world, &capd).await?;
         let manager = faults::start_manager(&plane, world, &[]).await?;
         let empty = daemon.inventory().await?;
-        Ok(Self { manager, capd, plane, daemon, empty, world: world.clone() })
+        Ok(Self { observed: None, manager, capd, plane, daemon, empty, world: world.clone() })
     }
 
     /// The world that it is in.

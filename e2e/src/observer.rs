@@ -112,6 +112,18 @@ impl Observer {
         self.fault(what, machines, Silence::AtMost(RECOVERY));
     }
 
+    /// A scenario does something that changes nothing for the rules.
+    pub fn note(&self, what: impl Into<String>) {
+        self.recorder.note(Event::Note { text: what.into() });
+    }
+
+    /// The Machines of this name that are there, `<namespace>/<name>`, in whatever namespace.
+    #[must_use]
+    pub fn machines_called(&self, name: &str) -> Vec<String> {
+        let is_it = |machine: &String| machine.split_once('/').is_some_and(|(_, it)| it == name);
+        self.recorder.state().machines.into_keys().filter(is_it).collect()
+    }
+
     /// A violation that the scenario provokes. It is an error if it is not found.
     pub fn expect(&self, expected: Expected) {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner).push(expected);

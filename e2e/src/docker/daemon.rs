@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Where clients look for a daemon if nobody tells them otherwise. `/run` is the world's own.
 const SOCKET: &str = "unix:///run/docker.sock";
+/// Where it stores images, containers and volumes, below its own directory.
+const DATA_ROOT: &str = "data";
 /// The network that the docker infrastructure puts its containers into.
 const NETWORK: &str = "kind";
 /// What any command may take on a busy computer. Docker can wait for itself forever: an exec into a container that is
@@ -32,7 +34,7 @@ impl Daemon {
     pub(super) async fn start(world: &World) -> Result<Self> {
         let state = world.state("docker")?;
         let mut config = json!({
-            "data-root": state.join("data"),
+            "data-root": state.join(DATA_ROOT),
             "exec-root": state.join("exec"),
             "pidfile": state.join("pid"),
             "hosts": [SOCKET],
@@ -61,6 +63,11 @@ impl Daemon {
         .await?;
         daemon.docker(&["network", "create", NETWORK]).await?;
         Ok(daemon)
+    }
+
+    /// The directory of everything that it stores of containers and volumes.
+    pub(super) fn data_root(&self) -> PathBuf {
+        self.state.join(DATA_ROOT)
     }
 
     /// What a command says in a container. That it fails is in its exit status, as docker's own failures are.

@@ -32,6 +32,7 @@ impl DockerBed {
     /// # Errors
     /// When it does not run, or waits too long for a disk.
     pub async fn pause(&self, container: &str) -> Result<()> {
+        self.fault(&format!("{container} is frozen"), &[container]);
         until(format!("{container} is frozen"), FREEZE, async || {
             self.daemon.docker(&["pause", container]).await.map(Some)
         })
@@ -44,6 +45,7 @@ impl DockerBed {
     /// # Errors
     /// When it is not frozen.
     pub async fn unpause(&self, container: &str) -> Result<()> {
+        self.fault_is_over(&format!("{container} goes on"), &[container]);
         self.daemon.docker(&["unpause", container]).await.map(drop)
     }
 
@@ -52,6 +54,7 @@ impl DockerBed {
     /// # Errors
     /// When it does not run.
     pub async fn kill(&self, container: &str) -> Result<()> {
+        self.fault(&format!("{container} is killed"), &[container]);
         self.daemon.docker(&["kill", container]).await.map(drop)
     }
 
@@ -60,6 +63,7 @@ impl DockerBed {
     /// # Errors
     /// When there is no such container.
     pub async fn destroy(&self, container: &str) -> Result<()> {
+        self.fault_for_good(&format!("{container} is destroyed"), &[container]);
         self.daemon.docker(&["rm", "--force", "--volumes", container]).await.map(drop)
     }
 
@@ -71,13 +75,16 @@ impl DockerBed {
     /// When the container does not run, or has not begun to reboot.
     pub async fn reboot(&self, container: &str) -> Result<()> {
         let before = self.boot(container).await?;
+        self.fault(&format!("{container} reboots"), &[container]);
         // It may be gone before it has answered.
         let answer = self.exec(container, &["systemctl", "reboot"]).await;
         let rebooted = until(format!("{container} has rebooted"), REBOOT, async || {
             let now = self.boot(container).await?;
             Ok((now != before).then_some(()))
         });
-        rebooted.await.with_context(|| format!("systemctl said {answer:?}"))
+        rebooted.await.with_context(|| format!("systemctl said {answer:?}"))?;
+        self.fault_is_over(&format!("{container} has rebooted"), &[container]);
+        Ok(())
     }
 
     /// Cuts the power of all these machines at once, and gives it back to all of them at once.
@@ -86,8 +93,10 @@ impl DockerBed {
     /// When one does not start.
     pub async fn power_cut(&self, containers: &[String]) -> Result<()> {
         let names: Vec<&str> = containers.iter().map(String::as_str).collect();
+        self.fault(&format!("the power of {} is cut", names.join(", ")), &names);
         self.daemon.docker(&[&["kill"], names.as_slice()].concat()).await?;
         try_join_all(names.iter().map(async |name| self.daemon.docker(&["start", name]).await)).await?;
+        self.fault_is_over(&format!("{} have power again", names.join(", ")), &names);
         Ok(())
     }
 
@@ -119,12 +128,25 @@ impl DockerBed {
         &mut self.manager
     }
 
+    /// Kills our manager; it stays down.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn kill_manager(&mut self) -> Result<()> {
+        self.note("our manager is killed");
+        self.manager.kill().await
+    }
+
     /// Ends our manager and starts it again with these controllers only; with none given, with all of them. Waits until it
     /// is ready.
     ///
     /// # Errors
     /// When it does not become ready.
     pub async fn restart_manager_with(&mut self, controllers: &[&str]) -> Result<()> {
+        self.note(&match controllers {
+            [] => "our manager is started again".to_owned(),
+            some => format!("our manager is started again, with {} only", some.join(", ")),
+        });
         if self.manager.is_running()? {
             self.manager.signal(Signal::CONT)?;
             self.manager.terminate(END).await?;

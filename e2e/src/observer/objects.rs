@@ -167,7 +167,8 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
 fn machine(object: &DynamicObject) -> Option<Event> {
     let addresses = object.data.pointer("/status/addresses").and_then(Value::as_array).into_iter().flatten();
     let is_ip = |address: &&Value| address["type"].as_str().is_some_and(|kind| kind.ends_with("IP"));
-    let address = |address: &Value| address["address"].as_str().map(str::to_owned);
+    // A machine that is off may be said to have an empty one.
+    let address = |address: &Value| address["address"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let annotations = object.annotations().iter();
     let matters = |(name, _): &(&String, &String)| ANNOTATIONS.iter().any(|beginning| name.starts_with(beginning));
     Some(Event::Machine(Machine {

@@ -106,7 +106,7 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
         )?
     };
 
-    bed.manager().kill().await?;
+    bed.kill_manager().await?;
     before.delete("Cluster", &before.cluster).await?;
     middle.delete("Cluster", &middle.cluster).await?;
     bed.restart_manager_with(&[]).await?;
@@ -114,13 +114,14 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
         Ok(middle.etcds().get(&middle.etcd).await?.metadata.deletion_timestamp.is_some().then_some(()))
     })
     .await?;
-    bed.manager().kill().await?;
+    bed.kill_manager().await?;
     let held = middle.api("Machine").get(&middle.member_names(1)[0]).await;
     bed.restart_manager_with(&[]).await?;
     gone(bed, &before).await?;
     gone(bed, &middle).await?;
     held.context("etcd's Machine was gone before the manager died: nothing is shown")?;
 
+    bed.note("the docker infrastructure's manager hangs");
     bed.capd().signal(Signal::STOP)?;
     infrastructure.delete("Cluster", &infrastructure.cluster).await?;
     let begun = Instant::now();
@@ -129,6 +130,7 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
         // The scenario is about these times.
         tokio::time::sleep(AWAY / 2).await;
         infrastructure.api("Machine").get(machine).await.context("a machine can't go without its infrastructure")?;
+        bed.note("the docker infrastructure's manager is killed, and stays away");
         bed.capd().kill().await?;
         tokio::time::sleep(AWAY.saturating_sub(begun.elapsed())).await;
         bed.capd().restart().await

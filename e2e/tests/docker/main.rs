@@ -22,7 +22,7 @@ mod released;
 mod road;
 mod writes;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use e2e::docker::{DockerBed, ManagerImage, Parts};
 use e2e::own_release::OwnRelease;
 use e2e::plane::Mark;
@@ -114,7 +114,8 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one scenario, in the bed of the one before if there is one. Afterwards the bed is as it was, or there is none.
+/// Runs one scenario, in the bed of the one before if there is one. What happens to etcd while it runs is judged as well.
+/// Afterwards the bed is as it was, or there is none.
 async fn in_a_clean_bed(
     slot: &mut Option<DockerBed>,
     world: &World,
@@ -130,7 +131,15 @@ async fn in_a_clean_bed(
         }
     };
     let mark = bed.plane.mark();
-    let result = caught(run(&mut bed)).await;
+    let passed = match bed.observe(name) {
+        Ok(()) => caught(run(&mut bed)).await,
+        Err(error) => Err(error),
+    };
+    let observed = bed.end_observation(passed.is_err());
+    let result = match (passed, observed) {
+        (Err(error), Err(seen)) => Err(anyhow!("{error:#}; and {seen:#}")),
+        (passed, observed) => passed.and(observed),
+    };
     if result.is_err() {
         keep_evidence(&bed, name, mark).await;
     }

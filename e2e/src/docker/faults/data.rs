@@ -2,8 +2,9 @@
 
 use super::DockerBed;
 use crate::bed::data::Host;
+use crate::docker::volumes::{MOUNT, Volumes};
 use crate::process::output;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,16 +60,19 @@ impl Container<'_> {
     }
 
     /// Where the data directory lies, seen from outside: on the volume that the docker infrastructure gives to `/var`.
-    async fn data(&self) -> Result<PathBuf> {
-        let format = "{{range .Mounts}}{{if eq .Destination \"/var\"}}{{.Source}}{{end}}{{end}}";
-        let volume = self.docker(&["inspect", "--format", format, &self.name]).await?;
-        ensure!(!volume.trim().is_empty(), "{} has no volume at /var", self.name);
-        Ok(Path::new(volume.trim()).join("lib/etcd"))
+    fn data(&self) -> Result<PathBuf> {
+        let volumes = Volumes::below(self.bed.daemon.data_root());
+        volumes.data(&self.name).with_context(|| format!("{} has no volume at {MOUNT}", self.name))
+    }
+
+    /// Who has lost its data never votes again, whatever happens to its machine.
+    fn loses_its_data(&self, how: &str) {
+        self.bed.fault_for_good(&format!("{}: {how}", self.name), &[self.name.as_str()]);
     }
 
     /// Removes what is in the data directory of a container that is off.
-    async fn empty(&self) -> Result<()> {
-        let data = self.data().await?;
+    fn empty(&self) -> Result<()> {
+        let data = self.data()?;
         fs::remove_dir_all(&data).and_then(|()| fs::create_dir(&data)).with_context(|| data.display().to_string())?;
         output(Command::new("chmod").arg("0700").arg(&data)).map(drop)
     }
@@ -88,29 +92,33 @@ impl Host for Container<'_> {
     }
 
     async fn power_off(&self) -> Result<()> {
+        self.bed.fault(&format!("{} is switched off", self.name), &[self.name.as_str()]);
         self.docker(&["stop", "--time", "30", &self.name]).await.map(drop)
     }
 
     async fn power_on(&self) -> Result<()> {
+        self.bed.fault_is_over(&format!("{} is switched on", self.name), &[self.name.as_str()]);
         self.docker(&["start", &self.name]).await.map(drop)
     }
 
     async fn rob_disk(&self) -> Result<()> {
+        self.loses_its_data("its disk is lost");
         self.bed.kill(&self.name).await?;
-        self.empty().await?;
+        self.empty()?;
         self.power_on().await
     }
 
     async fn delete_data(&self) -> Result<()> {
+        self.loses_its_data("its data directory is deleted");
         let running = self.docker(&["inspect", "--format", "{{.State.Running}}", &self.name]).await?;
         match running.trim() {
             "true" => self.docker(&["exec", &self.name, "rm", "-rf", DATA]).await.map(drop),
-            _ => self.empty().await,
+            _ => self.empty(),
         }
     }
 
     async fn save_data(&self) -> Result<()> {
-        let (data, saved) = (self.data().await?, self.saved_data());
+        let (data, saved) = (self.data()?, self.saved_data());
         output(Command::new("rm").arg("-rf").arg(&saved))?;
         fs::create_dir_all(saved.parent().context("it has a directory")?)?;
         self.bed.pause(&self.name).await?;
@@ -124,8 +132,9 @@ impl Host for Container<'_> {
     }
 
     async fn put_back_data(&self) -> Result<()> {
+        self.loses_its_data("an older copy of its data directory is put back");
         self.bed.kill(&self.name).await?;
-        let data = self.data().await?;
+        let data = self.data()?;
         output(Command::new("rm").arg("-rf").arg(&data))?;
         output(Command::new("cp").args(["--archive", "--sparse=always"]).arg(self.saved_data()).arg(&data))?;
         self.power_on().await
