@@ -1,7 +1,7 @@
 //! What ails a machine that goes on running: a slow network, a slow or a full disk, certificates that have been
 //! replaced. All but certificates ends with the machine's next boot.
 
-use super::data::said;
+use super::data::{Host, said};
 use super::lossy_disk;
 use crate::process::output;
 use crate::tls::Identity;
@@ -124,7 +124,7 @@ fn device(path: &Path) -> Option<u64> {
 ///
 /// # Errors
 /// When the machine does not run, or has no such certificate.
-pub async fn replace_certificate(machine: &Machine, which: &str, identity: &Identity) -> Result<()> {
+pub async fn replace_certificate(machine: &impl Host, which: &str, identity: &Identity) -> Result<()> {
     said(machine, &["sh", "-c", REPLACE, "sh", which, &identity.key, &identity.certificate]).await.map(drop)
 }
 

@@ -1,6 +1,7 @@
 //! What happens to containers and to managers.
 
 mod data;
+mod illness;
 
 use super::DockerBed;
 use crate::bed::{ADMIN_PORTS, manager_command, programs, ready};

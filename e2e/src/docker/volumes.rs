@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Where the docker infrastructure has a volume in every container.
-pub(super) const MOUNT: &str = "/var";
+const MOUNT: &str = "/var";
 /// etcd's data directory, below that.
 const DATA: &str = "lib/etcd";
 /// How long it is believed what was found: a container that is not there may come, and one of its name may follow it.

@@ -125,7 +125,8 @@ async fn replaced(bed: &DockerBed, look: &Look, lost: &str, replicas: usize, key
     look.until_ready(PATIENCE).await.map(drop)
 }
 
-async fn container<'a>(bed: &'a DockerBed, look: &Look, name: &str) -> Result<Container<'a>> {
+/// The container of an etcd Machine, as something that data can be taken from.
+pub(crate) async fn container<'a>(bed: &'a DockerBed, look: &Look, name: &str) -> Result<Container<'a>> {
     bed.container(name, &look.secret(name, "value").await?)
 }
 

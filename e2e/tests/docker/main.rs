@@ -10,6 +10,7 @@ mod data_loss;
 mod deletion;
 mod departure;
 mod etcd;
+mod faults;
 mod freezing;
 mod gate;
 mod gitops;
@@ -27,7 +28,7 @@ use e2e::docker::{DockerBed, ManagerImage, Parts};
 use e2e::own_release::OwnRelease;
 use e2e::plane::Mark;
 use e2e::scenarios::{Durations, caught};
-use e2e::tools::{Etcd, Release, Tools};
+use e2e::tools::{Etcd, Judge, Release, Tools};
 use e2e::world::{World, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -101,6 +102,9 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
     if wanted.iter().any(|scenario| scenario.name == "life::of_one_etcd") {
         // The image of machines has every release that is there.
         Etcd::V3_7.ensure()?;
+    }
+    if wanted.iter().any(|scenario| scenario.name == "faults::one_after_the_other") {
+        Judge::ensure()?;
     }
     if wanted.iter().any(|scenario| scenario.name == "life::of_a_control_plane") {
         Parts::prepare_previous_nodes(tools)?;
@@ -208,6 +212,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(data_loss::of_the_only_member, core: true),
         scenario!(data_loss::of_one_of_three, core: false),
         scenario!(data_loss::of_one_of_five, core: false),
+        scenario!(faults::one_after_the_other, core: false),
         scenario!(freezing::of_a_busy_machine, core: false),
         scenario!(gitops::same_manifest_again, core: false),
         scenario!(by_hand::two_of_three_machines, core: false),

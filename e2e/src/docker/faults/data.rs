@@ -2,7 +2,6 @@
 
 use super::DockerBed;
 use crate::bed::data::Host;
-use crate::docker::volumes::{MOUNT, Volumes};
 use crate::process::output;
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -59,12 +58,6 @@ impl Container<'_> {
         self.bed.daemon.docker(arguments).await
     }
 
-    /// Where the data directory lies, seen from outside: on the volume that the docker infrastructure gives to `/var`.
-    fn data(&self) -> Result<PathBuf> {
-        let volumes = Volumes::below(self.bed.daemon.data_root());
-        volumes.data(&self.name).with_context(|| format!("{} has no volume at {MOUNT}", self.name))
-    }
-
     /// Who has lost its data never votes again, whatever happens to its machine.
     fn loses_its_data(&self, how: &str) {
         self.bed.fault_for_good(&format!("{}: {how}", self.name), &[self.name.as_str()]);
@@ -72,7 +65,7 @@ impl Container<'_> {
 
     /// Removes what is in the data directory of a container that is off.
     fn empty(&self) -> Result<()> {
-        let data = self.data()?;
+        let data = self.bed.etcd_data(&self.name)?;
         fs::remove_dir_all(&data).and_then(|()| fs::create_dir(&data)).with_context(|| data.display().to_string())?;
         output(Command::new("chmod").arg("0700").arg(&data)).map(drop)
     }
@@ -118,7 +111,7 @@ impl Host for Container<'_> {
     }
 
     async fn save_data(&self) -> Result<()> {
-        let (data, saved) = (self.data()?, self.saved_data());
+        let (data, saved) = (self.bed.etcd_data(&self.name)?, self.saved_data());
         output(Command::new("rm").arg("-rf").arg(&saved))?;
         fs::create_dir_all(saved.parent().context("it has a directory")?)?;
         self.bed.pause(&self.name).await?;
@@ -134,7 +127,7 @@ impl Host for Container<'_> {
     async fn put_back_data(&self) -> Result<()> {
         self.loses_its_data("an older copy of its data directory is put back");
         self.bed.kill(&self.name).await?;
-        let data = self.data()?;
+        let data = self.bed.etcd_data(&self.name)?;
         output(Command::new("rm").arg("-rf").arg(&data))?;
         output(Command::new("cp").args(["--archive", "--sparse=always"]).arg(self.saved_data()).arg(&data))?;
         self.power_on().await

@@ -1,0 +1,164 @@
+//! One cluster meets one fault after the other: networks that are cut, for a while; then a log in which a byte has
+//! changed, and certificates that have expired, for which a member is replaced.
+
+use crate::clusters::{PATIENCE, change, gone, up};
+use crate::data_loss;
+use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::MemberStatus;
+use e2e::bed::Look;
+use e2e::bed::data::said;
+use e2e::bed::illness::replace_certificate;
+use e2e::docker::DockerBed;
+use e2e::history::{History, Load, MemberData};
+use e2e::tls::Authority;
+use e2e::until::until;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// One client and one watch, which follow the endpoints that they are told.
+const LOAD: Load = Load { seed: None, clients: 1, keys: 4, rest: Duration::from_millis(50), keep_endpoints: false };
+/// The longest that nothing may be written: a leader that is cut off, and the elections after it.
+const STALL: Duration = Duration::from_secs(30);
+/// How long a network is cut at least, and how long it may take until that is seen.
+const CUT: Duration = Duration::from_secs(8);
+const SEEN: Duration = Duration::from_secs(20);
+/// Seconds until a member counts as unhealthy: more than a cut lasts, or few.
+const PATIENT: i64 = 40;
+const IMPATIENT: i64 = 5;
+/// Kills etcd. systemd starts it again.
+const CRASH: [&str; 4] = ["systemctl", "kill", "--signal=KILL", "etcd"];
+/// A day in the past.
+const EXPIRED: (i32, u8, u8) = (2020, 1, 1);
+
+/// Cuts are told and nobody is replaced; of the two others the member is replaced, without help, and nobody else. The
+/// first member stays all along, and has the log from its beginning: by that, nothing that was acknowledged is lost.
+pub(crate) async fn one_after_the_other(bed: &mut DockerBed) -> Result<()> {
+    let bed = &*bed;
+    Look::make_namespace(&bed.client(), "faults").await?;
+    let look = up(bed, "faults", "faults", 3).await?;
+    unhealthy_after(&look, PATIENT).await?;
+    let names = look.member_names(3);
+    let writers = History::begin(bed.world(), "faults", &look.etcd_access().await?, LOAD).await?;
+
+    let leader = member(&look, |member| member.leader).await?;
+    recovers(&look, &leader, "cut off from everything", bed.cut_off(&leader.machine), bed.reconnect(&leader.machine))
+        .await?;
+    let follower = member(&look, |member| !member.leader).await?;
+    let others = look.status().await?.members.into_iter().filter(|other| other.name != follower.name);
+    let others: Vec<String> = others.map(|other| host(&other).to_owned()).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    let cut = bed.cut_off_from(&follower.machine, &others);
+    recovers(&look, &follower, "cut off from the other members", cut, bed.reconnect(&follower.machine)).await?;
+    ensure!(look.etcd_machines().await? == names, "a member was replaced for a cut: {:?}", look.etcd_machines().await?);
+
+    unhealthy_after(&look, IMPATIENT).await?;
+    let begun = Instant::now();
+    bed.corrupt_log(&names[1]).await?;
+    is_replaced(bed, &look, &writers, &names[1]).await.context("a byte of its log has changed")?;
+    println!("  {}: a byte of its log changed: replaced after {:.1} s", names[1], begun.elapsed().as_secs_f32());
+
+    let begun = Instant::now();
+    expire(bed, &look, &names[2]).await?;
+    let left = is_replaced(bed, &look, &writers, &names[2]).await.context("its certificates have expired")?;
+    println!("  {}: its certificates expired: replaced after {:.1} s", names[2], begun.elapsed().as_secs_f32());
+
+    ensure!(left.contains(&names[0]), "{} has nothing, and is gone: {left:?}", names[0]);
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {figures}");
+    let data = |name: &String| anyhow::Ok(MemberData { name: name.clone(), data: bed.etcd_data(name)? });
+    println!("  {}", record.judge(&left.iter().map(data).collect::<Result<Vec<_>>>()?)?);
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    look.delete("Cluster", &look.cluster).await?;
+    gone(bed, &look).await
+}
+
+/// A member's network is cut for a while: that is told, and all are well when it is over.
+async fn recovers(
+    look: &Look,
+    ill: &MemberStatus,
+    what: &str,
+    begins: impl Future<Output = Result<()>>,
+    ends: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let begun = Instant::now();
+    begins.await.with_context(|| format!("{}: {what}", ill.name))?;
+    until(format!("it is told that {} fails: {what}", ill.name), SEEN, async || {
+        let conditions = look.status().await?.conditions;
+        let healthy = conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
+        let healthy = healthy.context("no condition MembersHealthy")?;
+        // While the others elect a leader, they fail as well.
+        ensure!(healthy.status == "False" && healthy.message.contains(&ill.name), "{healthy:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    // The scenario is about this time.
+    tokio::time::sleep(CUT.saturating_sub(begun.elapsed())).await;
+    ends.await.with_context(|| format!("{}: no longer {what}", ill.name))?;
+    all_are_well(look).await?;
+    println!("  {}: {what}: all well after {:.1} s", ill.name, begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// Shows certificates that have expired, to clients and to the other members. Connections that are open would go on.
+async fn expire(bed: &DockerBed, look: &Look, name: &str) -> Result<()> {
+    let (host, ca) = (data_loss::container(bed, look, name).await?, api::names::ca_secret(&look.cluster));
+    let ill = member(look, |member| member.name == name).await?;
+    let authority = Authority::from_pem(&look.secret(&ca, "tls.crt").await?, &look.secret(&ca, "tls.key").await?)?;
+    let names = [name, self::host(&ill), "127.0.0.1", "localhost"].map(str::to_owned).to_vec();
+    let expired = authority.member_until(name, names, EXPIRED)?;
+    bed.fault_for_good(&format!("{name}: its certificates have expired"), &[name]);
+    for which in ["server", "peer"] {
+        replace_certificate(&host, which, &expired).await?;
+    }
+    said(&host, &CRASH).await.map(drop)
+}
+
+/// Waits until three Machines without this one are three healthy members, nothing is being done any more, and its
+/// container is gone. Gives their names, and tells the writers of their endpoints.
+async fn is_replaced(bed: &DockerBed, look: &Look, writers: &History, name: &str) -> Result<Vec<String>> {
+    let before = look.etcd_machines().await?;
+    let after = until(format!("{name} is replaced"), PATIENCE, async || {
+        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+        ensure!(machines.len() == 3 && !machines.iter().any(|it| it == name), "the Machines are {machines:?}");
+        ensure!(status.ready && status.ready_replicas == 3 && status.members.len() == 3, "{:?}", status.conditions);
+        ensure!(status.operation.is_none() && status.removed_members.is_empty(), "{:?}", status.conditions);
+        ensure!(!bed.containers().await?.iter().any(|it| it == name), "its container is still there");
+        Ok(Some(machines))
+    })
+    .await?;
+    let stayed = before.iter().filter(|it| after.contains(it)).count();
+    ensure!(stayed == 2, "the Machines were {before:?}, and are {after:?}");
+    writers.endpoints(look.status().await?.endpoints.split(',').map(str::to_owned).collect());
+    Ok(after)
+}
+
+async fn all_are_well(look: &Look) -> Result<()> {
+    until(format!("all members of {} are well", look.etcd), PATIENCE, async || {
+        let status = look.status().await?;
+        let all = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
+        let well = status.ready && all.is_some_and(|condition| condition.status == "True");
+        ensure!(well && status.members.iter().any(|member| member.leader), "{:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Waits until a member is as wanted.
+async fn member(look: &Look, is_it: impl Fn(&MemberStatus) -> bool) -> Result<MemberStatus> {
+    until(format!("a member of {} is as wanted", look.etcd), PATIENCE, async || {
+        Ok(look.status().await?.members.into_iter().find(&is_it))
+    })
+    .await
+}
+
+/// A member's address.
+fn host(member: &MemberStatus) -> &str {
+    member.client_url.trim_start_matches("https://").trim_end_matches(":2379")
+}
+
+/// Has members asked every second, and replaced after so many of failing checks.
+async fn unhealthy_after(look: &Look, seconds: i64) -> Result<()> {
+    let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": seconds});
+    change(look, "EtcdCluster", &look.etcd, &json!({"spec": {"healthCheck": check}})).await
+}
