@@ -1,7 +1,10 @@
 //! What is kept of a bed in which a scenario has failed, beside the logs of its processes: every object, what the API
 //! server was asked during the scenario, and what its machines have said. All the rest goes with the world.
 
+mod machines;
 mod objects;
+
+pub(crate) use machines::keep_all as keep_machines;
 
 use crate::plane::{Mark, Plane};
 use anyhow::{Context, Result, ensure};

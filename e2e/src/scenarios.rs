@@ -12,6 +12,7 @@ mod panics;
 pub use durations::Durations;
 pub use panics::caught;
 
+use crate::evidence::keep_machines;
 use crate::tools::Tools;
 use crate::world::{World, block_on, enter_or_run};
 use anyhow::{Context, Result, ensure};
@@ -65,13 +66,25 @@ impl<S> Scenario<S> {
 }
 
 impl Scenario<World> {
-    /// A scenario that makes everything it needs, with logs in a directory of its own name.
+    /// A scenario that makes everything it needs, with logs in a directory of its own name. Of one that fails or panics,
+    /// what its machines have said is kept there.
     pub fn of_a_world<F>(name: &str, scenario: impl Fn(World) -> F + 'static) -> Self
     where
         F: Future<Output = Result<()>>,
     {
         let logs = name.to_owned();
-        Self::new(name, move |world: &mut World| block_on(scenario(world.with_logs(&logs)?)))
+        Self::new(name, move |world: &mut World| {
+            let world = world.with_logs(&logs)?;
+            block_on(async {
+                let ended = caught(scenario(world.clone())).await;
+                if ended.is_err()
+                    && let Err(missing) = keep_machines(&world).await
+                {
+                    println!("  not all evidence could be kept: {missing:#}");
+                }
+                ended
+            })
+        })
     }
 }
 

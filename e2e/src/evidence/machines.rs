@@ -1,0 +1,47 @@
+//! What machines of namespaces have said: of each its console, and its `/var/log`.
+
+use super::{Evidence, make_directory, write_file};
+use crate::process::output;
+use crate::world::World;
+use anyhow::{Context, Result};
+use local_infrastructure::machine::{Machine, Machines};
+use std::path::Path;
+use std::process::Command;
+
+impl Evidence {
+    /// Collects what each machine that is still there has said, running or not, below `directory`.
+    pub(crate) async fn of_machines(&mut self, machines: &Machines, directory: &Path) {
+        let mut found = Vec::new();
+        let list = async {
+            found = machines.list()?;
+            anyhow::Ok(())
+        };
+        self.part("machines", list).await;
+        for machine in &found {
+            let name = format!("{}.{}", machine.spec().namespace, machine.spec().name);
+            let to = directory.join("machines").join(&name);
+            self.part(&name, async { keep(machine, &to) }).await;
+        }
+    }
+}
+
+/// Keeps, among the logs of a world, what those of its machines have said that are still there.
+///
+/// # Errors
+/// With what could not be kept; the rest is.
+pub(crate) async fn keep_all(world: &World) -> Result<()> {
+    let mut evidence = Evidence::default();
+    evidence.of_machines(&Machines::open(world.state("machines")?), world.logs()).await;
+    evidence.end()
+}
+
+/// A machine's console, and its `/var/log`: the journal of each unit, etcd's among them, and cloud-init's output.
+fn keep(machine: &Machine, to: &Path) -> Result<()> {
+    make_directory(to)?;
+    write_file(&to.join("console.log"), machine.console()?)?;
+    // It lies beside `/var/lib`, in which etcd's data is.
+    let logs = machine.etcd_data().ancestors().nth(2).context("etcd's data is not below /var")?.join("log");
+    let mut copy = Command::new("cp");
+    copy.args(["--recursive", "--no-target-directory"]).arg(logs).arg(to.join("log"));
+    output(&mut copy).map(drop)
+}
