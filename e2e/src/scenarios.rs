@@ -66,8 +66,8 @@ impl<S> Scenario<S> {
 }
 
 impl Scenario<World> {
-    /// A scenario that makes everything it needs, with logs in a directory of its own name. Of one that fails or panics,
-    /// what its machines have said is kept there.
+    /// A scenario that makes everything it needs, with logs in a directory of its own name. Of one that fails or
+    /// panics, what its machines have said is kept there.
     pub fn of_a_world<F>(name: &str, scenario: impl Fn(World) -> F + 'static) -> Self
     where
         F: Future<Output = Result<()>>,

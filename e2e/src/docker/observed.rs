@@ -1,5 +1,5 @@
-//! A bed of containers under observation. Rules and record are those of any other bed; here the verbs themselves tell of
-//! the faults that they make.
+//! A bed of containers under observation. Rules and record are those of any other bed; here the verbs themselves tell
+//! of the faults that they make.
 
 use super::DockerBed;
 use super::volumes::Volumes;

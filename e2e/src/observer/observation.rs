@@ -34,8 +34,8 @@ impl Observation {
         &self.observer
     }
 
-    /// Ends it, and judges the record. Where something is wrong, or the scenario has failed, a timeline is written beside
-    /// the record.
+    /// Ends it, and judges the record. Where something is wrong, or the scenario has failed, a timeline is written
+    /// beside the record.
     ///
     /// # Errors
     /// With the violations that were found and not expected; or when there is no whole record.

@@ -118,8 +118,8 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one scenario, in the bed of the one before if there is one. What happens to etcd while it runs is judged as well.
-/// Afterwards the bed is as it was, or there is none.
+/// Runs one scenario, in the bed of the one before if there is one. What happens to etcd while it runs is judged as
+/// well. Afterwards the bed is as it was, or there is none.
 async fn in_a_clean_bed(
     slot: &mut Option<DockerBed>,
     world: &World,

@@ -44,7 +44,8 @@ impl DockerBed {
     }
 
     /// These are all rules of the `raw` table of a container: it is before connection tracking, and nothing else there
-    /// uses it. Set by this computer's own iptables, which docker needs too: that in an image may be for another kernel.
+    /// uses it. This computer's own iptables sets them, which docker needs too: that in an image may be for another
+    /// kernel.
     async fn filter(&self, container: &str, rules: &str) -> Result<()> {
         let pid = self.daemon.docker(&["inspect", "--format", "{{.State.Pid}}", container]).await?;
         ensure!(pid.trim() != "0", "{container} does not run");
@@ -56,8 +57,8 @@ impl DockerBed {
         output(&mut restore).map(drop)
     }
 
-    /// Kills a machine, changes one byte of the latest file of etcd's log, among what has been written to it, and starts it
-    /// again.
+    /// Kills a machine, changes one byte of the latest file of etcd's log, among what has been written to it, and starts
+    /// it again.
     ///
     /// # Errors
     /// When there is no such container, or no log on it.
