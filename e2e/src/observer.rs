@@ -8,6 +8,7 @@
 //! The observer has a thread of its own, so that no scenario holds it up, and says what it has cost.
 
 mod disk;
+mod fields;
 mod fleet;
 mod objects;
 mod observation;

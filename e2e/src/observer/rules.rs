@@ -48,6 +48,17 @@ pub struct Write {
     pub code: u16,
     /// The endpoints that it writes into a control plane.
     pub endpoints: Option<Vec<String>>,
+    /// The fields that it changes, as far as the audit log has them.
+    pub fields: Vec<String>,
+}
+
+impl Write {
+    /// What it does and to what, in words.
+    #[must_use]
+    pub fn deed(&self) -> String {
+        let deed = format!("{} {} {}", self.verb, self.resource, self.name);
+        if self.fields.is_empty() { deed } else { format!("{deed} ({})", self.fields.join(", ")) }
+    }
 }
 
 /// Something that must not happen, and has.
@@ -235,7 +246,7 @@ fn names<'a>(members: impl IntoIterator<Item = &'a Listed>) -> String {
 
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.3} {} {} {}: {}", self.at, self.verb, self.resource, self.name, self.code)
+        write!(f, "{:.3} {}: {}", self.at, self.deed(), self.code)
     }
 }
 

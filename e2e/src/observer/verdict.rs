@@ -1,5 +1,6 @@
 //! A record, what the API server was asked meanwhile, and what the scenario expected: is all well?
 
+use super::fields;
 use super::record::Line;
 use super::rules::{Violation, Write, check};
 use crate::plane::{Request, Requests, users};
@@ -89,5 +90,6 @@ fn write(request: &Request) -> Write {
         name: format!("{}/{}", request.namespace, request.name),
         code: request.code,
         endpoints: list.map(urls),
+        fields: if request.verb == "patch" { fields::changed(&request.body) } else { Vec::new() },
     }
 }

@@ -11,8 +11,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The policy: of every request its metadata, once it is answered (a watch: once it has begun); of patches of control
-/// planes also what they say.
+/// The policy: of every request its metadata, once it is answered (a watch: once it has begun). Of patches of control
+/// planes, of what our managers write to Clusters, Machines and our own kinds, and of a person's patches of those, also
+/// what they say; not of a status, which is long, is written often, and shows in the object.
 pub(super) const POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1",
   "kind": "Policy",
@@ -21,6 +22,16 @@ pub(super) const POLICY: &str = r#"{
     {"level": "Request", "verbs": ["patch"], "resources": [
       {"group": "controlplane.cluster.x-k8s.io"},
       {"group": "example.org", "resources": ["stubcontrolplanes"]}
+    ]},
+    {"level": "Request", "verbs": ["create", "update", "patch"],
+      "users": ["provider", "provider-blue", "provider-green"], "resources": [
+      {"group": "etcdcluster.cluster.x-k8s.io", "resources": ["etcdclusters"]},
+      {"group": "bootstrap.cluster.x-k8s.io", "resources": ["etcdadmconfigs"]},
+      {"group": "cluster.x-k8s.io", "resources": ["clusters", "machines"]}
+    ]},
+    {"level": "Request", "verbs": ["patch"], "users": ["admin"], "resources": [
+      {"group": "etcdcluster.cluster.x-k8s.io", "resources": ["etcdclusters"]},
+      {"group": "cluster.x-k8s.io", "resources": ["clusters", "machines"]}
     ]},
     {"level": "Metadata"}
   ]
@@ -55,7 +66,7 @@ pub struct Request {
     pub code: u16,
     /// When the request came in, by the server's clock.
     pub received: Timestamp,
-    /// What was sent, for patches of control planes; otherwise null.
+    /// What was sent, where the audit policy has that kept; otherwise null.
     pub body: Value,
 }
 
@@ -260,6 +271,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::plane::users::{ADMIN, PROVIDER, SHARDS};
 
     fn line(stage: &str, verb: &str, resource: &str, user: &str) -> String {
         format!(
@@ -283,6 +295,20 @@ mod tests {
         mark.copy_rest(file.path(), copy.path()).unwrap();
         let copied = std::fs::read_to_string(copy.path()).unwrap();
         assert_eq!(copied, format!("{}\n", line("ResponseComplete", "patch", "machines", "admin")));
+    }
+
+    #[test]
+    fn the_policy_names_our_managers_and_the_person_as_they_are_called() {
+        let policy: Value = serde_json::from_str(POLICY).unwrap();
+        let named: Vec<&str> = policy["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|rule| rule["users"].as_array())
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        assert_eq!(named, [PROVIDER, SHARDS[0], SHARDS[1], ADMIN]);
     }
 
     #[test]

@@ -57,8 +57,8 @@ impl DockerBed {
         output(&mut restore).map(drop)
     }
 
-    /// Kills a machine, changes one byte of the latest file of etcd's log, among what has been written to it, and starts
-    /// it again.
+    /// Kills a machine, changes one byte of the latest file of etcd's log, among what has been written, and starts it
+    /// again.
     ///
     /// # Errors
     /// When there is no such container, or no log on it.

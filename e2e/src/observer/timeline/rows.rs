@@ -58,7 +58,7 @@ pub(super) fn rows(etcd: &str, lines: &[Line], writes: &[Write], violations: &[V
 fn add_write(rows: &mut Vec<Row>, write: &Write, state: &State, etcd: &str) {
     let who = if write.ours { "we" } else { "by hand" };
     let refused = if write.code < 400 { String::new() } else { format!(": {}", write.code) };
-    let text = format!("{who}: {} {} {}{refused}", write.verb, write.resource, write.name);
+    let text = format!("{who}: {}{refused}", write.deed());
     match rows.last_mut() {
         Some(last) if last.text == text || last.text.starts_with(&format!("{text} (again")) => {
             last.text = format!("{text} (again, until {:.3})", write.at);

@@ -74,11 +74,11 @@ fn the_same_write_again_is_one_row_and_a_refusal_has_its_code() {
         story = story.write("patch", "machines", "ns/m1");
     }
     if let Some(last) = story.writes.last_mut() {
-        (last.code, last.name) = (409, "ns/m2".to_owned());
+        (last.code, last.name, last.fields) = (409, "ns/m2".to_owned(), vec!["spec.replicas".to_owned()]);
     }
     let page = page(&story.after(1));
     let ours: Vec<&String> = page.iter().filter(|line| line.contains("we: patch")).collect();
     assert_eq!(ours.len(), 2, "{}", page.join("\n"));
     assert!(ours[0].contains("ns/m1 (again, until 2026-01-01T00:00:10"), "{}", ours[0]);
-    assert!(ours[1].ends_with("we: patch machines ns/m2: 409"), "{}", ours[1]);
+    assert!(ours[1].ends_with("we: patch machines ns/m2 (spec.replicas): 409"), "{}", ours[1]);
 }
