@@ -144,6 +144,18 @@ impl Story {
         self.member(number, Answer::Status(Box::new(status)))
     }
 
+    /// A member answers, and complains of this.
+    pub(super) fn complains(self, number: usize, of: &str) -> Self {
+        let status = Status { errors: vec![of.to_owned()], ..self.status(number) };
+        self.member(number, Answer::Status(Box::new(status)))
+    }
+
+    /// The API server of [`Self::server`] is ready, or not any more.
+    pub(super) fn server_is(self, ready: bool) -> Self {
+        let (name, cluster) = ("ns/server".to_owned(), "ns/c".to_owned());
+        self.and(Event::ApiServer(ApiServer { name, cluster, endpoints: urls(&[0]), ready: Some(ready) }))
+    }
+
     /// Something is written to etcd.
     pub(super) fn grows(mut self) -> Self {
         self.index += 1;

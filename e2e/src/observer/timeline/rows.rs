@@ -1,7 +1,7 @@
 //! The rows of one cluster's page, before those are left out that do not fit.
 
 use super::cells;
-use crate::observer::record::{Answer, Event, Line, Listed};
+use crate::observer::record::{Answer, Event, Line, Listed, Status};
 use crate::observer::rules::{Violation, Write};
 use crate::observer::state::State;
 use k8s_openapi::jiff::Timestamp;
@@ -90,6 +90,9 @@ fn told(etcd: &str, namespace: &str, event: &Event, before: &State, after: &Stat
                 }
                 _ => {}
             }
+            if let Answer::Status(new) = &member.answer {
+                news.extend(complaints(seat.and_then(|seat| seat.status()), new, name));
+            }
             (!news.is_empty()).then(|| (Weight::Member, news.join("; ")))
         }
         Event::Disk(disk) if disk.etcd == etcd => {
@@ -132,7 +135,22 @@ fn told(etcd: &str, namespace: &str, event: &Event, before: &State, after: &Stat
             let ready = new.ready.map_or("is made", |ready| if ready { "is ready" } else { "is not ready" });
             Some((Weight::Object, format!("API server {} {ready}, with {}", new.name, new.endpoints.join(","))))
         }
+        Event::Gone { what, name } if what == "apiServer" => {
+            let server = before.api_servers.get(name)?;
+            let ours = is.is_some_and(|view| view.object.cluster == server.cluster);
+            ours.then(|| (Weight::Object, format!("API server {name} is gone")))
+        }
         _ => None,
+    }
+}
+
+/// What a member complains of, alarms included, where that is new.
+fn complaints(old: Option<&Status>, new: &Status, name: &str) -> Option<String> {
+    let before = old.map(|status| status.errors.as_slice()).unwrap_or_default();
+    match new.errors.as_slice() {
+        now if now == before => None,
+        [] => Some(format!("{name} complains of nothing any more")),
+        now => Some(format!("{name} complains: {}", now.join(", "))),
     }
 }
 

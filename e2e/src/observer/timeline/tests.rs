@@ -82,3 +82,17 @@ fn the_same_write_again_is_one_row_and_a_refusal_has_its_code() {
     assert!(ours[0].contains("ns/m1 (again, until 2026-01-01T00:00:10"), "{}", ours[0]);
     assert!(ours[1].ends_with("we: patch machines ns/m2 (spec.replicas): 409"), "{}", ours[1]);
 }
+
+#[test]
+fn alarms_and_the_readiness_of_api_servers_are_told() {
+    let story = three().server_is(true).complains(1, "memberID:1 alarm:NOSPACE").server_is(false).after(5).answer(&[1]);
+    has(
+        &page(&story),
+        &[
+            "10.000 V* 10 V 10 V 10 API server ns/server is ready, with https://10.0.0.0:2379",
+            "10.000 V* 10 V 10 V 10 ns/m1 complains: memberID:1 alarm:NOSPACE",
+            "10.000 V* 10 V 10 V 10 API server ns/server is not ready, with https://10.0.0.0:2379",
+            "15.000 V* 10 V 10 V 10 ns/m1 complains of nothing any more",
+        ],
+    );
+}
