@@ -94,8 +94,11 @@ impl Drop for AbortOnDrop {
 /// Those that have an address: by their Machine, or because some member lists them.
 fn targets(state: &State) -> Targets {
     let mut targets = Targets::new();
+    // The Cluster hook labels an EtcdCluster; before that, it belongs to the Cluster that names it.
+    let naming: BTreeMap<&String, &String> = state.clusters.values().map(|it| (&it.etcd, &it.name)).collect();
     for (name, view) in &state.etcds {
-        let Some(cluster) = state.cluster_of(view) else { continue };
+        let labelled = Some(&view.object.cluster).filter(|cluster| !cluster.is_empty());
+        let Some(cluster) = labelled.or_else(|| naming.get(name).copied()) else { continue };
         let machines = state.machines.values().filter(|machine| machine.etcd == *name);
         let addresses = machines.flat_map(|machine| machine.addresses.iter().map(|address| client_url(address)));
         let listed = view.list.iter().flat_map(|member| member.urls.iter().cloned());

@@ -173,8 +173,7 @@ impl State {
         match what {
             // What is left of it is ending too: it goes when the garbage collector comes to it.
             "cluster" => {
-                let etcd = self.clusters.get(name).map_or_else(String::new, |cluster| cluster.etcd.clone());
-                let gone = Cluster { name: name.to_owned(), deleting: true, etcd };
+                let gone = Cluster { name: name.to_owned(), deleting: true, ..Cluster::default() };
                 self.clusters.insert(name.to_owned(), Arc::new(gone));
             }
             "etcd" => drop(self.etcds.remove(name)),
@@ -301,18 +300,10 @@ impl State {
         }
     }
 
-    /// The Cluster of an EtcdCluster: by its label, which the Cluster hook sets; before that, the one that names it.
-    #[must_use]
-    pub fn cluster_of<'a>(&'a self, view: &'a EtcdView) -> Option<&'a String> {
-        let labelled = Some(&view.object.cluster).filter(|cluster| !cluster.is_empty());
-        let mut clusters = self.clusters.values();
-        labelled.or_else(|| clusters.find(|cluster| cluster.etcd == view.object.name).map(|cluster| &cluster.name))
-    }
-
     /// Whether the cluster is being deleted, which no rule may hold up.
     #[must_use]
     pub fn is_ending(&self, view: &EtcdView) -> bool {
-        let cluster = self.cluster_of(view).and_then(|cluster| self.clusters.get(cluster));
+        let cluster = self.clusters.get(&view.object.cluster);
         view.object.deleting || cluster.is_some_and(|cluster| cluster.deleting)
     }
 }
