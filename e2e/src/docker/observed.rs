@@ -3,9 +3,12 @@
 
 use super::DockerBed;
 use super::volumes::Volumes;
+use crate::bed::Look;
+use crate::observer::record::ApiServer;
 use crate::observer::{Observation, Silence};
 use anyhow::Result;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +43,17 @@ impl DockerBed {
     /// With the violations that were found; or when there is no whole record.
     pub fn end_observation(&mut self, failed: bool) -> Result<()> {
         self.observed.take().map_or(Ok(()), |observed| observed.observation.end(&self.plane, failed))
+    }
+
+    /// A Kubernetes cluster works: from now on it is asked whether its API server is ready, whichever the load balancer
+    /// leads to. Which endpoints each of them has, their configurations say.
+    pub(super) fn observe_api_server(&self, look: &Look, kubeconfig: &Path) {
+        if let Some(observed) = &self.observed {
+            let cluster = format!("{}/{}", look.namespace, look.cluster);
+            let name = format!("{cluster} (load balancer)");
+            let told = ApiServer { name, cluster, ..ApiServer::default() };
+            observed.observation.observer().servers().runs(told, kubeconfig);
+        }
     }
 
     /// The scenario does something that is no fault of a machine, such as ending a manager: it stands in the timeline.

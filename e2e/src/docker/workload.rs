@@ -38,13 +38,15 @@ impl Workload {
         Ok(Self { client, kubeconfig, kubectl: bed.world().tools().kubectl.clone() })
     }
 
-    /// Waits until its API server is ready.
+    /// Waits until its API server is ready. From then on the observer asks that too.
     ///
     /// # Errors
     /// When it is not in time.
     pub async fn until_ready(bed: &DockerBed, look: &Look, timeout: Duration) -> Result<Self> {
         let what = format!("the API server of {} is ready", look.cluster);
-        until(what, timeout, async || Self::find(bed, look).await.map(Some)).await
+        let found = until(what, timeout, async || Self::find(bed, look).await.map(Some)).await?;
+        bed.observe_api_server(look, &found.kubeconfig);
+        Ok(found)
     }
 
     /// A client for its API server.

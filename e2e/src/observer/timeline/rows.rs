@@ -133,7 +133,9 @@ fn told(etcd: &str, namespace: &str, event: &Event, before: &State, after: &Stat
         }
         Event::ApiServer(new) if is.is_some_and(|view| view.object.cluster == new.cluster) => {
             let ready = new.ready.map_or("is made", |ready| if ready { "is ready" } else { "is not ready" });
-            Some((Weight::Object, format!("API server {} {ready}, with {}", new.name, new.endpoints.join(","))))
+            // Of one that is behind a load balancer they are not known.
+            let with = if new.endpoints.is_empty() { "" } else { ", with " };
+            Some((Weight::Object, format!("API server {} {ready}{with}{}", new.name, new.endpoints.join(","))))
         }
         Event::Gone { what, name } if what == "apiServer" => {
             let server = before.api_servers.get(name)?;
