@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) is_read: bool,
-    /// Whether it is the second try of a write.
+    /// Whether it belongs to the second try of a write.
     pub(super) again: bool,
     pub(super) call: i64,
     pub(super) returned: i64,
@@ -18,8 +18,17 @@ pub(super) struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Ok,
+    /// The server has answered that it was too late: another write came before. That is its word, and no failure of it.
+    Refused,
     Failed,
     Unknown,
+}
+
+impl Fate {
+    /// Whether whoever asked got an answer to go on with.
+    fn is_answered(self) -> bool {
+        matches!(self, Self::Ok | Self::Refused)
+    }
 }
 
 /// The figures of a history.
@@ -29,11 +38,13 @@ pub struct Figures {
     pub reads: usize,
     /// Writes that were acknowledged.
     pub writes: usize,
-    /// Writes that certainly did not happen.
+    /// Writes that were refused because another one came before.
+    pub refused: usize,
+    /// Other writes that certainly did not happen.
     pub failed: usize,
     /// Writes of which nobody knows whether they happened.
     pub unknown: usize,
-    /// Of both, those that were second tries: what a client that tries once more has to tell its user.
+    /// Second tries of those two that were not answered either: what a client that tries once more has to tell its user.
     pub failed_twice: usize,
     /// The longest time in which no write was acknowledged, from the first request to the last one's end.
     pub longest_stall: Duration,
@@ -51,9 +62,10 @@ impl Figures {
         Self {
             reads: count(true, Fate::Ok),
             writes: count(false, Fate::Ok),
+            refused: count(false, Fate::Refused),
             failed: count(false, Fate::Failed),
             unknown: count(false, Fate::Unknown),
-            failed_twice: samples.iter().filter(|sample| sample.again && sample.fate != Fate::Ok).count(),
+            failed_twice: samples.iter().filter(|sample| sample.again && !sample.fate.is_answered()).count(),
             longest_stall: longest_stall(&samples),
             p99: p99(&samples),
         }
@@ -86,11 +98,11 @@ fn nanoseconds(time: i64) -> Duration {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { reads, writes, failed, unknown, failed_twice, longest_stall, p99 } = self;
+        let Self { reads, writes, refused, failed, unknown, failed_twice, longest_stall, p99 } = self;
         write!(
             f,
-            "{writes} writes ({failed} failed, {unknown} unknown, {failed_twice} of them twice), {reads} reads; \
-             longest stall {:.1} s, p99 {:.1} ms",
+            "{writes} writes ({failed} failed, {unknown} unknown, {failed_twice} of them twice; {refused} refused), \
+             {reads} reads; longest stall {:.1} s, p99 {:.1} ms",
             longest_stall.as_secs_f64(),
             p99.as_secs_f64() * 1000.0
         )
@@ -126,6 +138,14 @@ mod tests {
         let first = write(0, SECOND, Fate::Failed);
         let figures = Figures::of([first, again(Fate::Ok), first, again(Fate::Failed), first, again(Fate::Unknown)]);
         assert_eq!((figures.writes, figures.failed, figures.unknown, figures.failed_twice), (1, 4, 1, 2));
+    }
+
+    #[test]
+    fn what_came_too_late_has_not_failed() {
+        let refused = write(0, SECOND, Fate::Refused);
+        let second = Sample { again: true, ..refused };
+        let figures = Figures::of([write(0, SECOND, Fate::Unknown), refused, second]);
+        assert_eq!((figures.refused, figures.failed, figures.unknown, figures.failed_twice), (2, 0, 1, 0));
     }
 
     #[test]

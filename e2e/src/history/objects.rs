@@ -104,7 +104,7 @@ impl ObjectWriters {
 }
 
 /// A client that sends each request once. A write that has happened although the server says that it does not know is refused
-/// the second time, and would be taken for one that has not happened.
+/// the second time, and would be taken for one that has not happened. What writers try again is a request of its own.
 async fn client(kubeconfig: &Path) -> Result<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).context("read the writers' kubeconfig")?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -114,7 +114,7 @@ async fn client(kubeconfig: &Path) -> Result<Client> {
 }
 
 impl ObjectRecord {
-    /// Its figures. A refused write is one that failed.
+    /// Its figures. A write that came too late is refused, by the API server's own word, and has not failed.
     pub fn figures(&self) -> Figures {
         Figures::of(self.operations.iter().map(Operation::sample))
     }

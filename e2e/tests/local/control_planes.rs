@@ -1,11 +1,11 @@
-//! A rollout of etcd beside a control plane that rolls out, with real API servers: each keeps the endpoints that it was
+//! Rollouts of etcd beside a control plane that rolls out, with real API servers: each keeps the endpoints that it was
 //! started with. They are written to and read from all the time. The observer sees that each has enough live endpoints.
 
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::records::warnings;
-use crate::rolls::{ROLLOUT, changed, up_to_date};
+use crate::rolls::{ROLLOUT, changed, is_voter, up_to_date};
 use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
@@ -24,27 +24,50 @@ const SERVERS: usize = 3;
 const WRITES: usize = 100;
 /// For how long the old members have to wait while the control plane gets no further.
 const WAIT: Duration = Duration::from_secs(5);
-/// The longest that nobody's write may be acknowledged: API servers start and end meanwhile, on a busy computer.
-const STALL: Duration = Duration::from_secs(5);
+/// The longest that nobody's write may be acknowledged: a move of leadership at most.
+const STALL: Duration = Duration::from_millis(1_500);
 
 /// Another version of etcd: three members become six, each of the three API servers is replaced once, and only then the
 /// old members leave.
 pub(crate) async fn that_roll(bed: &mut Bed) -> Result<()> {
-    let rollout = Rollout::begin(bed, "stub-rolls").await?;
-    rollout.another_version().await?;
+    let third = Etcd::V3_7.version()?;
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-rolls", "demo")?).await?;
+    rollout.goes_to(&third).await?;
+    rollout.is_carried_out(bed, &third).await?;
     rollout.ends_well(bed).await
 }
 
 /// The same with a control plane that stalls, and then one whose new API server hangs: the old members stay, and it is
 /// said what they wait for. When it goes on, so do they.
 pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
-    let rollout = Rollout::begin(bed, "stub-stalls").await?;
+    let third = Etcd::V3_7.version()?;
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-stalls", "demo")?).await?;
     rollout.stub.behave(Behaviour::Stalls);
-    rollout.another_version().await?;
+    rollout.goes_to(&third).await?;
     rollout.is_held_up(bed, "0 of 3 are up to date", SERVERS).await.context("it stalls")?;
     rollout.stub.behave(Behaviour::Fails);
     rollout.is_held_up(bed, "1 of 4 are up to date", SERVERS + 1).await.context("a new API server hangs")?;
     rollout.stub.behave(Behaviour::Rolls);
+    rollout.is_carried_out(bed, &third).await?;
+    rollout.ends_well(bed).await
+}
+
+/// From etcd 3.5 over 3.6 to 3.7. The first of these is taken back while versions are mixed, of which no API server
+/// notices anything; then it is made after all.
+pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
+    let [first, second, third] = Etcd::ALL.map(Etcd::version);
+    let (first, second, third) = (first?, second?, third?);
+    let manifests = Manifests::new("stub-versions", "demo")?
+        .with("EtcdCluster", |etcd| etcd["spec"]["etcdadmConfigSpec"]["version"] = json!(first));
+    let mut rollout = Rollout::begin(bed, manifests).await?;
+    rollout.goes_to(&second).await?;
+    rollout.until_a_member_runs(&second).await?;
+    rollout.goes_to(&first).await?;
+    rollout.is_taken_back(bed, &first).await.with_context(|| format!("back to {first}"))?;
+    for version in [&second, &third] {
+        rollout.goes_to(version).await?;
+        rollout.is_carried_out(bed, version).await.with_context(|| format!("to {version}"))?;
+    }
     rollout.ends_well(bed).await
 }
 
@@ -53,17 +76,18 @@ struct Rollout {
     look: Look,
     stub: ControlPlaneStub,
     writers: ObjectWriters,
-    /// The Machines and endpoints before.
+    /// The Machines and endpoints before the change.
     old: Vec<String>,
     before: String,
     mark: Mark,
+    /// How many changes were carried out since then.
+    carried_out: usize,
 }
 
 impl Rollout {
-    async fn begin(bed: &Bed, namespace: &str) -> Result<Self> {
-        let client = bed.client();
-        let manifests = Manifests::new(namespace, "demo")?.with_control_plane_stub(SERVERS);
-        Look::make_namespace(&client, namespace).await?;
+    async fn begin(bed: &Bed, manifests: Manifests) -> Result<Self> {
+        let (client, manifests) = (bed.client(), manifests.with_control_plane_stub(SERVERS));
+        Look::make_namespace(&client, &manifests.namespace).await?;
         manifests.apply(&client).await?;
         let look = Look::at(&client, &manifests);
         let stub = ControlPlaneStub::start(bed, &look).await?;
@@ -72,11 +96,41 @@ impl Rollout {
         look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", ObjectLoad::default()).await?;
         let old = look.etcd_machines().await?;
-        Ok(Self { stub, writers, old, before, mark: bed.plane.mark(), look })
+        Ok(Self { stub, writers, old, before, mark: bed.plane.mark(), carried_out: 0, look })
     }
 
-    async fn another_version(&self) -> Result<()> {
-        changed(&self.look, &json!({"etcdadmConfigSpec": {"version": Etcd::V3_7.version()?}})).await
+    /// Asks for another version of etcd.
+    async fn goes_to(&self, version: &str) -> Result<()> {
+        changed(&self.look, &json!({"etcdadmConfigSpec": {"version": version}})).await
+    }
+
+    async fn until_a_member_runs(&self, version: &str) -> Result<()> {
+        until(format!("a member of {version} votes"), ROLLOUT, async || {
+            let members = self.look.status().await?.members;
+            let runs = members.iter().any(|member| member.version == version && is_voter(member));
+            Ok(runs.then_some(()))
+        })
+        .await
+    }
+
+    /// The members are those before the change, and no API server was told of any other.
+    async fn is_taken_back(&self, bed: &Bed, version: &str) -> Result<()> {
+        let look = &self.look;
+        until("the new members are gone", ROLLOUT, async || {
+            let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+            ensure!(machines == self.old, "the Machines are {machines:?}: {:?}", status.conditions);
+            ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
+            Ok(Some(()))
+        })
+        .await?;
+        let machines = are_well(bed, look, self.old.len()).await?;
+        only_theirs(bed, look, &machines).await?;
+        let status = look.status().await?;
+        ensure!(status.version == version, "it runs {}", status.version);
+        ensure!(machines == self.old && status.endpoints == self.before, "{machines:?}: {}", status.endpoints);
+        let seen = self.stub.seen();
+        ensure!(seen.started == SERVERS, "{} API servers were started", seen.started);
+        self.is_told(bed)
     }
 
     /// The control plane was told, has got so far, and goes no further: nobody leaves, and both say why.
@@ -114,9 +168,8 @@ impl Rollout {
         Ok(())
     }
 
-    /// Every member and every API server is replaced, each once. Nothing was lost meanwhile, and nobody was warned.
-    /// Then all of it goes.
-    async fn ends_well(self, bed: &Bed) -> Result<()> {
+    /// Every member and every API server is replaced, each once.
+    async fn is_carried_out(&mut self, bed: &Bed, version: &str) -> Result<()> {
         let look = &self.look;
         until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
             let (status, machines) = (look.status().await?, look.etcd_machines().await?);
@@ -129,12 +182,20 @@ impl Rollout {
         let machines = are_well(bed, look, self.old.len()).await?;
         only_theirs(bed, look, &machines).await?;
         let status = look.status().await?;
-        ensure!(status.version == Etcd::V3_7.version()?, "it runs {}", status.version);
+        ensure!(status.version == version, "it runs {}", status.version);
         self.stub.until_all_use(&status.endpoints, PATIENCE).await?;
         look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
-        let seen = self.stub.seen();
-        ensure!(seen.started == 2 * SERVERS, "{} API servers were started for one rollout", seen.started - SERVERS);
-        told_once(bed, look, self.mark)?;
+        self.carried_out += 1;
+        let (seen, wanted) = (self.stub.seen(), (1 + self.carried_out) * SERVERS);
+        ensure!(seen.started == wanted, "{} API servers were started, and not {wanted}", seen.started);
+        self.is_told(bed)?;
+        (self.old, self.before) = (machines, status.endpoints);
+        Ok(())
+    }
+
+    /// Nothing was lost meanwhile, nobody waited for long, and nobody was warned. Then all of it goes.
+    async fn ends_well(self, bed: &Bed) -> Result<()> {
+        let look = &self.look;
         let told = warnings(&bed.client(), &look.namespace).await?;
         ensure!(told.is_empty(), "the warnings are {told:#?}");
 
@@ -144,21 +205,24 @@ impl Rollout {
         record.check()?;
         ensure!(figures.writes >= WRITES && figures.longest_stall <= STALL, "{figures}");
         // One request of each writer may be under way when an API server ends, or the leader of etcd changes.
-        ensure!(figures.unknown <= ObjectLoad::default().writers * (SERVERS + 1), "{figures}");
+        let moments = self.carried_out * (SERVERS + 1);
+        ensure!(figures.unknown <= ObjectLoad::default().writers * moments, "{moments} times: {figures}");
+        ensure!(figures.failed == 0 && figures.failed_twice == 0, "{figures}");
 
         look.delete("Cluster", &look.cluster).await?;
         all_is_gone(bed, look).await?;
         self.stub.until_gone(PATIENCE).await
     }
-}
 
-/// By the API server's own account, we wrote endpoints into the control plane once. A dry run comes before: it writes
-/// nothing.
-fn told_once(bed: &Bed, look: &Look, mark: Mark) -> Result<()> {
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).verb("patch").resource("stubcontrolplanes");
-    let ours = ours.filter(|patch| patch.namespace == look.namespace && (200..300).contains(&patch.code));
-    let ours = ours.filter(|patch| !patch.uri.contains("dryRun=All"));
-    let written = ours.filter(|patch| patch.body.pointer("/spec/etcd/external/endpoints").is_some());
-    ensure!(written.len() == 1, "endpoints were written {} times:\n{ours}", written.len());
-    Ok(())
+    /// By the API server's own account, we wrote endpoints into the control plane once for each change. A dry run comes
+    /// before: it writes nothing.
+    fn is_told(&self, bed: &Bed) -> Result<()> {
+        let ours = bed.plane.requests_since(self.mark)?.user(users::PROVIDER);
+        let ours = ours.verb("patch").resource("stubcontrolplanes");
+        let ours = ours.filter(|patch| patch.namespace == self.look.namespace && (200..300).contains(&patch.code));
+        let ours = ours.filter(|patch| !patch.uri.contains("dryRun=All"));
+        let written = ours.filter(|patch| patch.body.pointer("/spec/etcd/external/endpoints").is_some()).len();
+        ensure!(written == self.carried_out, "endpoints were written {written} times:\n{ours}");
+        Ok(())
+    }
 }

@@ -77,7 +77,8 @@ fn main() -> ExitCode {
 /// Makes outside what only some scenarios use: clusterctl, promtool, earlier states of this project, and the judge of
 /// those that record what is written.
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
-    if wanted.contains(&"rolls::versions_under_load") {
+    let of_all_versions = ["rolls::versions_under_load", "control_planes::that_roll_back"];
+    if wanted.iter().any(|name| of_all_versions.contains(name)) {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
     }
     let upgraded = |name: &&str| name.starts_with("control_planes::") || (is_full() && name.starts_with("rbac::"));
@@ -263,6 +264,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rolls::beside_a_control_plane),
         scenario!(control_planes::that_roll).long(true),
         scenario!(control_planes::that_stall).long(true),
+        scenario!(control_planes::that_roll_back).long(true),
         scenario!(rolls::with_room_for_one),
         scenario!(rolls::without_room),
         scenario!(certificates::that_expire).long(true),

@@ -261,7 +261,7 @@ pub(crate) fn follow(writers: &History, status: &EtcdClusterStatus) {
     writers.endpoints(status.endpoints.split(',').map(str::to_owned).collect());
 }
 
-fn is_voter(member: &api::etcd_cluster::MemberStatus) -> bool {
+pub(crate) fn is_voter(member: &api::etcd_cluster::MemberStatus) -> bool {
     member.role == api::etcd_cluster::MemberRole::Voter
 }
 

@@ -17,6 +17,8 @@ pub struct Operation {
     pub outcome: Outcome,
     /// When that was known.
     pub returned: i64,
+    /// Whether it belongs to the second try of a write that was not answered.
+    pub again: bool,
 }
 
 /// What is asked about an object. No two writes write the same value.

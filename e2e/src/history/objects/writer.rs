@@ -36,6 +36,8 @@ pub(super) struct Writer {
     rest: Duration,
     random: StdRng,
     values: u64,
+    /// What it asks now belongs to the second try of a write.
+    again: bool,
     /// The last state that this writer has seen of each object.
     seen: HashMap<String, ConfigMap>,
     operations: Vec<Operation>,
@@ -52,7 +54,8 @@ impl Writer {
     ) -> Self {
         // Writers of one history must not make the same requests.
         let random = StdRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(number as u64));
-        Self { times, objects, number, names, rest, random, values: 0, seen: HashMap::new(), operations: Vec::new() }
+        let (seen, operations) = (HashMap::new(), Vec::new());
+        Self { times, objects, number, names, rest, random, values: 0, again: false, seen, operations }
     }
 
     /// Goes on until it is told to stop, and gives what it has recorded.
@@ -63,8 +66,8 @@ impl Writer {
                 0 => self.list().await,
                 1 | 2 => self.read(&name).await,
                 // With what was seen some time ago: often another has written since, and it is to be refused.
-                3 | 4 => self.write(&name).await,
-                _ => self.read(&name).await && self.write(&name).await,
+                3 | 4 => self.write(&name).await || self.change_again(&name).await,
+                _ => self.change(&name).await || self.change_again(&name).await,
             };
             sleep(if answered { self.rest } else { BACK_OFF }).await;
         }
@@ -87,7 +90,8 @@ impl Writer {
         for number in 0..self.names {
             let object = format!("{PREFIX}{number}");
             let outcome = found.remove(&object).map_or(Outcome::Missing, |found| self.saw(&object, found));
-            self.operations.push(Operation { object, request: Request::Read, call, outcome, returned });
+            let again = self.again;
+            self.operations.push(Operation { object, request: Request::Read, call, outcome, returned, again });
         }
         true
     }
@@ -96,6 +100,21 @@ impl Writer {
         let call = self.times.now();
         let read = timeout(ANSWER, self.objects.get(name)).await;
         self.record(name, Request::Read, call, read.ok())
+    }
+
+    /// Reads an object and replaces it. Says whether both were answered.
+    async fn change(&mut self, name: &str) -> bool {
+        self.read(name).await && self.write(name).await
+    }
+
+    /// The same after a write that was not answered: as real clients do, it begins with what there is now, once. What it
+    /// writes is another value, as the first one may have been written, or may still be.
+    async fn change_again(&mut self, name: &str) -> bool {
+        sleep(BACK_OFF).await;
+        self.again = true;
+        let answered = self.change(name).await;
+        self.again = false;
+        answered
     }
 
     /// Replaces an object as this writer has seen it last, or makes it if it has not seen it.
@@ -127,7 +146,8 @@ impl Writer {
             None => Outcome::Unknown(format!("no answer within {} s", ANSWER.as_secs())),
         };
         let answered = !matches!(outcome, Outcome::Unknown(_));
-        self.operations.push(Operation { object: name.to_owned(), request, call, outcome, returned });
+        let (object, again) = (name.to_owned(), self.again);
+        self.operations.push(Operation { object, request, call, outcome, returned, again });
         answered
     }
 
@@ -145,10 +165,11 @@ impl Operation {
         let fate = match self.outcome {
             Outcome::Ok { .. } => Fate::Ok,
             Outcome::Missing if !self.is_write() => Fate::Ok,
-            Outcome::Refused(_) | Outcome::Missing => Fate::Failed,
+            Outcome::Refused(_) => Fate::Refused,
+            Outcome::Missing => Fate::Failed,
             Outcome::Unknown(_) => Fate::Unknown,
         };
-        Sample { is_read: !self.is_write(), again: false, call: self.call, returned: self.returned, fate }
+        Sample { is_read: !self.is_write(), again: self.again, call: self.call, returned: self.returned, fate }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 fn at(time: i64, request: Request, outcome: Outcome) -> Operation {
-    Operation { object: "a".to_owned(), request, call: 10 * time, outcome, returned: 10 * time + 5 }
+    Operation { object: "a".to_owned(), request, call: 10 * time, outcome, returned: 10 * time + 5, again: false }
 }
 
 fn ok(version: u64, value: &str) -> Outcome {
