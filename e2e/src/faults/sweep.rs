@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
 use futures::stream;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Instant;
 
 /// Replays one place: `E2E_PLACE=17:answer-lost`.
@@ -52,6 +53,29 @@ impl Sweep<'_> {
             return self.run_all(ways, story).await;
         }
         self.run(Place::sample(self.writes.len(), ways, SAMPLE), story).await.map(drop)
+    }
+
+    /// Tells the story at each write of a part of it, in one of these ways; or, with `E2E_EVERY_PLACE` set, at all writes in
+    /// each. `part` is counted from 0, and what is written like this has to be among what was hit.
+    ///
+    /// # Errors
+    /// As [`Sweep::run`]; and when something was not hit.
+    pub async fn run_part(
+        &self,
+        part: Range<usize>,
+        written: &[&str],
+        ways: &[How],
+        story: impl AsyncFn(Place) -> Result<Ending>,
+    ) -> Result<()> {
+        if tries_every_place() {
+            return self.run_all(ways, story).await;
+        }
+        let places = Place::sample(self.writes.len(), ways, 1)[part].to_vec();
+        let hit = self.run(places, story).await?;
+        let is_hit = |name: &str| hit.iter().any(|(write, _)| write == name);
+        let missed: Vec<&str> = written.iter().copied().filter(|name| !is_hit(name)).collect();
+        ensure!(is_replay() || missed.is_empty(), "these were not hit: {missed:?}");
+        Ok(())
     }
 
     /// Tells the story at every write in each of these ways.
@@ -191,6 +215,20 @@ mod tests {
         let nowhere = async |_| Ok(Ending::NotReached);
         let error = sweep().run(Place::all(4, &How::DEATHS), nowhere).await.unwrap_err().to_string();
         assert!(error.contains("0 of 12"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn each_write_of_a_part_is_a_place_and_some_have_to_be_hit() {
+        let told = Mutex::new(Vec::new());
+        let story = async |place: Place| {
+            told.lock().unwrap().push(place.to_string());
+            same(place).await
+        };
+        let error = sweep().run_part(1..3, &["a", "b"], &How::DEATHS, story).await.unwrap_err().to_string();
+        assert!(error.ends_with(r#"["b"]"#), "{error}");
+        let mut told = told.into_inner().unwrap();
+        told.sort();
+        assert_eq!(told, ["2:killed-after", "3:answer-lost"]);
     }
 
     #[tokio::test]

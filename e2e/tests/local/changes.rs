@@ -1,50 +1,65 @@
 //! The spec is changed, and at the writes that follow our manager is killed before them, killed after them, or loses the answer.
 //! Each time the change is carried out once, nothing is left over, and nothing that was acknowledged meanwhile is lost.
 
+mod used;
+
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::load::LowLoad;
 use crate::records::warnings;
 use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ControlPlaneStub, Look, Manifests};
 use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use std::ops::Range;
 use std::time::Duration;
+use used::Servers;
 
 /// Clusters side by side. Each has a manager of its own, which sees no other's.
 const AT_ONCE: usize = 3;
+/// The same where there are six members for a while, and API servers.
+const AT_ONCE_USED: usize = 2;
 /// How long a cluster may take to come up beside others, and a change to be carried out.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// What is written when the control plane is told: other endpoints are published, recorded as in use, and given to it, after
+/// a dry run. In the end the record changes again.
+const PUBLISHES: &str = "patch etcdclusters/status demo-etcd";
+const RECORDS: &str = "patch etcdclusters demo-etcd";
+const TELLS: &str = "patch stubcontrolplanes demo-control-plane";
+/// Writes before it is told that belong to it.
+const BEFORE: usize = 4;
+
 /// Another configuration: every member of three is replaced by another one, which joins before.
 pub(crate) async fn of_the_configuration(bed: &mut Bed) -> Result<()> {
-    let change = Change { name: "rolled", had: 3, before: json!({}), after: another_configuration(), has: 3, stay: 0 };
-    sweep(bed, change).await
+    sweep(bed, Change::rollout("rolled", json!({}))).await
+}
+
+/// The same beside a control plane, whose API servers use the endpoints: three members become six, it is told once, and the
+/// old ones leave when it has rolled out. Each write is a place from when it is told until the first one may go.
+pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
+    sweep(bed, Change { servers: 1, ..Change::rollout("used", json!({})) }).await
 }
 
 /// The same where there is no room for another Machine: every member of three leaves before another one joins.
 pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
     let before = json!({"rolloutStrategy": {"rollingUpdate": {"maxSurge": 0}}});
-    sweep(bed, Change { name: "in-place", had: 3, before, after: another_configuration(), has: 3, stay: 0 }).await
+    sweep(bed, Change::rollout("in-place", before)).await
 }
 
 /// Fewer replicas: two of three members leave.
 pub(crate) async fn of_the_number(bed: &mut Bed) -> Result<()> {
     let after = json!({"replicas": 1});
-    sweep(bed, Change { name: "lowered", had: 3, before: json!({}), after, has: 1, stay: 1 }).await
+    sweep(bed, Change { name: "lowered", had: 3, before: json!({}), after, has: 1, stay: 1, servers: 0 }).await
 }
 
 /// More replicas: two members join one.
 pub(crate) async fn to_more(bed: &mut Bed) -> Result<()> {
     let after = json!({"replicas": 3});
-    sweep(bed, Change { name: "raised", had: 1, before: json!({}), after, has: 3, stay: 1 }).await
-}
-
-fn another_configuration() -> Value {
-    json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})
+    sweep(bed, Change { name: "raised", had: 1, before: json!({}), after, has: 3, stay: 1, servers: 0 }).await
 }
 
 /// What is changed for a cluster.
@@ -59,6 +74,16 @@ struct Change {
     /// How many members there are in the end, and how many of them were there before.
     has: usize,
     stay: usize,
+    /// API servers that use it. Without any, clients follow what is published.
+    servers: usize,
+}
+
+impl Change {
+    /// Another configuration of three, which replaces all of them.
+    fn rollout(name: &'static str, before: Value) -> Self {
+        let after = json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}});
+        Self { name, had: 3, before, after, has: 3, stay: 0, servers: 0 }
+    }
 }
 
 /// Changes the spec once without a fault, which says how many places there are; then once for each place of a sample, or with
@@ -71,9 +96,29 @@ async fn sweep(bed: &mut Bed, change: Change) -> Result<()> {
         let (_, struck) = tell(bed, &change, &format!("{name}-{}", place.slug()), Some(place)).await?;
         anyhow::Ok(struck.map_or(Ending::NotReached, Ending::AfterFault))
     };
-    let sweep = Sweep { name, writes: counted, at_once: AT_ONCE };
-    sweep.run_wanted(&How::DEATHS, told).await?;
+    if change.servers > 0 {
+        let part = telling(&counted)?;
+        let sweep = Sweep { name, writes: counted, at_once: AT_ONCE_USED };
+        sweep.run_part(part, &[PUBLISHES, RECORDS, TELLS], &How::DEATHS, told).await?;
+    } else {
+        let sweep = Sweep { name, writes: counted, at_once: AT_ONCE };
+        sweep.run_wanted(&How::DEATHS, told).await?;
+    }
     bed.start_manager(0).await
+}
+
+/// The writes from when the control plane is told until the first old Machine is let go: that is the first one that is
+/// patched after the record of what is in use has changed again.
+fn telling(writes: &[String]) -> Result<Range<usize>> {
+    let tells = next(writes, 0, |write| write == TELLS)?;
+    let retires = next(writes, tells, |write| write == RECORDS)?;
+    let leaves = next(writes, retires, |write| write.starts_with("patch machines "))?;
+    Ok(tells.saturating_sub(BEFORE)..leaves + 1)
+}
+
+fn next(writes: &[String], from: usize, is_it: impl Fn(&str) -> bool) -> Result<usize> {
+    let found = (from..writes.len()).find(|index| is_it(&writes[*index]));
+    found.with_context(|| format!("after the first {from} of these something is missing: {writes:#?}"))
 }
 
 /// One change, with its writes and what the fault happened to. `place` is counted from the change on.
@@ -86,15 +131,19 @@ async fn tell(
     let client = bed.client();
     Look::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
-    // Here no control plane gets a Node, and so none would ever roll out with the endpoints of other members.
-    let manifests = Manifests::new(namespace, "demo")?.replicas(change.had).without_control_plane();
+    let manifests = Manifests::new(namespace, "demo")?.replicas(change.had);
+    // Here no control plane of kubeadm's gets a Node, and so none would ever roll out with the endpoints of other members.
+    let manifests = match change.servers {
+        0 => manifests.without_control_plane(),
+        servers => manifests.with_control_plane_stub(servers),
+    };
     let manifests = manifests.with("EtcdCluster", |etcd: &mut Value| merge(&mut etcd["spec"], &change.before));
     let look = Look::at(&client, &manifests);
     manifests.apply(&client).await?;
     look.until_ready(PATIENCE).await?;
     let old = look.etcd_machines().await?;
     let before = look.membership(&bed.machines, &old).await?;
-    let load = LowLoad::begin(bed, &look).await?;
+    let clients = Clients::begin(bed, &look, change.servers).await?;
     let up = manager.writes().len();
     if let Some(place) = &place {
         manager.add(place.rule(up));
@@ -105,15 +154,44 @@ async fn tell(
     let after = look.membership(&bed.machines, &machines).await?;
     ensure!(after.cluster_id == before.cluster_id, "etcd was {before:?}, and is {after:?}");
     only_theirs(bed, &look, &machines).await?;
-    load.judged().await?;
+    let stub = clients.end(&look).await?;
     let warnings = warnings(&client, namespace).await?;
     ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
     let writes = manager.writes().names().split_off(up);
     let struck = manager.strikes().first().map(|strike| strike.call.to_string());
     look.delete("Cluster", &look.cluster).await?;
     all_is_gone(bed, &look).await.context("the deletion")?;
+    if let Some(stub) = stub {
+        stub.until_gone(PATIENCE).await?;
+    }
     manager.stop().await?;
     Ok((writes, struck))
+}
+
+/// Who uses etcd while it is changed: one of the two.
+struct Clients {
+    load: Option<LowLoad>,
+    servers: Option<Servers>,
+}
+
+impl Clients {
+    async fn begin(bed: &Bed, look: &Look, servers: usize) -> Result<Self> {
+        Ok(match servers {
+            0 => Self { load: Some(LowLoad::begin(bed, look).await?), servers: None },
+            number => Self { load: None, servers: Some(Servers::begin(bed, look, number).await?) },
+        })
+    }
+
+    /// Nothing that was acknowledged is lost. Gives the control plane, where there is one.
+    async fn end(self, look: &Look) -> Result<Option<ControlPlaneStub>> {
+        if let Some(load) = self.load {
+            load.judged().await?;
+        }
+        match self.servers {
+            Some(servers) => servers.have_rolled(look).await.map(Some),
+            None => Ok(None),
+        }
+    }
 }
 
 /// Waits until there are as many members as wanted, and nothing is being done any more. Gives the names of their Machines.

@@ -1,6 +1,8 @@
 //! At every write of a cluster's life our manager is killed before it, killed after it, or loses the answer: each time the
 //! cluster comes up as if nothing had happened, goes when it is deleted, and nobody is warned.
 
+mod middle;
+
 use crate::bring_up::released;
 use crate::deletion::all_is_gone;
 use crate::kills::made_once;
@@ -9,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{ApiCall, Ending, Fault, FaultyManager, How, Place, Snapshot, Strike, Sweep, Writes};
 use e2e::until::until;
+use middle::Middle;
 use std::time::Duration;
 
 /// Members that come up side by side, in clusters that each have a manager of their own, which sees no other's. Most of a life
@@ -42,6 +45,16 @@ pub(crate) async fn life_of_three(bed: &mut Bed) -> Result<()> {
 /// tried again.
 pub(crate) async fn refusals(bed: &mut Bed) -> Result<()> {
     sweep(bed, "refusals", 1, &How::REFUSALS).await
+}
+
+/// The Cluster is deleted while members are being replaced by others, and a control plane uses the old ones.
+pub(crate) async fn deletion_in_a_rollout(bed: &mut Bed) -> Result<()> {
+    middle::sweep(bed, Middle::Rollout).await
+}
+
+/// The Cluster is deleted while a member that has died is being replaced.
+pub(crate) async fn deletion_in_a_repair(bed: &mut Bed) -> Result<()> {
+    middle::sweep(bed, Middle::Repair).await
 }
 
 /// Lives once without a fault, which says how many places there are and what the end looks like; then once for each place of

@@ -191,7 +191,8 @@ pub(crate) async fn dies(bed: &Bed, look: &Look, name: &str) -> Result<()> {
     on(&machine, Machine::kill).await
 }
 
-fn manifests(namespace: &str, replicas: i64) -> Result<Manifests> {
+/// A cluster that is looked at closely, and repaired soon.
+pub(crate) fn manifests(namespace: &str, replicas: i64) -> Result<Manifests> {
     Ok(Manifests::new(namespace, "demo")?.replicas(replicas).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
     }))

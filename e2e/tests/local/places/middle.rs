@@ -1,0 +1,112 @@
+//! A Cluster is deleted in the middle of something, and from then on our manager is killed before a write, killed after it,
+//! or loses the answer. Each time all of it goes, and nobody is warned.
+
+use super::{PATIENCE, gone};
+use crate::bring_up::released;
+use crate::deletion::all_is_gone;
+use crate::records::warnings;
+use crate::repair::{dies, manifests};
+use crate::rolls::changed;
+use anyhow::{Context, Result, ensure};
+use e2e::bed::{Bed, Look};
+use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
+use e2e::until::until;
+use kube::ResourceExt;
+use serde_json::json;
+
+/// Clusters side by side, of up to six members each.
+const AT_ONCE: usize = 2;
+
+/// What is going on when the Cluster is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Middle {
+    /// A member of another configuration has joined three that a control plane uses.
+    Rollout,
+    /// The machine of one of three is dead, and another one is being made in its place.
+    Repair,
+}
+
+/// Lives once without a fault, which says how many places there are; then once for each place of a sample, or with
+/// `E2E_EVERY_PLACE` set for all of them.
+pub(super) async fn sweep(bed: &mut Bed, middle: Middle) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let name = middle.name();
+    let counted = tell(bed, middle, &format!("{name}-counted"), None).await.context("without a fault")?.0;
+    let told = async |place: Place| {
+        let (_, struck) = tell(bed, middle, &format!("{name}-{}", place.slug()), Some(place)).await?;
+        anyhow::Ok(struck.map_or(Ending::NotReached, Ending::AfterFault))
+    };
+    let sweep = Sweep { name, writes: counted, at_once: AT_ONCE };
+    sweep.run_wanted(&How::DEATHS, told).await?;
+    bed.start_manager(0).await
+}
+
+/// One life, with its writes from the deletion on and what the fault happened to.
+async fn tell(
+    bed: &Bed,
+    middle: Middle,
+    namespace: &str,
+    place: Option<Place>,
+) -> Result<(Vec<String>, Option<String>)> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
+    let manifests = manifests(namespace, 3)?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    middle.begins(bed, &look).await?;
+    let up = manager.writes().len();
+    if let Some(place) = &place {
+        manager.add(place.rule(up));
+    }
+    look.delete("Cluster", &look.cluster).await?;
+    gone(&look).await?;
+    all_is_gone(bed, &look).await.context("the deletion")?;
+    let told = warnings(&client, namespace).await?;
+    let unexpected: Vec<&String> = told.iter().filter(|warning| !middle.explains(warning)).collect();
+    ensure!(unexpected.is_empty(), "{} warnings: {unexpected:#?}", unexpected.len());
+    let struck = manager.strikes().first().map(|strike| strike.call.to_string());
+    let writes = manager.stop().await?.names().split_off(up);
+    Ok((writes, struck))
+}
+
+impl Middle {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rollout => "rollout-deleted",
+            Self::Repair => "repair-deleted",
+        }
+    }
+
+    /// Whether a warning is about what has happened before the deletion.
+    fn explains(self, warning: &str) -> bool {
+        self == Self::Repair && warning.starts_with("MemberUnhealthy")
+    }
+
+    /// Has it begin, and waits until it is under way.
+    async fn begins(self, bed: &Bed, look: &Look) -> Result<()> {
+        let etcd = look.etcds().get(&look.etcd).await?;
+        let in_use = etcd.annotations().get(api::names::ENDPOINTS_IN_USE_ANNOTATION);
+        ensure!(in_use.is_some_and(|lists| !lists.is_empty()), "no list of endpoints is in use: {in_use:?}");
+        match self {
+            Self::Rollout => {
+                changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+                until("a new member has joined", PATIENCE, async || {
+                    let members = look.status().await?.members;
+                    Ok((members.len() > 3).then_some(()))
+                })
+                .await
+            }
+            Self::Repair => {
+                dies(bed, look, &look.member_names(3)[1]).await?;
+                until("a Machine is made in its place", PATIENCE, async || {
+                    let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+                    Ok((machines.len() == 4 && status.last_remediation.is_some()).then_some(()))
+                })
+                .await
+            }
+        }
+    }
+}
