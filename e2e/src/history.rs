@@ -44,7 +44,7 @@ use response::Response;
 use session::Session;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -57,6 +57,8 @@ pub use load::Load;
 
 /// Acknowledged writes of a history that shows something.
 const FEWEST: usize = 30;
+/// How much longer a load may go on where there are not so many yet.
+const ENOUGH: Duration = Duration::from_secs(15);
 /// How long the last read, which needs a quorum, may take to be answered.
 const LAST_READ: Duration = Duration::from_secs(30);
 /// How long the watches may take to tell everything, once that is known.
@@ -73,6 +75,8 @@ pub struct History {
     next: usize,
     operations: Vec<Operation>,
     stop: Arc<AtomicBool>,
+    /// Writes that were acknowledged so far.
+    written: Arc<AtomicUsize>,
     current: watch::Sender<Vec<String>>,
     last: watch::Sender<Option<i64>>,
     clients: JoinSet<Vec<Operation>>,
@@ -108,6 +112,7 @@ impl History {
             next: 0,
             operations: Vec::new(),
             stop: Arc::default(),
+            written: Arc::default(),
             current: watch::channel(access.endpoints.clone()).0,
             last: watch::channel(None).0,
             clients: JoinSet::new(),
@@ -150,12 +155,17 @@ impl History {
         self.operations.extend(recorder.finish());
     }
 
-    /// Ends the load, reads everything a last time, and waits until the watches have told as much.
+    /// Ends the load once it has written enough to show something, reads everything a last time, and waits until the watches
+    /// have told as much.
     ///
     /// # Errors
     /// When the last read is not answered, or a watch does not come to the end; when there were so few writes that nothing is
     /// shown.
     pub async fn end(mut self) -> Result<Record> {
+        let written = self.written.clone();
+        let is_enough = async || Ok((written.load(Ordering::Relaxed) >= FEWEST).then_some(()));
+        // If it never is, that is told below, with all figures.
+        let _ = until("enough is written", ENOUGH, is_enough).await;
         self.stop.store(true, Ordering::Relaxed);
         let clients = std::mem::take(&mut self.clients).join_all().await;
         self.operations.extend(clients.into_iter().flatten());
@@ -185,6 +195,7 @@ impl History {
             mix: Mix::new(self.seed, self.next, load.keys),
             rest: load.rest,
             stop: self.stop.clone(),
+            written: self.written.clone(),
             turn: self.next,
         };
         self.clients.spawn(client.run());

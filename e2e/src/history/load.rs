@@ -6,7 +6,7 @@ use super::record::{Operation, Outcome, Recorder};
 use super::request::Request;
 use super::session::Session;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -44,6 +44,8 @@ pub(super) struct Client {
     pub(super) mix: Mix,
     pub(super) rest: Duration,
     pub(super) stop: Arc<AtomicBool>,
+    /// Writes of all clients that were acknowledged.
+    pub(super) written: Arc<AtomicUsize>,
     /// With which endpoint it begins, so that not all begin with the same.
     pub(super) turn: usize,
 }
@@ -74,6 +76,10 @@ impl Client {
             self.recorder.record(request.clone(), asked).await
         };
         self.mix.learn(request, &outcome);
-        matches!(outcome, Outcome::Ok(_))
+        let answered = matches!(outcome, Outcome::Ok(_));
+        if answered && !request.is_read() {
+            self.written.fetch_add(1, Ordering::Relaxed);
+        }
+        answered
     }
 }

@@ -1,6 +1,7 @@
 //! An address that had one cluster's member is given to another cluster's.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::load::LowLoad;
 use anyhow::{Context, Result, bail, ensure};
 use api::EtcdClusterStatus;
 use api::names;
@@ -27,6 +28,7 @@ const ROUNDS: Duration = Duration::from_secs(8);
 pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let (ours, theirs) = futures::try_join!(up(bed, "addresses-a", "lost", 3), up(bed, "addresses-b", "taker", 1))?;
+    let load = LowLoad::begin(bed, &theirs).await?;
     let before = ours.status().await?;
     let published = ours.control_plane_endpoints().await?;
     let machines = ours.etcd_machines().await?;
@@ -61,6 +63,8 @@ pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
     ensure!(found == members, "the other etcd was {members:?}, and is {found:?}");
     is_what_it_was(&grown, &theirs.status().await?).context("the cluster that took the address")?;
     theirs.until_ready(PATIENCE).await?;
+    // Nobody writes to the other one any more, which has no quorum.
+    load.judged().await?;
 
     // And so it stays when the spec has changed, and everything is looked at anew.
     and_after_another_look(bed, &ours, &before).await
@@ -72,6 +76,7 @@ pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let (left, right) = futures::try_join!(up(bed, "addresses-c", "left", 3), up(bed, "addresses-d", "right", 3))?;
     let both = [&left, &right];
+    let loads = try_join_all(both.map(|look| LowLoad::begin(bed, look))).await?;
     let before = try_join_all(both.map(Look::status)).await?;
     let machines = try_join_all(both.map(Look::etcd_machines)).await?;
     let shown = async |look: &Look| {
@@ -104,7 +109,7 @@ pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
         look.until_ready(PATIENCE).await?;
     }
     bed.fault_is_over(what, &hidden);
-    Ok(())
+    try_join_all(loads.into_iter().map(LowLoad::judged)).await.map(drop)
 }
 
 /// Has a Machine show addresses that are not its machine's. Its LocalMachine is paused meanwhile, as its controller would

@@ -1,6 +1,7 @@
 //! Machines that boot late, or never.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::RemovalState;
 use api::{EtcdCluster, names};
@@ -42,6 +43,7 @@ async fn late(bed: &Bed) -> Result<()> {
         machines.fault_boot_delay("boots", "late-etcd-1", SLOW)
     })
     .await?;
+    let load = LowLoad::begin_early(bed, &look).await?;
     let mut seen = Vec::new();
     until("the cluster with the late machine is ready", SLOW + PATIENCE, async || {
         let status = look.status().await?;
@@ -57,6 +59,7 @@ async fn late(bed: &Bed) -> Result<()> {
     let warnings = look.warnings(3).await?;
     ensure!(warnings.is_empty(), "a slow boot is not a reason for warnings: {warnings:?}");
     released(&look).await?;
+    load.judged().await?;
     one_etcd_of_three(bed, &look).await
 }
 
@@ -68,6 +71,7 @@ async fn second_never(bed: &Bed) -> Result<()> {
         etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
     let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
+    let load = LowLoad::begin_early(bed, &look).await?;
     let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is named: {message}");
     says_why(bed, dead, &message)?;
@@ -93,6 +97,7 @@ async fn second_never(bed: &Bed) -> Result<()> {
     tokio::task::spawn_blocking(move || machine.reboot()).await??;
     look.until_ready(PATIENCE).await?;
     released(&look).await?;
+    load.judged().await?;
     one_etcd_of_three(bed, &look).await
 }
 
@@ -101,12 +106,14 @@ async fn replaced(bed: &Bed) -> Result<()> {
     let dead = "replaced-etcd-1";
     let manifests = Manifests::new("boots", "replaced")?.with("EtcdCluster", short_grace);
     let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
+    let load = LowLoad::begin_early(bed, &look).await?;
     let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead) && message.contains("it is replaced from "), "it says: {message}");
     says_why(bed, dead, &message)?;
     let warning = look.until_the_only_warning().await?;
     ensure!(warning.starts_with("Warning MachineNotBooting") && warning.contains(dead), "the warning is: {warning}");
-    ends_with(bed, &look, &["replaced-etcd-0", "replaced-etcd-2", "replaced-etcd-3"]).await
+    ends_with(bed, &look, &["replaced-etcd-0", "replaced-etcd-2", "replaced-etcd-3"]).await?;
+    load.judged().await
 }
 
 /// The first of three: without it there is nothing to join, so no other is admitted, and none boots.

@@ -62,6 +62,7 @@ async fn one_after_the_other(
             cluster.loses(Loss { member: *member, loss: *loss }).await.with_context(what)?;
             cluster.gets_another_in_place_of(*member).await.with_context(what)?;
         }
+        cluster.has_lost_nothing().await?;
         cluster.look.delete("Cluster", &cluster.look.cluster).await?;
     }
     Ok(())

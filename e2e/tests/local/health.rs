@@ -1,6 +1,8 @@
 //! Members of a cluster that is up fail, and come back: it is said, and nothing is removed where that is the mode.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::load::LowLoad;
+use crate::scale::data_of;
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::EtcdClusterStatus;
 use e2e::bed::{Bed, Look, Manifests, Membership};
@@ -22,7 +24,7 @@ struct Up<'a> {
 }
 
 /// One machine dies, reboots, hangs, is cut off, from all or only from us; then two die at once. Each time it is told, and once the machine is back
-/// all is as it was: members, Machines, endpoints.
+/// all is as it was: members, Machines, endpoints. Nothing that was acknowledged is lost.
 pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     Look::make_namespace(&client, "health").await?;
@@ -34,7 +36,9 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     manifests.apply(&client).await?;
     let status = look.until_ready(PATIENCE).await?;
     released(&look).await?;
-    let etcd = look.membership(&bed.machines, &look.member_names(3)).await?;
+    let names = look.member_names(3);
+    let etcd = look.membership(&bed.machines, &names).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let up = Up { bed, look, status, etcd };
 
     up.machine_dies(0).await.context("one machine is killed")?;
@@ -42,7 +46,8 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     up.for_a_moment(2, Machine::freeze, Machine::thaw).await.context("one machine hangs")?;
     up.for_a_moment(0, Machine::cut_off, Machine::reconnect).await.context("one machine is cut off")?;
     up.only_we_do_not_hear_it(1).await.context("the network between us and one machine is interrupted")?;
-    up.quorum_is_lost(1, 2).await.context("two machines are killed")
+    up.quorum_is_lost(1, 2).await.context("two machines are killed")?;
+    load.judged_by_logs(&data_of(up.bed, &up.look, &names)?).await
 }
 
 impl Up<'_> {

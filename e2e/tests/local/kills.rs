@@ -2,6 +2,7 @@
 //! [`crate::places`] kills our manager at every write.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::plane::{Mark, users};
@@ -42,16 +43,24 @@ pub(crate) async fn manager_at_random_points(bed: &mut Bed) -> Result<()> {
 async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) -> Result<usize> {
     let looks = two_clusters(bed, &format!("kills-{wave}")).await?;
     let before = bed.plane.mark();
+    let mut loads = [None, None];
     let mut killed = 0;
     while killed < most {
         tokio::time::sleep(Duration::from_millis(random.random_range(LIFETIMES))).await;
         if all_released(&looks).await? {
             break;
         }
+        // Otherwise there is no time to spare.
+        if is_full() {
+            are_written_to(bed, &looks, &mut loads).await?;
+        }
         bed.kill_and_restart_manager(0).await?;
         killed += 1;
     }
     come_up(bed, &looks, before).await?;
+    for load in loads.into_iter().flatten() {
+        load.judged().await?;
+    }
     ensure!(killed > 0, "the clusters were up before the first kill");
     // They go while the next wave comes up: its kills are kills in the middle of a deletion as well.
     for look in &looks {
@@ -60,12 +69,22 @@ async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) ->
     Ok(killed)
 }
 
+/// Begins to write to those that have an etcd by now.
+async fn are_written_to(bed: &Bed, looks: &[Look; 2], loads: &mut [Option<LowLoad>; 2]) -> Result<()> {
+    for (look, load) in looks.iter().zip(loads) {
+        if load.is_none() {
+            *load = LowLoad::begin_if_possible(bed, look).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Two managers that know nothing of each other work on the same clusters, as they do for a moment when a lease is lost.
 pub(crate) async fn two_managers_at_once(bed: &mut Bed) -> Result<()> {
     bed.start_manager(1).await?;
     let before = bed.plane.mark();
     let looks = two_clusters(bed, "twins").await?;
-    come_up(bed, &looks, before).await?;
+    come_up_in_use(bed, &looks, before).await?;
     let requests = bed.plane.requests_since(before)?.user(users::PROVIDER).writes();
     // Otherwise the second one was idle, and this has shown nothing.
     let refused = requests.filter(|request| request.code == 409);
@@ -84,7 +103,7 @@ pub(crate) async fn local_infrastructure(bed: &mut Bed) -> Result<()> {
         .await?;
         bed.local_infrastructure().restart().await?;
     }
-    come_up(bed, &looks, before).await
+    come_up_in_use(bed, &looks, before).await
 }
 
 async fn two_clusters(bed: &Bed, namespace: &str) -> Result<[Look; 2]> {
@@ -102,6 +121,16 @@ async fn all_released(looks: &[Look]) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// They come up, and where there is time for it, they are written to from their first member on.
+async fn come_up_in_use(bed: &Bed, looks: &[Look; 2], before: Mark) -> Result<()> {
+    if !is_full() {
+        return come_up(bed, looks, before).await;
+    }
+    let loads = try_join_all(looks.iter().map(|look| LowLoad::begin_early(bed, look))).await?;
+    come_up(bed, looks, before).await?;
+    try_join_all(loads.into_iter().map(LowLoad::judged)).await.map(drop)
 }
 
 /// They come up as if nothing had happened: exactly what belongs there, and by the API server's account never more.

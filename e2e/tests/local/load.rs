@@ -1,10 +1,12 @@
 //! A low load beside a story that is about something else: whatever happens there, etcd's judge finds nothing wrong with what
 //! clients are told meanwhile.
 
+use crate::bring_up::PATIENCE;
 use crate::rolls::nothing_is_lost;
 use anyhow::{Result, ensure};
 use e2e::bed::{Bed, Look};
-use e2e::history::{History, Load};
+use e2e::history::{History, Load, MemberData};
+use e2e::until::until;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -27,9 +29,29 @@ impl LowLoad {
     /// Begins to write to the etcd of a cluster that is up, and that nobody else writes to. Not through an
     /// [`EtcdProxy`](e2e::faults::EtcdProxy): watches do not pass it.
     pub(crate) async fn begin(bed: &Bed, look: &Look) -> Result<Self> {
-        let history = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, LOW).await?;
+        // There may be several clusters in a namespace.
+        let name = format!("{}-{}", look.namespace, look.cluster);
+        let history = History::begin(bed.world(), &name, &look.staged_etcd_access().await?, LOW).await?;
         let follower = Follower(tokio::spawn(follow(look.clone(), history.told())));
         Ok(Self { look: look.clone(), history, follower })
+    }
+
+    /// The same for a cluster that comes up, if there is an etcd already to write to: it may have its first member only.
+    pub(crate) async fn begin_if_possible(bed: &Bed, look: &Look) -> Result<Option<Self>> {
+        let is_there = !look.status().await?.endpoints.is_empty() && look.staged_etcd_access().await.is_ok();
+        if is_there { Self::begin(bed, look).await.map(Some) } else { Ok(None) }
+    }
+
+    /// Waits until that is possible.
+    pub(crate) async fn begin_early(bed: &Bed, look: &Look) -> Result<Self> {
+        let what = format!("there is an etcd of {} to write to", look.etcd);
+        until(what, PATIENCE, async || Self::begin_if_possible(bed, look).await).await
+    }
+
+    /// Ends it where clients had to wait for long, as without a quorum: nothing that was acknowledged is lost. The logs of
+    /// all members tell what became of requests without an answer.
+    pub(crate) async fn judged_by_logs(self, logs: &[MemberData]) -> Result<()> {
+        nothing_is_lost(&self.look, self.history, logs).await.map(drop)
     }
 
     /// Ends it: nothing that was acknowledged is lost, and no write waited for long. Members have left with their logs, so the

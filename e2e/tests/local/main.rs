@@ -122,6 +122,14 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "departures::",
         "domains::",
         "marked::",
+        "addresses::",
+        "boots::",
+        "data_loss::",
+        "health::",
+        "kills::",
+        "missing::",
+        "places::",
+        "stale::",
     ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)

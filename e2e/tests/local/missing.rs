@@ -1,8 +1,9 @@
 //! Something is missing that a cluster needs: the CA, or a member that somebody has removed by hand.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::data::{Host, Keys, on, said, stays_silent};
+use e2e::bed::data::{Host, on, said, serves, stays_silent};
 use e2e::bed::{Bed, Look, Manifests, Membership};
 use e2e::observer::Silence;
 use e2e::until::until;
@@ -24,6 +25,7 @@ const STEADY: Duration = Duration::from_secs(8);
 /// message asks, by name and data, which no backup has labels with: all is well again.
 pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "ca-missing").await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let name = api::names::ca_secret(&look.cluster);
     let backup = look.secrets().get(&name).await?;
     look.secrets().delete(&name, &DeleteParams::default()).await?;
@@ -58,7 +60,8 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
         ensure!(labels == wanted, "{labels:?} instead of {wanted:?}");
         Ok(Some(()))
     })
-    .await
+    .await?;
+    load.judged().await
 }
 
 /// A member is removed with etcdctl. That its Machine has no member any more is told; what was written is there, and neither its
@@ -68,8 +71,7 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     let names = look.member_names(3);
     let machine = |number: usize| bed.machines.get(&look.namespace, &names[number]);
     let (witness, removed) = (machine(0)?, machine(2)?);
-    let mut keys = Keys::default();
-    keys.write(&removed, 10).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let list = Membership::on(witness.clone()).await?;
     let member = list.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
     bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
@@ -102,15 +104,16 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     let now = Membership::on(witness.clone()).await?;
     ensure!(now == two, "the members were {two:?}, and are {now:?}");
     for number in 0..2 {
-        keys.are_all_on(&machine(number)?).await?;
+        serves(&machine(number)?).await?;
     }
-    Ok(())
+    load.judged().await
 }
 
 /// What later members are told and admitted by is deleted while all is well, and somebody adds a learner by hand: the Secret is made
 /// again with the same content, the stranger is told and left alone, and nothing is added beside it.
 pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "init-missing").await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let (machines, name) = (look.etcd_machines().await?, api::names::init_secret(&look.cluster));
     let urls = look.secret(&name, "clientUrls").await?;
     let id = look.secret(&name, "clusterId").await?;
@@ -149,7 +152,7 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     let list = Membership::on(witness.clone()).await?;
     ensure!(list.members.len() == 4 && list.voters() == machines, "{list:?}");
     ensure!(look.status().await?.members.len() == 4, "the status does not show it");
-    Ok(())
+    load.judged().await
 }
 
 /// A cluster of three that is up.

@@ -6,6 +6,7 @@ mod middle;
 use crate::bring_up::released;
 use crate::deletion::all_is_gone;
 use crate::kills::made_once;
+use crate::load::LowLoad;
 use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
@@ -99,11 +100,13 @@ impl Story<'_> {
         let manifests = Manifests::new(namespace, "demo")?.replicas(i64::try_from(self.replicas)?);
         let look = Look::at(&client, &manifests);
         manifests.apply(&client).await?;
+        let load = LowLoad::begin_early(bed, &look).await?;
         look.until_ready(PATIENCE).await?;
         released(&look).await?;
         bed.exactly(&[(&look, self.replicas)]).await?;
         let up = self.settled(&look, &manager).await?;
         made_once(bed, namespace, before)?;
+        load.judged().await?;
         look.delete("Cluster", &look.cluster).await?;
         gone(&look).await?;
         if is_template_not_owned(&manager.strikes()) {

@@ -3,12 +3,13 @@
 
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
+use crate::load::LowLoad;
 use crate::records::warnings;
 use crate::rolls::nothing_is_lost;
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::LastRemediation;
-use e2e::bed::data::{Keys, on};
+use e2e::bed::data::{on, serves};
 use e2e::bed::{Bed, Look, Manifests, Membership};
 use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
 use e2e::history::History;
@@ -69,6 +70,7 @@ pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
 /// It comes back while its replacement is held up: it stays, and the replacement goes again. The endpoints never change.
 pub(crate) async fn is_called_off(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "repair-off", 3).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let names = look.member_names(3);
     let before = look.membership(&bed.machines, &names).await?;
     let endpoints = look.status().await?.endpoints;
@@ -94,15 +96,15 @@ pub(crate) async fn is_called_off(bed: &mut Bed) -> Result<()> {
     let after = look.membership(&bed.machines, &names).await?;
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
     ensure!(look.control_plane_endpoints().await?.join(",") == endpoints, "the control plane was told of something");
-    bed.exactly(&[(&look, 3)]).await
+    bed.exactly(&[(&look, 3)]).await?;
+    load.judged().await
 }
 
 /// Two of five die at once. Nobody can join before both are removed; in the end there are five again.
 pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "repair-two", 5).await?;
     let names = look.member_names(5);
-    let mut keys = Keys::default();
-    keys.write(&bed.machines.get(&look.namespace, &names[0])?, 20).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     for doomed in &names[3..] {
         dies(bed, &look, doomed).await?;
     }
@@ -117,9 +119,10 @@ pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
     let etcd = look.membership(&bed.machines, &machines).await?;
     ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
     for name in &machines {
-        keys.are_all_on(&bed.machines.get(&look.namespace, name)?).await?;
+        serves(&bed.machines.get(&look.namespace, name)?).await?;
     }
-    only_theirs(bed, &look, &machines).await
+    only_theirs(bed, &look, &machines).await?;
+    load.judged().await
 }
 
 /// At the writes of a replacement our manager is killed before them, killed after them, or loses the answer: a sample, or with
@@ -145,6 +148,7 @@ async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<(Vec<S
     let look = Look::at(&client, &manifests);
     manifests.apply(&client).await?;
     look.until_ready(BESIDE_OTHERS).await?;
+    let load = LowLoad::begin(bed, &look).await?;
     let up = manager.writes().len();
     if let Some(place) = &place {
         manager.add(place.rule(up));
@@ -154,6 +158,7 @@ async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<(Vec<S
     let machines = replaced(bed, &look, &doomed).await?;
     only_theirs(bed, &look, &machines).await?;
     ensure!(machines.len() == 3, "the Machines are {machines:?}");
+    load.judged().await?;
     let writes = manager.writes().names().split_off(up);
     let struck = manager.strikes().first().map(|strike| strike.call.to_string());
     look.delete("Cluster", &look.cluster).await?;

@@ -2,6 +2,7 @@
 
 use crate::bring_up::released;
 use crate::kills::made_once;
+use crate::load::LowLoad;
 use anyhow::{Context, Result};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::FaultyManager;
@@ -44,11 +45,13 @@ async fn lagging(bed: &Bed, resource: &str) -> Result<()> {
         .await?;
     tokio::time::sleep(LAGS).await;
     let kept = manager.release_watch(resource);
+    let load = LowLoad::begin_early(bed, &look).await?;
     println!("stale::watches_one_by_one: {kept} pieces of the watch of {resource} were kept");
     look.until_ready(PATIENCE).await?;
     released(&look).await?;
     bed.exactly(&[(&look, 3)]).await?;
     made_once(bed, &namespace, before)?;
+    load.judged().await?;
     manager.stop().await?;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A cluster with something in it that must not be lost.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, Keys, never_comes_back};
 use e2e::bed::{Bed, Look, Manifests, Membership, States, never_ready_again};
@@ -20,7 +21,9 @@ pub(super) struct Cluster<'a> {
     bed: &'a Bed,
     pub(super) look: Look,
     replicas: usize,
+    /// What the only member has. Where others vote, clients write all the time.
     keys: Keys,
+    load: Option<LowLoad>,
 }
 
 /// What happens to one of the first members, by its number: the first has initialized the cluster.
@@ -42,7 +45,16 @@ impl<'a> Cluster<'a> {
         manifests.apply(&client).await?;
         look.until_ready(PATIENCE).await?;
         released(&look).await?;
-        Ok(Self { bed, look, replicas, keys: Keys::default() })
+        let load = if replicas > 1 { Some(LowLoad::begin(bed, &look).await?) } else { None };
+        Ok(Self { bed, look, replicas, keys: Keys::default(), load })
+    }
+
+    /// Nothing that clients have written is lost.
+    pub(super) async fn has_lost_nothing(&mut self) -> Result<()> {
+        match self.load.take() {
+            Some(load) => load.judged().await,
+            None => Ok(()),
+        }
     }
 
     /// A member loses its data. It stays away, whatever happens to its machine; meanwhile the cluster is not Ready, nobody changes
@@ -50,14 +62,14 @@ impl<'a> Cluster<'a> {
     pub(super) async fn loses(&mut self, Loss { member, loss }: Loss) -> Result<()> {
         let begun = Instant::now();
         let lost = self.machine(&self.name(member))?;
-        self.keys.write(&lost, 5).await?;
+        self.write(&lost, 5).await?;
         let about = lost.spec().name.clone();
         if loss.is_by_a_copy() {
             // It stands still meanwhile, and for an older copy it reboots.
             self.bed.fault(&format!("{about}: a copy is saved"), &[&lost], Silence::AtMost(PATIENCE));
         }
         loss.prepare(&lost).await?;
-        self.keys.write(&lost, 5).await?;
+        self.write(&lost, 5).await?;
         self.until_well().await?;
         let (machines, others) = (self.look.etcd_machines().await?, self.others(member).await?);
         let before = Membership::on(lost.clone()).await?;
@@ -74,7 +86,7 @@ impl<'a> Cluster<'a> {
         ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
         for other in &others {
             self.keys.are_all_on(other).await?;
-            self.keys.write(other, 1).await?;
+            self.write(other, 1).await?;
             let list = Membership::on(other.clone()).await?;
             ensure!(list == before, "the members were {before:?}, and are {list:?}");
         }
@@ -126,6 +138,14 @@ impl<'a> Cluster<'a> {
             self.keys.are_all_on(&self.machine(&name)?).await?;
         }
         println!("  {gone} replaced: {:.1} s", begun.elapsed().as_secs_f32());
+        Ok(())
+    }
+
+    /// Writes keys that nobody else does.
+    async fn write(&mut self, machine: &Machine, keys: usize) -> Result<()> {
+        if self.load.is_none() {
+            self.keys.write(machine, keys).await?;
+        }
         Ok(())
     }
 
