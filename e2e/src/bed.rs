@@ -39,6 +39,7 @@ pub use images::{admission_policies, crds, machine_image, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
 pub use metrics::{metrics, reader, set_log_level};
+pub use observed::ObservedServers;
 pub use second::SecondPlane;
 pub use states::{States, never_ready_again};
 

@@ -5,6 +5,7 @@ use crate::observer::record::ApiServer;
 use crate::observer::{Expected, Observation, Servers, Silence};
 use crate::plane::workload::WorkloadApiServer;
 use anyhow::Result;
+use api::endpoints::EndpointList;
 use local_infrastructure::machine::Machine;
 use std::sync::Arc;
 
@@ -67,15 +68,15 @@ impl Bed {
         self.observed_servers(cluster).runs(server);
     }
 
-    /// The same for whoever starts and ends API servers while a scenario goes on.
-    pub(super) fn observed_servers(&self, cluster: &str) -> ObservedServers {
+    /// The same for whoever starts and ends API servers while a scenario goes on, or plays them.
+    pub fn observed_servers(&self, cluster: &str) -> ObservedServers {
         let observer = self.observed.as_ref().map(|observed| observed.observer().servers().clone());
         ObservedServers { cluster: cluster.to_owned(), observer }
     }
 }
 
 /// The API servers of one Cluster, as the observer is told of them. Nothing happens where nobody observes.
-pub(super) struct ObservedServers {
+pub struct ObservedServers {
     cluster: String,
     observer: Option<Servers>,
 }
@@ -98,6 +99,27 @@ impl ObservedServers {
         if let Some(observer) = &self.observer {
             observer.has_ended(&self.name(port));
         }
+    }
+
+    /// The scenario plays one that uses these endpoints.
+    pub fn uses(&self, endpoints: &EndpointList) {
+        if let Some(observer) = &self.observer {
+            let (name, cluster) = (self.played(endpoints), self.cluster.clone());
+            let endpoints = endpoints.iter().cloned().collect();
+            observer.uses(ApiServer { name, cluster, endpoints, ready: None });
+        }
+    }
+
+    /// It plays that one no more.
+    pub fn uses_no_more(&self, endpoints: &EndpointList) {
+        if let Some(observer) = &self.observer {
+            observer.has_ended(&self.played(endpoints));
+        }
+    }
+
+    fn played(&self, endpoints: &EndpointList) -> String {
+        let urls: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+        format!("{} ({})", self.cluster, urls.join(","))
     }
 
     fn name(&self, port: u16) -> String {

@@ -22,6 +22,7 @@ pub struct Servers(UnboundedSender<News>);
 /// What is told.
 pub(super) enum News {
     Runs(Server),
+    Uses(ApiServer),
     HasEnded(String),
 }
 
@@ -44,6 +45,11 @@ impl Servers {
         self.tell(News::Runs(Server { told: server, kubeconfig: kubeconfig.to_owned() }));
     }
 
+    /// One that a scenario only plays uses these endpoints: nobody can ask it.
+    pub fn uses(&self, server: ApiServer) {
+        self.tell(News::Uses(server));
+    }
+
     /// The API server of this name has ended, and uses no endpoints any more.
     pub fn has_ended(&self, name: &str) {
         self.tell(News::HasEnded(name.to_owned()));
@@ -64,6 +70,7 @@ pub(super) async fn follow(mut news: UnboundedReceiver<News>, recorder: Recorder
                 let name = server.told.name.clone();
                 followed.insert(name, tokio::spawn(server.follow(recorder.clone())));
             }
+            News::Uses(server) => recorder.note(Event::ApiServer(server)),
             News::HasEnded(name) => {
                 // It says nothing after that: this is the thread that it would say it in.
                 if let Some(task) = followed.remove(&name) {

@@ -1,11 +1,15 @@
 //! Random stories with random faults: whatever happens to our requests, to their answers and to our watches while small
 //! clusters grow, shrink, roll out and lose members, each of them becomes what is wanted in the end. The members are simulated,
-//! so that many stories fit into a run; our manager, the API server and Cluster API are the real ones.
+//! so that many stories fit into a run; our manager, the API server and Cluster API are the real ones. In half of the stories,
+//! API servers use the endpoints, which is played.
+
+mod in_use;
 
 use crate::rolls::changed;
 use crate::shrinks::wanted;
 use anyhow::{Context, Result, ensure};
 use api::conditions::{MACHINES_DELETING, MACHINES_UP_TO_DATE};
+use api::endpoints::{EndpointLists, parse_list};
 use api::etcd_cluster::{Health, MemberRole};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{ApiCall, EtcdCall, EtcdCalls, EtcdProxy, Fault, FaultyManager, Rule, Verb};
@@ -13,6 +17,7 @@ use e2e::plane::users;
 use e2e::scenarios::seed;
 use e2e::until::until;
 use futures::{StreamExt, TryStreamExt, stream};
+use in_use::{ControlPlane, recorded};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -75,6 +80,8 @@ struct Story<'a> {
     look: Look,
     manager: FaultyManager,
     calls: EtcdCalls,
+    /// Who uses the endpoints, if anybody does.
+    control_plane: Option<ControlPlane>,
     random: StdRng,
     /// Members that are wanted.
     size: usize,
@@ -98,15 +105,24 @@ async fn tell(bed: &Bed, proxy: &EtcdProxy, seed: u64, number: usize) -> Result<
     });
     let look = Look::at(&bed.client(), &manifests);
     let calls = proxy.between(&manager, &look, Vec::new());
-    let told = vec![format!("{size} members")];
-    let mut story = Story { bed, look, manager, calls, random, size, configurations: 0, told };
+    let in_use = !number.is_multiple_of(2);
+    let control_plane = in_use.then(|| {
+        let random = StdRng::seed_from_u64(seed.wrapping_add((STORIES + number) as u64));
+        ControlPlane::begin(bed, &look, random)
+    });
+    let told = vec![format!("{size} members{}", if in_use { " that API servers use" } else { "" })];
+    let mut story = Story { bed, look, manager, calls, control_plane, random, size, configurations: 0, told };
     story.faults();
     manifests.apply(&bed.client()).await?;
     let lived = story.live().await;
     println!("  story {number}: {}; {:.0} s", story.told.join(", "), begun.elapsed().as_secs_f32());
     lived.with_context(|| story.strikes())?;
     made_once(bed, &namespace, mark)?;
+    story.faults();
     story.look.delete("Cluster", &story.look.cluster).await?;
+    if story.random.random_bool(0.5) {
+        story.watch_lags().await;
+    }
     story.is_gone().await.with_context(|| story.strikes())?;
     story.manager.stop().await?;
     Ok(())
@@ -237,6 +253,7 @@ impl Story<'_> {
             tokio::time::sleep(CALM).await;
             let machines = look.etcd_machines().await?;
             let etcd = look.etcds().get(&look.etcd).await?;
+            let in_use = recorded(&etcd);
             let status = etcd.status.unwrap_or_default();
             let has =
                 |type_: &str, value: &str| status.conditions.iter().any(|c| c.type_ == type_ && c.status == value);
@@ -254,6 +271,10 @@ impl Story<'_> {
             voters.sort();
             ensure!(voters.iter().copied().eq(&machines), "Machines {machines:?}, members {:?}", status.members);
             ensure!(status.members.len() == size, "members {:?}", status.members);
+            if self.control_plane.is_some() {
+                let published = EndpointLists::from_iter([parse_list(&status.endpoints)]);
+                ensure!(in_use == published, "in use is {in_use}, and published {published}");
+            }
             for kind in ["LocalMachine", "EtcdadmConfig"] {
                 let found = look.names(kind, "").await?;
                 ensure!(found == machines, "of {kind} there are {found:?}, and the Machines are {machines:?}");

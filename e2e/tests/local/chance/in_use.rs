@@ -1,0 +1,105 @@
+//! What the Cluster hook and a control plane do about endpoints, where there is neither: a list is recorded as in use on the
+//! EtcdCluster before API servers have it, and leaves the record when none has it any more. The API servers are only told
+//! of: there are no real members that they could use.
+
+use anyhow::Result;
+use api::EtcdCluster;
+use api::endpoints::{EndpointList, EndpointLists, parse_list};
+use api::names::ENDPOINTS_IN_USE_ANNOTATION;
+use e2e::bed::{Bed, Look, ObservedServers};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// Between two looks at the EtcdCluster.
+const LOOKS: Duration = Duration::from_millis(300);
+/// How long API servers take to be replaced, in milliseconds.
+const ROLLS: Range<u64> = 500..6_000;
+
+/// A control plane that is played. It ends with the story.
+pub(super) struct ControlPlane(JoinHandle<()>);
+
+impl ControlPlane {
+    /// Begins with none of its API servers there.
+    pub(super) fn begin(bed: &Bed, look: &Look, random: StdRng) -> Self {
+        let observed = bed.observed_servers(&format!("{}/{}", look.namespace, look.cluster));
+        let (present, used) = (EndpointList::new(), BTreeSet::new());
+        Self(tokio::spawn(Played { look: look.clone(), observed, random, present, used }.run()))
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The lists that are recorded as in use.
+pub(super) fn recorded(etcd: &EtcdCluster) -> EndpointLists {
+    EndpointLists::parse(etcd.annotations().get(ENDPOINTS_IN_USE_ANNOTATION).map_or("", String::as_str))
+}
+
+struct Played {
+    look: Look,
+    observed: ObservedServers,
+    random: StdRng,
+    /// What the control plane has been given last.
+    present: EndpointList,
+    /// What its API servers have been started with.
+    used: BTreeSet<EndpointList>,
+}
+
+impl Played {
+    async fn run(mut self) {
+        loop {
+            sleep(LOOKS).await;
+            // The EtcdCluster may not be there yet, or have changed meanwhile: it is looked at again.
+            let _ = self.turn().await;
+        }
+    }
+
+    /// Does the next thing: other endpoints are recorded and then given, API servers are replaced, what none of them has
+    /// leaves the record.
+    async fn turn(&mut self) -> Result<()> {
+        let etcd = self.look.etcds().get(&self.look.etcd).await?;
+        if etcd.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let ready = etcd.status.as_ref().filter(|status| status.ready);
+        let published = ready.map(|status| parse_list(&status.endpoints)).unwrap_or_default();
+        if !published.is_empty() && published != self.present {
+            let both = [&self.present, &published];
+            self.record(&etcd, &self.used.iter().chain(both).cloned().collect()).await?;
+            self.observed.uses(&published);
+            self.used.insert(published.clone());
+            self.present = published;
+        } else if self.used.len() > 1 {
+            sleep(Duration::from_millis(self.random.random_range(ROLLS))).await;
+            for list in self.used.iter().filter(|list| **list != self.present) {
+                self.observed.uses_no_more(list);
+            }
+            self.used.retain(|list| *list == self.present);
+        } else {
+            let used: EndpointLists = self.used.iter().cloned().collect();
+            if recorded(&etcd) != used {
+                self.record(&etcd, &used).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As the hook does it: not if the EtcdCluster has changed since.
+    async fn record(&self, etcd: &EtcdCluster, lists: &EndpointLists) -> Result<()> {
+        let annotations = json!({(ENDPOINTS_IN_USE_ANNOTATION): lists.to_string()});
+        let patch = json!({"metadata": {"resourceVersion": etcd.resource_version(), "annotations": annotations}});
+        self.look.etcds().patch(&self.look.etcd, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+}
