@@ -49,6 +49,11 @@ impl Call for EtcdCall {
     fn is_write(&self) -> bool {
         WRITES.contains(&self.method.as_str())
     }
+
+    /// Which member is asked differs from run to run.
+    fn name(&self) -> String {
+        self.method.clone()
+    }
 }
 
 impl fmt::Display for EtcdCall {

@@ -10,6 +10,11 @@ use std::time::Duration;
 pub trait Call: Clone + fmt::Display + Send + Sync + 'static {
     /// Whether it changes something, and therefore has a number.
     fn is_write(&self) -> bool;
+
+    /// What a [`super::Place`] finds it by.
+    fn name(&self) -> String {
+        self.to_string()
+    }
 }
 
 /// What happens to a request.
@@ -119,11 +124,11 @@ impl<C> Writes<C> {
     }
 }
 
-impl<C: fmt::Display> Writes<C> {
+impl<C: Call> Writes<C> {
     /// What was written, without what became of it: what a [`super::Sweep`] begins with.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        self.0.iter().map(|write| write.call.to_string()).collect()
+        self.0.iter().map(|write| write.call.name()).collect()
     }
 }
 

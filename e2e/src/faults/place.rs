@@ -15,7 +15,7 @@ pub enum How {
     KilledAfter,
     /// The write is done, and its answer is lost.
     AnswerLost,
-    /// The write is answered with this HTTP status, and never reaches the server.
+    /// The write is answered with this HTTP status, or code of gRPC, and never reaches the server.
     Answered(u16),
 }
 
@@ -25,6 +25,8 @@ impl How {
     /// What an API server says now and then.
     pub const REFUSALS: [Self; 4] =
         [Self::Answered(403), Self::Answered(409), Self::Answered(429), Self::Answered(500)];
+    /// What etcd says by gRPC when it cannot do something now: `Unavailable`, `DeadlineExceeded`.
+    pub const FAILURES: [Self; 2] = [Self::Answered(14), Self::Answered(4)];
 
     fn fault(self) -> Fault {
         match self {
@@ -78,7 +80,7 @@ impl Place {
         let fault = self.how.fault();
         match self.at.clone() {
             At::Number(number) => Rule::at_write(earlier + number, fault),
-            At::First(write) => Rule::at_call(move |call: &C| call.is_write() && call.to_string() == write, fault),
+            At::First(write) => Rule::at_call(move |call: &C| call.is_write() && call.name() == write, fault),
         }
     }
 
@@ -121,7 +123,7 @@ impl FromStr for How {
 
     fn from_str(text: &str) -> Result<Self> {
         if let Some(code) = text.strip_prefix("answered-") {
-            return Ok(Self::Answered(code.parse().context("an HTTP status")?));
+            return Ok(Self::Answered(code.parse().context("an HTTP status, or a code of gRPC")?));
         }
         match Self::DEATHS.into_iter().find(|how| how.to_string() == text) {
             Some(how) => Ok(how),

@@ -85,7 +85,7 @@ impl Sweep<'_> {
     ///
     /// # Errors
     /// As [`Sweep::run`]; and when after both there is a write that was not hit in one of the ways.
-    async fn run_all(&self, ways: &[How], story: impl AsyncFn(Place) -> Result<Ending>) -> Result<()> {
+    pub async fn run_all(&self, ways: &[How], story: impl AsyncFn(Place) -> Result<Ending>) -> Result<()> {
         let begun = Instant::now();
         let mut hit = self.run(Place::all(self.writes.len(), ways), &story).await?;
         if is_replay() {

@@ -1,12 +1,14 @@
-//! A member leaves etcd because its Machine was deleted, and our manager is killed or loses an answer at every call to etcd, and
-//! at every write, that this takes. Each time it leaves once, and the cluster is as many as before.
+//! A member leaves etcd because its Machine was deleted, and our manager is killed, loses an answer or gets an error at every
+//! call to etcd that this takes, and is killed at every write. Each time it leaves once, and the cluster is as many as before.
 
 use crate::deletion::all_is_gone;
 use crate::load::LowLoad;
 use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
-use e2e::faults::{Ending, EtcdCall, EtcdCalls, EtcdProxy, FaultyManager, How, Place, Sweep, Writes};
+use e2e::faults::{
+    Call, Ending, EtcdCall, EtcdCalls, EtcdProxy, Fault, FaultyManager, How, Place, Rule, Sweep, Writes,
+};
 use e2e::until::until;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,12 +17,18 @@ use std::time::Duration;
 const AT_ONCE: usize = 3;
 /// How long a cluster may take to come up beside others, and a member to be replaced.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// What is refused: its method, with which answer, and how often.
+type Refused = (&'static str, u16, usize);
+/// Reads while a member leaves: lists and statuses through the gateway, with an HTTP status, and the list before each change,
+/// with a code of gRPC.
+static REFUSED: [Refused; 3] =
+    [("/v3/cluster/member/list", 503, 3), ("/v3/maintenance/status", 503, 3), ("MemberList", 14, 3)];
 
 /// All calls that change etcd: leadership moves away, the member is removed.
 pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let proxy = EtcdProxy::start(bed).await?;
-    let story = Story { bed, proxy: Some(&proxy) };
+    let story = Story { bed, proxy: Some(&proxy), refused: &[] };
     let counted = story.tell("calls-counted", None).await.context("without a fault")?.etcd;
     let times = |call: &str| counted.iter().filter(|write| write.call.method == call).count();
     // etcd refuses a removal until its members have been connected for five seconds.
@@ -29,9 +37,17 @@ pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
     let told = async |place: Place| Ok(story.tell(&format!("calls-{}", place.slug()), Some(place)).await?.ending());
     let mut writes = counted.names();
     writes.dedup();
-    let places = Place::all(writes.len(), &How::DEATHS);
     let sweep = Sweep { name: "departures::calls_to_etcd", writes, at_once: AT_ONCE };
-    sweep.run(places, told).await?;
+    sweep.run_all(&[&How::DEATHS[..], &How::FAILURES[..]].concat(), told).await?;
+    drop(proxy);
+    bed.start_manager(0).await
+}
+
+/// What is read of etcd meanwhile is refused now and then: the member leaves once all the same, and nobody else does.
+pub(crate) async fn refused_reads(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let proxy = EtcdProxy::start(bed).await?;
+    Story { bed, proxy: Some(&proxy), refused: &REFUSED }.tell("reads-refused", None).await?;
     drop(proxy);
     bed.start_manager(0).await
 }
@@ -39,7 +55,7 @@ pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
 /// Writes from the deletion of the Machine on: a sample, or with `E2E_EVERY_PLACE` set all of them.
 pub(crate) async fn writes(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
-    let story = Story { bed, proxy: None };
+    let story = Story { bed, proxy: None, refused: &[] };
     let counted = story.tell("leaving-counted", None).await.context("without a fault")?.api;
     let told = async |place: Place| Ok(story.tell(&format!("leaving-{}", place.slug()), Some(place)).await?.ending());
     let sweep = Sweep { name: "departures::writes", writes: counted, at_once: AT_ONCE };
@@ -67,6 +83,8 @@ struct Story<'a> {
     bed: &'a Bed,
     /// Where faults happen; `None`: at the writes to the API server.
     proxy: Option<&'a EtcdProxy>,
+    /// What is read of etcd, and refused from the deletion of the Machine on.
+    refused: &'static [Refused],
 }
 
 impl Story<'_> {
@@ -94,6 +112,10 @@ impl Story<'_> {
             (None, Some(place)) => manager.add(place.rule(up)),
             (_, None) => {}
         }
+        for (read, answer, times) in self.refused.iter().copied() {
+            let calls = calls.as_ref().context("nobody is there to refuse anything")?;
+            calls.add(Rule::at_call(move |call: &EtcdCall| call.method == read, Fault::Answer(answer)).times(times));
+        }
         look.delete("Machine", &doomed).await?;
         let machines = replaced(bed, &look, &doomed).await?;
         let after = look.membership(&bed.machines, &machines).await?;
@@ -103,11 +125,19 @@ impl Story<'_> {
         if let Some(load) = load {
             load.judged().await?;
         }
+        let strikes = calls.as_ref().map(EtcdCalls::strikes).unwrap_or_default();
+        for (read, ..) in self.refused {
+            let struck = strikes.iter().filter(|strike| strike.call.method == *read).count();
+            println!("  {namespace}: {read} was refused {struck} times");
+            ensure!(struck > 0, "{read} was never refused");
+        }
+        // One whose status is refused is said to be ill, for as long as that lasts.
+        let is_ill = |warning: &String| !self.refused.is_empty() && warning.starts_with("MemberUnhealthy");
         let warnings = warnings(&client, namespace).await?;
-        ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
+        ensure!(warnings.iter().all(is_ill), "{} warnings: {warnings:#?}", warnings.len());
         let api = manager.writes().names().split_off(up);
         let etcd = calls.as_ref().map_or_else(Writes::default, EtcdCalls::writes);
-        let at_etcd = calls.as_ref().and_then(|calls| Some(calls.strikes().first()?.call.to_string()));
+        let at_etcd = strikes.first().map(|strike| strike.call.name());
         let struck = at_etcd.or_else(|| Some(manager.strikes().first()?.call.to_string()));
         look.delete("Cluster", &look.cluster).await?;
         all_is_gone(bed, &look).await.context("the deletion")?;

@@ -237,6 +237,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(places::deletion_in_a_rollout).long(true),
         scenario!(places::deletion_in_a_repair).long(true),
         scenario!(departures::calls_to_etcd).long(true),
+        scenario!(departures::refused_reads).long(true),
         scenario!(departures::writes).long(true),
         scenario!(changes::of_the_configuration).long(true),
         scenario!(changes::beside_a_control_plane).long(true),
