@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 pub use clusters::{EXAMPLE, Manifests};
 pub use control_plane_stub::{Behaviour, ControlPlaneStub, Seen};
 use images::Product;
-pub use images::{admission_policies, crds, machine_image, programs};
+pub use images::{admission_policies, crds, machine_image, plugin, programs};
 pub use look::Look;
 pub use members::{Member, Membership};
 pub use metrics::{metrics, reader, set_log_level};

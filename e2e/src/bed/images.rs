@@ -4,7 +4,7 @@ use super::repository;
 use crate::apply::documents;
 use crate::tools::Earlier;
 use crate::world::World;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use local_infrastructure::image::{Parts, assemble, default_cache};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -38,13 +38,7 @@ impl Product {
 pub fn programs() -> Result<PathBuf> {
     let directory = match std::env::var_os("E2E_PROGRAMS") {
         Some(directory) => PathBuf::from(directory),
-        None => {
-            let this = std::env::current_exe().context("find this program")?;
-            let parent = this.parent().context("this program lies nowhere")?;
-            // Tests lie in a directory of their own, one below.
-            let beside = if parent.ends_with("deps") { parent.parent().unwrap_or(parent) } else { parent };
-            beside.to_owned()
-        }
+        None => beside_this()?,
     };
     for program in ["manager", "etcdadm", "local-infrastructure"] {
         if !directory.join(program).exists() {
@@ -52,6 +46,25 @@ pub fn programs() -> Result<PathBuf> {
         }
     }
     Ok(directory)
+}
+
+/// The kubectl plugin, as it has been built beside this program.
+///
+/// # Errors
+/// When it is missing.
+pub fn plugin() -> Result<PathBuf> {
+    let plugin = beside_this()?.join("kubectl-etcdcluster");
+    ensure!(plugin.exists(), "{} is not built: run `cargo build --workspace --bins`", plugin.display());
+    Ok(plugin)
+}
+
+/// Cargo's directory that this program is in.
+fn beside_this() -> Result<PathBuf> {
+    let this = std::env::current_exe().context("find this program")?;
+    let parent = this.parent().context("this program lies nowhere")?;
+    // Tests lie in a directory of their own, one below.
+    let beside = if parent.ends_with("deps") { parent.parent().unwrap_or(parent) } else { parent };
+    Ok(beside.to_owned())
 }
 
 /// Makes the machines' image: our etcdadm, and every etcd release that the test bed has built.

@@ -1,5 +1,7 @@
 //! Another spec for a cluster that is in use: every Machine is replaced by one that matches.
 
+mod forecast;
+
 use crate::bring_up::{self, PATIENCE, released};
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
@@ -11,7 +13,6 @@ use api::EtcdCluster;
 use api::etcd_cluster::{EtcdClusterStatus, OperationKind};
 use e2e::bed::{Bed, Look, Manifests, States};
 use e2e::history::{Figures, History, Load, MemberData};
-use e2e::plane::users;
 use e2e::tools::Etcd;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
@@ -29,14 +30,16 @@ pub(crate) const ROLLOUT: Duration = Duration::from_secs(300);
 /// Clients that follow what is published.
 pub(crate) const FOLLOWERS: Load = Load { keep_endpoints: false, ..LOAD };
 
-/// Nobody but a client uses the endpoints: one after the other is replaced, and the manager is killed meanwhile.
+/// Nobody but a client uses the endpoints: one after the other is replaced, and the manager is killed meanwhile. All of it
+/// happens as the plugin has foretold it.
 pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
     let look = alone(bed, Manifests::new("rolls-three", "demo")?).await?;
     let old = look.etcd_machines().await?;
     let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let foretold = forecast::foretold(bed, &look, &another_spec()).await?;
     let states = States::of(look.etcds(), &look.etcd).await?;
     let mark = bed.plane.mark();
-    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    changed(&look, &another_spec()).await?;
     until("the first old member leaves", PATIENCE, async || Ok(look.status().await?.operation.map(drop))).await?;
     bed.kill_and_restart_manager(0).await?;
     rolled(bed, &look, &old, &writers).await?;
@@ -51,10 +54,8 @@ pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
     }
     // The leader's Machine goes last.
     ensure!(moves.len() == 1, "leadership was moved away from {moves:?}");
-    let ours = bed.plane.requests_since(mark)?;
-    let ours = ours.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
-    let deleted: Vec<String> = ours.verb("delete").resource("machines").iter().map(|r| r.name.clone()).collect();
-    ensure!(deleted.len() == 3 && deleted.iter().all(|name| old.contains(name)), "deleted were {deleted:?}");
+    let done = forecast::done(bed, &look, mark, old.len())?;
+    ensure!(done == foretold, "foretold was {foretold:?}, and done {done:?}");
     Ok(())
 }
 
@@ -113,12 +114,15 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
 }
 
 /// With a control plane that uses the endpoints: three become six, it is told of the new ones once, and the old ones stay as long
-/// as it has not rolled out, which none ever does here: no write fails. Deleting the Cluster goes on as ever.
+/// as it has not rolled out, which none ever does here: no write fails. All that is up to us happens as the plugin has foretold
+/// it. Deleting the Cluster goes on as ever.
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let look = used(bed, Manifests::new("rolls-used", "demo")?).await?;
     let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let foretold = forecast::foretold(bed, &look, &another_spec()).await?;
     let states = States::of(look.etcds(), &look.etcd).await?;
+    let mark = bed.plane.mark();
     let after = told_next(&look, &before, None).await?;
     ensure!(shared(&after, &before) == 0, "{after} has some of {before}");
     let waits = until("the old members wait", PATIENCE, async || {
@@ -132,6 +136,8 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     tokio::time::sleep(AFTERWARDS).await;
     ensure!(waits.contains("when the control plane has rolled out"), "it says {waits}");
     ensure!(look.etcd_machines().await?.len() == 6, "an old member has left");
+    let done = forecast::done(bed, &look, mark, old.len())?;
+    ensure!(done == foretold, "foretold was {foretold:?}, and done {done:?}");
     judged(bed, &look, writers, &old, 0).await?;
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);
@@ -333,7 +339,7 @@ pub(crate) async fn nothing_is_lost(look: &Look, writers: History, data: &[Membe
 
 /// Another spec, and the endpoints that the control plane is told next.
 async fn told_next(look: &Look, before: &str, writers: Option<&History>) -> Result<String> {
-    changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    changed(look, &another_spec()).await?;
     until("the control plane is told of other members", ROLLOUT, async || {
         let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
         writers.into_iter().for_each(|writers| follow(writers, &status));
@@ -341,6 +347,11 @@ async fn told_next(look: &Look, before: &str, writers: Option<&History>) -> Resu
         Ok(Some(published))
     })
     .await
+}
+
+/// Other machines, with the same etcd.
+fn another_spec() -> Value {
+    json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})
 }
 
 pub(crate) async fn changed(look: &Look, spec: &Value) -> Result<()> {

@@ -1,0 +1,80 @@
+//! What `kubectl etcdcluster plan` foretells of a rollout, and what has come of it.
+
+use crate::bring_up::PATIENCE;
+use anyhow::{Context, Result, bail, ensure};
+use e2e::bed::{Bed, Look, plugin};
+use e2e::plane::{Mark, users};
+use e2e::until::until;
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// A rollout, as it is foretold or as it was.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rollout {
+    /// Machines that are replaced, and those that are made, each in their order.
+    replaced: Vec<String>,
+    made: Vec<String>,
+    /// How many there are at most, without those on their way out.
+    peak: usize,
+    /// How often the control plane is told.
+    told: usize,
+}
+
+/// Asks the plugin what another spec would do.
+pub(super) async fn foretold(bed: &Bed, look: &Look, spec: &Value) -> Result<Rollout> {
+    // The leader goes last: it has to be known who that is.
+    until(format!("a member of {} leads", look.etcd), PATIENCE, async || {
+        Ok(look.status().await?.members.iter().any(|member| member.leader).then_some(()))
+    })
+    .await?;
+    let manifest = json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+        "metadata": {"name": look.etcd, "namespace": look.namespace}, "spec": spec});
+    let file = bed.world().state(&format!("plan-{}", look.namespace))?.join("etcd.yaml");
+    std::fs::write(&file, manifest.to_string()).with_context(|| format!("write {}", file.display()))?;
+    let mut plan = Command::new(plugin()?);
+    plan.args(["plan", "--filename"]).arg(&file).arg("--kubeconfig").arg(bed.plane.kubeconfig()?);
+    let output = tokio::task::spawn_blocking(move || plan.output()).await??;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{}", said.trim_end());
+    read(&said).with_context(|| format!("the plugin says {said}"))
+}
+
+fn read(said: &str) -> Result<Rollout> {
+    let row = |what: &str| {
+        let found = said.lines().find_map(|line| line.trim_start().strip_prefix(what));
+        found.map(str::trim).with_context(|| format!("it does not say {what:?}"))
+    };
+    let names = |text: &str| {
+        let names = text.trim_end_matches(" (in this order)").split(", ");
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let peak = row("Machines at the peak")?.split([',', ' ']).next().unwrap_or_default();
+    let told = match row("control plane")? {
+        "does not roll out" => 0,
+        "rolls out once" => 1,
+        "rolls out twice" => 2,
+        other => bail!("the control plane {other}"),
+    };
+    let peak = peak.parse().with_context(|| format!("{peak:?} Machines"))?;
+    Ok(Rollout { replaced: names(row("replaced")?), made: names(row("made")?), peak, told })
+}
+
+/// What we have done since, by the API server's own account, where there were so many Machines before.
+pub(super) fn done(bed: &Bed, look: &Look, mark: Mark, before: usize) -> Result<Rollout> {
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER);
+    let ours = ours.filter(|request| request.namespace == look.namespace && (200..300).contains(&request.code));
+    let ours = ours.filter(|request| !request.uri.contains("dryRun=All"));
+    let tells = ours.verb("patch").resource("kubeadmcontrolplanes");
+    let told = tells.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some()).len();
+    let mut done = Rollout { replaced: Vec::new(), made: Vec::new(), peak: before, told };
+    for request in ours.resource("machines").iter() {
+        match request.verb.as_str() {
+            "create" => done.made.push(request.name.clone()),
+            "delete" => done.replaced.push(request.name.clone()),
+            _ => {}
+        }
+        done.peak = done.peak.max((before + done.made.len()).saturating_sub(done.replaced.len()));
+    }
+    Ok(done)
+}
