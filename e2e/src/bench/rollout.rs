@@ -2,7 +2,8 @@
 
 use super::bare::Bare;
 use super::{PATIENCE, table::Table};
-use crate::bed::{Bed, ControlPlaneStub, Look, Manifests, States};
+use crate::bed::{Bed, ControlPlaneStub, Look, Manifests, Seen, States};
+use crate::history::objects::{ObjectLoad, ObjectWriters};
 use crate::history::{Figures, History, Load};
 use crate::plane::Mark;
 use crate::plane::users::PROVIDER;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Clients that follow what is published, as many as scenarios have.
 const LOAD: Load = Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50), keep_endpoints: false };
+/// Clients of the API servers.
+const OBJECTS: ObjectLoad = ObjectLoad { writers: 2, rest: Duration::from_millis(50) };
 /// API servers of the control plane.
 const SERVERS: usize = 3;
 
@@ -40,10 +43,7 @@ pub(super) async fn measure(bed: &Bed, rounds: usize, table: &mut Table) -> Resu
     table.row("same machines and members, with etcdctl", format!("{bare:.1} s"), "", "");
     table.row("  ratio", format!("{:.2}", ours / bare), "≤ 1.3", "");
     if let Some(rolled) = last {
-        let Figures { failed, unknown, failed_twice, longest_stall, .. } = rolled.figures;
-        table.row("  failed writes of clients that try once", (failed + unknown).to_string(), "", "1–2");
-        table.row("  failed writes of clients that try once more", failed_twice.to_string(), "0", "");
-        table.row("  longest stall", format!("{:.2} s", longest_stall.as_secs_f64()), "≤ 1.5 s", "");
+        noticed(&rolled.figures, table);
         table.row("  moves of leadership", rolled.moves.to_string(), "1", "");
         table.row("  API requests of ours", rolled.requests.to_string(), "≤ 200", "785");
     }
@@ -52,7 +52,17 @@ pub(super) async fn measure(bed: &Bed, rounds: usize, table: &mut Table) -> Resu
     table.row(what, format!("{:.1} s", used.took.as_secs_f64()), "", "218 s on docker");
     table.row("  API requests of ours", used.requests.to_string(), "≤ 200", "785");
     table.row("  peak of voters", used.voters.to_string(), "6", "6");
+    table.row("  endpoints in use that no voter served, at most", used.dead.to_string(), "0", "");
+    noticed(&used.figures, table);
     Ok(())
+}
+
+/// What clients have noticed.
+fn noticed(figures: &Figures, table: &mut Table) {
+    let Figures { failed, unknown, failed_twice, longest_stall, .. } = figures;
+    table.row("  failed writes of clients that try once", (failed + unknown).to_string(), "", "1–2");
+    table.row("  failed writes of clients that try once more", failed_twice.to_string(), "0", "");
+    table.row("  longest stall", format!("{:.2} s", longest_stall.as_secs_f64()), "≤ 1.5 s", "");
 }
 
 /// One that nobody uses but clients who follow what is published.
@@ -104,6 +114,9 @@ struct Used {
     took: Duration,
     requests: usize,
     voters: usize,
+    /// Endpoints that an API server had, and that no voter served.
+    dead: usize,
+    figures: Figures,
 }
 
 async fn beside_a_control_plane(bed: &Bed, namespace: &str) -> Result<Used> {
@@ -113,18 +126,30 @@ async fn beside_a_control_plane(bed: &Bed, namespace: &str) -> Result<Used> {
     stub.until_all_use(&status.endpoints, PATIENCE).await?;
     look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
     let old = look.etcd_machines().await?;
+    let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", OBJECTS).await?;
     let (mark, begun) = (bed.plane.mark(), Instant::now());
     roll(&look).await?;
-    let mut voters = 0;
+    let (mut voters, mut dead) = (0, 0);
     until_rolled(&look, &old, |status| {
-        let now = status.members.iter().filter(|member| member.role == MemberRole::Voter).count();
-        voters = voters.max(now);
+        let now = || status.members.iter().filter(|member| member.role == MemberRole::Voter);
+        let urls: BTreeSet<&str> = now().map(|member| member.client_url.as_str()).collect();
+        voters = voters.max(now().count());
+        dead = dead.max(unserved(&stub.seen(), &urls));
     })
     .await?;
-    let used = Used { took: begun.elapsed(), requests: asked(bed, mark)?, voters };
+    let (took, requests) = (begun.elapsed(), asked(bed, mark)?);
+    let record = writers.end().await?;
+    record.check()?;
+    let used = Used { took, requests, voters, dead, figures: record.figures() };
     super::remove(bed, &look).await?;
     stub.until_gone(PATIENCE).await?;
     Ok(used)
+}
+
+/// How many endpoints of the API server that is worst off no voter serves.
+fn unserved(seen: &Seen, voters: &BTreeSet<&str>) -> usize {
+    let dead = |used: &Vec<String>| used.iter().filter(|url| !voters.contains(url.as_str())).count();
+    seen.servers.iter().map(dead).max().unwrap_or_default()
 }
 
 async fn applied(bed: &Bed, manifests: Manifests) -> Result<Look> {
