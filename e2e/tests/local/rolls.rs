@@ -55,7 +55,7 @@ pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
     // The leader's Machine goes last.
     ensure!(moves.len() == 1, "leadership was moved away from {moves:?}");
     let done = forecast::done(bed, &look, mark, old.len())?;
-    ensure!(done == foretold, "foretold was {foretold:?}, and done {done:?}");
+    ensure!(done == foretold && done.replaces(&old), "foretold was {foretold:?}, and done {done:?}");
     Ok(())
 }
 
@@ -137,7 +137,7 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     ensure!(waits.contains("when the control plane has rolled out"), "it says {waits}");
     ensure!(look.etcd_machines().await?.len() == 6, "an old member has left");
     let done = forecast::done(bed, &look, mark, old.len())?;
-    ensure!(done == foretold, "foretold was {foretold:?}, and done {done:?}");
+    ensure!(done == foretold && done.replaces(&old), "foretold was {foretold:?}, and done {done:?}");
     judged(bed, &look, writers, &old, 0).await?;
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);

@@ -20,6 +20,15 @@ pub(super) struct Rollout {
     told: usize,
 }
 
+impl Rollout {
+    /// Whether each of these Machines is replaced once, and nothing else.
+    pub(super) fn replaces(&self, old: &[String]) -> bool {
+        let mut replaced = self.replaced.clone();
+        replaced.sort();
+        replaced == old && self.made.len() == old.len()
+    }
+}
+
 /// Asks the plugin what another spec would do.
 pub(super) async fn foretold(bed: &Bed, look: &Look, spec: &Value) -> Result<Rollout> {
     // The leader goes last: it has to be known who that is.
