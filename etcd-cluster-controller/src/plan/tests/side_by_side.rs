@@ -96,6 +96,8 @@ fn one_beside_a_voter_that_leaves() {
 fn one_where_somebody_has_changed_the_record() {
     let mut story = grows(3, 5);
     story.observation.learner_limits.insert(name(0), "1".to_owned());
+    assert!(matches!(story.plan(), Plan::Do(Step::Record { .. })), "{:?}", story.plan());
+    story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
     assert_eq!(admit_all(&mut story), [3]);
 }
 
