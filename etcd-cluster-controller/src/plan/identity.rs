@@ -50,9 +50,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         (recorded != Some(&id)).then(answers)
     });
     let strangers: Vec<String> = strangers.collect();
-    let kept = serving.map(|machine| {
+    let kept = serving.map(|member| {
         format!(
-            ". Cluster {} has a quorum at Machine {machine}, and no other ID is accepted as long as it has",
+            ". Cluster {} has a quorum at {member}, and no other ID is accepted as long as it has",
             recorded.unwrap_or_default()
         )
     });
@@ -78,13 +78,16 @@ pub(super) fn tidy(view: &View<'_>) -> Option<Plan> {
         .then_some(Plan::Do(Step::Record { finalizer: false, annotations }))
 }
 
-/// A Machine whose member serves the recorded cluster, and was found to have a quorum at the latest look.
-fn serving<'a>(view: &View<'a>) -> Option<&'a str> {
+/// A Machine whose member serves the recorded cluster, or a member of it that no Machine carries, and that was found to have
+/// a quorum at the latest look.
+fn serving(view: &View<'_>) -> Option<String> {
     let recorded = view.observation.recorded_cluster_id()?;
     let serves = |report: &Report| hex(report.cluster_id) == recorded && !report.learner && report.linearizable.is_ok();
-    let mut probes = view.observation.probes.iter();
-    let (machine, _) = probes.find(|(_, probe)| probe.report().is_some_and(serves))?;
-    Some(machine)
+    let apart =
+        view.observation.apart.iter().map(|(id, probe)| (format!("member {} ({})", hex(*id), probe.url), probe));
+    let machines = view.observation.probes.iter().map(|(machine, probe)| (format!("Machine {machine}"), probe));
+    let (member, _) = machines.chain(apart).find(|(_, probe)| probe.report().is_some_and(serves))?;
+    Some(member)
 }
 
 /// Whether every Machine is being deleted at whose address something answers.
@@ -270,11 +273,19 @@ mod tests {
         let plan = story.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
         assert!(hold.message.contains("Cluster c has a quorum at Machine demo-etcd-0"), "{}", hold.message);
+        let mut apart = story.clone();
         for index in 0..2 {
             story.failing(index, "stopped for the restore");
+            apart.gone(index);
+            let report = Report::of_one_that_is_well(0xc, id(index));
+            apart.probe_apart(index, Outcome::Answered(report));
         }
         let plan = story.plan();
         assert!(matches!(&plan, Plan::Do(Step::Record { .. })), "{plan:?}");
+        // Their Machines are gone, and they serve on.
+        let plan = apart.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert!(hold.message.contains("Cluster c has a quorum at member 100 (https://10.0.0.1:2379)"), "{hold:?}");
     }
 
     #[test]
