@@ -6,6 +6,7 @@ use crate::observation::{
     Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
 };
 use crate::plan::{Plan, View, plan};
+use crate::roster::Seat;
 use crate::status::status;
 use api::etcd_cluster::RollingUpdate;
 use api::names;
@@ -275,11 +276,12 @@ impl Story {
 
     /// Brings the init Secret up to the voters of now.
     pub(crate) fn publish(&mut self) {
-        let mut urls: Vec<String> = View::new(&self.observation)
-            .roster
-            .voters()
-            .filter_map(|seat| self.observation.client_url(seat.machine?))
-            .collect();
+        // One that no Machine carries stays where it was.
+        let url = |seat: &Seat<'_>| match seat.machine {
+            Some(machine) => self.observation.client_url(machine),
+            None => seat.member.as_ref()?.1.client_urls.first().cloned(),
+        };
+        let mut urls: Vec<String> = View::new(&self.observation).roster.voters().filter_map(url).collect();
         urls.sort();
         self.observation.init_urls = Some(urls.join(","));
         self.observation.init_cluster_id = self.observation.recorded_cluster_id().map(str::to_owned);

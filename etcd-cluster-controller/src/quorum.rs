@@ -58,6 +58,8 @@ pub enum Refusal {
         /// Healthy voters that would be left, and all voters that would be.
         left: (usize, usize),
     },
+    /// All others that are well are let go, and take their data with them.
+    NobodyStays,
     /// The quorum would hang on machines that are let go, and that may vote in their last moments.
     HangsOnReleased,
 }
@@ -66,7 +68,8 @@ pub enum Refusal {
 /// healthy cluster of `replicas` survives. A voter not known to be healthy counts as unhealthy, with one exception: the
 /// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
 /// And the quorum has to stay however many of those that were let go vote in their last moments; where it would not stay with the
-/// member either, it is no nearer to being lost.
+/// member either, it is no nearer to being lost. Whatever becomes of the quorum, a voter that may have the data does not go before
+/// those that are let go: one that is well, and is not let go, has to be left.
 ///
 /// With `maxSurge: 0` a replacement has no room before the member is gone. So one may leave where all the others are well, and
 /// at most one fewer than wanted: a quorum is left, and no second one leaves before the replacement votes.
@@ -97,6 +100,10 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, spec: &EtcdClusterSpec) -
         return Err(Refusal::TooFewWouldBeLeft { now, after, left: (left_healthy, left_voters) });
     }
     let is_other = |seat: &Seat<'_>| seat.id() != Some(member_id);
+    let mut others = roster.voters().filter(|seat| is_other(seat));
+    if votes && !target.is_unhealthy() && !others.any(|seat| seat.is_well() && !seat.released) {
+        return Err(Refusal::NobodyStays);
+    }
     let gives = i64::from(doubtful && !target.released);
     let endangers = |come| {
         let now = survives_coming(roster, |_| true, come) + gives;

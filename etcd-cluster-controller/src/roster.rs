@@ -153,10 +153,12 @@ impl Seat<'_> {
         self.machine.is_some_and(|machine| machine.deleting)
     }
 
-    /// The member leads, by its own word.
+    /// The member leads, by its own word. One that no Machine carries may lead too, and hand over, as long as it answers.
     #[must_use]
     pub fn leads(&self) -> bool {
-        self.is_healthy() && self.probe.and_then(Probe::report).is_some_and(|report| report.leader == report.member_id)
+        let answers = |probe: &&Probe| self.machine.is_none() && probe.outcome.kind() == RunKind::Healthy;
+        let probe = self.probe.filter(|probe| self.is_healthy() || answers(probe));
+        probe.and_then(Probe::report).is_some_and(|report| report.leader == report.member_id)
     }
 
     /// What people call it: the member's name, the Machine's, or the ID.
@@ -357,10 +359,12 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     };
     // Machines whose members may show up any moment, before the Machines' addresses do.
     let expected = seats.iter().filter(booting).count();
-    let is_too_many = seats.iter().filter(|seat| seat.is_unplaced()).count() > expected;
+    // One that has failed for longer than any of them has been booting is none of theirs.
+    let may_be_theirs = |seat: &&Seat<'_>| seat.is_unplaced() && !seat.is_unhealthy();
+    let is_too_many = seats.iter().filter(may_be_theirs).count() > expected;
     for seat in seats.iter_mut().filter(|seat| seat.is_unplaced()) {
-        seat.stray = is_too_many;
-        if !is_too_many && seat.why().starts_with(NO_MACHINE) {
+        seat.stray = is_too_many || seat.is_unhealthy();
+        if !seat.stray && seat.why().starts_with(NO_MACHINE) {
             seat.verdict = Verdict::Unknown { why: UNPLACED.to_owned() };
         }
     }

@@ -10,6 +10,7 @@ use crate::pki::{Client as Purpose, new_client};
 use crate::plan::{Hold, View};
 use crate::quorum::MayRemove;
 use crate::roster::Seat;
+use crate::roster::apart::answers_at;
 use api::conditions::reasons;
 use controller_support::{Error, Result};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
@@ -63,8 +64,9 @@ async fn list(client: &mut Client) -> Result<BTreeSet<(u64, bool)>> {
     Ok(list.members().iter().map(|member| (member.id(), member.is_learner())).collect())
 }
 
-/// Connects to a healthy voter that `wanted` accepts, the leader first: what etcd itself refuses for the sake of the quorum
-/// depends on which connections the asked member has, and the leader has them all.
+/// Connects to a voter that answers and that `wanted` accepts, the leader first: what etcd itself refuses for the sake of the
+/// quorum depends on which connections the asked member has, and the leader has them all. One that no Machine carries can be
+/// asked as well as any other, and has to be where it leads.
 async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u64) -> bool) -> Result<Client> {
     let view = View::new(observation);
     let cluster = view.cluster().map_or("", |cluster| cluster.name.as_str());
@@ -73,10 +75,14 @@ async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u
     };
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let identity = new_client(&ca, Purpose::Controller, now).map_err(|error| Error::Internal(error.to_string()))?;
-    let able = |seat: &&Seat<'_>| seat.is_healthy() && seat.id().is_some_and(&wanted);
-    let mut voters: Vec<&Seat<'_>> = view.roster.voters().filter(able).collect();
+    let mut voters: Vec<&Seat<'_>> = view.roster.voters().filter(|seat| seat.id().is_some_and(&wanted)).collect();
     voters.sort_by_key(|seat| !seat.leads());
-    let urls: Vec<String> = voters.iter().filter_map(|seat| observation.client_url(seat.machine?)).collect();
+    let url = |seat: &&Seat<'_>| match seat.machine {
+        Some(machine) if seat.is_healthy() => observation.client_url(machine),
+        Some(_) => None,
+        None => answers_at(observation, seat).map(str::to_owned),
+    };
+    let urls: Vec<String> = voters.iter().filter_map(url).collect();
     let mut failure = "no healthy voter has an address".to_owned();
     for url in urls {
         let tls = TlsOptions::new()

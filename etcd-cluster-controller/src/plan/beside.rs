@@ -4,9 +4,9 @@
 
 use super::View;
 use crate::observation::hex;
-use crate::observation::probe::RunKind;
 use crate::quorum::survives;
 use crate::roster::Seat;
+use crate::roster::apart::answers_at;
 use api::names;
 use kube::ResourceExt;
 
@@ -20,10 +20,7 @@ pub(super) fn is_agreed(view: &View<'_>, seat: &Seat<'_>) -> bool {
 
 /// Whether it answers its checks right now, in the role that it has.
 fn answers(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    let Some(probe) = seat.probe else { return false };
-    let is_current = probe.run.kind_at(view.observation.now, view.observation.interval()) == RunKind::Healthy;
-    let is_well = probe.outcome.kind() == RunKind::Healthy;
-    is_current && is_well && probe.report().is_some_and(|report| report.learner != seat.is_voter())
+    answers_at(view.observation, seat).is_some()
 }
 
 /// What a person can do about members that answer and that no Machine carries, where the others have no quorum. Empty

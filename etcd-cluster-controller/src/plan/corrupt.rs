@@ -2,7 +2,7 @@
 //! alarm is about a member that differs from the leader or from most others. A new member copies the leader, and one that
 //! leaves takes its copy with it. So until a person has ended the alarm, nobody joins and no copy goes. Only a person who
 //! deletes a Machine has decided on that copy: its member leaves, by all the other rules, and another one joins where that
-//! is needed. So has whoever took a Machine away by force: nothing keeps that copy any more.
+//! is needed. One whose Machine was taken away by force leaves once it has failed: nothing keeps that copy any more.
 
 use super::{Plan, View, beside, block, retire, wait};
 use crate::alarms::{CORRUPT, describe, raised, why_unknown};
@@ -19,7 +19,7 @@ pub(crate) fn hold(view: &View<'_>) -> Option<String> {
     let joining = if standing(view).is_empty() { "" } else { "nobody joins, and " };
     (!alarms.is_empty()).then(|| {
         format!(
-            "{joining}no member is replaced or removed but those whose Machines a person deletes, or whose Machines are gone: {}",
+            "{joining}no member is replaced or removed but those whose Machines a person deletes, or that have failed and whose Machines are gone: {}",
             describe(&view.roster, &alarms)
         )
     })

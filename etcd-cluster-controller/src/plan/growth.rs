@@ -75,7 +75,8 @@ impl<'v, 'a> Machines<'v, 'a> {
 
 /// Decides on the next Machine and the next member, and says so where that is a replacement.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
-    match (grow(view)?, repair::replaced(view)) {
+    let makes_way = || view.roster.voters().find(|seat| retire::makes_way(view, seat));
+    match (grow(view)?, repair::replaced(view).or_else(makes_way)) {
         (Plan::Wait(hold), Some(failed)) if !view.removes_first() => {
             let message = format!("member {}. Its replacement comes first: {}", failed.describe(), hold.message);
             Some(Plan::Wait(Hold { message, ..hold }))
@@ -248,10 +249,10 @@ pub(super) fn missing_since<'a>(observation: &'a Observation, machine: &MachineV
 
 /// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it,
 /// unless a person says so. Those that have failed for long enough have been removed before, where etcd can do without
-/// them.
+/// them, or make way for what is added.
 fn stranger(view: &View<'_>) -> Option<Plan> {
     let mut strangers = if view.roster.is_listed() { view.roster.strangers() } else { Vec::new() };
-    strangers.retain(|seat| !beside::is_agreed(view, seat));
+    strangers.retain(|seat| !beside::is_agreed(view, seat) && !retire::makes_way(view, seat));
     let one = |seat: &&Seat<'_>| {
         let (id, member) = seat.member.as_ref()?;
         let urls = member.peer_urls.join(",");

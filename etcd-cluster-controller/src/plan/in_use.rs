@@ -2,6 +2,7 @@
 
 use super::View;
 use crate::roster::Seat;
+use crate::roster::apart::answers_at;
 use api::endpoints::{EndpointList, EndpointLists, parse_list};
 use api::names;
 use kube::ResourceExt;
@@ -48,6 +49,22 @@ impl<'v, 'a> InUse<'v, 'a> {
     pub(super) fn endangered_by(&self, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Option<(&EndpointList, usize)> {
         let mut without = self.of_seat(seat).map(|list| (list, self.alive_without(list, seat, before)));
         without.find(|(list, alive)| *alive <= list.len() / 2)
+    }
+
+    /// A list that would have no live endpoint at all without a member that no Machine carries. Others of that kind count
+    /// as long as they answer. All that is known of where they serve is what they say themselves.
+    pub(super) fn emptied_by(&self, seat: &Seat<'_>) -> Option<&EndpointList> {
+        let serves = |list: &EndpointList, seat: &Seat<'_>| match &seat.member {
+            Some((_, member)) if seat.machine.is_none() => member.client_urls.iter().any(|url| list.contains(url)),
+            _ => self.url(seat).is_some_and(|url| list.contains(&url)),
+        };
+        let is_alive = |other: &Seat<'_>| {
+            let answers = other.is_well() || answers_at(self.view.observation, other).is_some();
+            answers && other.id() != seat.id()
+        };
+        let is_served =
+            |list: &EndpointList| self.view.roster.voters().any(|other| is_alive(other) && serves(list, other));
+        self.lists.iter().find(|list| serves(list, seat) && !is_served(list))
     }
 
     /// How many endpoints the longest list has.

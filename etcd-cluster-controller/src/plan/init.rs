@@ -4,6 +4,7 @@ use super::{Plan, Step, View};
 use crate::observation::Observation;
 use crate::observation::host::host_of;
 use crate::roster::Seat;
+use crate::roster::apart::answers_at;
 use api::admission::encode;
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
@@ -19,8 +20,13 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if !view.roster.is_listed() && observation.init_urls.is_some() && observation.admitted.is_some() {
         return None;
     }
-    let healthy = view.roster.voters().filter(|seat| seat.is_healthy());
-    let address = healthy.filter_map(|seat| host_of(&observation.client_url(seat.machine?)?)).next()?;
+    // One that no Machine carries comes last.
+    let serving = |seat: &Seat<'_>| match seat.machine {
+        Some(machine) if seat.is_healthy() => observation.client_url(machine),
+        Some(_) => None,
+        None => answers_at(observation, seat).map(str::to_owned),
+    };
+    let address = view.roster.voters().filter_map(|seat| host_of(&serving(seat)?)).next()?;
     let mut voters: Vec<String> = view.roster.voters().filter_map(|seat| client_url(observation, seat)).collect();
     voters.sort();
     voters.dedup();
@@ -36,11 +42,15 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 }
 
 /// Where a voter is said to be. One that does not answer stays where it is published: its Machine may have been given an
-/// address at which it does not serve, or that of another.
+/// address at which it does not serve, or that of another. One that no Machine carries any more stays there too, as long
+/// as it is a voter: it may be all that new members can ask.
 fn client_url(observation: &Observation, seat: &Seat<'_>) -> Option<String> {
-    let machine = seat.machine?;
     let published =
         |url: &&String| observation.init_urls.iter().flat_map(|urls| urls.split(',')).any(|known| known == *url);
+    let Some(machine) = seat.machine else {
+        let (_, member) = seat.member.as_ref()?;
+        return member.client_urls.iter().find(|url| observation.init_urls.is_none() || published(url)).cloned();
+    };
     let last = || observation.last_on(machine).map(|member| &member.client_url).filter(published).cloned();
     let present = || observation.client_url(machine);
     if seat.is_healthy() { present() } else { last().or_else(present) }

@@ -3,7 +3,7 @@
 //! voters it is deleted at once, as no failure less is survived without it; and so it is with `maxSurge: 0`, as there is no room
 //! for its replacement before. A voter that recovers before that stays, and the replacement is one Machine too many.
 
-use super::growth::missing_since;
+use super::growth::{is_late, missing_since};
 use super::retire::may_leave;
 use super::{Hold, Plan, Step, View};
 use crate::observation::probe::MemberFault;
@@ -28,13 +28,25 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     }
     let Some(seat) = replaced(view) else { return begin(view) };
     let machine = seat.machine.filter(|machine| !is_paused(machine))?;
-    let is_time = is_even(view)
+    // What is lacking otherwise is seen to by growth: it makes the replacement, and admits it.
+    (is_time(view) && may_leave(view, seat).is_ok())
+        .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Unhealthy }))
+}
+
+/// Whether a voter that has failed waits for nobody: until then it may come back, and nothing is gained without it.
+fn is_time(view: &View<'_>) -> bool {
+    is_even(view)
         || replacement_is_up(view)
         || kept_well(view) >= view.wanted()
-        || (view.removes_first() && can_be_made_again(view));
-    // What is lacking otherwise is seen to by growth: it makes the replacement, and admits it.
-    (is_time && may_leave(view, seat).is_ok())
-        .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Unhealthy }))
+        || (view.removes_first() && can_be_made_again(view))
+}
+
+/// The same of a voter that no Machine carries. A Machine that does not come in its time is replaced only when no voter
+/// is away, and this one cannot be brought back: so it does not wait for that one.
+pub(super) fn is_time_without_a_machine(view: &View<'_>) -> bool {
+    let is_overdue =
+        |seat: &Seat<'_>| !seat.is_voter() && seat.machine.is_some_and(|machine| is_late(view.observation, machine));
+    is_time(view) || view.roster.seats.iter().any(|seat| is_kept(view, seat) && is_overdue(seat))
 }
 
 /// Whether another Machine could be made, and would boot.

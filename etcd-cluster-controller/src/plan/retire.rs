@@ -3,7 +3,7 @@
 
 use super::growth::is_late;
 use super::in_use::InUse;
-use super::{Plan, Step, View, block, corrupt, deletion, operation, rollout};
+use super::{Plan, Step, View, block, corrupt, deletion, operation, repair, rollout};
 use crate::observation::{has_hook, hex};
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
@@ -20,9 +20,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
             return Some(Plan::Do(release(view, seat, machine, proof)));
         }
     }
-    // The one that serves least goes first, and the leader last.
+    // One that has failed goes first, then the one that serves least, and the leader last.
     let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(view, seat)).collect();
-    members.sort_by_key(|seat| (seat.is_healthy(), seat.leads()));
+    members.sort_by_key(|seat| (!seat.is_unhealthy(), seat.is_healthy(), seat.leads()));
     let begin = |kind, seat: &Seat<'_>, id| {
         let uid = seat.machine.map_or("", |machine| machine.uid.as_str());
         Some(Plan::Do(operation::begin(view, kind, id, uid)))
@@ -63,23 +63,37 @@ pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
 }
 
 /// Whether a member is to leave that no Machine carries, nor will: at once one whose Machine is gone and whose vote
-/// gives etcd nothing, every other when it has failed for long enough. One that answers may be somebody's own, and one
-/// that never had a Machine of ours is only told where failures are. Nor does any voter go while Machines of an earlier
-/// object of this name are there: it may be on one of them.
+/// gives etcd nothing, every other when it has failed for long enough, and a voter as every other that has failed: of an
+/// odd number when its replacement's machine is up. One that answers may be somebody's own. Nor does any voter go while
+/// Machines of an earlier object of this name are there: it may be on one of them.
 ///
 /// An even number of voters survives as many failures without one of them, whoever that is and however it is. With it,
-/// the quorum may hang on a machine that goes with its infrastructure at any moment, and waits for nobody.
+/// the quorum may hang on a machine that goes with its infrastructure at any moment, and waits for nobody. While etcd
+/// says that copies differ, the one of a member that answers may be the right one.
 fn is_left_over(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let is_even = view.roster.voters().count().is_multiple_of(2);
+    let gives_nothing = seat.orphaned && (!seat.is_voter() || (is_even && !corrupt::holds(view)));
+    let is_time = || !seat.is_voter() || corrupt::is_named(view, seat) || repair::is_time_without_a_machine(view);
+    let goes = gives_nothing || (has_failed_apart(view, seat) && is_time());
+    goes && (!seat.is_voter() || view.observation.not_owned.is_empty())
+}
+
+/// Whether a member that no Machine carries has failed for long enough, and is ours to remove. One that never had a
+/// Machine of ours is only told where failures are.
+fn has_failed_apart(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let only_tells = view.observation.etcd.spec.remediation.mode == RemediationMode::Report;
     let is_ours = seat.orphaned || (seat.stray && !only_tells);
-    let gives_nothing = seat.orphaned && view.roster.voters().count().is_multiple_of(2);
-    let goes = (seat.is_unhealthy() || gives_nothing) && view.observation.not_owned.is_empty();
-    (seat.orphaned && !seat.is_voter()) || (is_ours && goes)
+    is_ours && seat.is_unhealthy() && view.observation.not_owned.is_empty()
+}
+
+/// Whether a voter that no Machine carries has failed, and leaves as soon as its replacement's machine is up.
+pub(super) fn makes_way(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    seat.is_voter() && has_failed_apart(view, seat) && may_leave(view, seat).is_ok()
 }
 
 /// What becomes of a member that no Machine carries, for people.
 pub(super) fn left_over(view: &View<'_>, seat: &Seat<'_>) -> String {
-    if leaves(view, seat) {
+    if leaves(view, seat) || has_failed_apart(view, seat) {
         let why = may_leave(view, seat).err().unwrap_or_default();
         return format!("It is removed as soon as etcd can do without it: {why}");
     }
@@ -171,6 +185,7 @@ fn keeps_copies(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
 /// than without the next one, so etcd does not stay there for as long as the control plane takes. One that has failed
 /// takes nothing away.
 pub(super) fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
+    leaves_an_endpoint(view, seat)?;
     is_spared(view, seat, None)?;
     let is_other = |other: &&Seat<'_>| other.id() != seat.id();
     let left = view.roster.voters().filter(is_other).count();
@@ -183,6 +198,21 @@ pub(super) fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), St
     }
     Err(format!(
         "API servers still use the endpoint of the next one to go, and the {left} voters between them would survive one failure less: both go when the control plane has rolled out with the new endpoints"
+    ))
+}
+
+/// One that no Machine carries is not counted on, and may be destroyed at any moment, with its endpoint. So it does not
+/// wait for enough endpoints, but for one: as long as it answers, it is not removed where API servers would have none.
+fn leaves_an_endpoint(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
+    if seat.machine.is_some() || seat.is_unhealthy() {
+        return Ok(());
+    }
+    let in_use = InUse::of(view);
+    let Some(list) = in_use.emptied_by(seat) else { return Ok(()) };
+    let urls: Vec<&str> = list.iter().map(String::as_str).collect();
+    Err(format!(
+        "some API servers have no other endpoint that is alive, of {}: it goes when the control plane has rolled out with others",
+        urls.join(", ")
     ))
 }
 
@@ -217,15 +247,22 @@ fn explain(view: &View<'_>, refusal: &Refusal) -> String {
             survives(*now),
             survives(*after)
         ),
-        Refusal::HangsOnReleased => {
-            let released = view.roster.seats.iter().filter(|seat| seat.released && (seat.may_vote || seat.is_voter()));
-            let names: Vec<&str> = released.filter_map(|seat| Some(seat.machine?.name.as_str())).collect();
-            format!(
-                "without it, etcd would lose its quorum if Machines that go vote before they are destroyed ({}); it goes when they are gone, or another member has joined",
-                names.join(", ")
-            )
-        }
+        Refusal::NobodyStays => format!(
+            "the Machines of all others that are well go without waiting for it, and their copies of the data with them ({}); it goes when another member has joined",
+            let_go(view)
+        ),
+        Refusal::HangsOnReleased => format!(
+            "without it, etcd would lose its quorum if Machines that go vote before they are destroyed ({}); it goes when they are gone, or another member has joined",
+            let_go(view)
+        ),
     }
+}
+
+/// Machines that go without waiting for us, and that have a vote, or may get one.
+fn let_go(view: &View<'_>) -> String {
+    let released = view.roster.seats.iter().filter(|seat| seat.released && (seat.may_vote || seat.is_voter()));
+    let names: Vec<&str> = released.filter_map(|seat| Some(seat.machine?.name.as_str())).collect();
+    names.join(", ")
 }
 
 /// How many more failures etcd survives, in words.

@@ -165,6 +165,7 @@ impl Removal {
             _ => (0, 0),
         };
         let goes_first = spec.removes_first() && self.well == self.voters && self.voters + 1 >= wanted;
+        let somebody_stays = votes == 0 || self.target == Kind::Unhealthy || self.well > self.released;
         let keeps_tolerance = |itself: usize, others: usize| {
             let before = survives(self.voters + votes, self.well + others + itself);
             let after = survives(self.voters, self.well + others);
@@ -176,11 +177,12 @@ impl Removal {
             let before = survives(self.voters + votes + come, stay + stays);
             survives(self.voters + come, stay) >= before.min(0)
         };
-        (least..=most).all(|itself| {
+        let is_kept = |itself: usize| {
             (0..=self.doubtful).all(|others| {
                 keeps_tolerance(itself, others) && (0..=late).all(|come| keeps_the_quorum(itself, others, come))
             })
-        })
+        };
+        somebody_stays && (least..=most).all(is_kept)
     }
 }
 

@@ -2,7 +2,7 @@
 //! member list says that they serve. One that answers is not counted on all the same: nothing says how long its machine
 //! stays.
 
-use super::{HEARD, NOT_LISTENED, Verdict, said_since};
+use super::{HEARD, NOT_LISTENED, Seat, Verdict, said_since};
 use crate::observation::probe::RunKind;
 use crate::observation::{Member, Observation, Probe, host};
 use api::names;
@@ -79,6 +79,15 @@ pub(crate) fn patience(observation: &Observation, id: u64) -> Duration {
         seconds(checks.startup_grace_seconds, 600)
     };
     seconds(checks.unhealthy_after_seconds, 60) + grace
+}
+
+/// Where such a member answers its checks right now, in the role that it has. It can be asked, and is not counted on.
+pub(crate) fn answers_at<'a>(observation: &Observation, seat: &Seat<'a>) -> Option<&'a str> {
+    let probe = seat.probe.filter(|_| seat.machine.is_none())?;
+    let is_current = probe.run.kind_at(observation.now, observation.interval()) == RunKind::Healthy;
+    let is_well = probe.outcome.kind() == RunKind::Healthy;
+    let is_as_listed = probe.report().is_some_and(|report| report.learner != seat.is_voter());
+    (is_current && is_well && is_as_listed).then_some(probe.url.as_str())
 }
 
 /// Where to ask such a member: where it says that it serves, or before it has said so at the host of its peers.

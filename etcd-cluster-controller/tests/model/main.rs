@@ -212,6 +212,8 @@ fn more_of_everything() {
     check_within("a Machine is stripped while one grows to three and a watch lags", &[lag], limit);
     let fault = State::healthy(1, Budget { faults: 1, ..stripped });
     check_within("the same, and a fault", &[fault], limit);
+    let used = State::healthy(1, stripped).used();
+    check_within("a Machine is stripped while one that is in use grows to three", &[used], limit);
     let two = Budget { strips: 2, edits: 0, ..stripped };
     check_within("two Machines of three are stripped", &[State::healthy(3, two)], limit);
 }

@@ -35,6 +35,28 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
         may_go || has_failed(view, seat),
         "rule 4: of an odd number, no voter is removed for a Machine that is gone before it has failed",
     )?;
+    let is_apart = view.machines.is[seat] == Machine::Gone && view.probes.members[seat] == Member::Voter;
+    let boots = |other: usize| {
+        let stays = view.machines.is[other].boots() && !view.machines.deleting.has(other);
+        stays && view.probes.members[other] != Member::Voter
+    };
+    let is_there = || (0..SEATS).filter(|other| stays_well(view, *other)).count() >= usize::from(view.etcd.replicas);
+    let is_time = || voters % 2 == 0 || removes_first(&view.etcd) || (0..SEATS).any(boots) || is_there();
+    rule(
+        !is_apart || is_time(),
+        "rule 2: of an odd number, a voter without a Machine stays until its replacement boots",
+    )?;
+    let is_let_go = |other: usize| {
+        let goes = view.machines.deleting.has(other) && !view.machines.hook.has(other);
+        goes || view.etcd.status.released.has(other)
+    };
+    let takes_nothing = view.probes.members[seat] != Member::Voter || has_failed(view, seat);
+    let stays = |other: usize| other != seat && is_well(view, other) && !is_let_go(other);
+    rule(takes_nothing || (0..SEATS).any(stays), "rule 1: nobody goes before those that are let go")?;
+    let answers =
+        |other: usize| view.probes.members[other] == Member::Voter && view.probes.seats[other] == Probe::Healthy;
+    let is_last = is_apart && !has_failed(view, seat) && is_last_endpoint(view.etcd.in_use, seat, answers);
+    rule(!is_last, "rule 5: no list in use loses its last live endpoint with a member without a Machine")?;
     let mut without = now.world;
     without.members[seat] = Member::Removed;
     // Replicas that a user has raised since were not known.
@@ -59,6 +81,12 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     }
     rule(is_no_rest(view, seat) || changed_since, "rule 5: an even number of voters is not a place to stay at")?;
     rule(without.voters() > 0, "the last voter is never removed")
+}
+
+/// Whether a list in use would have no live endpoint without that of a member.
+fn is_last_endpoint(in_use: InUse, seat: usize, answers: impl Fn(usize) -> bool) -> bool {
+    let lists = in_use.lists().into_iter();
+    lists.filter(|list| list.has(seat)).any(|list| !list.iter().any(|other| other != seat && answers(other)))
 }
 
 /// Whether the next member may follow at once where one leaves an even number of voters, and more are to go, by what the
@@ -111,7 +139,10 @@ fn survives_coming(now: &State, world: &World, one_more: Option<usize>, come: us
 /// Of an operation that begins, by what the controller knows.
 pub fn beginning(view: &View, operation: &Operation) -> Result<(), Broken> {
     let seat = seat_of_id(u64::from_str_radix(&operation.member_id, 16).unwrap_or_else(|_| id(SEATS)));
-    let leads = is_well(view, seat) && view.probes.leader == Some(seat);
+    // One that no Machine carries hands over too, as long as it answers.
+    let is_apart = seat < SEATS && view.machines.is[seat] == Machine::Gone;
+    let answers = is_apart && view.probes.seats[seat] == Probe::Healthy;
+    let leads = (is_well(view, seat) || answers) && view.probes.leader == Some(seat);
     let another_can = (0..SEATS).any(|other| other != seat && is_well(view, other));
     let has_failed = view.etcd.status.operation.is_some_and(|before| before.attempt > 0);
     let moves = operation.kind == OperationKind::MoveLeader;
@@ -129,6 +160,11 @@ pub fn leadership(view: &View, to: usize) -> Result<(), Broken> {
 fn is_well(view: &View, seat: usize) -> bool {
     let votes = seat < SEATS && view.machines.is[seat].exists() && view.probes.members[seat] == Member::Voter;
     votes && view.probes.seats[seat] == Probe::Healthy
+}
+
+/// The same on a Machine that stays.
+fn stays_well(view: &View, seat: usize) -> bool {
+    is_well(view, seat) && !view.machines.deleting.has(seat)
 }
 
 /// Of a replacement that begins, by what the controller knows.
@@ -235,7 +271,9 @@ fn has_failed(view: &View, seat: usize) -> bool {
 pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result<(), Broken> {
     let mut voters = (0..SEATS).filter(|seat| view.probes.members[*seat] == Member::Voter);
     let leaves = |seat: usize| view.machines.is[seat].exists() && view.machines.deleting.has(seat);
-    let goes = |seat: usize| leaves(seat) || (view.etcd.status.remediation.is_some() && has_failed(view, seat));
+    // One that has failed, and whose replacement is written down, or that has no Machine, makes way for it.
+    let makes_way = |seat: usize| view.etcd.status.remediation.is_some() || view.machines.is[seat] == Machine::Gone;
+    let goes = |seat: usize| leaves(seat) || (makes_way(seat) && has_failed(view, seat));
     let all_well = view.probes.list == List::Known && voters.all(|seat| is_well(view, seat) || goes(seat));
     rule(all_well, "nobody is admitted beside a voter that is not well and stays, or without a member list")?;
     rule(!now.secrets.admitted.has(seat), "nobody is admitted twice")?;
@@ -371,10 +409,13 @@ fn has_trouble(state: &State) -> bool {
         let down = is_off && is_needed(seat);
         (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_lost(seat))
     };
-    // One that answers stays as long as its vote is worth something; of an even number it is not. One that was never seen
-    // with a Machine stays.
-    let is_left_alone =
-        |seat: usize| state.is_left_behind(seat) && (state.world.voters() % 2 == 1 || !state.is_known(seat));
+    // One that answers stays as long as its vote is worth something; of an even number it is not, and then it stays where
+    // API servers would have no endpoint that is alive. One that was never seen with a Machine stays.
+    let serves = |seat: usize| state.world.members[seat] == Member::Voter && state.world.is_up(seat);
+    let is_last = |seat: usize| is_last_endpoint(state.etcd.in_use, seat, serves);
+    let is_left_alone = |seat: usize| {
+        state.is_left_behind(seat) && (state.world.voters() % 2 == 1 || !state.is_known(seat) || is_last(seat))
+    };
     (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat) || is_left_alone(seat))
 }
 

@@ -157,20 +157,28 @@ fn a_voter_that_fails_keeps_its_copy() {
     assert!(deletes(&story.plan()).is_none(), "nor does the failed one go: {:?}", story.plan());
 }
 
-/// Nothing keeps the copy of one whose Machine is gone. One that never had a Machine of ours may have the right one.
+/// Nothing keeps the copy of one whose Machine is gone, and that has failed. One that never had a Machine of ours may have
+/// the right one, and so may one that answers.
 #[test]
-fn one_whose_machine_is_gone_leaves_and_one_that_never_had_one_stays() {
+fn one_whose_machine_is_gone_leaves_when_it_has_failed_and_one_that_never_had_one_stays() {
     let refused = || Outcome::MemberFault(MemberFault::Refused);
     let mut dead = Story::with_voters(3, 3);
     dead.gone(2);
     dead.probe_apart(2, refused());
     dead.pass(60);
     differs(&mut dead, 1);
+    assert_eq!(reason(&dead.plan()), reasons::DATA_CORRUPT, "nobody joins in its place yet: {:?}", dead.plan());
+    differs(&mut dead, 2);
     assert!(begins(&dead.plan(), OperationKind::RemoveMember, id(2)), "{:?}", dead.plan());
     let mut even = Story::with_voters(3, 2);
     even.gone(1);
-    even.probe_apart(1, Outcome::Answered(Report::of_one_that_is_well(CLUSTER_ID, id(1))));
+    even.probe_apart(1, Outcome::Answered(Report { leader: id(0), ..Report::of_one_that_is_well(CLUSTER_ID, id(1)) }));
+    assert!(begins(&even.plan(), OperationKind::RemoveMember, id(1)), "{:?}", even.plan());
     differs(&mut even, 1);
+    let plan = even.plan();
+    assert_eq!(reason(&plan), reasons::WAITING_FOR_HEALTHY_MEMBERS, "its copy may be the right one: {plan:?}");
+    even.probe_apart(1, refused());
+    even.pass(60);
     assert!(begins(&even.plan(), OperationKind::RemoveMember, id(1)), "{:?}", even.plan());
     let mut strange = Story::with_voters(3, 3);
     strange.member(7, false);
@@ -181,7 +189,7 @@ fn one_whose_machine_is_gone_leaves_and_one_that_never_had_one_stays() {
     differs(&mut strange, 1);
     let plan = strange.plan();
     let said = &plan.hold().unwrap().message;
-    assert!(said.contains("whose Machines a person deletes, or whose Machines are gone"), "{said}");
+    assert!(said.contains("or that have failed and whose Machines are gone"), "{said}");
 }
 
 #[test]

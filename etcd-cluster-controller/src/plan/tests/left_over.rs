@@ -1,8 +1,9 @@
-//! Members that no Machine carries, as stories: they are told, and removed once they have failed for long enough.
+//! Members that no Machine carries, as stories: they are told, and removed once they have failed for long enough, of an
+//! odd number of voters when the next machine is up.
 
 use super::leaving::{begins, message, step};
-use super::reason;
-use crate::fixture::{CLUSTER_ID, Story, id, name};
+use super::{admits, creates, reason};
+use crate::fixture::{CLUSTER_ID, Story, address, id, name};
 use crate::observation::probe::{Alarm, MemberFault};
 use crate::observation::{Membership, Outcome, Report};
 use crate::plan::{Plan, Step};
@@ -37,6 +38,44 @@ fn answers(index: usize) -> Outcome {
     Outcome::Answered(Report { leader: id(0), ..Report::of_one_that_is_well(CLUSTER_ID, id(index)) })
 }
 
+/// Of an odd number of voters, the one that has failed makes way: another Machine is made and admitted beside it. It
+/// leaves when that boots.
+fn makes_way(story: &mut Story, index: usize, new: usize) {
+    let plan = step(story);
+    assert_eq!(creates(&plan), Some(new as u64), "{plan:?}");
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, &new.to_string());
+    story.held_back(new);
+    let plan = step(story);
+    assert_eq!(admits(&plan), Some(name(new).as_str()), "{plan:?}");
+    story.admit(new);
+    let plan = step(story);
+    assert_eq!(reason(&plan), reasons::WAITING_FOR_MACHINE_ADDRESS, "{plan:?}");
+    let said = &plan.hold().unwrap().message;
+    assert!(said.contains("Its replacement comes first: ") && said.contains(&name(new)), "{said}");
+    let mut stuck = story.clone();
+    story.bootstrap(new);
+    story.address(new);
+    leaves(story, index);
+    stuck.pass(600);
+    leaves(&mut stuck, index);
+}
+
+/// It is written down, and then done.
+fn leaves(story: &mut Story, index: usize) {
+    let plan = step(story);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(index)), "{plan:?}");
+    let plan = step(story);
+    assert!(matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(index)), "{plan:?}");
+}
+
+fn has_left(story: &mut Story, index: usize) {
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(index));
+    }
+    assert_eq!(step(story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+    story.publish();
+}
+
 fn status(story: &Story) -> EtcdClusterStatus {
     story.observation.etcd.status.clone().unwrap()
 }
@@ -61,23 +100,56 @@ fn a_voter_whose_machine_is_gone_leaves_when_it_has_failed_for_long_enough_and_a
     assert!(message(&story, c::MEMBERS_HEALTHY).contains(why));
     let before = status(&story);
     story.pass(1);
-    let plan = step(&mut story);
-    assert!(begins(&plan, OperationKind::RemoveMember, id(2)), "{plan:?}");
+    makes_way(&mut story, 2, 3);
     let told = transitions(&before, &status(&story));
     let told = told.iter().find(|told| told.reason == "MemberUnhealthy").unwrap();
     assert!(told.note.contains(why) && told.note.contains("as soon as etcd can do without it"), "{}", told.note);
-    let plan = step(&mut story);
-    assert!(matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(2)), "{plan:?}");
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(2));
-    }
     let before = status(&story);
-    assert_eq!(step(&mut story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+    has_left(&mut story, 2);
     let told = transitions(&before, &status(&story));
     let note = "member 102, which no Machine carried, has left etcd";
     assert!(told.iter().any(|told| told.reason == "MemberRemoved" && told.note == note), "{told:?}");
+}
+
+/// It comes back before anything is done to it: then it is a voter among others again.
+#[test]
+fn one_that_answers_again_before_the_next_machine_is_up_stays() {
+    let mut story = orphaned();
+    story.probe_apart(2, refused());
+    story.pass(60);
+    assert_eq!(creates(&step(&mut story)), Some(3));
+    story.held_back(3);
+    story.probe_apart(2, answers(2));
+    is_told(&mut story, &["its Machine demo-etcd-2 is gone, and it answers at"]);
+    // Where as many as are wanted are well without it, nothing more is to come.
+    let mut enough = Story::with_voters(3, 5);
+    enough.gone(4);
+    enough.delete(3);
+    enough.probe_apart(4, refused());
+    enough.pass(60);
+    enough.publish();
+    assert!(begins(&enough.plan(), OperationKind::RemoveMember, id(4)), "{:?}", enough.plan());
+}
+
+/// A Machine of ours whose address is not shown yet cannot have had a member for as long.
+#[test]
+fn one_that_never_had_a_machine_makes_way_too() {
+    let mut story = Story::with_voters(3, 2);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
+    story.member(7, false);
+    story.settle();
+    story.probe_apart(7, refused());
+    story.pass(660);
     let plan = step(&mut story);
-    assert!(matches!(plan, Plan::Do(Step::CreateMachine { number: 3, .. })), "{plan:?}");
+    // The name of that member has the highest number.
+    assert_eq!(creates(&plan), Some(8), "{plan:?}");
+    story.held_back(8);
+    assert_eq!(admits(&step(&mut story)), Some(name(8).as_str()));
+    story.admit(8);
+    assert_eq!(reason(&step(&mut story)), reasons::WAITING_FOR_MACHINE_ADDRESS);
+    story.bootstrap(8);
+    story.address(8);
+    leaves(&mut story, 7);
 }
 
 /// Its machine may stay, and be somebody's own by now.
@@ -96,6 +168,7 @@ fn one_that_answers_or_that_the_others_hear_is_told_and_stays() {
     story.observation.heard = None;
     is_told(&mut story, &["is gone, whether the other members hear it is not known"]);
     story.observation.heard = Some([].into());
+    story.machine(3);
     assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)));
     // It has recovered before the removal.
     story.probe_apart(2, answers(2));
@@ -116,14 +189,8 @@ fn one_of_an_even_number_of_voters_leaves_at_once_also_while_it_answers() {
         story
     };
     let removes = |story: &mut Story, index: usize| {
-        let plan = step(story);
-        assert!(begins(&plan, OperationKind::RemoveMember, id(index)), "{plan:?}");
-        let plan = step(story);
-        assert!(matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(index)), "{plan:?}");
-        if let Membership::Known { members, .. } = &mut story.observation.membership {
-            members.remove(&id(index));
-        }
-        assert_eq!(step(story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
+        leaves(story, index);
+        has_left(story, index);
     };
     let mut two = stripped(2, &[1]);
     two.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
@@ -140,6 +207,92 @@ fn one_of_an_even_number_of_voters_leaves_at_once_also_while_it_answers() {
     let mut four = stripped(4, &[2, 3]);
     removes(&mut four, 2);
     is_told(&mut four, &["its Machine demo-etcd-3 is gone, and it answers at https://10.0.0.4:2379"]);
+}
+
+/// It is all that will be left: the machine of the other one is destroyed without waiting for anybody.
+#[test]
+fn two_voters_do_not_become_one_that_is_let_go() {
+    let mut story = Story::with_voters(3, 2);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
+    story.gone(1);
+    story.probe_apart(1, answers(1));
+    story.publish();
+    let mut kept = story.clone();
+    let mut dead = story.clone();
+    story.delete_at_once(0);
+    is_told(&mut story, &["their copies of the data with them (demo-etcd-0)", "admit-beside=101"]);
+    // With our hook it waits until another one has joined.
+    kept.delete(0);
+    assert!(begins(&kept.plan(), OperationKind::RemoveMember, id(1)), "{:?}", kept.plan());
+    dead.probe_apart(1, refused());
+    dead.pass(60);
+    dead.delete_at_once(0);
+    assert!(begins(&dead.plan(), OperationKind::RemoveMember, id(1)), "{:?}", dead.plan());
+}
+
+#[test]
+fn the_dead_go_before_those_that_answer_and_a_leader_hands_over_first() {
+    let stripped = |answering: &[usize]| {
+        let mut story = Story::with_voters(3, 4);
+        for index in [1, 2] {
+            story.gone(index);
+            let outcome = if answering.contains(&index) { answers(index) } else { refused() };
+            story.probe_apart(index, outcome);
+        }
+        story.pass(60);
+        story.publish();
+        story
+    };
+    assert!(begins(&stripped(&[1]).plan(), OperationKind::RemoveMember, id(2)));
+    assert!(begins(&stripped(&[2]).plan(), OperationKind::RemoveMember, id(1)));
+    let mut leads = stripped(&[1, 2]);
+    let lead = |story: &mut Story, leader: usize| {
+        story.led_by(id(leader));
+        for probe in story.observation.apart.values_mut() {
+            let Outcome::Answered(report) = &mut probe.outcome else { panic!("it does not answer") };
+            report.leader = id(leader);
+        }
+    };
+    lead(&mut leads, 1);
+    assert!(begins(&leads.plan(), OperationKind::RemoveMember, id(2)), "{:?}", leads.plan());
+    let mut only = Story::with_voters(3, 2);
+    only.gone(1);
+    only.probe_apart(1, answers(1));
+    only.publish();
+    lead(&mut only, 1);
+    assert!(begins(&step(&mut only), OperationKind::MoveLeader, id(1)));
+    assert_eq!(step(&mut only), Plan::Do(Step::MoveLeader { from: id(1), to: id(0) }));
+    lead(&mut only, 0);
+    assert!(begins(&step(&mut only), OperationKind::RemoveMember, id(1)));
+    assert!(matches!(step(&mut only), Plan::Do(Step::RemoveMember(_))));
+}
+
+/// The first of a cluster that grows: every API server has its endpoint, and no other one.
+#[test]
+fn the_last_live_endpoint_of_a_list_in_use_stays_as_long_as_it_answers() {
+    let url = |index| names::client_url(&address(index));
+    let mut story = Story::with_voters(3, 2);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &url(0));
+    story.gone(0);
+    story.probe_apart(0, answers(0));
+    story.publish();
+    is_told(&mut story, &["no other endpoint that is alive, of https://10.0.0.1:2379", "admit-beside=100"]);
+    let mut spared = story.clone();
+    spared.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &[url(0), url(1)].join(","));
+    assert!(begins(&spared.plan(), OperationKind::MoveLeader, id(0)), "{:?}", spared.plan());
+    story.annotate(names::IGNORE_ENDPOINTS_IN_USE_ANNOTATION, "1");
+    assert!(begins(&story.plan(), OperationKind::MoveLeader, id(0)), "{:?}", story.plan());
+    // Down it serves nobody. There are four, as one of two would take the quorum.
+    let mut down = Story::with_voters(3, 4);
+    down.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &url(3));
+    down.gone(3);
+    down.publish();
+    down.probe_apart(3, answers(3));
+    is_told(&mut down, &["no other endpoint that is alive, of https://10.0.0.4:2379"]);
+    down.probe_apart(3, refused());
+    down.pass(60);
+    assert!(begins(&down.plan(), OperationKind::RemoveMember, id(3)), "{:?}", down.plan());
 }
 
 /// All Machines are gone, and their machines run on: the members can neither be removed nor be joined.
@@ -172,9 +325,33 @@ fn beside_members_that_a_person_names_others_join_until_etcd_can_do_without_them
         story.voter(new);
         story.publish();
     }
-    // Three of six are known to be well: without one of the others they are a quorum.
+    // Three of six are known to be well: without one of the others they are a quorum. The first one leads.
     let plan = step(&mut story);
-    assert!(begins(&plan, OperationKind::RemoveMember, id(0)), "{plan:?}");
+    assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "{plan:?}");
+}
+
+/// The Machines went one after the other, and the manager has seen each of them go.
+#[test]
+fn new_members_are_told_of_every_member_that_they_can_ask() {
+    let mut story = Story::with_voters(3, 3);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    for index in [1, 2, 0] {
+        story.gone(index);
+        story.probe_apart(index, answers(index));
+        is_told(&mut story, &["it answers at"]);
+    }
+    let told = |story: &Story| match story.plan() {
+        Plan::Do(Step::PublishInit { address, client_urls, .. }) => (address, client_urls),
+        other => panic!("{other:?}"),
+    };
+    // A person has removed the one whose machine was destroyed.
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(0));
+    }
+    let both = "https://10.0.0.2:2379,https://10.0.0.3:2379".to_owned();
+    assert_eq!(told(&story), (address(1), both.clone()));
+    story.observation.init_urls = None;
+    assert_eq!(told(&story), (address(1), both), "the Secret was lost");
 }
 
 #[test]
@@ -225,8 +402,7 @@ fn one_at_whose_address_another_member_answers_has_failed() {
     let report = Report { identity: Err(other), ..Report::of_one_that_is_well(CLUSTER_ID, id(1)) };
     story.probe_apart(2, Outcome::Answered(report));
     story.pass(60);
-    let plan = step(&mut story);
-    assert!(begins(&plan, OperationKind::RemoveMember, id(2)), "{plan:?}");
+    makes_way(&mut story, 2, 3);
 }
 
 #[test]
@@ -258,7 +434,7 @@ fn where_failures_are_only_told_one_that_was_never_ours_stays() {
     story.etcd().spec.remediation.mode = RemediationMode::Report;
     story.probe_apart(2, refused());
     story.pass(60);
-    assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)));
+    makes_way(&mut story, 2, 3);
 }
 
 #[test]
@@ -282,11 +458,16 @@ fn one_that_may_be_a_new_machines_own_stays() {
     story.member(7, true);
     story.settle();
     story.probe_apart(7, refused());
-    story.pass(660);
+    story.pass(659);
+    let mut early = story.clone();
+    early.machine(2).addresses.clear();
+    assert_eq!(reason(&early.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+    story.pass(1);
     assert!(begins(&story.plan(), OperationKind::RemoveMember, id(7)));
     let mut restored = story.clone();
     restored.observation.not_owned = vec![name(9)];
     assert_eq!(reason(&restored.plan()), reasons::MACHINES_NOT_OWNED);
+    // It has failed for longer than this one has been booting.
     story.machine(2).addresses.clear();
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
+    assert!(begins(&story.plan(), OperationKind::RemoveMember, id(7)), "{:?}", story.plan());
 }
