@@ -40,6 +40,7 @@ where
     F: Fn(Arc<DynamicObject>, Arc<Context>) -> Fut + Send + Sync + Clone + 'static,
     Fut: Future<Output = Result<Action>> + Send + 'static,
 {
+    let shared = shared.for_controller(name);
     let Some(resource) = cluster_kind(&shared, name).await else { return Ok(()) };
     let (context, mut receiver) = Context::new(&shared, name, &resource);
     let clusters = &context.clusters;

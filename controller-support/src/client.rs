@@ -12,11 +12,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use thiserror::Error;
 use tokio::time::timeout;
-use tower::{BoxError, Service, layer::layer_fn};
+use tower::{BoxError, Service, layer::layer_fn, service_fn};
 
 /// How long the API server may take to begin its answer. A watch without an answer shows nothing more, and kube waits for it
 /// without a limit: a connection that dies silently at the wrong moment would leave a stale copy behind for good.
 const LIMITS: Limits = Limits { watch: Duration::from_secs(30), other: Duration::from_secs(65) };
+
+/// In place of a controller's name: what controllers share asks, such as a watch, or another part of the process.
+pub const SHARED: &str = "shared";
+
+/// Name of the controller that asks. It goes with its request: a client sends requests from a task of its own.
+#[derive(Clone, Copy)]
+struct Asks(&'static str);
 
 #[derive(Clone, Copy)]
 struct Limits {
@@ -37,6 +44,18 @@ struct NotAnswered(Duration);
 /// When the configuration cannot be used.
 pub fn client(config: Config, metrics: &Arc<Metrics>) -> kube::Result<Client> {
     client_with(config, metrics, LIMITS)
+}
+
+/// The same client, whose requests count as those of a controller.
+#[must_use]
+pub fn of_controller(client: &Client, controller: &'static str) -> Client {
+    let inner = client.clone();
+    let ask = move |mut request: Request<Body>| {
+        request.extensions_mut().insert(Asks(controller));
+        let inner = inner.clone();
+        async move { inner.send(request).await }
+    };
+    Client::new(service_fn(ask), client.default_namespace())
 }
 
 fn client_with(config: Config, metrics: &Arc<Metrics>, limits: Limits) -> kube::Result<Client> {
@@ -66,6 +85,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let verb = verb::verb(request.method(), request.uri());
+        let controller = request.extensions().get::<Asks>().map_or(SHARED, |asks| asks.0);
         let limit = if verb == verb::WATCH { self.limits.watch } else { self.limits.other };
         let (answer, metrics) = (self.inner.call(request), self.metrics.clone());
         Box::pin(async move {
@@ -75,7 +95,7 @@ where
             };
             // 0: there is no answer.
             let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
-            metrics.requests.get_or_create(&RequestLabels { verb, code }).inc();
+            metrics.requests.get_or_create(&RequestLabels { controller, verb, code }).inc();
             answer
         })
     }
@@ -131,7 +151,36 @@ mod tests {
         let error = tokio::time::timeout(Duration::from_secs(20), secrets.get("demo")).await.expect("it hangs");
         let said = format!("{:?}", error.unwrap_err());
         assert!(said.contains("NotAnswered"), "{said}");
-        assert_eq!(metrics.requests.get_or_create(&RequestLabels { verb: "get", code: 0 }).get(), 1);
+        assert_eq!(count(&metrics, SHARED, "get", 0), 1);
+    }
+
+    fn count(metrics: &Metrics, controller: &'static str, verb: &'static str, code: u16) -> u64 {
+        metrics.requests.get_or_create(&RequestLabels { controller, verb, code }).get()
+    }
+
+    /// What they are answered is the same as for everybody.
+    #[tokio::test]
+    async fn requests_of_a_controller_are_told_from_those_of_others() {
+        let config = server(|line| {
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo"}});
+            (!line.contains("late")).then(|| secret.to_string())
+        })
+        .await;
+        let metrics = Arc::<Metrics>::default();
+        let everybodys = client_with(config, &metrics, QUICK).unwrap();
+        let secrets = |client: &Client| -> Api<Secret> { Api::namespaced(client.clone(), "default") };
+        let (ours, others) = (of_controller(&everybodys, "ours"), of_controller(&everybodys, "others"));
+        for _ in 0..3 {
+            assert_eq!(secrets(&ours).get("demo").await.unwrap().metadata.name.as_deref(), Some("demo"));
+        }
+        secrets(&others).get("demo").await.unwrap();
+        secrets(&everybodys).get("demo").await.unwrap();
+        let asked = |code| ["ours", "others", SHARED].map(|controller| count(&metrics, controller, "get", code));
+        assert_eq!(asked(200), [3, 1, 1]);
+        let late = [secrets(&ours).get("late").await, secrets(&everybodys).get("late").await];
+        let [told_ours, told_everybody] = late.map(|answer| format!("{:?}", answer.unwrap_err()));
+        assert_eq!(told_ours, told_everybody);
+        assert_eq!(asked(0), [1, 0, 1]);
     }
 
     /// As when the API server dies while a watch is started: without a limit it would show nothing more.
@@ -161,7 +210,7 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(20), seen).await.expect("the watch shows nothing more");
         assert!(watches.load(Ordering::Relaxed) > 1);
-        let count = |verb, code| metrics.requests.get_or_create(&RequestLabels { verb, code }).get();
-        assert!(count("list", 200) > 0 && count("watch", 0) > 0 && count("watch", 200) > 0);
+        let asked = [("list", 200), ("watch", 0), ("watch", 200)];
+        assert!(asked.into_iter().all(|(verb, code)| count(&metrics, SHARED, verb, code) > 0));
     }
 }

@@ -33,6 +33,8 @@ pub struct ControllerLabels {
 /// What a request to the API server was, and how it was answered.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct RequestLabels {
+    /// Name of the controller, or [`crate::client::SHARED`].
+    pub controller: &'static str,
     /// Kubernetes' verb, such as `patch`.
     pub verb: &'static str,
     /// HTTP status; 0 if no answer came.
@@ -64,7 +66,7 @@ impl Default for Metrics {
         registry.register("reconciles", "Finished reconciles by result", reconciles.clone());
         registry.register("reconcile_seconds", "Duration of reconciles in seconds", seconds.clone());
         let requests = Family::default();
-        registry.register("api_requests", "Requests to the API server by verb and code", requests.clone());
+        registry.register("api_requests", "Requests to the API server by controller, verb and code", requests.clone());
         let lease_held = Gauge::default();
         registry.register("lease_held", "1 if this manager holds the lease or runs without one", lease_held.clone());
         let parts = Mutex::new(BTreeMap::from([("reconciles", registry)]));

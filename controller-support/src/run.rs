@@ -116,6 +116,12 @@ impl Shared {
         }
     }
 
+    /// The same for one controller: what it asks by [`Shared::client`] counts as its own requests.
+    #[must_use]
+    pub fn for_controller(self, name: &'static str) -> Self {
+        Self { client: crate::client::of_controller(&self.client, name), ..self }
+    }
+
     /// Publisher of a controller's events.
     #[must_use]
     pub fn events(&self, controller: &str) -> Events {

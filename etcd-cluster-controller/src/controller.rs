@@ -8,7 +8,7 @@ use crate::execute::{
     show_up_to_date, write_status,
 };
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
-use crate::metrics::{EtcdMetrics, Look, Unreadable};
+use crate::metrics::{EtcdMetrics, Known, Look, Unreadable};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
 use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_loss, outdated, owns_template, plan};
@@ -35,6 +35,7 @@ const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 /// # Errors
 /// If Cluster API's kinds cannot be looked up.
 pub async fn run(shared: Shared) -> Result<()> {
+    let shared = shared.for_controller(CONTROLLER);
     let (changes, events) = mpsc::unbounded_channel();
     let context = Arc::new(Context::new(shared.clone(), changes).await?);
     let etcds = &context.etcds;
@@ -66,15 +67,17 @@ pub async fn run(shared: Shared) -> Result<()> {
 /// What metrics show beyond the objects themselves. The metrics outlive this controller, and keep nothing of it.
 fn looks(context: &Context) -> Look {
     let (prober, judged) = (Arc::downgrade(&context.prober), Arc::downgrade(&context.judged_cas));
-    let secrets = context.secrets.clone();
+    let (secrets, latest) = (context.secrets.clone(), Arc::downgrade(&context.decisions.latest));
     Box::new(move |etcd| {
         let figures = prober.upgrade().and_then(|prober| prober.figures(&etcd.uid()?)).unwrap_or_default();
         let expiries = judged.upgrade().map(|judged| expiries(&secrets, &judged, etcd).collect()).unwrap_or_default();
-        (figures, expiries)
+        let decision = latest.upgrade().and_then(|latest| latest.of(&etcd.uid()?));
+        Known { figures, expiries, decision }
     })
 }
 
-/// Has the prober forget EtcdClusters that went without a last reconcile, or that are another manager's now.
+/// Has the prober and the metrics forget EtcdClusters that went without a last reconcile, or that are another manager's
+/// now.
 async fn forget_those_gone(context: &Context) {
     loop {
         tokio::time::sleep(FORGET_INTERVAL).await;
@@ -82,6 +85,7 @@ async fn forget_those_gone(context: &Context) {
         let ours = there.iter().filter(|etcd| context.shared.scope.reconciles(etcd.as_ref()));
         let there: HashSet<String> = ours.filter_map(|etcd| etcd.uid()).collect();
         context.prober.retain(|uid| there.contains(uid));
+        context.decisions.latest.retain(|uid| there.contains(uid));
     }
 }
 
@@ -140,12 +144,16 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         tracing::warn!(error = %refused, "refused");
         decision.next = Plan::Block(Hold::new(reasons::REFUSED, refused.cause()));
     }
-    context.decisions.count(&decision.next);
+    context.decisions.count(uid(&observation), &decision.next);
     if decision.next == Plan::Do(Step::RemoveFinalizer) && failure.is_none() {
         // There is nothing left to write a status to.
         return Ok(Action::await_change());
     }
     finish(&context, &observation, (&decision, is_live), failure).await
+}
+
+fn uid(observation: &Observation) -> &str {
+    observation.etcd.metadata.uid.as_deref().unwrap_or_default()
 }
 
 /// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that
@@ -174,7 +182,7 @@ async fn not_read_live(
 ) -> Result<Action> {
     let Some(refusal) = error.refusal() else { return Err(error) };
     decision.next = Plan::Block(Hold::new(reasons::REFUSED, refusal));
-    context.decisions.count(&decision.next);
+    context.decisions.count(uid(observation), &decision.next);
     finish(context, observation, (&decision, false), Some(error)).await
 }
 
@@ -189,8 +197,7 @@ async fn finish(
 ) -> Result<Action> {
     let failed = failure.as_ref().map(Error::cause);
     let after = status(observation, decision, failed.as_deref());
-    let etcd = observation.etcd.as_ref();
-    let uid = etcd.metadata.uid.as_deref().unwrap_or_default();
+    let (etcd, uid) = (observation.etcd.as_ref(), uid(observation));
     // Before the status: a move loses what that is about to say.
     let again = show_block_move(context, observation, &move_loss(observation, &decision.next, &after)).await;
     let due = due(observation, &decision.next).into_iter().chain(again).min();

@@ -7,7 +7,7 @@ mod named;
 mod tests;
 mod unreadable;
 
-pub(crate) use decisions::Decisions;
+pub(crate) use decisions::{Answer, Decisions};
 pub(crate) use unreadable::Unreadable;
 
 use crate::prober::Figures;
@@ -28,8 +28,19 @@ use std::sync::Arc;
 /// Bytes that etcd's database may have if nothing says otherwise.
 const DEFAULT_QUOTA: i64 = 2 * 1024 * 1024 * 1024;
 
-/// What is known of an EtcdCluster beyond the object: numbers of its members, and when its certificates expire, by their names.
-pub(crate) type Look = Box<dyn Fn(&EtcdCluster) -> (Figures, Vec<(&'static str, Timestamp)>) + Send + Sync>;
+/// What is known of an EtcdCluster beyond the object.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    /// Numbers of its members.
+    pub(crate) figures: Figures,
+    /// When its certificates expire, by their names.
+    pub(crate) expiries: Vec<(&'static str, Timestamp)>,
+    /// What was decided last.
+    pub(crate) decision: Option<Answer>,
+}
+
+/// Looks up what is known of an EtcdCluster.
+pub(crate) type Look = Box<dyn Fn(&EtcdCluster) -> Known + Send + Sync>;
 
 /// Metrics of every EtcdCluster in scope: another manager reports the others.
 pub(crate) struct EtcdMetrics {
@@ -54,8 +65,7 @@ impl fmt::Debug for EtcdMetrics {
 /// One EtcdCluster with all that is known of it.
 struct Measured {
     etcd: Arc<EtcdCluster>,
-    figures: Figures,
-    expiries: Vec<(&'static str, Timestamp)>,
+    known: Known,
 }
 
 impl Measured {
@@ -70,10 +80,10 @@ impl Measured {
 
     /// `None` while no member tells how large the database is.
     fn quota(&self) -> Option<i64> {
-        self.figures.database_size?;
+        self.known.figures.database_size?;
         let settings = self.etcd.spec.etcdadm_config_spec.etcd.as_ref();
         let set = settings.and_then(|settings| settings.quota_backend_bytes);
-        Some(self.figures.database_quota.or(set).unwrap_or(DEFAULT_QUOTA))
+        Some(self.known.figures.database_quota.or(set).unwrap_or(DEFAULT_QUOTA))
     }
 }
 
@@ -104,7 +114,7 @@ const GAUGES: [Gauge; 12] = [
         let mut conditions = measured.status().into_iter().flat_map(|status| &status.conditions);
         Some(i64::from(conditions.any(|condition| condition.type_ == NO_ALARMS && condition.status == "False")))
     }),
-    ("database_size_bytes", "Size of the largest member's database", |measured| measured.figures.database_size),
+    ("database_size_bytes", "Size of the largest member's database", |measured| measured.known.figures.database_size),
     ("database_quota_bytes", "Size at which etcd refuses writes", Measured::quota),
 ];
 
@@ -114,14 +124,14 @@ type Points = Vec<(Vec<(&'static str, String)>, i64)>;
 /// Name, help, and a value for each set of labels.
 type Labelled = (&'static str, &'static str, fn(&Measured) -> Points);
 
-const LABELLED: [Labelled; 3] = [
+const LABELLED: [Labelled; 4] = [
     ("alarms", "Members that an alarm is about, by kind of alarm", |measured| {
-        let alarms = measured.figures.alarms.iter();
+        let alarms = measured.known.figures.alarms.iter();
         alarms.map(|(kind, count)| (vec![("alarm", (*kind).to_owned())], whole(*count))).collect()
     }),
     ("certificate_expiry_timestamp_seconds", "When the first certificate of a kind expires", |measured| {
-        let members = measured.figures.members_expire.map(|expires| ("members", expires));
-        let all = measured.expiries.iter().copied().chain(members);
+        let members = measured.known.figures.members_expire.map(|expires| ("members", expires));
+        let all = measured.known.expiries.iter().copied().chain(members);
         all.map(|(name, expires)| (vec![("certificate", name.to_owned())], expires.as_second())).collect()
     }),
     ("condition_transition_timestamp_seconds", "Since when a condition has had its status", |measured| {
@@ -134,6 +144,12 @@ const LABELLED: [Labelled; 3] = [
             (labels(&condition.type_, &condition.status, &condition.reason), since)
         });
         points.collect()
+    }),
+    ("last_decision", "1 for what was decided last, by answer and reason", |measured| {
+        let decided = measured.known.decision.iter();
+        decided
+            .map(|Answer { answer, reason }| (vec![("answer", (*answer).to_owned()), ("reason", reason.clone())], 1))
+            .collect()
     }),
 ];
 
@@ -148,8 +164,8 @@ impl Collector for EtcdMetrics {
         let all: Vec<Measured> = etcds
             .into_iter()
             .map(|etcd| {
-                let (figures, expiries) = (self.look)(&etcd);
-                Measured { etcd, figures, expiries }
+                let known = (self.look)(&etcd);
+                Measured { etcd, known }
             })
             .collect();
         let encoder = &mut encoder;
@@ -168,10 +184,12 @@ impl Collector for EtcdMetrics {
             &all,
             "slowest_probe_seconds",
             "Duration of the slowest of the members' latest probes",
-            |measured| measured.figures.slowest_probe.map(|took| (Vec::new(), ConstGauge::new(took.as_secs_f64()))),
+            |measured| {
+                measured.known.figures.slowest_probe.map(|took| (Vec::new(), ConstGauge::new(took.as_secs_f64())))
+            },
         )?;
         show(encoder, &all, "leader_changes", "Changes of the leader that this manager has seen", |measured| {
-            Some((Vec::new(), ConstCounter::new(measured.figures.leader_changes)))
+            Some((Vec::new(), ConstCounter::new(measured.known.figures.leader_changes)))
         })
     }
 }

@@ -31,6 +31,7 @@ const STEPS: usize = 11;
 /// # Errors
 /// None so far: what fails is tried again.
 pub async fn run(shared: Shared) -> Result<()> {
+    let shared = shared.for_controller(CONTROLLER);
     let Some(context) = context(&shared).await else { return Ok(()) };
     let configs = context.configs.clone();
     let (store, kind) = (configs.store().clone(), configs.resource().clone());

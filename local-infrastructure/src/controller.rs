@@ -28,6 +28,7 @@ pub(crate) async fn run(
     (machines, clusters): (Cached, Cached),
     local_changes: impl Stream<Item = Key> + Send + 'static,
 ) {
+    let shared = &shared.clone().for_controller(CONTROLLER);
     let controller = Controller::new(Api::<LocalMachine>::all(shared.client.clone()), watcher::Config::default());
     let store = controller.store();
     let by_machine = machines.changes().flat_map(|machine| stream::iter(machine_to_local_machine(&machine)));

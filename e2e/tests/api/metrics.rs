@@ -41,7 +41,7 @@ pub(crate) async fn are_for_those_who_may_read_them(server: &Server) -> Result<(
     ensure!(metrics(METRICS_PORT, Some(&visitor)).await? == Err(403), "without the role");
     let text = metrics(METRICS_PORT, Some(&prometheus)).await?;
     let text = text.map_err(|status| anyhow::anyhow!("{status} with the role"))?;
-    let asked = "etcdadm_provider_api_requests_total{verb=\"create\",code=\"201\"}";
+    let asked = "etcdadm_provider_api_requests_total{controller=\"shared\",verb=\"create\",code=\"201\"}";
     ensure!(text.contains(asked), "{asked} is not in {text}");
     until("it says that it holds the lease", PATIENCE, async || {
         let text = metrics(METRICS_PORT, Some(&prometheus)).await?;

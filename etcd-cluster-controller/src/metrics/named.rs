@@ -1,6 +1,6 @@
 //! What alerts, the dashboard and the documentation name is what is shown.
 
-use super::tests::{figures, shown};
+use super::tests::{known, shown};
 use super::{Decisions, Unreadable};
 use crate::fixture::Story;
 use crate::observation::probe::{OurFault, Outcome};
@@ -35,12 +35,12 @@ fn everything() -> String {
     let mut story = Story::with_voters(3, 3);
     story.settle();
     writer.apply_watcher_event(&watcher::Event::Apply(story.etcd().clone()));
-    let metrics = shown(store, Scope::default(), &figures());
+    let metrics = shown(store, Scope::default(), &known());
     let controller = "etcd-cluster-controller";
     metrics.reconciles.get_or_create(&ReconcileLabels { controller, result: "ok" }).inc();
     metrics.seconds.get_or_create(&ControllerLabels { controller }).observe(0.1);
-    metrics.requests.get_or_create(&RequestLabels { verb: "get", code: 200 }).inc();
-    Decisions::new(&metrics).count(&Plan::Steady);
+    metrics.requests.get_or_create(&RequestLabels { controller, verb: "get", code: 200 }).inc();
+    Decisions::new(&metrics).count("1", &Plan::Steady);
     Unreadable::new(&metrics, Scope::default()).note(&broken(), true);
     ProbeMetrics::new(&metrics).observe(&Outcome::OurFault(OurFault::FileDescriptors), Duration::from_secs(1));
     metrics.text().unwrap()
@@ -74,8 +74,18 @@ fn alerts_and_the_dashboard_ask_for_series_that_exist() {
         let unknown: Vec<&String> = named.difference(&exported).collect();
         assert!(unknown.is_empty(), "{file} names {unknown:?}, and there is {exported:#?}");
     }
-    let labels =
-        ["namespace", "name", "alarm", "certificate", "condition", "reason", "controller", "result", "outcome"];
+    let labels = [
+        "namespace",
+        "name",
+        "alarm",
+        "answer",
+        "certificate",
+        "condition",
+        "reason",
+        "controller",
+        "result",
+        "outcome",
+    ];
     let text = everything();
     let unknown: Vec<&str> = labels.into_iter().filter(|label| !text.contains(&format!("{label}=\""))).collect();
     assert!(unknown.is_empty(), "no series has {unknown:?}");

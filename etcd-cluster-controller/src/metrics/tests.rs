@@ -1,20 +1,30 @@
 use super::*;
 use crate::fixture::Story;
+use crate::plan::{Plan, wait};
+use api::conditions::reasons;
 use controller_support::Metrics;
 use kube::runtime::{reflector, watcher};
 use std::time::Duration;
 
-pub(super) fn shown(etcds: Store<EtcdCluster>, scope: Scope, figures: &Figures) -> Metrics {
-    let metrics = Metrics::default();
-    let figures = figures.clone();
-    let look: Look = Box::new(move |_| (figures.clone(), vec![("ca", Timestamp::from_second(77).unwrap())]));
-    metrics.register("etcd clusters", |registry| {
-        registry.register_collector(Box::new(EtcdMetrics::new(etcds, scope, look)));
-    });
+pub(super) fn shown(etcds: Store<EtcdCluster>, scope: Scope, known: &Known) -> Metrics {
+    let (metrics, known) = (Metrics::default(), known.clone());
+    show_all(&metrics, etcds, scope, Box::new(move |_| known.clone()));
     metrics
 }
 
-pub(super) fn figures() -> Figures {
+fn show_all(metrics: &Metrics, etcds: Store<EtcdCluster>, scope: Scope, look: Look) {
+    metrics.register("etcd clusters", |registry| {
+        registry.register_collector(Box::new(EtcdMetrics::new(etcds, scope, look)));
+    });
+}
+
+pub(super) fn known() -> Known {
+    let expiries = vec![("ca", Timestamp::from_second(77).unwrap())];
+    let decision = Some(Answer { answer: "do", reason: "CreateMachine".to_owned() });
+    Known { figures: figures(), expiries, decision }
+}
+
+fn figures() -> Figures {
     Figures {
         leader_changes: 4,
         slowest_probe: Some(Duration::from_millis(250)),
@@ -30,14 +40,14 @@ fn an_etcd_cluster_of_another_manager_is_not_shown() {
     let (store, mut writer) = reflector::store::<EtcdCluster>();
     writer.apply_watcher_event(&watcher::Event::Apply(Story::new(3).etcd().clone()));
     let filtered = Scope { watch_filter: Some("blue".to_owned()), ..Scope::default() };
-    assert!(shown(store.clone(), Scope::default(), &figures()).text().unwrap().contains("demo-etcd"));
-    assert!(!shown(store, filtered, &figures()).text().unwrap().contains("demo-etcd"));
+    assert!(shown(store.clone(), Scope::default(), &known()).text().unwrap().contains("demo-etcd"));
+    assert!(!shown(store, filtered, &known()).text().unwrap().contains("demo-etcd"));
 }
 
 #[test]
 fn an_etcd_cluster_that_is_gone_is_not_shown() {
     let (store, mut writer) = reflector::store::<EtcdCluster>();
-    let metrics = shown(store, Scope::default(), &figures());
+    let metrics = shown(store, Scope::default(), &known());
     let mut story = Story::with_voters(3, 2);
     story.machine(2);
     story.member(2, true);
@@ -68,6 +78,7 @@ fn an_etcd_cluster_that_is_gone_is_not_shown() {
         ("alarms", ",alarm=\"CORRUPT\"", 0),
         ("certificate_expiry_timestamp_seconds", ",certificate=\"ca\"", 77),
         ("certificate_expiry_timestamp_seconds", ",certificate=\"members\"", 99),
+        ("last_decision", ",answer=\"do\",reason=\"CreateMachine\"", 1),
         (
             "condition_transition_timestamp_seconds",
             ",condition=\"NoAlarms\",status=\"False\",reason=\"NoSpace\"",
@@ -85,13 +96,44 @@ fn an_etcd_cluster_that_is_gone_is_not_shown() {
 }
 
 #[test]
+fn only_the_last_decision_is_shown_and_only_of_an_etcd_cluster_that_is_there() {
+    let (store, mut writer) = reflector::store::<EtcdCluster>();
+    let etcd = Story::new(3).etcd().clone();
+    let uid = etcd.uid().unwrap();
+    writer.apply_watcher_event(&watcher::Event::Apply(etcd.clone()));
+    let metrics = Metrics::default();
+    let decisions = Decisions::new(&metrics);
+    let latest = decisions.latest.clone();
+    let look = move |etcd: &EtcdCluster| Known { decision: latest.of(&etcd.uid().unwrap()), ..Known::default() };
+    show_all(&metrics, store, Scope::default(), Box::new(look));
+    let shown = || {
+        let text = metrics.text().unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("etcdadm_provider_etcd_cluster_last_decision"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(shown().is_empty(), "before anything is decided");
+    for (plan, answer, reason) in [
+        (Plan::Steady, "steady", ""),
+        (wait(reasons::WAITING_FOR_MEMBER, "Machine demo-etcd-0 is not a member yet"), "wait", "WaitingForMember"),
+        (Plan::Steady, "steady", ""),
+    ] {
+        decisions.count("another", &wait(reasons::PAUSED, "it is another one's"));
+        decisions.count(&uid, &plan);
+        let labels = format!("namespace=\"default\",name=\"demo-etcd\",answer=\"{answer}\",reason=\"{reason}\"");
+        assert_eq!(shown(), [format!("{{{labels}}} 1")]);
+    }
+    writer.apply_watcher_event(&watcher::Event::Delete(etcd));
+    assert!(shown().is_empty(), "it is gone");
+}
+
+#[test]
 fn the_quota_is_what_etcd_says_or_what_the_spec_asks_for_or_etcds_default() {
     let seen = |told: Option<i64>, set: Option<i64>| {
         let mut etcd = Story::new(3).etcd().clone();
         let settings = etcd.spec.etcdadm_config_spec.etcd.get_or_insert_default();
         settings.quota_backend_bytes = set;
         let figures = Figures { database_quota: told, ..figures() };
-        Measured { etcd: Arc::new(etcd), figures, expiries: Vec::new() }.quota()
+        Measured { etcd: Arc::new(etcd), known: Known { figures, ..Known::default() } }.quota()
     };
     assert_eq!(seen(Some(7), Some(8)), Some(7), "members of before a change have the quota of before");
     assert_eq!(seen(None, Some(8)), Some(8));
@@ -102,8 +144,8 @@ fn the_quota_is_what_etcd_says_or_what_the_spec_asks_for_or_etcds_default() {
 fn what_no_member_tells_is_not_shown() {
     let (store, mut writer) = reflector::store::<EtcdCluster>();
     writer.apply_watcher_event(&watcher::Event::Apply(Story::new(3).etcd().clone()));
-    let text = shown(store, Scope::default(), &Figures::default()).text().unwrap();
-    for name in ["database", "alarms", "slowest_probe", "condition"] {
+    let text = shown(store, Scope::default(), &Known::default()).text().unwrap();
+    for name in ["database", "alarms", "slowest_probe", "condition", "certificate", "last_decision"] {
         assert!(!text.contains(&format!("etcd_cluster_{name}")), "{name} in {text}");
     }
 }

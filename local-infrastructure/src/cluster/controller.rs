@@ -25,6 +25,7 @@ const CONTROLLER: &str = "local-cluster";
 /// Runs until shutdown.
 pub(crate) async fn run(shared: &Shared, hardware: Arc<dyn Hardware>, clusters: Cached) {
     let by_cluster = clusters.changes().flat_map(|cluster| stream::iter(cluster_to_local_cluster(&cluster)));
+    let shared = &shared.clone().for_controller(CONTROLLER);
     let controller = Controller::new(Api::<LocalCluster>::all(shared.client.clone()), watcher::Config::default())
         .reconcile_on(by_cluster);
     let context = Context { shared: shared.clone(), hardware, clusters, written: WriteCache::default() };
