@@ -9,7 +9,7 @@ use e2e::until::until;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::Api;
 use kube::api::PostParams;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,9 @@ const TEMPLATE: &str = "bootstrap.cluster.x-k8s.io/etcdadmconfigtemplates";
 const CONFIG: &str = "bootstrap.cluster.x-k8s.io/etcdadmconfigs";
 /// A binding is in force a moment after it was written.
 const SOON: Duration = Duration::from_secs(20);
-/// Kinds of the Prometheus operator, whose CRDs are not ours.
-const FOREIGN: [&str; 2] = ["PrometheusRule", "ServiceMonitor"];
+/// Kinds of the Prometheus operator and of cert-manager, whose CRDs are not ours, and the folders that have some.
+const FOREIGN: [&str; 4] = ["PrometheusRule", "ServiceMonitor", "Certificate", "Issuer"];
+const WITH_FOREIGN: [&str; 2] = ["prometheus", "cert-manager"];
 
 pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
     let mut rendered = Vec::new();
@@ -39,21 +40,53 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
             let texts = documents.iter().filter_map(|document| document.pointer(pointer)?.as_str());
             texts.map(str::to_owned).collect()
         };
-        if FOREIGN.iter().all(|kind| text("/kind").contains(*kind)) {
-            ensure!(name == "prometheus", "{name} has kinds of the Prometheus operator");
-            continue;
-        }
+        let has_foreign = FOREIGN.iter().any(|kind| text("/kind").contains(*kind));
+        ensure!(has_foreign == WITH_FOREIGN.contains(&&*name), "{name}: the kinds of others in it are not as expected");
         // Without it, the server would not even look.
         for namespace in text("/metadata/namespace") {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             apply_object(&server.client, &namespace).await?;
         }
-        let mut apply = apply_folder(server, &folder);
+        if name == "cert-manager" {
+            shows_a_certificate_that_is_verified(&documents)?;
+        }
+        let mut apply = match has_foreign {
+            true => apply_from(server, "-f", &ours(server, &name, &documents)?),
+            false => apply_from(server, "-k", &folder),
+        };
         apply.args(["--force-conflicts", "--dry-run=server"]);
         run(apply).await?;
         rendered.push(name);
     }
     ensure!(rendered.len() > 8, "only {rendered:?}");
+    Ok(())
+}
+
+/// A file with what the API server knows of a rendered folder.
+fn ours(server: &Server, name: &str, documents: &[Value]) -> Result<PathBuf> {
+    let is_ours = |document: &&Value| FOREIGN.iter().all(|kind| document["kind"] != *kind);
+    let items: Vec<&Value> = documents.iter().filter(is_ours).collect();
+    let file = server.kubeconfig.with_file_name(format!("config-{name}.json"));
+    fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())?;
+    Ok(file)
+}
+
+/// To kustomize, a patch whose target does not exist is no mistake.
+fn shows_a_certificate_that_is_verified(documents: &[Value]) -> Result<()> {
+    let of = |kind: &str| {
+        let found = documents.iter().find(|document| document["kind"] == kind);
+        found.with_context(|| format!("cert-manager: no {kind}"))
+    };
+    let container = &of("Deployment")?["spec"]["template"]["spec"]["containers"][0];
+    let args = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    ensure!(args.clone().any(|arg| arg.starts_with("--diagnostics-cert-dir=")), "{container}");
+    ensure!(args.count() > 2 && container["volumeMounts"].is_array(), "{container}");
+    let tls = &of("ServiceMonitor")?["spec"]["endpoints"][0]["tlsConfig"];
+    ensure!(tls["ca"].is_object() && tls["insecureSkipVerify"].is_null(), "{tls}");
+    let namespace = &of("Deployment")?["metadata"]["namespace"];
+    for kind in ["Service", "ServiceMonitor", "Issuer", "Certificate"] {
+        ensure!(&of(kind)?["metadata"]["namespace"] == namespace, "{kind} is not beside the Deployment");
+    }
     Ok(())
 }
 
@@ -70,11 +103,11 @@ fn folders() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// kubectl, about to apply a folder.
-fn apply_folder(server: &Server, folder: &Path) -> Command {
+/// kubectl, about to apply a file (`-f`) or a folder (`-k`).
+fn apply_from(server: &Server, option: &str, path: &Path) -> Command {
     let mut apply = Command::new(&server.kubectl);
     apply.arg("--kubeconfig").arg(&server.kubeconfig);
-    apply.args(["apply", "--server-side", "--validate=strict", "-k"]).arg(folder);
+    apply.args(["apply", "--server-side", "--validate=strict", option]).arg(path);
     apply
 }
 
@@ -121,7 +154,7 @@ pub(crate) async fn kubernetes_own_roles_take_ours_in(server: &Server) -> Result
         ensure!(!may(server, role, "get", ETCD).await?, "{role} permits what nobody has granted");
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/aggregate-to-people");
-    run(apply_folder(server, &folder)).await?;
+    run(apply_from(server, "-k", &folder)).await?;
     for role in own {
         until_may(server, role, "get", ETCD).await?;
     }
