@@ -1,5 +1,10 @@
 //! Asks the ports of etcd's members from this computer: whether they are open, and until when the certificate is valid
-//! that each shows. Nothing is sent but what opens a TLS connection, and none is needed to be let in.
+//! that each shows. Nothing is sent but what opens a TLS connection, and none is needed to be let in. With a client
+//! certificate, members tell more.
+
+mod told;
+
+pub use told::{Figures, Syncs, Told, ask_metrics};
 
 use futures::future::join_all;
 use k8s_openapi::jiff::Timestamp;
@@ -48,33 +53,52 @@ pub async fn dial(etcd: &Value) -> Vec<Dialed> {
 
 /// Members and their addresses, those for clients first.
 fn addresses(etcd: &Value) -> Vec<(String, String)> {
-    let members = etcd.pointer("/status/members").and_then(Value::as_array);
-    let of = |field: &str| -> Vec<(String, String)> {
-        let address = |member: &Value| {
-            let url = member[field].as_str()?;
-            let address = url.split_once("://").map_or(url, |(_, address)| address).trim_end_matches('/');
-            Some((member["name"].as_str().unwrap_or_default().to_owned(), address.to_owned()))
-        };
-        members.into_iter().flatten().filter_map(address).collect()
+    [clients(etcd), of_members(etcd, "peerURL")].concat()
+}
+
+/// Members and their addresses for clients.
+fn clients(etcd: &Value) -> Vec<(String, String)> {
+    of_members(etcd, "clientURL")
+}
+
+fn of_members(etcd: &Value, field: &str) -> Vec<(String, String)> {
+    let address = |member: &Value| {
+        let url = member[field].as_str()?;
+        let address = url.split_once("://").map_or(url, |(_, address)| address).trim_end_matches('/');
+        Some((member["name"].as_str().unwrap_or_default().to_owned(), address.to_owned()))
     };
-    [of("clientURL"), of("peerURL")].concat()
+    let members = etcd.pointer("/status/members").and_then(Value::as_array);
+    members.into_iter().flatten().filter_map(address).collect()
 }
 
 fn ask(address: &str) -> Result<Option<Timestamp>, String> {
+    connect(address).map(|mut stream| shown(&mut stream, address))
+}
+
+/// A connection on which nothing waits for longer than [`TIMEOUT`].
+fn connect(address: &str) -> Result<TcpStream, String> {
     let mut why = "its name has no address".to_owned();
     for at in address.to_socket_addrs().map_err(|error| error.to_string())? {
-        match TcpStream::connect_timeout(&at, TIMEOUT) {
-            Ok(mut stream) => return Ok(shown(&mut stream, address)),
+        let connected = TcpStream::connect_timeout(&at, TIMEOUT).and_then(|stream| {
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            Ok(stream)
+        });
+        match connected {
+            Ok(stream) => return Ok(stream),
             Err(error) => why = error.to_string(),
         }
     }
     Err(why)
 }
 
+/// The host of an address, which a certificate has to be good for.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']'])
+}
+
 /// When the certificate expires that the other side shows.
 fn shown(stream: &mut TcpStream, address: &str) -> Option<Timestamp> {
-    stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT))).ok()?;
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let seen = Arc::new(Seen { provider: provider.clone(), expires: Mutex::default() });
     let config = ClientConfig::builder_with_provider(provider)
@@ -83,7 +107,7 @@ fn shown(stream: &mut TcpStream, address: &str) -> Option<Timestamp> {
         .dangerous()
         .with_custom_certificate_verifier(seen.clone())
         .with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned()).ok()?;
+    let name = ServerName::try_from(host(address).to_owned()).ok()?;
     let mut connection = ClientConnection::new(Arc::new(config), name).ok()?;
     // A member lets nobody in who shows no certificate of the CA. By then it has shown its own.
     let _ = connection.complete_io(stream);

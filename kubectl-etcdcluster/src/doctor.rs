@@ -9,6 +9,7 @@ mod database;
 mod etcd_version;
 mod image;
 mod link;
+mod machines;
 mod manager;
 mod names;
 mod permissions;
@@ -21,7 +22,7 @@ mod template;
 
 pub use permissions::{Permission, permissions};
 
-use crate::dial::Dialed;
+use crate::dial::{Dialed, Told};
 use crate::facts::{Crd, Manager, Read};
 use crate::secrets::SecretSummary;
 use k8s_openapi::jiff::Timestamp;
@@ -112,6 +113,8 @@ pub struct Subject {
     pub secrets: Read<Vec<SecretSummary>>,
     /// What the ports of its members have answered; nothing if they were not asked.
     pub dialed: Option<Vec<Dialed>>,
+    /// What its members tell with their metrics; nothing if they were not asked.
+    pub told: Option<Read<Vec<Told>>>,
 }
 
 impl Subject {
@@ -154,7 +157,7 @@ const INSTALLATION: [(&str, OfInstallation); 6] = [
     ("clocks", clocks::check),
 ];
 /// Checks of an EtcdCluster, by name.
-const SUBJECT: [(&str, OfSubject); 12] = [
+const SUBJECT: [(&str, OfSubject); 14] = [
     ("names", names::check),
     ("replicas", replicas::check),
     ("etcd version", etcd_version::check),
@@ -166,6 +169,8 @@ const SUBJECT: [(&str, OfSubject); 12] = [
     ("Secrets", secrets::check),
     ("certificates", certificates::check),
     ("ports", ports::check),
+    ("clocks", machines::clocks),
+    ("disks", machines::disks),
     ("database", database::check),
 ];
 

@@ -60,6 +60,8 @@ pub(crate) async fn replaces_no_machine(bed: &mut Bed) -> Result<()> {
         ensure!(found.contains(&reached), "{reached}: {found}{}", String::from_utf8_lossy(&output.stderr));
     }
     ensure!(!found.contains("shows no certificate"), "{found}");
+    // It has the Secret, and all machines have this computer's clock.
+    ensure!(found.contains("clocks of all 3 members are within") && found.contains("  disks "), "{found}");
 
     let after = look.etcd_machines().await?;
     ensure!(after == before, "the Machines were {before:?}, and are {after:?}");

@@ -5,13 +5,16 @@ mod subject;
 
 use super::print;
 use crate::connection::{Connection, Options};
-use crate::dial::dial;
-use crate::doctor::{is_faulty, lines, of_installation, of_subject};
+use crate::dial::{Told, ask_metrics, dial};
+use crate::doctor::{Subject, is_faulty, lines, of_installation, of_subject};
 use crate::edit::{documents, is_etcd_cluster};
+use crate::facts::Read;
 use crate::gather::Gatherer;
 use crate::reader::Reader;
 use anyhow::{Context, Result, bail};
-use kube::Client;
+use controller_support::error::answer;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,7 +33,8 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
     /// Ask the ports of the members, 2379 and 2380, from this computer: whether they are open, and until when the
-    /// certificates are valid that they show
+    /// certificates are valid that they show; with the client certificate for Prometheus, where there is one, also what
+    /// their metrics tell of their clocks and disks
     #[arg(long, requires = "name", conflicts_with = "filename")]
     pub dial: bool,
 }
@@ -55,7 +59,9 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     for sought in sought {
         let mut subject = sought.read(&client).await;
         if let Some(live) = subject.live.as_ref().filter(|_| arguments.dial) {
+            let told = told(&client, &subject, live).await;
             subject.dialed = Some(dial(live).await);
+            subject.told = Some(told);
         }
         subjects.push(subject);
     }
@@ -71,6 +77,17 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     }
     print(&printed)?;
     Ok(if is_ill { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What members tell to the client certificate for Prometheus.
+async fn told(client: &Client, subject: &Subject, live: &Value) -> Read<Vec<Told>> {
+    if live.pointer("/spec/metricsClientSecret") != Some(&Value::Bool(true)) {
+        return Err("spec.metricsClientSecret is not true".to_owned());
+    }
+    let name = api::names::metrics_client_secret(subject.cluster_name().ok_or("no Cluster names the EtcdCluster")?);
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &subject.namespace);
+    let secret = secrets.get(&name).await.map_err(|error| format!("Secret {name}: {}", answer(&error)))?;
+    ask_metrics(live, &secret).await.map_err(|why| format!("Secret {name}: {why}"))
 }
 
 /// One that is there.

@@ -1,0 +1,126 @@
+//! Clocks and disks of the machines, as far as members tell of them. They were asked only where that was wished for, and
+//! tell only who has the certificate that is made for Prometheus.
+
+use super::clocks::CLOSE;
+use super::{Finding, Installation, Subject};
+use crate::dial::{Figures, Syncs, Told};
+
+/// 99 of 100 writes should be on the disk within this time, in seconds. etcd's documentation says 10 ms, and etcd counts
+/// by 8 and by 16 ms: what is slower than that is slower for certain.
+const SLOW: f64 = 0.016;
+
+/// Fewer writes say nothing: there are some whenever etcd starts.
+const FEW: f64 = 100.0;
+
+pub(super) fn clocks(subject: &Subject, _: &Installation) -> Vec<Finding> {
+    match &subject.told {
+        None => Vec::new(),
+        Some(Err(why)) => vec![Finding::unseen(
+            format!("those of the members' machines, and their disks: {why}"),
+            "members tell who has the client certificate for Prometheus (spec.metricsClientSecret), which opens all of etcd",
+        )],
+        Some(Ok(told)) => of_clocks(told),
+    }
+}
+
+pub(super) fn disks(subject: &Subject, _: &Installation) -> Vec<Finding> {
+    subject.told.iter().flatten().flat_map(|told| of_disks(told)).collect()
+}
+
+fn of_clocks(told: &[Told]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for Told { member, answer } in told {
+        match answer {
+            Err(why) => {
+                found.push(Finding::unseen(format!("member {member} does not tell of its clock and disk: {why}"), ""));
+            }
+            Ok(Figures { ahead, .. }) if ahead.unsigned_abs() > CLOSE => {
+                let (seconds, way) = (ahead.unsigned_abs(), if *ahead > 0 { "ahead of" } else { "behind" });
+                found.push(Finding::warning(
+                    format!("the clock of member {member} is {seconds} s {way} this computer's"),
+                    "set both by NTP: where clocks differ, a new certificate is not valid yet, or one is renewed too late",
+                ));
+            }
+            Ok(_) => {}
+        }
+    }
+    if found.is_empty() {
+        found
+            .push(Finding::ok(format!("clocks of all {} members are within {CLOSE} s of this computer's", told.len())));
+    }
+    found
+}
+
+fn of_disks(told: &[Told]) -> Vec<Finding> {
+    let all = told.iter().filter_map(|told| Some((&told.member, told.answer.as_ref().ok()?.syncs?)));
+    let judged: Vec<(&String, Syncs)> = all.filter(|(_, syncs)| syncs.count >= FEW).collect();
+    let slow = judged.iter().filter(|(_, syncs)| syncs.within > SLOW);
+    let mut found: Vec<Finding> = slow
+        .map(|(member, syncs)| {
+            let count = syncs.count;
+            Finding::warning(
+                format!(
+                    "the disk of member {member} is slow: of {count:.0} writes, more than one in 100 took longer than {}",
+                    milliseconds(SLOW)
+                ),
+                "etcd wants 99 of 100 on the disk within 10 ms: give its machines faster disks, for etcd alone",
+            )
+        })
+        .collect();
+    let slowest = judged.iter().map(|(_, syncs)| syncs.within).reduce(f64::max);
+    if let Some(within) = slowest.filter(|_| found.is_empty()) {
+        let (count, within) = (judged.len(), milliseconds(within));
+        found.push(Finding::ok(format!("of {count} members, 99 of 100 writes were on the disk within {within}")));
+    }
+    if judged.len() < told.iter().filter(|told| told.answer.is_ok()).count() {
+        found.push(Finding::unseen(
+            format!("some members have written less than {FEW:.0} times since etcd started"),
+            "",
+        ));
+    }
+    found
+}
+
+fn milliseconds(seconds: f64) -> String {
+    format!("{:.0} ms", seconds * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    fn told(member: &str, ahead: i64, syncs: Option<(f64, f64)>) -> Told {
+        let syncs = syncs.map(|(count, within)| Syncs { count, within });
+        Told { member: member.to_owned(), answer: Ok(Figures { ahead, syncs }) }
+    }
+
+    fn said(found: &[Finding]) -> Vec<(Verdict, &str)> {
+        found.iter().map(|finding| (finding.verdict, finding.seen.as_str())).collect()
+    }
+
+    #[test]
+    fn a_clock_that_is_far_off_is_named() {
+        let well = of_clocks(&[told("a", 10, None), told("b", -10, None)]);
+        assert_eq!(said(&well), [(Verdict::Ok, "clocks of all 2 members are within 10 s of this computer's")]);
+        let silent = Told { member: "c".to_owned(), answer: Err("Connection refused".to_owned()) };
+        let ill = of_clocks(&[told("a", 11, None), told("b", -70, None), silent]);
+        let expected = [
+            (Verdict::Warning, "the clock of member a is 11 s ahead of this computer's"),
+            (Verdict::Warning, "the clock of member b is 70 s behind this computer's"),
+            (Verdict::Unseen, "member c does not tell of its clock and disk: Connection refused"),
+        ];
+        assert_eq!(said(&ill), expected);
+    }
+
+    #[test]
+    fn a_slow_disk_is_named_and_one_that_has_hardly_written_is_not_judged() {
+        let well = of_disks(&[told("a", 0, Some((100.0, 0.016))), told("b", 0, Some((5_000.0, 0.002)))]);
+        assert_eq!(said(&well), [(Verdict::Ok, "of 2 members, 99 of 100 writes were on the disk within 16 ms")]);
+        let ill = of_disks(&[told("a", 0, Some((1_000.0, 0.032))), told("b", 0, Some((99.0, 8.0)))]);
+        let slow = "the disk of member a is slow: of 1000 writes, more than one in 100 took longer than 16 ms";
+        let few = "some members have written less than 100 times since etcd started";
+        assert_eq!(said(&ill), [(Verdict::Warning, slow), (Verdict::Unseen, few)]);
+        assert!(of_disks(&[]).is_empty());
+    }
+}
