@@ -6,13 +6,14 @@ use crate::upgrades::State;
 use anyhow::{Context, Result, ensure};
 use api::names::MANAGED_ETCD_ANNOTATION;
 use e2e::bed::{Bed, Look, Manifests, crds};
-use e2e::malformed::{Generator, Malformed};
+use e2e::malformed::{Generator, Malformed, originals};
 use e2e::plane::{Mark, Requests, users};
 use e2e::scenarios::seed;
 use e2e::until::until;
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Request;
 use http::header::CONTENT_TYPE;
+use http::request::Builder;
 use kube::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -22,6 +23,10 @@ const COUNT: usize = 10_000;
 const WAVES: usize = 10;
 /// How many requests are under way at a time.
 const AT_ONCE: usize = 16;
+/// One of so many is sent as a patch of a good object that is stored: rules about changes are asked too.
+const PATCHES: usize = 3;
+/// One of so many is sent in the earlier version, if its kind has one.
+const EARLIER: usize = 2;
 /// Where they are stored, and where the good cluster is.
 const NAMESPACE: &str = "bad-thousands";
 const BESIDE: &str = "beside-thousands";
@@ -68,12 +73,13 @@ pub(crate) async fn stored(bed: &mut Bed) -> Result<()> {
     let (before, mark) = (State::of(bed, &good).await?, bed.plane.mark());
 
     let mut generator = Generator::new(seed, &crds()?)?;
-    let (mut made, mut total) = (0, 0);
+    let (mut made, mut total, mut patched) = (0, 0, 0);
     for wave in 1..=WAVES {
         let documents: Vec<Malformed> = generator.by_ref().take(COUNT / WAVES).collect();
-        let stored = store(&client, documents, made).await?;
+        let accepted = store(&client, documents, made).await?;
         made += COUNT / WAVES;
-        total += stored;
+        total += accepted.created + accepted.patched;
+        patched += accepted.patched;
         handled(&client).await.with_context(|| format!("wave {wave}, E2E_SEED={seed}"))?;
         if wave == WAVES {
             let written = about_the_good(bed, mark)?;
@@ -94,9 +100,11 @@ pub(crate) async fn stored(bed: &mut Bed) -> Result<()> {
         }
         let now = reconciles(bed, "internal").await?;
         ensure!(now == bugs, "{} reconciles have found a bug of ours, E2E_SEED={seed}", now - bugs);
-        println!("  wave {wave}: {stored} were stored");
+        println!("  wave {wave}: {} were stored, and {} as patches", accepted.created, accepted.patched);
     }
     ensure!(total > COUNT / 10 && total < COUNT, "{total} of {COUNT} were stored: little was tried");
+    let patches = COUNT / PATCHES;
+    ensure!(patched > patches / 10 && patched < patches, "{patched} of {patches} patches were accepted");
     Ok(())
 }
 
@@ -112,43 +120,89 @@ async fn calm(bed: &Bed) -> Result<()> {
     .await
 }
 
-/// Has the API server store those that it accepts, and says how many these are. Each EtcdCluster among them gets a
-/// Cluster that names it, whose infrastructure never comes: so it gets as far as it can without a machine.
-async fn store(client: &Client, documents: Vec<Malformed>, number: usize) -> Result<usize> {
+/// How many the API server has accepted.
+#[derive(Default)]
+struct Accepted {
+    created: usize,
+    patched: usize,
+}
+
+/// Has the API server store those that it accepts. Each EtcdCluster among them gets a Cluster that names it, whose
+/// infrastructure never comes: so it gets as far as it can without a machine.
+async fn store(client: &Client, documents: Vec<Malformed>, number: usize) -> Result<Accepted> {
     // Good ones refer to it.
     let template = json!({"apiVersion": KINDS[2].0, "kind": "LocalMachineTemplate", "metadata": {"name": "demo"},
         "spec": {"template": {"spec": {}}}});
-    ensure!(is_stored(client, KINDS[2], &template).await?, "the template is refused");
-    let stored: Vec<bool> = stream::iter(documents.into_iter().zip(number..))
+    ensure!(is_created(client, KINDS[2], &template).await?, "the template is refused");
+    let mut accepted = Accepted::default();
+    let mut sent = stream::iter(documents.into_iter().zip(number..))
         .map(|(made, number)| store_one(client, made.document, number))
-        .buffer_unordered(AT_ONCE)
-        .try_collect()
-        .await?;
-    Ok(stored.into_iter().filter(|stored| *stored).count())
+        .buffer_unordered(AT_ONCE);
+    while let Some(one) = sent.try_next().await? {
+        accepted.created += one.created;
+        accepted.patched += one.patched;
+    }
+    Ok(accepted)
 }
 
-async fn store_one(client: &Client, mut document: Value, number: usize) -> Result<bool> {
+async fn store_one(client: &Client, mut document: Value, number: usize) -> Result<Accepted> {
+    let name = format!("malformed-{number}");
     // Unless it is the name that is odd.
     if document["metadata"]["name"] == "malformed" {
-        document["metadata"]["name"] = json!(format!("malformed-{number}"));
+        document["metadata"]["name"] = json!(name);
     }
     let plural = format!("{}s", document["kind"].as_str().context("a kind")?.to_lowercase());
     let kind = KINDS.into_iter().find(|kind| kind.1 == plural).with_context(|| format!("what is {plural}?"))?;
-    let stored = is_stored(client, kind, &document).await?;
-    if stored && plural == "etcdclusters" {
-        let (name, group) = (&document["metadata"]["name"], "infrastructure.cluster.x-k8s.io");
-        let cluster = json!({"apiVersion": CLUSTERS.0, "kind": "Cluster",
-            "metadata": {"name": name, "annotations": {MANAGED_ETCD_ANNOTATION: name}},
-            "spec": {"infrastructureRef": {"apiGroup": group, "kind": "LocalCluster", "name": name}}});
-        // Not every name of an EtcdCluster is one of a Cluster.
-        is_stored(client, CLUSTERS, &cluster).await?;
+    // Both what is created and what is patched is sent in both versions.
+    let is_earlier = (number / PATCHES).is_multiple_of(EARLIER);
+    let api_version = if is_earlier { kind.0.replace("/v1beta1", "/v1alpha4") } else { kind.0.to_owned() };
+    document["apiVersion"] = json!(api_version);
+    let kind = (api_version.as_str(), kind.1);
+    if number.is_multiple_of(PATCHES) {
+        let of_kind = |good: &Value| good["kind"] == document["kind"];
+        let mut good: Vec<Value> = originals().into_iter().filter(of_kind).collect();
+        let mut good = good.swap_remove(number % good.len());
+        good["metadata"]["name"] = json!(name);
+        good["apiVersion"] = json!(api_version);
+        ensure!(is_created(client, kind, &good).await?, "it is good, and refused: {good}");
+        have_it_named(client, &good).await?;
+        let patched = usize::from(is_patched(client, kind, &name, &document).await?);
+        return Ok(Accepted { created: 0, patched });
     }
-    Ok(stored)
+    let created = is_created(client, kind, &document).await?;
+    if created {
+        have_it_named(client, &document).await?;
+    }
+    Ok(Accepted { created: usize::from(created), patched: 0 })
 }
 
-/// Whether the API server has stored it. That it refuses it is no error.
-async fn is_stored(client: &Client, kind: (&str, &str), document: &Value) -> Result<bool> {
+/// Has a Cluster name it, if it is an EtcdCluster. Not every name of one is one of a Cluster.
+async fn have_it_named(client: &Client, document: &Value) -> Result<()> {
+    if document["kind"] != "EtcdCluster" {
+        return Ok(());
+    }
+    let (name, group) = (&document["metadata"]["name"], "infrastructure.cluster.x-k8s.io");
+    let cluster = json!({"apiVersion": CLUSTERS.0, "kind": "Cluster",
+        "metadata": {"name": name, "annotations": {MANAGED_ETCD_ANNOTATION: name}},
+        "spec": {"infrastructureRef": {"apiGroup": group, "kind": "LocalCluster", "name": name}}});
+    is_created(client, CLUSTERS, &cluster).await?;
+    Ok(())
+}
+
+/// Whether the API server has stored it.
+async fn is_created(client: &Client, kind: (&str, &str), document: &Value) -> Result<bool> {
     let request = Request::post(path(kind)).header(CONTENT_TYPE, "application/json");
+    is_accepted(client, request, document).await
+}
+
+/// Whether the API server has changed an object as the document says.
+async fn is_patched(client: &Client, kind: (&str, &str), name: &str, document: &Value) -> Result<bool> {
+    let request = Request::patch(format!("{}/{name}", path(kind)));
+    is_accepted(client, request.header(CONTENT_TYPE, "application/merge-patch+json"), document).await
+}
+
+/// That the API server refuses it is no error.
+async fn is_accepted(client: &Client, request: Builder, document: &Value) -> Result<bool> {
     match client.request::<Value>(request.body(serde_json::to_vec(document)?)?).await {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(false),
