@@ -16,8 +16,8 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long one is looked at that goes on until somebody ends it.
 const LOOK: Duration = Duration::from_secs(5);
-/// What commands name of the checkout.
-const FOLDERS: [&str; 4] = ["config", "docs", "examples", "hack"];
+/// What commands name of the checkout, and what the scripts among them read.
+const CHECKOUT: [&str; 8] = ["config", "docs", "examples", "hack", "e2e", "Cargo.toml", "Makefile", "metadata.yaml"];
 
 pub(super) struct Shell {
     directory: PathBuf,
@@ -31,8 +31,8 @@ impl Shell {
     /// same with a number of members that is refused.
     pub(super) fn new(bed: &Bed, manifests: &Manifests) -> Result<Self> {
         let directory = bed.world().state(&manifests.namespace)?;
-        for folder in FOLDERS {
-            symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder), directory.join(folder))?;
+        for name in CHECKOUT {
+            symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name), directory.join(name))?;
         }
         let written = |manifests: &Manifests| -> String {
             manifests.documents().iter().map(|document| format!("---\n{document}\n")).collect()
@@ -59,6 +59,8 @@ impl Shell {
         shell.args(["-o", "pipefail", "-c", line]).current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
         shell.env("PATH", &self.path).env("KUBECONFIG", &self.kubeconfig);
         shell.env("LOCAL_INFRASTRUCTURE_STATE_DIR", &self.machines);
+        // No commit says when.
+        shell.env("SOURCE_DATE_EPOCH", "0");
         shell
     }
 
