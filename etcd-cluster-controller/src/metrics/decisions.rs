@@ -103,6 +103,7 @@ mod tests {
         }
         assert_eq!(text.matches("etcd_decisions_total{").count(), expected.len(), "{text}");
     }
+
     #[test]
     fn of_each_object_the_last_decision_is_known_until_it_is_gone() {
         let decisions = Decisions::new(&Metrics::default());
