@@ -1,6 +1,7 @@
 //! The create path as a table of stories, and what must hold in every one.
 
 mod corrupt;
+mod every_roster;
 mod growing;
 mod ipv6;
 mod late;

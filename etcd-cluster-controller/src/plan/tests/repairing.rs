@@ -88,6 +88,21 @@ fn less_than_the_threshold_a_quorum_and_a_single_member_are_left_alone() {
     assert_eq!(begins(&story.plan()), None, "the fault is more likely ours");
 }
 
+/// The closest peer counts failed checks by it, and removes members at the first one where it cannot read the number.
+#[test]
+fn how_often_the_peers_annotation_says_changes_nothing() {
+    for retries in ["x", "-1", "0", "1", "1000"] {
+        let mut story = Story::with_voters(3, 3);
+        story.annotate("etcdcluster.cluster.x-k8s.io/healthcheck-retries", retries);
+        story.failing(2, "down");
+        assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS, "{retries}: at the first check");
+        story.pass(59);
+        assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS, "{retries}: before its time");
+        story.pass(1);
+        assert_eq!(begins(&story.plan()), Some((name(2), 0)), "{retries}: in time");
+    }
+}
+
 #[test]
 fn who_cannot_be_checked_is_not_replaced() {
     let mut story = Story::with_voters(3, 3);
