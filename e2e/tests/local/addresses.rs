@@ -21,13 +21,18 @@ const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt
 const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
 /// Several rounds of checks, once a second.
 const ROUNDS: Duration = Duration::from_secs(8);
+/// Seconds until a member counts as unhealthy where nobody is replaced, and where members are: two do not make a failure
+/// on a busy computer, and another member would be given an address too.
+const TOLD: i64 = 2;
+const REPLACED: i64 = 8;
 
 /// Two clusters of one CA. One loses two of its three machines, and with them its quorum; the other one grows, and gets one
 /// of their addresses. The only member that answers for the first is one of the second, with a certificate that is good:
 /// nothing of that is believed, nor is anything changed in the second because of it.
 pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let (ours, theirs) = futures::try_join!(up(bed, "addresses-a", "lost", 3), up(bed, "addresses-b", "taker", 1))?;
+    let (ours, theirs) =
+        futures::try_join!(up(bed, "addresses-a", "lost", 3, TOLD), up(bed, "addresses-b", "taker", 1, TOLD))?;
     let load = LowLoad::begin(bed, &theirs).await?;
     let before = ours.status().await?;
     let published = ours.control_plane_endpoints().await?;
@@ -73,8 +78,21 @@ pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
 /// Two clusters of one CA, all of whose members are well. The Machine of one shows the address of the other's, and the other way
 /// round, as where an infrastructure mixes them up: neither takes anything over from the other, and nothing is changed.
 pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
-    let bed = &*bed;
-    let (left, right) = futures::try_join!(up(bed, "addresses-c", "left", 3), up(bed, "addresses-d", "right", 3))?;
+    are_exchanged(bed, ["addresses-c", "addresses-d"], TOLD).await
+}
+
+/// The same where members are replaced: of a Machine that has a member of another etcd, nothing is known of its own.
+pub(crate) async fn exchanged_where_members_are_replaced(bed: &mut Bed) -> Result<()> {
+    are_exchanged(bed, ["addresses-e", "addresses-f"], REPLACED).await
+}
+
+async fn are_exchanged(bed: &Bed, namespaces: [&str; 2], unhealthy_after: i64) -> Result<()> {
+    let (left, right) = futures::try_join!(
+        up(bed, namespaces[0], "left", 3, unhealthy_after),
+        up(bed, namespaces[1], "right", 3, unhealthy_after)
+    )?;
+    // Long enough for one that is blamed to be replaced.
+    let rounds = ROUNDS + Duration::from_secs(u64::try_from(unhealthy_after)?);
     let both = [&left, &right];
     let loads = try_join_all(both.map(|look| LowLoad::begin(bed, look))).await?;
     let before = try_join_all(both.map(Look::status)).await?;
@@ -91,13 +109,15 @@ pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
     let what = "two Machines show each other's address";
     bed.fault(what, &hidden, Silence::Lasting);
     futures::try_join!(show(&left, &one, &of_right), show(&right, &other, &of_left))?;
-    tokio::time::sleep(ROUNDS).await;
+    tokio::time::sleep(rounds).await;
     for (index, look) in both.into_iter().enumerate() {
-        crate::boots::look_again(look, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 3}}})).await?;
-        tokio::time::sleep(ROUNDS).await;
+        let again = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": unhealthy_after + 1}}});
+        crate::boots::look_again(look, &again).await?;
+        tokio::time::sleep(rounds).await;
         let now = look.status().await?;
         is_what_it_was(&before[index], &now).context(look.etcd.clone())?;
         ensure!(now.operation.is_none() && now.removed_members.is_empty(), "{:?}", now.operation);
+        ensure!(now.last_remediation.is_none(), "{:?}", now.last_remediation);
         let (was, is) = (&machines[index], look.etcd_machines().await?);
         ensure!(is == *was, "the Machines of {} were {was:?}, and are {is:?}", look.etcd);
         ensure!(etcd(bed, look).await?.voters() == *was, "{:?}", etcd(bed, look).await?.members);
@@ -182,7 +202,8 @@ fn hand_over(bed: &Bed, address: &str, owner: &str) -> Result<()> {
     std::fs::write(&file, owner).with_context(|| format!("write {}", file.display()))
 }
 
-async fn up(bed: &Bed, namespace: &str, name: &str, replicas: i64) -> Result<Look> {
+/// Members are replaced if they count as unhealthy late enough.
+async fn up(bed: &Bed, namespace: &str, name: &str, replicas: i64, unhealthy_after: i64) -> Result<Look> {
     let client = bed.client();
     Look::make_namespace(&client, namespace).await?;
     let authority = json!({
@@ -192,9 +213,10 @@ async fn up(bed: &Bed, namespace: &str, name: &str, replicas: i64) -> Result<Loo
     });
     apply_object(&client, &authority).await?;
     let manifests = Manifests::new(namespace, name)?.replicas(replicas).with("EtcdCluster", |etcd| {
-        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 2});
-        // Two seconds do not make a failure on a busy computer, and another member would be given an address too.
-        etcd["spec"]["remediation"] = json!({"mode": "Report"});
+        etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": unhealthy_after});
+        if unhealthy_after < REPLACED {
+            etcd["spec"]["remediation"] = json!({"mode": "Report"});
+        }
     });
     manifests.apply(&client).await?;
     let look = Look::at(&client, &manifests);

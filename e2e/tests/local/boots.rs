@@ -234,12 +234,12 @@ async fn waits_for_us(look: &Look, machine: &str) -> Result<bool> {
     Ok(machine.annotations().contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION))
 }
 
-async fn until_released(look: &Look, machine: &str, patience: Duration) -> Result<()> {
+pub(crate) async fn until_released(look: &Look, machine: &str, patience: Duration) -> Result<()> {
     until("we have let it go", patience, async || Ok((!waits_for_us(look, machine).await?).then_some(()))).await
 }
 
 /// Has somebody else keep a Machine that is deleted, or no longer.
-async fn keep(look: &Look, machine: &str, value: Value) -> Result<()> {
+pub(crate) async fn keep(look: &Look, machine: &str, value: Value) -> Result<()> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {(THEIR_HOOK): value}}}));
     look.api("Machine").patch(machine, &PatchParams::default(), &patch).await?;
     Ok(())

@@ -3,10 +3,15 @@
 mod witness;
 
 use crate::bring_up::PATIENCE;
+use crate::departures::only_theirs;
+use crate::ill::{IMPATIENT, checked};
 use crate::kills::admitted;
 use crate::records::{Record, always_available};
+use crate::repair;
+use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::data::{Host, Keys};
+use e2e::bed::{Bed, Look, Manifests, Membership};
 use e2e::until::until;
 use futures::try_join;
 use kube::ResourceExt;
@@ -78,6 +83,47 @@ async fn the_only_one(bed: &Bed) -> Result<()> {
     })
     .await?;
     witness.stop(1, STALL).await
+}
+
+/// The only member is dead, and a person deletes its Machine: its data would go with it. That is told, and everything of it is
+/// kept. When its machine is on again it has all that was written, another member takes that over, and it goes.
+pub(crate) async fn the_only_one_that_is_dead(bed: &mut Bed) -> Result<()> {
+    let manifests = checked(Manifests::new("by-hand-dead", "demo")?.replicas(1), IMPATIENT);
+    let look = alone(bed, manifests).await?;
+    let only = look.etcd_machines().await?;
+    let machine = bed.machines.get(&look.namespace, &only[0])?;
+    let before = Membership::on(machine.clone()).await?;
+    let mut keys = Keys::default();
+    keys.write(&machine, 20).await?;
+    repair::dies(bed, &look, &only[0]).await?;
+    look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+    look.delete("Machine", &only[0]).await?;
+    let message = look.until_condition("Ready", "False", "WouldLoseData", PATIENCE).await?;
+    println!("  {}: {message}", look.namespace);
+    ensure!(message.contains(&only[0]) && message.contains("is kept"), "it says: {message}");
+    tokio::time::sleep(STEADY).await;
+    look.until_condition("Ready", "False", "WouldLoseData", PATIENCE).await?;
+    let kept = look.api("Machine").get(&only[0]).await?;
+    let hook = api::names::PRE_TERMINATE_HOOK_ANNOTATION;
+    ensure!(kept.annotations().contains_key(hook), "the hook is gone: {:?}", kept.metadata);
+    ensure!(look.etcd_machines().await? == only, "the Machines are {:?}", look.etcd_machines().await?);
+    let its_own = look.names("LocalMachine", "").await?;
+    ensure!(its_own == only && machine.directory().exists(), "of its machine there is {its_own:?}");
+
+    bed.fault_is_over(&format!("{} is on again", only[0]), &[&machine]);
+    Host::power_on(&machine).await?;
+    let machines = until("another member has taken over", PATIENCE * 2, async || {
+        let machines = look.etcd_machines().await?;
+        let status = look.status().await?;
+        ensure!(machines.len() == 1 && machines != only, "the Machines are {machines:?}: {:?}", status.conditions);
+        ensure!(status.ready && status.operation.is_none(), "{:?}", status.conditions);
+        Ok(Some(machines))
+    })
+    .await?;
+    let etcd = look.membership(&bed.machines, &machines).await?;
+    ensure!(etcd.cluster_id == before.cluster_id && etcd.voters() == machines, "etcd was {before:?}, and is {etcd:?}");
+    keys.are_all_on(&bed.machines.get(&look.namespace, &machines[0])?).await?;
+    only_theirs(bed, &look, &machines).await
 }
 
 /// Its machine would join a moment before it is destroyed: it stays until it has joined, leaves etcd again, and goes.

@@ -43,7 +43,7 @@ pub(crate) async fn past_its_hook(bed: &mut Bed) -> Result<()> {
 }
 
 /// Waits until an event about the EtcdCluster says all of this.
-async fn told(look: &Look, what: &[&str]) -> Result<()> {
+pub(crate) async fn told(look: &Look, what: &[&str]) -> Result<()> {
     until(format!("an event about {} says {what:?}", look.etcd), PATIENCE, async || {
         let events = look.events_about("EtcdCluster", &look.etcd).await?;
         ensure!(events.iter().any(|event| what.iter().all(|what| event.contains(what))), "{events:?}");

@@ -53,6 +53,7 @@ mod scale;
 mod shards;
 mod shrinks;
 mod stale;
+mod stuck;
 mod uninstalled;
 mod upgrades;
 mod without_faults;
@@ -101,6 +102,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "scale::",
         "shrinks::",
         "repair::",
+        "stuck::",
         "rolls::",
         "certificates::",
         "releases::",
@@ -262,6 +264,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(missing::the_ca),
         scenario!(missing::a_member),
         scenario!(missing::the_init_secret),
+        scenario!(missing::is_replaced).long(true),
         scenario!(deletion::in_the_middle),
         scenario!(deletion::when_up),
         scenario!(scale::one_to_three),
@@ -286,7 +289,9 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(repair::of_members_that_die),
         scenario!(repair::is_called_off),
         scenario!(repair::of_two_of_five).long(true),
+        scenario!(repair::by_one_that_boots_slowly).long(true),
         scenario!(repair::survives_kills).long(true),
+        scenario!(stuck::a_learner).long(true),
         scenario!(certificates::that_have_expired).long(true),
         scenario!(ill::networks).long(true),
         scenario!(ill::slow_disks).long(true),
@@ -315,10 +320,12 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(marked::by_a_health_check),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),
+        scenario!(by_hand::the_only_one_that_is_dead).long(true),
         scenario!(confirmation::is_asked_for),
         scenario!(uninstalled::manager_first),
         scenario!(addresses::given_to_another_cluster),
         scenario!(addresses::exchanged).long(true),
+        scenario!(addresses::exchanged_where_members_are_replaced).long(true),
         // Hundreds of clusters want this computer for themselves: beside other scenarios, members answer too late.
         scenario!(own_errors::blame_no_member).alone(is_full()),
         scenario!(gitops::same_manifest_again),

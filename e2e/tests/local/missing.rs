@@ -1,7 +1,10 @@
 //! Something is missing that a cluster needs: the CA, or a member that somebody has removed by hand.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::departures::{only_theirs, replaced};
+use crate::forced::told;
 use crate::load::LowLoad;
+use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{Host, on, said, serves, stays_silent};
 use e2e::bed::{Bed, Look, Manifests, Membership};
@@ -12,7 +15,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use local_infrastructure::machine::Machine;
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Seconds between two checks, and until a member counts as unhealthy.
 const CHECKS: (i64, i64) = (1, 4);
@@ -20,6 +23,10 @@ const CHECKS: (i64, i64) = (1, 4);
 const NOTICED: Duration = Duration::from_secs(30);
 /// How long is waited for what must not happen.
 const STEADY: Duration = Duration::from_secs(8);
+/// Seconds that a Machine has to become a member, and a stranger to answer for the first time.
+const GRACE: i64 = 20;
+/// The peer URL of a stranger: nobody is there.
+const STRANGER: &str = "https://10.77.255.254:2380";
 
 /// The Secret with the CA is deleted. Meanwhile a machine dies: that is told all the same. The Secret is restored as the
 /// message asks, by name and data, which no backup has labels with: all is well again.
@@ -131,8 +138,7 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     .await?;
 
     let witness = bed.machines.get(&look.namespace, &machines[0])?;
-    let stranger = "https://10.77.255.254:2380";
-    let add = ["/opt/bin/etcdctl.sh", "member", "add", "stranger", "--learner", "--peer-urls", stranger];
+    let add = ["/opt/bin/etcdctl.sh", "member", "add", "stranger", "--learner", "--peer-urls", STRANGER];
     said(&witness, &add).await?;
     // All that is wanted is there: it is Ready, and says of the stranger what it is.
     let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
@@ -143,7 +149,7 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
         let conditions = look.status().await?.conditions;
         let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
         let message = ready.map(|ready| ready.message).unwrap_or_default();
-        let told = message.contains(stranger) && message.contains("etcdctl member remove");
+        let told = message.contains(STRANGER) && message.contains("etcdctl member remove");
         ensure!(told && message.contains("Nothing is added beside it"), "it says: {message}");
         Ok(Some(()))
     })
@@ -153,6 +159,59 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     ensure!(list.members.len() == 4 && list.voters() == machines, "{list:?}");
     ensure!(look.status().await?.members.len() == 4, "the status does not show it");
     load.judged().await
+}
+
+/// Where members are replaced, which is the default. A member is removed with etcdctl: its Machine has a grace, and is
+/// replaced. A learner is added with etcdctl that never answers: it is told, and removed when it has had the time of a
+/// member that starts.
+pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
+    let manifests = Manifests::new("missing-replaced", "demo")?.with("EtcdCluster", |etcd| {
+        let (interval, after) = CHECKS;
+        etcd["spec"]["healthCheck"] =
+            json!({"intervalSeconds": interval, "unhealthyAfterSeconds": after, "startupGraceSeconds": GRACE});
+    });
+    let look = alone(bed, manifests).await?;
+    let names = look.etcd_machines().await?;
+    let (witness, removed) =
+        (bed.machines.get(&look.namespace, &names[0])?, bed.machines.get(&look.namespace, &names[2])?);
+    let before = Membership::on(witness.clone()).await?;
+    let member = before.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
+    let load = LowLoad::begin(bed, &look).await?;
+    bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
+    said(&witness, &["/opt/bin/etcdctl.sh", "member", "remove", &member.id]).await?;
+    let begun = Instant::now();
+    let message = look.until_condition("MembersHealthy", "False", "MemberMissing", NOTICED).await?;
+    ensure!(message.contains(&names[2]), "the member is named: {message}");
+    let machines = replaced(bed, &look, &names[2]).await?;
+    println!("  {}: replaced after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
+    ensure!(begun.elapsed() >= seconds(GRACE)?, "it had {:?}, and {GRACE} s are its grace", begun.elapsed());
+    let after = Membership::on(witness.clone()).await?;
+    let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+    ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
+    only_theirs(bed, &look, &machines).await?;
+
+    let add = ["/opt/bin/etcdctl.sh", "member", "add", "stranger", "--learner", "--peer-urls", STRANGER];
+    let begun = Instant::now();
+    said(&witness, &add).await?;
+    let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
+    ensure!(message.contains("runs on no Machine"), "it says: {message}");
+    let now = until("the stranger is removed", PATIENCE, async || {
+        let list = Membership::on(witness.clone()).await?;
+        ensure!(list.members.len() == 3, "{list:?}");
+        Ok(Some(list))
+    })
+    .await?;
+    println!("  {}: the stranger was removed after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
+    let patience = seconds(CHECKS.1 + GRACE)?;
+    ensure!(begun.elapsed() >= patience, "it had {:?}, and {patience:?} are its time", begun.elapsed());
+    ensure!(now == after, "the members were {after:?}, and are {now:?}");
+    told(&look, &["Normal MemberRemoved: ", "which no Machine carried"]).await?;
+    ensure!(look.etcd_machines().await? == machines, "the Machines are {:?}", look.etcd_machines().await?);
+    load.judged().await
+}
+
+fn seconds(seconds: i64) -> Result<Duration> {
+    Ok(Duration::from_secs(u64::try_from(seconds)?))
 }
 
 /// A cluster of three that is up.

@@ -7,6 +7,7 @@ use crate::load::LowLoad;
 use crate::records::warnings;
 use crate::rolls::nothing_is_lost;
 use crate::scale::{LOAD, data_of};
+use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::LastRemediation;
 use e2e::bed::data::{on, serves};
@@ -19,12 +20,14 @@ use e2e::process::Signal;
 use e2e::until::until;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Seconds between two checks, and until a member counts as unhealthy.
 const CHECKS: (i64, i64) = (1, 4);
 /// The longest that etcd may be without a leader when that dies: a few elections.
 const STALL: Duration = Duration::from_secs(10);
+/// A boot that takes ten times as long as it takes until a member counts as unhealthy, within the default grace.
+const SLOW_BOOT: Duration = Duration::from_secs(40);
 /// Clusters side by side in a sweep, each with a manager of its own.
 const AT_ONCE: usize = 2;
 /// How long a cluster may take beside others.
@@ -121,6 +124,35 @@ pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
     for name in &machines {
         serves(&bed.machines.get(&look.namespace, name)?).await?;
     }
+    only_theirs(bed, &look, &machines).await?;
+    load.judged().await
+}
+
+/// The replacement takes far longer to boot than it takes until a member counts as unhealthy: it is waited for, and no other is
+/// made. Nothing is deleted before it is up, and then once.
+pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
+    let look = alone(bed, manifests("repair-slow", 3)?).await?;
+    let names = look.etcd_machines().await?;
+    let before = look.membership(&bed.machines, &names).await?;
+    let load = LowLoad::begin(bed, &look).await?;
+    let (doomed, slow) = (&names[1], "demo-etcd-3");
+    bed.machines.fault_boot_delay(&look.namespace, slow, SLOW_BOOT)?;
+    let (mark, begun) = (bed.plane.mark(), Instant::now());
+    dies(bed, &look, doomed).await?;
+    let machines = replaced(bed, &look, doomed).await?;
+    println!("  {}: replaced after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
+    ensure!(begun.elapsed() >= SLOW_BOOT, "it did not boot slowly: {:?}", begun.elapsed());
+    ensure!(machines.iter().any(|name| name == slow), "the Machines are {machines:?}");
+    in_order(bed, &look, doomed, mark)?;
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).filter(|r| r.namespace == look.namespace);
+    for verb in ["create", "delete"] {
+        let done = ours.verb(verb).resource("machines").filter(|r| (200..300).contains(&r.code));
+        let done: Vec<&str> = done.iter().map(|r| r.name.as_str()).collect();
+        ensure!(done.len() == 1, "{verb}: {done:?}");
+    }
+    let after = look.membership(&bed.machines, &machines).await?;
+    let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+    ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
     only_theirs(bed, &look, &machines).await?;
     load.judged().await
 }
