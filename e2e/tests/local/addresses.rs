@@ -21,8 +21,8 @@ const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt
 const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
 /// Several rounds of checks, once a second.
 const ROUNDS: Duration = Duration::from_secs(8);
-/// Seconds until a member counts as unhealthy where nobody is replaced, and where members are: two do not make a failure
-/// on a busy computer, and another member would be given an address too.
+/// Seconds until a member counts as unhealthy where nobody is replaced, and where members are: two do not make a
+/// failure on a busy computer, and another member would be given an address too.
 const TOLD: i64 = 2;
 const REPLACED: i64 = 8;
 

@@ -85,8 +85,8 @@ async fn the_only_one(bed: &Bed) -> Result<()> {
     witness.stop(1, STALL).await
 }
 
-/// The only member is dead, and a person deletes its Machine: its data would go with it. That is told, and everything of it is
-/// kept. When its machine is on again it has all that was written, another member takes that over, and it goes.
+/// The only member is dead, and a person deletes its Machine: its data would go with it. That is told, and everything of
+/// it is kept. When its machine is on again it has all that was written, another member takes that over, and it goes.
 pub(crate) async fn the_only_one_that_is_dead(bed: &mut Bed) -> Result<()> {
     let manifests = checked(Manifests::new("by-hand-dead", "demo")?.replicas(1), IMPATIENT);
     let look = alone(bed, manifests).await?;

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Clusters, and with `E2E_FULL` set.
 const CLUSTERS: (usize, usize) = (8, 400);
@@ -27,6 +27,10 @@ const CLUSTERS: (usize, usize) = (8, 400);
 const LASTS: Duration = Duration::from_secs(8);
 /// What is done to so many objects side by side.
 const AT_ONCE: usize = 40;
+/// File descriptors that the manager may have more of than before: fewer than there are clusters.
+const SPARE: usize = 4;
+/// Idle connections are closed sooner.
+const SETTLES: Duration = Duration::from_secs(100);
 /// How names end that nobody resolves.
 const UNKNOWN: &str = ".invalid";
 /// How often the manager is started to have too few file descriptors.
@@ -94,6 +98,46 @@ async fn with_few_file_descriptors(bed: &mut Bed, crowd: &mut Crowd) -> Result<(
         }
     }
     anyhow::bail!("with {needed} in use it had enough {STARTS} times: nothing is shown")
+}
+
+/// The CAs of clusters are replaced while the manager is connected to their members, and put back; then the clusters go.
+/// That comes twice: nobody is blamed, and the second time leaves no more connections open than the first.
+pub(crate) async fn leave_nothing_open(bed: &mut Bed) -> Result<()> {
+    let mut crowd = Crowd::up(bed, CLUSTERS.0).await.context("the clusters come up")?;
+    let first = comes_and_goes(bed, &mut crowd).await.context("the first time")?;
+    crowd.grows(bed, CLUSTERS.0).await.context("the clusters come up again")?;
+    let second = comes_and_goes(bed, &mut crowd).await.context("the second time")?;
+    println!("  of the manager's file descriptors {first} were left, and then {second}");
+    ensure!(second <= first + SPARE, "{first} file descriptors were left open, and then {second}");
+    Ok(())
+}
+
+/// What the members' part of it is, and how many file descriptors the manager has when it is over.
+async fn comes_and_goes(bed: &mut Bed, crowd: &mut Crowd) -> Result<usize> {
+    let own = own_authorities(crowd).await?;
+    with_the_authority_of_another(crowd, &own, async || Ok(())).await?;
+    crowd.until_all_is_well().await.context("after the CAs are back")?;
+    nobody_is_blamed(crowd).await?;
+    let connected = open_files(bed)?;
+    crowd.goes().await?;
+    let left = until_settled(bed).await?;
+    println!("  the manager has {connected} file descriptors with the clusters, and {left} without");
+    ensure!(left + CLUSTERS.0 <= connected, "of {connected} file descriptors {left} are left: nothing is shown");
+    Ok(left)
+}
+
+/// How many file descriptors the manager has once that number no longer falls: connections to the API server that are
+/// not used any more stay for a while.
+async fn until_settled(bed: &mut Bed) -> Result<usize> {
+    let (mut least, mut since) = (open_files(bed)?, Instant::now());
+    while since.elapsed() < SETTLES {
+        tokio::time::sleep(crowd::LOOKS).await;
+        let now = open_files(bed)?;
+        if now < least {
+            (least, since) = (now, Instant::now());
+        }
+    }
+    Ok(least)
 }
 
 /// File descriptors that the manager has open.
@@ -176,15 +220,31 @@ async fn show_their_own(look: &Look, seats: &[Seat]) -> Result<()> {
 
 /// A restore of the wrong Secrets: our certificates come from other CAs than the members'.
 async fn with_other_certificates(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
+    let own = own_authorities(crowd).await?;
+    // Nothing that it has made before is of use then.
+    bed.kill_manager(0).await?;
+    with_the_authority_of_another(crowd, &own, async || bed.start_manager(0).await).await
+}
+
+/// Certificate and key of each cluster's CA.
+async fn own_authorities(crowd: &Crowd) -> Result<Vec<[String; 2]>> {
     let mut own = Vec::new();
     for look in &crowd.looks {
         let secret = names::ca_secret(&look.cluster);
         own.push([look.secret(&secret, "tls.crt").await?, look.secret(&secret, "tls.key").await?]);
     }
-    // Nothing that it has made before is of use then.
-    bed.kill_manager(0).await?;
+    Ok(own)
+}
+
+/// The CAs are not the members' for a while: nobody can be asked, and nobody is blamed. `then`: what is done once they are
+/// replaced.
+async fn with_the_authority_of_another(
+    crowd: &Crowd,
+    own: &[[String; 2]],
+    then: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
     replace(crowd.looks.iter().map(|look| (look, CERT, KEY))).await?;
-    bed.start_manager(0).await?;
+    then().await?;
     let result = async {
         doubted(crowd).await.context("our certificates come from another CA")?;
         tokio::time::sleep(LASTS).await;

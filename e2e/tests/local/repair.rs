@@ -128,8 +128,8 @@ pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// The replacement takes far longer to boot than it takes until a member counts as unhealthy: it is waited for, and no other is
-/// made. Nothing is deleted before it is up, and then once.
+/// The replacement takes far longer to boot than it takes until a member counts as unhealthy: it is waited for, and no
+/// other is made. Nothing is deleted before it is up, and then once.
 pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
     let look = alone(bed, manifests("repair-slow", 3)?).await?;
     let names = look.etcd_machines().await?;

@@ -4,6 +4,7 @@ use crate::bring_up::PATIENCE;
 use crate::records::Warning;
 use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
+use api::names::ca_secret;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -44,20 +45,46 @@ impl Crowd {
     pub(super) async fn up(bed: &Bed, count: usize) -> Result<Self> {
         let client = bed.client();
         Look::make_namespace(&client, NAMESPACE).await?;
-        let (mut crowd, begun) =
-            (Self { client: client.clone(), looks: Vec::new(), forgiven: BTreeSet::new() }, Instant::now());
+        let mut crowd = Self { client, looks: Vec::new(), forgiven: BTreeSet::new() };
+        crowd.grows(bed, count).await?;
+        Ok(crowd)
+    }
+
+    /// The same of clusters that come: until there are so many.
+    pub(super) async fn grows(&mut self, bed: &Bed, count: usize) -> Result<()> {
+        let (client, begun) = (self.client.clone(), Instant::now());
         let simulated = bed.frozen().is_some();
         let at_once = if simulated { AT_ONCE.1 } else { AT_ONCE.0 };
-        while crowd.looks.len() < count {
-            let batch = crowd.looks.len()..count.min(crowd.looks.len() + at_once);
+        while self.looks.len() < count {
+            let batch = self.looks.len()..count.min(self.looks.len() + at_once);
             let replicas = |number: usize| if simulated && number.is_multiple_of(OF_THREE) { 3 } else { 1 };
             let manifests = batch.map(|number| cluster(number, replicas(number))).collect::<Result<Vec<_>>>()?;
             try_join_all(manifests.iter().map(|manifests| manifests.apply(&client))).await?;
-            crowd.looks.extend(manifests.iter().map(|manifests| Look::at(&client, manifests)));
-            crowd.until_all_is_well().await?;
+            self.looks.extend(manifests.iter().map(|manifests| Look::at(&client, manifests)));
+            self.until_all_is_well().await?;
         }
         println!("  {count} clusters are well after {:.0} s", begun.elapsed().as_secs_f32());
-        Ok(crowd)
+        Ok(())
+    }
+
+    /// Deletes them all, and waits until nothing of them is left.
+    pub(super) async fn goes(&mut self) -> Result<()> {
+        let looks = std::mem::take(&mut self.looks);
+        try_join_all(looks.iter().map(|look| look.delete("Cluster", &look.cluster))).await?;
+        let Some(look) = looks.first() else { return Ok(()) };
+        until("no cluster is left", PATIENCE, async || {
+            for kind in ["Cluster", "EtcdCluster", "Machine", "LocalCluster", "LocalMachine"] {
+                let left = look.names(kind, "").await?;
+                ensure!(left.is_empty(), "of {kind} there are {left:?}");
+            }
+            // What comes again under the same names must not meet what is about to go.
+            let (templates, secrets) = (look.names("LocalMachineTemplate", "").await?, look.secret_names().await?);
+            let is_left = |look: &&Look| templates.contains(&look.etcd) || secrets.contains(&ca_secret(&look.cluster));
+            let left = looks.iter().find(is_left).map(|look| &look.cluster);
+            ensure!(left.is_none(), "of {left:?} there are {templates:?}, {secrets:?}");
+            Ok(Some(()))
+        })
+        .await
     }
 
     /// Has warnings until now not count that a simulated member did not answer in time: before the first fault, a
