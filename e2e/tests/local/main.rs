@@ -44,6 +44,7 @@ mod own_errors;
 mod pauses;
 mod places;
 mod power_cuts;
+mod random_kills;
 mod rbac;
 mod records;
 mod releases;
@@ -101,6 +102,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     let judged = [
         "scale::",
         "shrinks::",
+        "random_kills::",
         "repair::",
         "stuck::",
         "rolls::",
@@ -300,6 +302,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(ill::data).long(true),
         scenario!(lasting::of_one_of_three).long(true),
         scenario!(lasting::of_a_quorum_and_of_all).long(true),
+        scenario!(random_kills::of_members).long(true),
         scenario!(during::growth).long(true),
         scenario!(during::growth_of_one).long(true),
         scenario!(during::scale_down).long(true),

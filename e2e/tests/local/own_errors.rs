@@ -115,7 +115,7 @@ pub(crate) async fn leave_nothing_open(bed: &mut Bed) -> Result<()> {
 /// What the members' part of it is, and how many file descriptors the manager has when it is over.
 async fn comes_and_goes(bed: &mut Bed, crowd: &mut Crowd) -> Result<usize> {
     let own = own_authorities(crowd).await?;
-    with_the_authority_of_another(crowd, &own, async || Ok(())).await?;
+    with_the_authority_of_another(crowd, &own, async || anyhow::Ok(())).await?;
     crowd.until_all_is_well().await.context("after the CAs are back")?;
     nobody_is_blamed(crowd).await?;
     let connected = open_files(bed)?;
