@@ -6,12 +6,12 @@ mod victim;
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
-use crate::ill::{IMPATIENT, STALL, checked};
+use crate::ill::{IMPATIENT, PATIENT, STALL, all_are_well, checked};
 use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, up_to_date};
 use crate::scale::data_of;
 use crate::shrinks::{alone, wanted};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::data::on;
+use e2e::bed::data::{DataLoss, on};
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::history::History;
 use e2e::observer::Silence;
@@ -33,6 +33,9 @@ const ENDS: Duration = Duration::from_secs(420);
 /// How long it is looked at that nothing is done: a few times what it takes until a member counts as unhealthy.
 const STEADY: Duration = Duration::from_secs(12);
 
+/// How long a copy of a member's data may take to be saved, a reboot included.
+const SAVED: Duration = Duration::from_secs(120);
+
 type Action = fn(&Machine) -> Done<()>;
 
 /// What happens to a machine.
@@ -41,16 +44,47 @@ pub(crate) struct Fault {
     pub(crate) begins: Action,
     /// What ends it; nothing brings back a disk.
     pub(crate) ends: Option<Action>,
+    needs: Needs,
 }
 
-pub(crate) const KILLED: Fault = Fault { name: "killed", begins: Machine::kill, ends: Some(Machine::power_on) };
-pub(crate) const FROZEN: Fault = Fault { name: "frozen", begins: Machine::freeze, ends: Some(Machine::thaw) };
-pub(crate) const CUT_OFF: Fault = Fault { name: "cut-off", begins: Machine::cut_off, ends: Some(Machine::reconnect) };
-const UNHEARD: Fault =
-    Fault { name: "unheard", begins: |machine| machine.cut_off_one_way(Way::Out), ends: Some(Machine::reconnect) };
-const ROBBED: Fault = Fault { name: "robbed", begins: Machine::rob_disk, ends: None };
+/// What has to be there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// The log of its etcd.
+    Log,
+    /// A copy of its data from before its last start.
+    OlderCopy,
+}
 
-static FAULTS: [Fault; 5] = [KILLED, FROZEN, CUT_OFF, UNHEARD, ROBBED];
+impl Fault {
+    const fn new(name: &'static str, begins: Action, ends: Option<Action>) -> Self {
+        Self { name, begins, ends, needs: Needs::Nothing }
+    }
+
+    /// Whether it can happen to one that has this part. One that has just come was never started before.
+    fn fits(&self, victim: Victim) -> bool {
+        self.needs != Needs::OlderCopy || victim != Victim::Newcomer
+    }
+
+    /// Whether it can happen to this machine by now.
+    fn can_strike(&self, found: &Found) -> bool {
+        // Who has told its URL has a log.
+        self.needs == Needs::Nothing || found.url.as_ref().is_some_and(|url| !url.is_empty())
+    }
+}
+
+pub(crate) const KILLED: Fault = Fault::new("killed", Machine::kill, Some(Machine::power_on));
+pub(crate) const FROZEN: Fault = Fault::new("frozen", Machine::freeze, Some(Machine::thaw));
+pub(crate) const CUT_OFF: Fault = Fault::new("cut-off", Machine::cut_off, Some(Machine::reconnect));
+const UNHEARD: Fault = Fault::new("unheard", |machine| machine.cut_off_one_way(Way::Out), Some(Machine::reconnect));
+const ROBBED: Fault = Fault::new("robbed", Machine::rob_disk, None);
+/// A byte of its log is another one than was written.
+const CORRUPTED: Fault = Fault { needs: Needs::Log, ..Fault::new("corrupted", Machine::corrupt_log, None) };
+/// It gets older data back.
+const OLDER: Fault = Fault { needs: Needs::OlderCopy, ..Fault::new("older", Machine::put_back_data, None) };
+
+static FAULTS: [Fault; 7] = [KILLED, FROZEN, CUT_OFF, UNHEARD, ROBBED, CORRUPTED, OLDER];
 
 /// What is done to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +93,8 @@ enum Change {
     ScaleDown,
     Rollout,
     Repair,
+    BringUp,
+    Departure,
 }
 
 impl Change {
@@ -68,6 +104,8 @@ impl Change {
             Self::ScaleDown => "scale-down",
             Self::Rollout => "rollout",
             Self::Repair => "repair",
+            Self::BringUp => "bring-up",
+            Self::Departure => "departure",
         }
     }
 
@@ -76,25 +114,32 @@ impl Change {
         match self {
             Self::Growth => (3, 5),
             Self::ScaleDown => (5, 3),
-            Self::Rollout => (3, 3),
+            Self::Rollout | Self::Departure => (3, 3),
             Self::Repair => (5, 5),
+            Self::BringUp => (2, 3),
         }
     }
 
-    fn victims(self) -> [Victim; 3] {
-        let third = if self == Self::ScaleDown { Victim::Leaver } else { Victim::Newcomer };
-        [Victim::Leader, Victim::Follower, third]
+    fn victims(self) -> &'static [Victim] {
+        match self {
+            Self::ScaleDown | Self::Departure => &[Victim::Leader, Victim::Follower, Victim::Leaver],
+            Self::Growth | Self::Rollout | Self::Repair => &[Victim::Leader, Victim::Follower, Victim::Newcomer],
+            // Two members survive no failure of either.
+            Self::BringUp => &[Victim::Newcomer],
+        }
     }
 
-    /// Every fault, each with another victim; with `E2E_EVERY_PLACE` set, each with every victim.
+    /// Every fault that fits, each with another victim; with `E2E_EVERY_PLACE` set, each with every victim.
     fn stories(self, bed: &Bed) -> Vec<Story<'_>> {
-        let story = move |fault, victim| Story { bed, change: self, fault, victim };
-        if tries_every_place() {
-            return FAULTS.iter().flat_map(|fault| self.victims().map(|victim| story(fault, victim))).collect();
+        let mut stories = Vec::new();
+        for (number, fault) in FAULTS.iter().enumerate() {
+            let victims: Vec<Victim> = self.victims().iter().copied().filter(|victim| fault.fits(*victim)).collect();
+            let most = if tries_every_place() { victims.len() } else { victims.len().min(1) };
+            // Not the same pairs in each change.
+            let chosen = victims.iter().cycle().skip(number + self as usize).take(most);
+            stories.extend(chosen.map(|victim| Story { bed, change: self, fault, victim: *victim }));
         }
-        // Not the same pairs in each change.
-        let victims = self.victims().into_iter().cycle().skip(self as usize);
-        FAULTS.iter().zip(victims).map(|(fault, victim)| story(fault, victim)).collect()
+        stories
     }
 }
 
@@ -116,6 +161,16 @@ pub(crate) async fn rollout(bed: &mut Bed) -> Result<()> {
 /// Of five, one has died, and the machine of its replacement runs.
 pub(crate) async fn repair(bed: &mut Bed) -> Result<()> {
     during(bed, Change::Repair).await
+}
+
+/// Two of three vote, and the third comes.
+pub(crate) async fn bring_up(bed: &mut Bed) -> Result<()> {
+    during(bed, Change::BringUp).await
+}
+
+/// Of three, a person has deleted the Machine of a follower.
+pub(crate) async fn departure(bed: &mut Bed) -> Result<()> {
+    during(bed, Change::Departure).await
 }
 
 async fn during(bed: &Bed, change: Change) -> Result<()> {
@@ -143,14 +198,28 @@ impl Story<'_> {
 
     async fn tell(&self) -> Result<()> {
         let (bed, (before, after)) = (self.bed, self.change.sizes());
-        let look = up(bed, &self.name(), before).await?;
-        let old = look.etcd_machines().await?;
-        let etcd = look.membership(&bed.machines, &old).await?;
+        let look = match self.change {
+            Change::BringUp => comes_up(bed, &self.name(), after).await?,
+            _ => up(bed, &self.name(), before).await?,
+        };
+        // The Machines of all are made at once.
+        let old = look.member_names(before);
+        let etcd = until("the members agree", PATIENCE, async || Ok(Some(look.membership(&bed.machines, &old).await?)))
+            .await?;
+        if self.fault.needs == Needs::OlderCopy {
+            self.saves_copies(&look, &old).await?;
+        }
         let writers =
             History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
 
-        let mut dead: Vec<Found> = Vec::new();
+        let (mut dead, mut leaves) = (Vec::<Found>::new(), None);
         match self.change {
+            Change::BringUp => {}
+            Change::Departure => {
+                let found = find(bed, &look, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
+                look.delete("Machine", &found.machine).await?;
+                leaves = Some(found.machine);
+            }
             Change::Growth | Change::ScaleDown => wanted(&look, after).await?,
             Change::Rollout => changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?,
             Change::Repair => {
@@ -162,7 +231,8 @@ impl Story<'_> {
             if !self.is_under_way(&look, &old).await? {
                 return Ok(None);
             }
-            find(bed, &look, &old, self.victim, &dead).await
+            let found = find(bed, &look, &old, self.victim, &dead).await?;
+            Ok(found.filter(|found| self.fault.can_strike(found)))
         })
         .await?;
         self.strikes(&look, found, self.fault, &mut dead, &writers).await?;
@@ -171,10 +241,11 @@ impl Story<'_> {
         let now = look.membership(&bed.machines, &machines).await?;
         ensure!(now.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {now:?}");
         let alive = old.iter().filter(|name| !dead.iter().any(|dead| dead.machine == **name));
+        let alive = alive.filter(|name| leaves.as_ref() != Some(*name));
         let stayed = alive.clone().filter(|name| machines.contains(name)).count();
         let (least, most) = match self.change {
             // Nobody goes who was well.
-            Change::Growth | Change::Repair => (alive.count(), before),
+            Change::Growth | Change::Repair | Change::BringUp | Change::Departure => (alive.count(), before),
             Change::ScaleDown => (after - 1, after),
             Change::Rollout => (0, 0),
         };
@@ -195,8 +266,25 @@ impl Story<'_> {
         Ok(match self.change {
             Change::Growth | Change::Rollout => status.members.iter().any(|member| !old.contains(&member.machine)),
             Change::ScaleDown => status.operation.is_some() || is("MachinesDeleting"),
+            Change::BringUp => true,
+            Change::Departure => is("MachinesDeleting"),
             Change::Repair => find(self.bed, look, old, Victim::Newcomer, &[]).await?.is_some(),
         })
+    }
+
+    /// Of each member, as who it will be is not known yet: its data is saved, and it is started once more. That alone is
+    /// no reason to replace it.
+    async fn saves_copies(&self, look: &Look, old: &[String]) -> Result<()> {
+        let after =
+            async |seconds: i64| changed(look, &json!({"healthCheck": {"unhealthyAfterSeconds": seconds}})).await;
+        after(PATIENT).await?;
+        for name in old {
+            let machine = self.bed.machines.get(&look.namespace, name)?;
+            self.bed.fault(&format!("{name}: a copy is saved"), &[&machine], Silence::AtMost(SAVED));
+            DataLoss::OlderCopy.prepare(&machine).await?;
+            all_are_well(look).await?;
+        }
+        after(IMPATIENT).await
     }
 
     /// The machine fails, and clients are told not to ask it any more: what they ask of others settles by itself.
@@ -305,9 +393,27 @@ fn ask_the_living(published: &str, dead: &[Found], writers: &History) {
 
 /// A cluster with so many members that is up, and looked at closely.
 async fn up(bed: &Bed, namespace: &str, members: usize) -> Result<Look> {
+    alone(bed, manifests(namespace, members)?).await
+}
+
+/// The same of one that comes up, and of which two members vote.
+async fn comes_up(bed: &Bed, namespace: &str, members: usize) -> Result<Look> {
+    let (client, manifests) = (bed.client(), manifests(namespace, members)?.without_control_plane());
+    Look::make_namespace(&client, namespace).await?;
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    until(format!("two members of {namespace} vote"), PATIENCE, async || {
+        let status = look.status().await?;
+        ensure!(status.endpoints.split(',').count() >= 2, "published is {:?}", status.endpoints);
+        Ok(Some(()))
+    })
+    .await?;
+    Ok(look)
+}
+
+fn manifests(namespace: &str, members: usize) -> Result<Manifests> {
     let manifests = Manifests::new(namespace, "demo")?.replicas(i64::try_from(members)?);
-    let manifests = checked(manifests, IMPATIENT).with("EtcdCluster", |etcd| {
+    Ok(checked(manifests, IMPATIENT).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"]["startupGraceSeconds"] = json!(GRACE);
-    });
-    alone(bed, manifests).await
+    }))
 }

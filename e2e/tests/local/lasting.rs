@@ -2,6 +2,7 @@
 //! hangs for good, or has lost its data, is replaced without help; of a quorum and of all nobody is, and they come
 //! back.
 
+use crate::deletion::all_is_gone;
 use crate::departures::{only_theirs, replaced};
 use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, nothing_is_begun};
 use crate::ill::{IMPATIENT, PATIENT, STALL, all_are_well, checked};
@@ -128,19 +129,7 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize) -> Result<()> {
     let theirs: Vec<&Machine> = machines.iter().collect();
     bed.fault(&format!("{number} of {} are {}", look.namespace, fault.name), &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, fault.begins))).await?;
-    let message = until("it is told that etcd is not available", TOLD, async || {
-        let conditions = look.status().await?.conditions;
-        let available = conditions.into_iter().find(|condition| condition.type_ == "Available");
-        let available = available.context("no condition")?;
-        ensure!(available.status != "True", "{available:?}");
-        Ok(Some(available.message))
-    })
-    .await?;
-    ensure!(!message.is_empty(), "it is not explained");
-    println!("  {}: {message}", look.namespace);
-    tokio::time::sleep(STEADY).await;
-    nothing_is_begun(&look).await?;
-    ensure!(look.etcd_machines().await? == names, "the Machines are {:?}", look.etcd_machines().await?);
+    is_told_and_left_alone(&look, &names).await?;
 
     bed.fault_is_over(&format!("{number} of {}: that is over", look.namespace), &theirs);
     try_join_all(machines.iter().map(|machine| on(machine, ends))).await?;
@@ -152,6 +141,43 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize) -> Result<()> {
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
     nothing_is_begun(&look).await?;
     nothing_is_lost(&look, writers, &data_of(bed, &look, &names)?).await?;
+    Ok(())
+}
+
+/// Two of three lose their disks, and with them the quorum loses its data: it is told, and nothing is done, as the third
+/// has all that there is. Neither of them begins anew. When the Cluster is deleted, all of it goes.
+pub(crate) async fn of_a_quorum_that_loses_its_data(bed: &mut Bed) -> Result<()> {
+    let look = up(bed, "lasting-quorum-robbed").await?;
+    let names = look.etcd_machines().await?;
+    let machines = names[..2].iter().map(|name| anyhow::Ok(bed.machines.get(&look.namespace, name)?));
+    let machines: Vec<Machine> = machines.collect::<Result<_>>()?;
+    let theirs: Vec<&Machine> = machines.iter().collect();
+    bed.fault("two of three lose their disks", &theirs, Silence::Lasting);
+    try_join_all(machines.iter().map(|machine| on(machine, Machine::rob_disk))).await?;
+    is_told_and_left_alone(&look, &names).await?;
+    for machine in &machines {
+        DataLoss::RobbedDisk.has_left_no_trace(machine).await.with_context(|| machine.spec().name.clone())?;
+    }
+    look.delete("Cluster", &look.cluster).await?;
+    all_is_gone(bed, &look).await
+}
+
+/// It is told that etcd is not available; and however long that lasts, nobody is replaced, removed or deleted.
+async fn is_told_and_left_alone(look: &Look, names: &[String]) -> Result<()> {
+    let message = until("it is told that etcd is not available", TOLD, async || {
+        let conditions = look.status().await?.conditions;
+        let available = conditions.into_iter().find(|condition| condition.type_ == "Available");
+        let available = available.context("no condition")?;
+        ensure!(available.status != "True", "{available:?}");
+        Ok(Some(available.message))
+    })
+    .await?;
+    ensure!(!message.is_empty(), "it is not explained");
+    println!("  {}: {message}", look.namespace);
+    tokio::time::sleep(STEADY).await;
+    nothing_is_begun(look).await?;
+    let machines = look.etcd_machines().await?;
+    ensure!(machines == names, "the Machines are {machines:?}");
     Ok(())
 }
 
