@@ -1,13 +1,13 @@
 //! `kubectl etcdcluster move` with the real clusterctl, from one management plane to another and back, while etcd is
-//! written to.
-//!
-//! The control plane, which has no part in it, is left out: that it is initialized is said by the scenario, as clusterctl
-//! asks for that.
+//! written to. The control plane moves along, and keeps what it was given of etcd.
+
+mod control_plane;
 
 use super::{PATIENCE, Setup, run};
 use crate::scale::{LOAD as DENSE, data_of};
 use anyhow::{Context, Result, bail, ensure};
-use api::names;
+use api::{EtcdClusterStatus, names};
+use control_plane::{Given, is_untouched, works};
 use e2e::bed::{Bed, Look, Manifests, Membership, programs};
 use e2e::history::{History, Load};
 use e2e::plane::Plane;
@@ -15,7 +15,7 @@ use e2e::until::until;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs::{Permissions, set_permissions, write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -25,15 +25,16 @@ use std::time::Duration;
 const MOVED: &str = "moved";
 /// Moves take minutes, and the judge has to go through all of it.
 const LOAD: Load = Load { clients: 1, rest: Duration::from_millis(400), ..DENSE };
-/// What is there of a cluster without a control plane.
-const KINDS: [&str; 5] = ["Cluster", "EtcdCluster", "Machine", "EtcdadmConfig", "LocalMachine"];
+/// What there is of the cluster.
+const KINDS: [&str; 7] =
+    ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "KubeadmConfig", "LocalMachine"];
 /// clusterctl is cut when it has said that it makes the first object, or deletes the first one.
 const CUTS: [&str; 2] = ["Creating", "Deleting"];
-/// For so long the Cluster has to go on saying what the scenario has made it say.
+/// For so long the control plane has to stay as it was.
 const STAYS: Duration = Duration::from_secs(2);
 
 /// There, back with two interruptions after one that is given up, and there again, with the same members and processes
-/// and without a lost write; then it grows there, and is deleted there.
+/// and without a lost write, and nothing is written to the control plane; then it grows there, and is deleted there.
 pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let setup = Setup::new(bed)?;
@@ -46,17 +47,19 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     }
     let client = bed.client();
     Look::make_namespace(&client, MOVED).await?;
-    let manifests = Manifests::new(MOVED, "demo")?.without_control_plane();
+    let manifests = Manifests::new(MOVED, "demo")?;
     manifests.apply(&client).await?;
     let here = Side { plane: &bed.plane, look: Look::at(&client, &manifests) };
     let there = Side { plane: &second.plane, look: Look::at(&second.plane.client(), &manifests) };
-    here.look.until_ready(PATIENCE).await?;
+    here.look.until_control_plane_data(PATIENCE).await?;
     let before = here.what_there_is(bed).await?;
+    before.given.is_whole()?;
+    let begun = [(&here, bed.plane.mark()), (&there, second.plane.mark())];
 
     refused_without_the_plugin(&setup, &here, &there).await?;
     ensure!(here.what_there_is(bed).await? == before, "a move that was refused has changed something");
 
-    let writers = History::begin(bed.world(), MOVED, &here.look.staged_etcd_access().await?, LOAD).await?;
+    let writers = History::begin(bed.world(), MOVED, &here.look.etcd_access().await?, LOAD).await?;
     let whole = setup.program("clusterctl-whole", "")?;
     here.move_to(&there, &whole).await.context("there")?;
     same(&before, &there.what_there_is(bed).await?)?;
@@ -69,6 +72,9 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     same(&before, &here.what_there_is(bed).await?)?;
     here.move_to(&there, &whole).await.context("there again")?;
     same(&before, &there.what_there_is(bed).await?)?;
+    for (side, since) in begun {
+        is_untouched(&side.look, side.plane, since)?;
+    }
     let record = writers.end().await?;
     let figures = record.figures();
     println!("  {MOVED}: {figures}");
@@ -77,14 +83,13 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
 
     let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
     there.look.etcds().patch(&there.look.etcd, &PatchParams::default(), &patch).await?;
-    until("five members are ready", PATIENCE, async || {
+    let grown = until("five members are ready", PATIENCE, async || {
         let status = there.look.status().await?;
         ensure!(status.ready && status.members.len() == 5, "{:?}", status.conditions);
-        Ok(Some(()))
+        Ok(Some(members(&status)))
     })
     .await?;
-    let grown = there.what_there_is(bed).await?;
-    ensure!(before.members.iter().all(|member| grown.members.contains(member)), "{before:?} became {grown:?}");
+    ensure!(before.members.iter().all(|member| grown.contains(member)), "{:?} became {grown:?}", before.members);
     there.look.delete("Cluster", "demo").await?;
     there.look.until_nothing_is_left(&KINDS, PATIENCE).await?;
     ensure!(bed.machines.list()?.iter().all(|machine| machine.spec().namespace != MOVED), "machines are left");
@@ -103,6 +108,7 @@ struct WhatThereIs {
     etcd: Membership,
     members: Vec<(String, String)>,
     endpoints: String,
+    given: Given,
     /// The first process of each machine.
     processes: Vec<(String, Option<i32>)>,
     /// UIDs of the Machines. They change in a move, and by nothing else.
@@ -113,9 +119,15 @@ fn same(before: &WhatThereIs, after: &WhatThereIs) -> Result<()> {
     let is_same = before.etcd == after.etcd
         && before.members == after.members
         && before.endpoints == after.endpoints
+        && before.given == after.given
         && before.processes == after.processes;
     ensure!(is_same, "{before:?} became {after:?}");
     Ok(())
+}
+
+/// Names and IDs of the members.
+fn members(status: &EtcdClusterStatus) -> Vec<(String, String)> {
+    status.members.iter().map(|member| (member.name.clone(), member.id.clone())).collect()
 }
 
 impl Side<'_> {
@@ -130,8 +142,9 @@ impl Side<'_> {
         let machines = self.look.api("Machine").list(&ListParams::default()).await?.items;
         Ok(WhatThereIs {
             etcd,
-            members: status.members.iter().map(|member| (member.name.clone(), member.id.clone())).collect(),
+            members: members(&status),
             endpoints: status.endpoints,
+            given: Given::read(&self.look).await?,
             processes: names.iter().map(process).collect::<Result<_>>()?,
             uids: machines.iter().map(ResourceExt::uid).collect(),
         })
@@ -139,7 +152,7 @@ impl Side<'_> {
 
     /// What a person types, with this program as clusterctl.
     async fn move_to(&self, other: &Side<'_>, clusterctl: &Path) -> Result<String> {
-        self.control_plane_is_initialized().await?;
+        works(&self.look).await?;
         let mut command = self.types(other)?;
         command.arg("--clusterctl").arg(clusterctl);
         command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
@@ -163,30 +176,6 @@ impl Side<'_> {
         command.arg("--to-kubeconfig").arg(other.plane.kubeconfig()?);
         Ok(command)
     }
-
-    /// clusterctl asks for it, and without a control plane Cluster API never says it. Once said, it stays. Where the Cluster
-    /// is gone by now there is nobody to say it.
-    async fn control_plane_is_initialized(&self) -> Result<()> {
-        let clusters = self.look.api("Cluster");
-        let condition = json!({"type": "ControlPlaneInitialized", "status": "True", "reason": "SaidByTheScenario",
-            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-            "metadata": {"name": self.look.cluster}, "status": {"conditions": [condition]}});
-        let parameters = PatchParams::apply("scenario").force();
-        until("the Cluster says that its control plane is initialized", PATIENCE, async || {
-            if clusters.get_opt(&self.look.cluster).await?.is_none() {
-                return Ok(Some(()));
-            }
-            clusters.patch_status(&self.look.cluster, &parameters, &Patch::Apply(&cluster)).await?;
-            tokio::time::sleep(STAYS).await;
-            let seen = clusters.get(&self.look.cluster).await?;
-            let conditions = seen.data.pointer("/status/conditions").and_then(Value::as_array);
-            let mut conditions = conditions.into_iter().flatten();
-            let found = conditions.find(|condition| condition["type"] == "ControlPlaneInitialized");
-            Ok(found.is_some_and(|condition| condition["status"] == "True").then_some(()))
-        })
-        .await
-    }
 }
 
 /// It is given up as well in the middle of giving it up, and by nothing else: clusterctl would write into what is on its
@@ -207,7 +196,7 @@ async fn given_up(setup: &Setup, from: &Side<'_>, to: &Side<'_>, whole: &Path) -
 
 /// clusterctl alone refuses, and says something else than what is missing.
 async fn refused_without_the_plugin(setup: &Setup, here: &Side<'_>, there: &Side<'_>) -> Result<()> {
-    here.control_plane_is_initialized().await?;
+    works(&here.look).await?;
     let target = there.plane.kubeconfig()?.to_str().context("a path in UTF-8")?;
     let alone = ["move", "--namespace", MOVED, "--to-kubeconfig", target];
     let Err(error) = setup.clusterctl(here.plane, &alone).await else {
