@@ -13,7 +13,7 @@
 //! * [`observer`] watches a bed from outside, and judges what has happened there.
 //! * [`simulated`] has machines and members of which thousands fit into one process.
 //! * [`scenarios`] runs them, in several worlds at once.
-//! * [`own_release`] is a release of this checkout.
+//! * [`own_release`] is a release of this checkout, and [`clusterctl`] installs one.
 //! * [`malformed`] makes documents of our kinds that are probably wrong.
 //! * [`process`], [`until`], [`apply`] and [`tls`] are what scenarios are built of.
 
@@ -21,6 +21,7 @@ pub mod apply;
 pub mod bed;
 pub mod bench;
 pub mod cache;
+pub mod clusterctl;
 pub mod demo;
 pub mod docker;
 mod evidence;

@@ -24,6 +24,14 @@ pub fn output(command: &mut std::process::Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The same for one that takes its time: others go on meanwhile.
+///
+/// # Errors
+/// As [`output`].
+pub async fn output_of(mut command: std::process::Command) -> Result<String> {
+    tokio::task::spawn_blocking(move || output(&mut command)).await?
+}
+
 /// What to run, and where its output goes.
 #[derive(Debug, Clone)]
 pub struct Command {

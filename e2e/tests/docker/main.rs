@@ -28,7 +28,7 @@ use e2e::docker::{DockerBed, ManagerImage, Parts};
 use e2e::own_release::OwnRelease;
 use e2e::plane::Mark;
 use e2e::scenarios::{Durations, caught};
-use e2e::tools::{Etcd, Judge, Release, Tools};
+use e2e::tools::{Clusterctl, Etcd, Judge, Release, Tools};
 use e2e::world::{World, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -114,6 +114,7 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
     }
     if wanted.iter().any(|scenario| scenario.name == "outsider::installs_a_release") {
         ManagerImage::make()?;
+        Clusterctl::ensure()?;
     }
     Ok(())
 }

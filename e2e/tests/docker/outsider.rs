@@ -1,16 +1,16 @@
 //! As somebody has it who is not of this project: a management cluster with Nodes, and our manager in it as Pods from
-//! its image, installed from the files of a release.
+//! its image, installed from the files of a release by clusterctl, and uninstalled as docs/install.md says.
 //!
-//! The management cluster is one that Cluster API has made. Three things are not as they would be: Cluster API's own
-//! managers run beside it and not in it, since they have no images here; a rule of iptables stands in for kube-proxy;
-//! and nobody runs clusterctl, which another scenario does (`clusterctl::whole_life`), so the variables are filled in
-//! here.
+//! The management cluster is one that Cluster API has made. Two things are not as they would be: Cluster API's own
+//! managers run beside it and not in it, since they have no images here, and cert-manager is missing with them
+//! ([`e2e::clusterctl`]); a rule of iptables stands in for kube-proxy.
 
 use crate::clusters::{PATIENCE, change, documents, gone};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Look, Manifests, programs};
+use e2e::bed::{Look, Manifests, metrics, programs, reader};
+use e2e::clusterctl::{Setup, stand_in_for_cert_manager};
 use e2e::docker::{DockerBed, ManagerImage, Workload};
-use e2e::process::output;
+use e2e::process::{self, output};
 use e2e::until::until;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,7 +18,6 @@ use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -27,10 +26,17 @@ const INSTALLED_IN: &str = "capi-etcdadm-system";
 const LEASE: &str = "cluster-api-provider-etcdadm";
 /// The manager's Pods.
 const LABEL: &str = "app.kubernetes.io/name=cluster-api-provider-etcdadm";
+/// On everything that clusterctl has installed.
+const PROVIDER: &str = "cluster.x-k8s.io/provider=bootstrap-etcdadm";
+/// Of whatever reads the metrics. It is bound to nobody by the release.
+const METRICS_READER: &str = "capi-etcdadm-metrics-reader";
+/// A port of this world that leads to a Pod's metrics.
+const METRICS_PORT: u16 = 9712;
 /// How long the Pod that waits may take to get to work. A lease that is not given back ends after 15 s.
 const TAKES_OVER: Duration = Duration::from_secs(60);
 
-/// Two Pods, a cluster that they bring up, and the one that works is deleted: another one goes on.
+/// Two Pods, a cluster that they bring up and tell of in their metrics, and the one that works is deleted: another one
+/// goes on. In the end nothing of it is left.
 pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let (workload, node) = a_cluster_with_one_node(bed).await?;
@@ -41,8 +47,7 @@ pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
     let address = ["get", "service", "kubernetes", "--namespace=default", "--output=jsonpath={.spec.clusterIP}"];
     bed.serve_the_api(&node, &workload.kubectl(&address)?).await?;
     bed.load_image(&node, &ManagerImage::find()?).await?;
-    let components = components(bed).await?;
-    workload.kubectl(&["apply", "--server-side", "--filename", &components.to_string_lossy()])?;
+    let setup = install(bed, &workload).await?;
     let cluster = Installed::new(&workload);
     let pods = cluster.until_both_are_ready().await?;
     lap("both Pods are ready");
@@ -67,6 +72,8 @@ pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
 
     let before = cluster.holder().await?;
     ensure!(pods.contains(&before), "{before} has the lease, the Pods are {pods:?}");
+    tells_those_who_may_read(bed, &workload, &before, &look).await?;
+    lap("its metrics are read with a token");
     cluster.pods.delete(&before, &DeleteParams::default()).await.context("delete the Pod that works")?;
     let after = until("another Pod works", TAKES_OVER, async || {
         let holder = cluster.holder().await?;
@@ -87,6 +94,8 @@ pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
     look.delete("Cluster", &look.cluster).await?;
     gone(bed, &look).await?;
     lap("nothing of it is left");
+    uninstall(&setup, &workload).await?;
+    lap("the provider is uninstalled");
     drop(cluster_api);
     Ok(())
 }
@@ -108,31 +117,64 @@ async fn a_cluster_with_one_node(bed: &DockerBed) -> Result<(Workload, String)> 
     Ok((workload, node))
 }
 
-/// Writes `bootstrap-components.yaml` of a release, as clusterctl applies it where nobody has set a variable.
-async fn components(bed: &DockerBed) -> Result<PathBuf> {
-    let directory = bed.world().state("release")?;
-    let mut script = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack/release.sh"));
-    script.arg("--manifests").arg(&directory).env("KUBECTL", &bed.world().tools().kubectl);
-    tokio::task::spawn_blocking(move || output(&mut script)).await??;
-    let released = fs::read_to_string(directory.join("bootstrap-components.yaml"))?;
+/// Has clusterctl install a release in the cluster, with all its defaults, and wait until the manager is there.
+async fn install(bed: &DockerBed, workload: &Workload) -> Result<Setup> {
+    let setup = Setup::new(bed.world())?;
+    setup.release().await?;
+    setup.configure(json!({}))?;
+    let released = fs::read_to_string(setup.released().join("bootstrap-components.yaml"))?;
     let image = ManagerImage::reference();
     ensure!(released.contains(&format!("image: {image}\n")), "the Deployment has another image than {image}");
-    let file = directory.join("applied.yaml");
-    fs::write(&file, with_defaults(&released)?)?;
-    Ok(file)
+    stand_in_for_cert_manager(&workload.client()).await?;
+    setup.init(workload.kubeconfig(), workload.client(), &["--wait-providers"]).await?;
+    Ok(setup)
 }
 
-/// Fills in `${NAME:=DEFAULT}`.
-fn with_defaults(text: &str) -> Result<String> {
-    let (mut filled, mut rest) = (String::new(), text);
-    while let Some((before, variable)) = rest.split_once("${") {
-        let (variable, after) = variable.split_once('}').context("a variable does not end")?;
-        let (_, default) = variable.split_once(":=").with_context(|| format!("{variable} has no default"))?;
-        filled.push_str(before);
-        filled.push_str(default);
-        rest = after;
-    }
-    Ok(filled + rest)
+/// Takes away what was installed, in the two steps of docs/install.md, and looks for what is left.
+async fn uninstall(setup: &Setup, workload: &Workload) -> Result<()> {
+    let everything = ["delete", "--bootstrap", "etcdadm", "--include-crd", "--include-namespace"];
+    setup.run(workload.kubeconfig(), &everything).await?;
+    let selector = format!("--selector={PROVIDER}");
+    workload.kubectl(&["delete", "clusterroles,clusterrolebindings", &selector])?;
+    let kinds = "customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,\
+        validatingadmissionpolicybindings,namespaces";
+    until("nothing of the provider is left", PATIENCE, async || {
+        let left = workload.kubectl(&["get", kinds, &selector, "--output=name"])?;
+        ensure!(left.is_empty(), "left are {}", left.split_whitespace().collect::<Vec<_>>().join(", "));
+        let namespace = workload.kubectl(&["get", "namespace", INSTALLED_IN, "--ignore-not-found", "--output=name"])?;
+        Ok(namespace.is_empty().then_some(()))
+    })
+    .await
+}
+
+/// The Pod serves metrics over TLS to whom the ClusterRole of the release is bound, and to nobody else: of the cluster,
+/// and that it works.
+async fn tells_those_who_may_read(bed: &DockerBed, workload: &Workload, pod: &str, look: &Look) -> Result<()> {
+    let client = workload.client();
+    let prometheus = reader(&client, "default", "prometheus", Some(METRICS_READER)).await?;
+    let visitor = reader(&client, "default", "visitor", None).await?;
+    let _leads_there = process::Command::new("port-forward", &bed.world().tools().kubectl, bed.world().logs())
+        .arg("--kubeconfig")
+        .arg(workload.kubeconfig())
+        .args(["port-forward", "--namespace", INSTALLED_IN, pod, &format!("{METRICS_PORT}:8443")])
+        .spawn()?;
+    ensure!(answer(None).await? == Err(401), "without a token");
+    ensure!(answer(Some(&visitor)).await? == Err(403), "without the role");
+    let name = format!("name=\"{}\"", look.etcd);
+    until("the Pod that works tells of the cluster", PATIENCE, async || {
+        let text = metrics(METRICS_PORT, Some(&prometheus)).await?;
+        let text = text.map_err(|status| anyhow::anyhow!("{status} with the role"))?;
+        ensure!(text.contains("\netcdadm_provider_lease_held 1\n"), "it does not say that it holds the lease");
+        let mut ready = text.lines().filter(|line| line.starts_with("etcdadm_provider_etcd_cluster_ready{"));
+        ensure!(ready.any(|line| line.contains(&name) && line.ends_with(" 1")), "{} is not Ready: {text}", look.etcd);
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// What the Pod says to the owner of a token, once there is a way to it.
+async fn answer(token: Option<&str>) -> Result<Result<String, u16>> {
+    until("the Pod answers", PATIENCE, async || metrics(METRICS_PORT, token).await.map(Some)).await
 }
 
 /// What the plugin finds, now that there are Pods.

@@ -3,14 +3,16 @@
 
 mod control_plane;
 
-use super::{PATIENCE, Setup, run};
+use super::{PATIENCE, install, released, uninstall};
 use crate::scale::{LOAD as DENSE, data_of};
 use anyhow::{Context, Result, bail, ensure};
 use api::{EtcdClusterStatus, names};
 use control_plane::{Given, is_untouched, works};
 use e2e::bed::{Bed, Look, Manifests, Membership, programs};
+use e2e::clusterctl::Setup;
 use e2e::history::{History, Load};
 use e2e::plane::Plane;
+use e2e::process::output_of;
 use e2e::until::until;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -37,12 +39,10 @@ const STAYS: Duration = Duration::from_secs(2);
 /// and without a lost write, and nothing is written to the control plane; then it grows there, and is deleted there.
 pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let setup = Setup::new(bed)?;
-    setup.release(bed).await?;
+    let setup = released(bed).await?;
     let second = bed.second_plane().await?;
     for plane in [&bed.plane, &second.plane] {
-        setup.stand_ins(plane).await?;
-        setup.install(plane).await?;
+        install(&setup, plane).await?;
         known_to_clusterctl(&plane.client()).await?;
     }
     let client = bed.client();
@@ -60,7 +60,7 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     ensure!(here.what_there_is(bed).await? == before, "a move that was refused has changed something");
 
     let writers = History::begin(bed.world(), MOVED, &here.look.etcd_access().await?, LOAD).await?;
-    let whole = setup.program("clusterctl-whole", "")?;
+    let whole = script(&setup, "clusterctl-whole", "")?;
     here.move_to(&there, &whole).await.context("there")?;
     same(&before, &there.what_there_is(bed).await?)?;
     given_up(&setup, &there, &here, &whole).await.context("given up")?;
@@ -93,7 +93,7 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     there.look.delete("Cluster", "demo").await?;
     there.look.until_nothing_is_left(&KINDS, PATIENCE).await?;
     ensure!(bed.machines.list()?.iter().all(|machine| machine.spec().namespace != MOVED), "machines are left");
-    setup.uninstall(&bed.plane).await
+    uninstall(&setup, &bed.plane).await
 }
 
 /// One management plane, and the cluster in it.
@@ -156,12 +156,12 @@ impl Side<'_> {
         let mut command = self.types(other)?;
         command.arg("--clusterctl").arg(clusterctl);
         command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
-        run(command).await
+        output_of(command).await
     }
 
     /// The same, with a clusterctl that is cut when it has said this of an object. Nothing goes on then.
     async fn cut(&self, setup: &Setup, other: &Side<'_>, cut: &str) -> Result<()> {
-        let program = setup.program(&format!("clusterctl-{cut}"), &format!(" | sed '/{cut} [A-Z]/q'"))?;
+        let program = script(setup, &format!("clusterctl-{cut}"), &format!(" | sed '/{cut} [A-Z]/q'"))?;
         let Err(error) = self.move_to(other, &program).await else { bail!("{cut}: it was not cut") };
         println!("  cut at {cut}: {error:#}");
         ensure!(format!("{error:#}").contains("run the same command again"), "{cut}: {error:#}");
@@ -189,7 +189,7 @@ async fn given_up(setup: &Setup, from: &Side<'_>, to: &Side<'_>, whole: &Path) -
     ensure!(format!("{error:#}").contains("--undo goes on with that"), "{error:#}");
     let mut undo = from.types(to)?;
     undo.arg("--undo");
-    println!("  given up: {}", run(undo).await?.trim_end());
+    println!("  given up: {}", output_of(undo).await?.trim_end());
     ensure!(made.get_opt(&to.look.cluster).await?.is_none(), "the target has the Cluster still");
     Ok(())
 }
@@ -199,23 +199,21 @@ async fn refused_without_the_plugin(setup: &Setup, here: &Side<'_>, there: &Side
     works(&here.look).await?;
     let target = there.plane.kubeconfig()?.to_str().context("a path in UTF-8")?;
     let alone = ["move", "--namespace", MOVED, "--to-kubeconfig", target];
-    let Err(error) = setup.clusterctl(here.plane, &alone).await else {
+    let Err(error) = setup.run(here.plane.kubeconfig()?, &alone).await else {
         bail!("clusterctl alone moves it: docs/move.md says otherwise")
     };
     ensure!(format!("{error:#}").contains("is still provisioning the node"), "{error:#}");
     Ok(())
 }
 
-impl Setup {
-    /// A program that runs clusterctl with its configuration, and says each object. `rest`: what its output goes to.
-    fn program(&self, name: &str, rest: &str) -> Result<PathBuf> {
-        let path = self.repository.join(name);
-        let (program, configuration) = (self.clusterctl.program().display(), self.configuration());
-        let line = format!("{program} \"$@\" --config {} -v 1 2>&1{rest}", configuration.display());
-        write(&path, format!("#!/bin/sh\n{line}\n")).with_context(|| format!("write {}", path.display()))?;
-        set_permissions(&path, Permissions::from_mode(0o755))?;
-        Ok(path)
-    }
+/// A program that runs clusterctl with its configuration, and says each object. `rest`: what its output goes to.
+fn script(setup: &Setup, name: &str, rest: &str) -> Result<PathBuf> {
+    let path = setup.directory().join(name);
+    let (program, configuration) = (setup.program().display(), setup.configuration());
+    let line = format!("{program} \"$@\" --config {} -v 1 2>&1{rest}", configuration.display());
+    write(&path, format!("#!/bin/sh\n{line}\n")).with_context(|| format!("write {}", path.display()))?;
+    set_permissions(&path, Permissions::from_mode(0o755))?;
+    Ok(path)
 }
 
 /// Cluster API's CRDs with the label that clusterctl gives them when it installs them: here they came by hand.

@@ -1,9 +1,10 @@
 //! A later version of the provider, as its users install it, beside a cluster that is in use.
 
-use super::{LABEL, PATIENCE, Setup, TAG, is_installed};
+use super::{LABEL, PATIENCE, TAG, configure, is_installed};
 use crate::upgrades::State;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look};
+use e2e::clusterctl::Setup;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
@@ -15,57 +16,55 @@ const LATER_TAG: &str = "1.2.4";
 /// How long the new manager has, to do what it should not.
 const WATCHED: Duration = Duration::from_secs(3);
 
-impl Setup {
-    /// A later version appears in the repository: clusterctl offers it, installs it in the place of the first one, and
-    /// has nothing more to offer then. The cluster stays as it is. No manager runs meanwhile, as clusterctl ends the
-    /// earlier one first.
-    pub(super) async fn upgrade(&self, bed: &mut Bed, look: &Look) -> Result<()> {
-        let later = self.release_later()?;
-        self.configure(LATER_TAG)?;
-        let offered = self.planned(bed).await?;
-        ensure!(offered == (self.version.clone(), later.clone()), "before the upgrade: {offered:?}");
-        is_installed(&bed.plane, TAG).await.context("a plan has changed something")?;
-        let (before, etcd, crds) = (State::of(bed, look).await?, identity(look).await?, installed_crds(bed).await?);
+/// A later version appears in the repository: clusterctl offers it, installs it in the place of the first one, and has
+/// nothing more to offer then. The cluster stays as it is. No manager runs meanwhile, as clusterctl ends the earlier
+/// one first.
+pub(super) async fn upgrade(setup: &Setup, bed: &mut Bed, look: &Look) -> Result<()> {
+    let later = release_later(setup)?;
+    configure(setup, LATER_TAG)?;
+    let offered = planned(setup, bed).await?;
+    ensure!(offered == (setup.version().to_owned(), later.clone()), "before the upgrade: {offered:?}");
+    is_installed(&bed.plane, TAG).await.context("a plan has changed something")?;
+    let (before, etcd, crds) = (State::of(bed, look).await?, identity(look).await?, installed_crds(bed).await?);
 
-        bed.kill_manager(0).await?;
-        let provider = format!("etcdadm:{later}");
-        let upgraded = self.clusterctl(&bed.plane, &["upgrade", "apply", "--bootstrap", &provider]).await;
-        bed.start_manager(0).await?;
-        upgraded?;
-        is_installed(&bed.plane, LATER_TAG).await?;
-        let now = self.planned(bed).await?;
-        ensure!(now == (later, "Already up to date".to_owned()), "after the upgrade: {now:?}");
-        look.until_ready(PATIENCE).await?;
-        tokio::time::sleep(WATCHED).await;
-        let changed = before.changed(&State::of(bed, look).await?);
-        ensure!(changed.is_empty(), "the upgrade has changed {changed:#?}");
-        ensure!(identity(look).await? == etcd, "the EtcdCluster is another one, or has another spec");
-        ensure!(installed_crds(bed).await? == crds && crds.len() == 3, "the CRDs were {crds:?}");
-        Ok(())
-    }
+    bed.kill_manager(0).await?;
+    let provider = format!("etcdadm:{later}");
+    let upgraded = setup.run(bed.plane.kubeconfig()?, &["upgrade", "apply", "--bootstrap", &provider]).await;
+    bed.start_manager(0).await?;
+    upgraded?;
+    is_installed(&bed.plane, LATER_TAG).await?;
+    let now = planned(setup, bed).await?;
+    ensure!(now == (later, "Already up to date".to_owned()), "after the upgrade: {now:?}");
+    look.until_ready(PATIENCE).await?;
+    tokio::time::sleep(WATCHED).await;
+    let changed = before.changed(&State::of(bed, look).await?);
+    ensure!(changed.is_empty(), "the upgrade has changed {changed:#?}");
+    ensure!(identity(look).await? == etcd, "the EtcdCluster is another one, or has another spec");
+    ensure!(installed_crds(bed).await? == crds && crds.len() == 3, "the CRDs were {crds:?}");
+    Ok(())
+}
 
-    /// The same files in the directory of the next version, which is given. What tells the two apart is the image.
-    fn release_later(&self) -> Result<String> {
-        let (series, patch) = self.version.rsplit_once('.').context("a version has three numbers")?;
-        let later = format!("{series}.{}", patch.parse::<u32>().context("a version has numbers")? + 1);
-        let (released, directory) = (self.released(), self.released().with_file_name(&later));
-        fs::create_dir_all(&directory)?;
-        for file in fs::read_dir(released)? {
-            let file = file?;
-            fs::copy(file.path(), directory.join(file.file_name()))?;
-        }
-        Ok(later)
+/// The same files in the directory of the next version, which is given. What tells the two apart is the image.
+fn release_later(setup: &Setup) -> Result<String> {
+    let (series, patch) = setup.version().rsplit_once('.').context("a version has three numbers")?;
+    let later = format!("{series}.{}", patch.parse::<u32>().context("a version has numbers")? + 1);
+    let (released, directory) = (setup.released(), setup.released().with_file_name(&later));
+    fs::create_dir_all(&directory)?;
+    for file in fs::read_dir(released)? {
+        let file = file?;
+        fs::copy(file.path(), directory.join(file.file_name()))?;
     }
+    Ok(later)
+}
 
-    /// What `upgrade plan` says of the provider: its version, and what it could be.
-    async fn planned(&self, bed: &Bed) -> Result<(String, String)> {
-        let plan = self.clusterctl(&bed.plane, &["upgrade", "plan"]).await?;
-        let line = plan.lines().find(|line| line.starts_with("bootstrap-etcdadm "));
-        // Name, namespace and type come first.
-        let mut words = line.with_context(|| format!("not a word about it:\n{plan}"))?.split_whitespace().skip(3);
-        let version = words.next().context("no version")?.to_owned();
-        Ok((version, words.collect::<Vec<_>>().join(" ")))
-    }
+/// What `upgrade plan` says of the provider: its version, and what it could be.
+async fn planned(setup: &Setup, bed: &Bed) -> Result<(String, String)> {
+    let plan = setup.run(bed.plane.kubeconfig()?, &["upgrade", "plan"]).await?;
+    let line = plan.lines().find(|line| line.starts_with("bootstrap-etcdadm "));
+    // Name, namespace and type come first.
+    let mut words = line.with_context(|| format!("not a word about it:\n{plan}"))?.split_whitespace().skip(3);
+    let version = words.next().context("no version")?.to_owned();
+    Ok((version, words.collect::<Vec<_>>().join(" ")))
 }
 
 /// UID and generation of the EtcdCluster.
