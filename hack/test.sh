@@ -3,7 +3,8 @@
 #
 #   hack/test.sh [--unit] [--api] [--local] [--docker] [NAME]
 #
-#   --unit    formatting, lints, rustdoc, generated files, pure logic, dependencies, and the site of the documentation
+#   --unit    formatting, lints, rustdoc, generated files, pure logic, dependencies, and the site of the documentation; with
+#             E2E_FULL=1 two builds of a release, which have to be the same
 #   --api     CRDs, admission policies and examples against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
@@ -232,7 +233,12 @@ case " ${tiers[*]} " in
     if [ -z "$name" ]; then
         check "dependencies" hack/deny.sh
         check "site" hack/book.sh "$target/book"
-        [ -z "${E2E_FULL+set}" ] || check "pictures of the site" hack/pictures.sh "$target/book" "$target/pictures"
+        if [ -n "${E2E_FULL+set}" ]; then
+            check "pictures of the site" hack/pictures.sh "$target/book" "$target/pictures"
+            # Among them is the kubectl that renders a release.
+            real_parts
+            check "two releases that are the same" env ARCHITECTURES=amd64 hack/reproduce.sh
+        fi
     fi
     ;;
 esac

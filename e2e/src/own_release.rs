@@ -3,8 +3,13 @@
 use crate::bed::{programs, repository};
 use crate::tools::{Tools, architecture};
 use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// What is written last.
+const WHOLE: &str = "SHA256SUMS";
 
 /// A release that has been made.
 pub struct OwnRelease {
@@ -17,6 +22,11 @@ impl OwnRelease {
     /// # Errors
     /// When a program does not build, or is larger than it may be.
     pub fn make(tools: &Tools) -> Result<()> {
+        // An earlier one is not to be taken for it.
+        match fs::remove_file(directory()?.join(WHOLE)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context("forget an earlier release"),
+            _ => {}
+        }
         let mut script = Command::new(repository("hack/release.sh"));
         script.arg(directory()?).env("ARCHITECTURES", architecture()?).env("KUBECTL", &tools.kubectl);
         script.env_remove("SIGNING_KEY").stdin(Stdio::null()).stdout(Stdio::null());
@@ -31,7 +41,8 @@ impl OwnRelease {
     /// When there is none.
     pub fn find() -> Result<Self> {
         let directory = directory()?;
-        ensure!(directory.join("SHA256SUMS").exists(), "no release has been made in {}", directory.display());
+        let said = "what hack/release.sh has said stands at the beginning of this run";
+        ensure!(directory.join(WHOLE).exists(), "no release has been made in {}: {said}", directory.display());
         Ok(Self { directory })
     }
 

@@ -110,7 +110,10 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
         Parts::prepare_previous_nodes(tools)?;
     }
     if wanted.iter().any(|scenario| scenario.name == "released::images_run") {
-        OwnRelease::make(tools)?;
+        // Its own failure, and nobody else's: the scenario finds none then.
+        if let Err(error) = OwnRelease::make(tools) {
+            eprintln!("released::images_run is going to fail: {error:#}");
+        }
     }
     if wanted.iter().any(|scenario| scenario.name == "outsider::installs_a_release") {
         ManagerImage::make()?;
