@@ -1,8 +1,8 @@
 //! clusterctl, with a local repository that has a release of this checkout.
 //!
 //! Two things stand in for what has no part in it: a core provider that is nothing but a namespace, because Cluster
-//! API's managers run as processes of the bed, and the two kinds of cert-manager that clusterctl makes an object of to see
-//! whether it is there.
+//! API's managers run as processes of the bed, and the two kinds of cert-manager that clusterctl makes an object of to
+//! see whether it is there.
 
 use crate::apply::apply;
 use crate::bed::repository;

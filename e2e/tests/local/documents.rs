@@ -2,6 +2,7 @@
 //! stands, each page on a cluster of its own.
 
 mod blocks;
+pub(crate) mod restores;
 mod shell;
 mod stage;
 mod table;

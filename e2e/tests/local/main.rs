@@ -60,6 +60,7 @@ mod upgrades;
 mod without_faults;
 
 use anyhow::{Context, Result, anyhow};
+use documents::restores;
 use e2e::bed::Bed;
 use e2e::scenarios::{Scenario, caught, is_full, prepare_and_run};
 use e2e::tools::{Clusterctl, Earlier, Etcd, Judge, Promtool, Release, Tools};
@@ -350,6 +351,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(dashboard::has_something_to_show).long(true),
         scenario!(documents::know_every_command),
         scenario!(documents::say_what_works).long(true),
+        scenario!(restores::from_a_snapshot).long(true),
         scenario!(releases::v1_12).long(true),
         scenario!(releases::v1_13).long(true),
         scenario!(releases::v1_14_2).long(true),

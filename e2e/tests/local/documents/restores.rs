@@ -1,0 +1,178 @@
+//! A restore from a snapshot, as docs/troubleshooting.md has it: what stands in its blocks is typed on the machines,
+//! and then what the EtcdCluster says.
+
+use super::blocks::blocks;
+use super::shell::Shell;
+use crate::bring_up::{PATIENCE, released};
+use anyhow::{Context, Result, anyhow, ensure};
+use api::names::{ACCEPT_CLUSTER_ID_ANNOTATION, CLUSTER_ID_ANNOTATION};
+use e2e::bed::data::{Host, Keys, said, serves};
+use e2e::bed::{Bed, Look, Manifests, Member, Membership};
+use e2e::observer::Silence;
+use e2e::until::until;
+use futures::future::try_join_all;
+use kube::ResourceExt;
+use local_infrastructure::machine::Machine;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+const NAMESPACE: &str = "restores";
+const PAGE: &str = "docs/troubleshooting.md";
+/// The members in the page's command.
+const EXAMPLE: &str =
+    "demo-etcd-0=https://10.0.0.1:2380,demo-etcd-1=https://10.0.0.2:2380,demo-etcd-2=https://10.0.0.3:2380";
+const SNAPSHOT: &str = "/root/etcd.snapshot";
+/// A key that is written after the snapshot.
+const LATER: &str = "/after-the-snapshot";
+const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
+/// Keys that the snapshot has.
+const BEFORE: usize = 50;
+/// A piece of a file in base64: a program takes no argument of more than 128 KiB. Four characters are three bytes.
+const PIECE: usize = 80_000;
+const APPEND: &str = "printf %s \"$1\" | base64 -d >> \"$2\"";
+
+/// etcd has the data of the snapshot again, under a new ID that a person accepts, and nobody replaces a machine. What
+/// came after the snapshot is gone, and a member that reboots comes back.
+pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
+    let client = bed.client();
+    let manifests = Manifests::new(NAMESPACE, "demo")?;
+    Look::make_namespace(&client, NAMESPACE).await?;
+    manifests.apply(&client).await?;
+    let look = Look::at(&client, &manifests);
+    look.until_ready(PATIENCE).await?;
+    released(&look).await?;
+    let (shell, typed) = (Shell::new(bed, &manifests)?, Typed::of_the_page()?);
+    let names = look.member_names(3);
+    let machine = |name: &String| anyhow::Ok(bed.machines.get(NAMESPACE, name)?);
+    let machines: Vec<Machine> = names.iter().map(machine).collect::<Result<_>>()?;
+    let before = look.membership(&bed.machines, &names).await?;
+
+    let mut keys = Keys::default();
+    keys.write(&machines[0], BEFORE).await?;
+    // As docs/operations.md has it.
+    said(&machines[0], &[ETCDCTL, "snapshot", "save", SNAPSHOT]).await?;
+    said(&machines[0], &[ETCDCTL, "put", LATER, "1"]).await?;
+    shell.succeeds(&typed.pause.replace("NAME", &look.etcd)).await?;
+    look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
+    // For the observer, a restored etcd is one that has begun anew. It judges what was before, and then what follows.
+    bed.end_observation(false)?;
+
+    let begun = Instant::now();
+    for machine in &machines[1..] {
+        copy(&machines[0], machine).await?;
+    }
+    for machine in &machines {
+        said(machine, &["sh", "-c", &typed.stop]).await?;
+    }
+    let one = |it: &Member| it.peer_urls.iter().map(|url| format!("{}={url}", it.name)).collect::<Vec<_>>();
+    let members = before.members.iter().flat_map(one).collect::<Vec<_>>().join(",");
+    for (machine, name) in machines.iter().zip(&names) {
+        let member = before.members.iter().find(|member| member.name == *name).context("a Machine without a member")?;
+        let url = member.peer_urls.first().context("a member without a peer URL")?;
+        said(machine, &["sh", "-c", &typed.aside]).await?;
+        let restore = typed.restore.replace("FILE", SNAPSHOT).replace("MACHINE", name).replace("PEER_URL", url);
+        said(machine, &["sh", "-c", &restore.replace(EXAMPLE, &members)]).await?;
+        said(machine, &["sh", "-c", &typed.forget]).await?;
+    }
+    let start = ["sh", "-c", typed.start.as_str()];
+    try_join_all(machines.iter().map(|machine| said(machine, &start))).await?;
+    for machine in &machines {
+        serves(machine).await?;
+        keys.are_all_on(machine).await?;
+    }
+    println!("  restored in {:.1} s", begun.elapsed().as_secs_f32());
+    let later = said(&machines[0], &[ETCDCTL, "get", LATER, "--keys-only"]).await?;
+    ensure!(later.trim().is_empty(), "there is what came after the snapshot: {later}");
+    let after = look.membership(&bed.machines, &names).await?;
+    ensure!(after.cluster_id != before.cluster_id, "the restored etcd cluster has the ID of before: {after:?}");
+
+    bed.observe("restores::restored")?;
+    shell.succeeds(&typed.resume.replace("NAME", &look.etcd)).await?;
+    shell.succeeds(&accepts(&look, &before, &after).await?).await?;
+    is_well(&look, &after).await?;
+    bed.fault("a machine reboots", &[&machines[2]], Silence::Lasting);
+    Host::reboot(&machines[2]).await?;
+    serves(&machines[2]).await.context("after a reboot")?;
+    bed.fault_is_over("it has rebooted", &[&machines[2]]);
+    is_well(&look, &after).await?;
+    keys.write(&machines[2], BEFORE).await?;
+    keys.are_all_on(&machines[0]).await?;
+    ensure!(look.etcd_machines().await? == names, "another Machine has been made");
+    ensure!(look.membership(&bed.machines, &names).await? == after, "the members are others than after the restore");
+    released(&look).await
+}
+
+/// The commands of the page, in their order.
+struct Typed {
+    pause: String,
+    stop: String,
+    aside: String,
+    restore: String,
+    forget: String,
+    start: String,
+    resume: String,
+}
+
+impl Typed {
+    /// From the pause, which stands on the page more than once, to its end.
+    fn of_the_page() -> Result<Self> {
+        let blocks = blocks()?;
+        let of_the_page = blocks.iter().filter(|block| block.page == PAGE);
+        let all: Vec<String> = of_the_page.flat_map(|block| block.commands()).collect();
+        let at = |text: &str| all.iter().position(|command| command.contains(text)).with_context(|| text.to_owned());
+        let (restore, end) = (at("etcdutl snapshot restore")?, at("cluster.x-k8s.io/paused-")?);
+        let begin = all[..restore].iter().rposition(|command| command.ends_with("cluster.x-k8s.io/paused="));
+        let section = all.get(begin.context("nothing is paused before")?..=end).context("it is resumed too early")?;
+        let Ok([pause, stop, aside, restore, forget, start, resume]) = <[String; 7]>::try_from(section.to_vec()) else {
+            return Err(anyhow!("these are not the commands that this scenario knows: {section:#?}"));
+        };
+        ensure!(restore.contains(EXAMPLE), "its members are not {EXAMPLE}: {restore}");
+        Ok(Self { pause, stop, aside, restore, forget, start, resume })
+    }
+}
+
+/// Copies the snapshot to another machine.
+async fn copy(from: &Machine, to: &Machine) -> Result<()> {
+    let text = said(from, &["base64", "--wrap=0", SNAPSHOT]).await?;
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (piece, left) = rest.split_at(rest.len().min(PIECE));
+        said(to, &["sh", "-c", APPEND, "append", piece, SNAPSHOT]).await?;
+        rest = left;
+    }
+    Ok(())
+}
+
+/// The command with which the EtcdCluster asks for the new ID to be accepted. It has the old one until then.
+async fn accepts(look: &Look, before: &Membership, after: &Membership) -> Result<String> {
+    let message = until("it says that the cluster ID has changed", PATIENCE, async || {
+        let status = look.status().await?;
+        let mut said = status.conditions.iter().filter(|condition| condition.reason == "ClusterIDChanged");
+        Ok(said.find(|condition| condition.message.contains("kubectl annotate")).map(|it| it.message.clone()))
+    })
+    .await?;
+    let recorded = look.etcds().get(&look.etcd).await?.annotations().get(CLUSTER_ID_ANNOTATION).cloned();
+    ensure!(recorded.as_ref() == Some(&before.cluster_id), "{recorded:?} is recorded before anybody has accepted it");
+    let (_, command) = message.split_once("accept its new ID: ").with_context(|| message.clone())?;
+    let (command, _) = command.split_once(". Otherwise").with_context(|| message.clone())?;
+    ensure!(command.ends_with(&format!("{ACCEPT_CLUSTER_ID_ANNOTATION}={}", after.cluster_id)), "{message}");
+    Ok(command.to_owned())
+}
+
+/// It is Ready with the restored etcd cluster, and asks for nothing any more.
+async fn is_well(look: &Look, after: &Membership) -> Result<()> {
+    until("it is Ready with the restored etcd cluster", PATIENCE, async || {
+        let etcd = look.etcds().get(&look.etcd).await?;
+        let status = etcd.status.clone().unwrap_or_default();
+        let annotations = etcd.annotations();
+        let is_accepted = annotations.get(CLUSTER_ID_ANNOTATION) == Some(&after.cluster_id)
+            && !annotations.contains_key(ACCEPT_CLUSTER_ID_ANNOTATION);
+        let is_ready = status.ready && status.ready_replicas == 3 && status.cluster_id == after.cluster_id;
+        ensure!(is_accepted && is_ready, "{annotations:?}, {:?}", status.conditions);
+        let ids: BTreeSet<&String> = status.members.iter().map(|member| &member.id).collect();
+        let restored: BTreeSet<&String> = after.members.iter().map(|member| &member.id).collect();
+        ensure!(ids == restored, "the members are {:?}", status.members);
+        Ok(Some(()))
+    })
+    .await
+}
