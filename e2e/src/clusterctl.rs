@@ -87,9 +87,7 @@ impl Setup {
     /// # Errors
     /// When it cannot be written.
     pub fn configure(&self, settings: Value) -> Result<()> {
-        let provider = |name: &str, type_: &str, directory: &Path, file: &str| {
-            json!({"name": name, "type": type_, "url": format!("file://{}", directory.join(file).display())})
-        };
+        let provider = |name: &str, type_: &str, directory: &Path, file: &str| json!({"name": name, "type": type_, "url": format!("file://{}", directory.join(file).display())});
         let mut configuration = settings;
         configuration["providers"] = json!([
             provider("cluster-api", "CoreProvider", &self.core(), "core-components.yaml"),

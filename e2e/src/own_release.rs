@@ -24,7 +24,9 @@ impl OwnRelease {
     pub fn make(tools: &Tools) -> Result<()> {
         // An earlier one is not to be taken for it.
         match fs::remove_file(directory()?.join(WHOLE)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context("forget an earlier release"),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).context("forget an earlier release");
+            }
             _ => {}
         }
         let mut script = Command::new(repository("hack/release.sh"));

@@ -20,7 +20,8 @@ fn show_all(metrics: &Metrics, etcds: Store<EtcdCluster>, scope: Scope, look: Lo
 
 pub(super) fn known() -> Known {
     let expiries = vec![("ca", Timestamp::from_second(77).unwrap())];
-    let decision = Some(Answer { answer: "do", reason: "CreateMachine".to_owned() });
+    let (answer, reason) = ("do", "CreateMachine".to_owned());
+    let decision = Some(Answer { answer, reason });
     Known { figures: figures(), expiries, decision }
 }
 

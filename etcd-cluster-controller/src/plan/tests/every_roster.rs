@@ -27,6 +27,8 @@ const AGE: i64 = 5_000;
 const LEARNS: i64 = 60;
 /// The highest number that a name has had.
 const LAST: u64 = 20;
+/// What the EtcdClusters of the fixture have recorded.
+const MAX_LEARNERS: usize = 3;
 
 /// How many more failures voters survive.
 fn tolerance(voters: usize, well: usize) -> i64 {
@@ -345,7 +347,8 @@ impl Setting {
             Step::Admit { name: one, .. } => {
                 self.rule(self.made == 1 && *one == name(seat_of(one)), step, "only who is held back is admitted");
                 self.takes_more(step);
-                self.rule(self.count(Kind::comes) == 0, step, "rule 2: one is admitted at a time");
+                let fits = self.count(Kind::comes) == 0 || self.takes_several();
+                self.rule(fits, step, "rule 2: not more are admitted than may come side by side");
                 "admissions"
             }
             other => panic!("nothing else is to be done: {other:?} of {}", self.describe()),
@@ -408,13 +411,22 @@ impl Setting {
         }
     }
 
+    /// Rule 2: learners may catch up side by side, as many as `max-learners` says, while nobody is replaced. If all of them
+    /// vote and fail, those that are well and stay are a quorum; beside a single voter two may come.
+    fn takes_several(&self) -> bool {
+        let come = self.count(Kind::comes) + 1;
+        let stay = self.count(|kind| kind.is_well() && kind.stays());
+        let outvote = stay <= (self.voters() + come) / 2;
+        come <= MAX_LEARNERS && self.replacing.is_none() && (!outvote || (self.voters(), stay, come) == (1, 1, 2))
+    }
+
     /// Rule 2: one more is taken in only beside voters that are well, or on their way out; never beside one that no
-    /// Machine carries, nor while one that goes may still join.
+    /// Machine carries, but for a voter that has failed and makes way; nor while one that goes may still join.
     fn takes_more(&self, step: &Step) {
         let is_replaced = |kind: Kind| self.replacing.is_some() && kind.has_failed();
         let ails = |kind: Kind| kind.votes() && kind.stays() && !kind.is_well() && !is_replaced(kind);
         self.rule(self.count(ails) == 0 && self.well() > 0, step, "nobody is added beside a voter that ails");
-        let is_stranger = |kind: Kind| kind.machine == Machine::Gone;
+        let is_stranger = |kind: Kind| kind.machine == Machine::Gone && !(kind.votes() && kind.has_failed());
         self.rule(self.count(is_stranger) == 0, step, "rule 3: nobody is added beside one without a Machine");
         let joins = |kind: Kind| kind.comes() && kind.role == Role::Unstarted && !kind.stays();
         self.rule(self.count(joins) == 0, step, "nobody is added while one that goes may still join");
