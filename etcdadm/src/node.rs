@@ -227,17 +227,18 @@ impl Node {
         self.stop().await
     }
 
+    /// Stops etcd's service, and what is on its way to start it. systemctl looks at all units before it has one started, so an
+    /// order may come after the stop; of two that meet, systemd cancels the one that came first, and the stop fails. So etcd
+    /// is stopped until no order is on its way, and then once more: that one counts.
     async fn stop(&self) -> Result<()> {
-        let ordered = self.service.replace(Service::default()).starting;
-        self.init_system.stop().await?;
-        // systemctl looks at all units before it has one started: an order that is not done may have come only after the stop. One
-        // whose start was stopped is done, as it fails.
-        if let Some(mut ordered) = ordered {
-            while tokio::time::timeout(START_PAUSE, &mut ordered).await.is_err() {
-                self.init_system.stop().await?;
+        let mut ordered = self.service.replace(Service::default()).starting;
+        loop {
+            let stopped = self.init_system.stop().await;
+            let Some(order) = &mut ordered else { return stopped };
+            if tokio::time::timeout(START_PAUSE, order).await.is_ok() {
+                ordered = None;
             }
         }
-        Ok(())
     }
 
     /// Writes etcd's files and has it started, without waiting for it.
