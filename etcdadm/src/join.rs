@@ -231,9 +231,10 @@ impl<'a> Join<'a> {
                     _ => Ok(()),
                 }
             }
-            // Machines that wait for the same thing should not all ask at the same moments.
+            // Machines that wait for the same thing should not all ask at the same moments; and each refusal is an entry in
+            // raft's log, while which no other change is taken.
             Err(failure @ Failure::TooManyLearners) => {
-                let pause = Duration::from_millis(rand::rng().random_range(100..300));
+                let pause = Duration::from_millis(rand::rng().random_range(1_000..3_000));
                 self.wait_out("the cluster takes no member now", failure, pause).await
             }
             Err(failure @ Failure::Unhealthy(_)) => {
@@ -290,19 +291,28 @@ impl<'a> Join<'a> {
     }
 
     async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
-        if let Err(why) = self.follows(id, membership).await {
-            self.node.wait(self.pause(), why).await;
+        if !self.is_ready(id, membership).await {
             return Ok(());
         }
         if let Some(first) = self.lets_first(id, &membership.members, true) {
             self.node.wait(POLL, format!("for learner {first:x} to be promoted first")).await;
             return Ok(());
         }
-        if !self.may_promote(id, membership).await? {
+        // Members that are silent take time, in which etcd may have stopped here.
+        if !self.may_promote(id, membership).await? || !self.is_ready(id, membership).await {
             return Ok(());
         }
         let answer = self.cluster.promote(membership, id).await;
         self.after_promotion(id, answer).await
+    }
+
+    /// Whether the learner [follows](Self::follows) the leader; if not, after a pause.
+    async fn is_ready(&mut self, id: u64, membership: &Membership) -> bool {
+        let follows = self.follows(id, membership).await;
+        if let Err(why) = &follows {
+            self.node.wait(self.pause(), why.clone()).await;
+        }
+        follows.is_ok()
     }
 
     /// Whether the versions of all members let the learner be promoted.

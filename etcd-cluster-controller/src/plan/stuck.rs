@@ -7,7 +7,7 @@
 
 use super::View;
 use super::growth::{is_late, missing_since};
-use crate::quorum::never_member;
+use crate::quorum::{never_member, survives};
 use crate::roster::{Seat, Verdict, number};
 use api::conditions::PAUSED;
 use api::etcd_cluster::RemediationMode;
@@ -34,8 +34,11 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
     if machine.deleting || seat.is_voter() || !view.has_begun() || roster.unseated().is_some() {
         return None;
     }
-    // etcd takes nobody in while a voter is away, and a machine waits for that.
-    let able = all_well_since(view)?.max(unpaused_since(view)?);
+    // etcd takes nobody in while a voter is away, and a machine waits for that. A learner that has failed waits for a quorum,
+    // and no more.
+    let has_failed = seat.member.is_some() && seat.is_unhealthy() && has_quorum(view);
+    let voters = if has_failed { Timestamp::default() } else { all_well_since(view)? };
+    let able = voters.max(unpaused_since(view)?);
     let (why, since, graces) = if let Some((_, since)) = missing_since(observation, machine) {
         ("its member is missing from the member list", since, 1)
     } else if !is_late(observation, machine) {
@@ -71,6 +74,11 @@ fn unpaused_since(view: &View<'_>) -> Option<Timestamp> {
         Some(_) => None,
         None => Some(Timestamp::default()),
     }
+}
+
+fn has_quorum(view: &View<'_>) -> bool {
+    let well = view.roster.voters().filter(|seat| seat.is_well()).count();
+    survives(view.roster.voters().count(), well) >= 0
 }
 
 /// Since when every voter has been healthy. `None`: one is not, or nothing is known.

@@ -28,11 +28,14 @@ pub(super) fn takes_another(view: &View<'_>, machines: &Machines<'_, '_>) -> boo
     !is_stuck && come < most(view) && keeps_quorum(view, come + 1)
 }
 
-/// How many may be on their way. One that joins in the place of a failed voter comes alone. A database of unknown size is large.
+/// How many may be on their way. One that joins in the place of a failed voter comes alone, and so does one beside a voter
+/// that no Machine carries: its limit is not known. A database of unknown size is large.
 fn most(view: &View<'_>) -> usize {
     let size = |seat: &Seat<'_>| seat.probe.and_then(Probe::report).map(|report| report.database_size);
     let is_small = view.roster.voters().all(|seat| size(seat).is_some_and(|size| size <= LARGE_DATABASE_BYTES));
-    if is_small && repair::under_way(view).is_none() { view.observation.max_learners() } else { 1 }
+    let is_odd = |seat: &Seat<'_>| seat.is_unhealthy() || seat.machine.is_none();
+    let alone = !is_small || repair::under_way(view).is_some() || view.roster.voters().any(is_odd);
+    if alone { 1 } else { view.observation.max_learners() }
 }
 
 /// Whether the voters of now that are well and stay are a quorum also when so many new ones vote, and all of these fail at
@@ -40,6 +43,6 @@ fn most(view: &View<'_>) -> usize {
 /// single voter is none beside one new one already; two of them are no worse, and need each other for less long.
 fn keeps_quorum(view: &View<'_>, come: usize) -> bool {
     let voters = view.roster.voters().count();
-    let stay = view.roster.voters().filter(|seat| seat.is_well() && !seat.is_leaving()).count();
+    let stay = view.roster.voters().filter(|seat| seat.is_well() && !seat.is_leaving() && !seat.released).count();
     survives(voters + come, stay) >= 0 || ((voters, stay) == (1, 1) && come <= 2)
 }

@@ -404,7 +404,8 @@ impl Setting {
             WhyDeleted::Stuck => {
                 let is_stuck = !kind.votes() && kind.health == Health::Down;
                 self.rule(is_stuck, step, "rule 2: only one is given up that has had its time, and does not vote");
-                self.rule(self.well() == self.voters(), step, "nobody is late while a voter is away");
+                let is_learner = kind.role == Role::Learner;
+                self.rule(is_learner || self.well() == self.voters(), step, "nobody is late while a voter is away");
                 "stuck"
             }
             WhyDeleted::Outdated | WhyDeleted::Marked => panic!("{step:?} of {}", self.describe()),
@@ -417,7 +418,9 @@ impl Setting {
         let come = self.count(Kind::comes) + 1;
         let stay = self.count(|kind| kind.is_well() && kind.stays());
         let outvote = stay <= (self.voters() + come) / 2;
-        come <= MAX_LEARNERS && self.replacing.is_none() && (!outvote || (self.voters(), stay, come) == (1, 1, 2))
+        let is_odd = |kind: Kind| kind.votes() && (kind.has_failed() || kind.machine == Machine::Gone);
+        let alone = self.replacing.is_some() || self.count(is_odd) > 0;
+        come <= MAX_LEARNERS && !alone && (!outvote || (self.voters(), stay, come) == (1, 1, 2))
     }
 
     /// Rule 2: one more is taken in only beside voters that are well, or on their way out; never beside one that no

@@ -331,6 +331,13 @@ fn a_learner_that_is_dead_is_not_taken_for_a_replacement() {
     story.pass(60);
     assert_eq!(begins(&step(&mut story)), Some((name(2), 0)));
     assert_eq!(deletes(&story.plan()), None, "{:?}", story.plan());
+    // Nobody else is admitted as long as it may come. It is replaced, although a voter is away.
+    story.pass(6 * i64::from(story.observation.etcd.spec.health_check.startup_grace_seconds));
+    while matches!(story.plan(), Plan::Do(Step::CreateMachine { .. })) {
+        story.held_back(5);
+        story.settle();
+    }
+    assert_eq!(deletes(&story.plan()), Some((name(3).as_str(), WhyDeleted::Stuck)), "{:?}", story.plan());
 }
 
 #[test]
