@@ -90,6 +90,8 @@ pub struct Record {
     judge: Judge,
     seed: u64,
     operations: Vec<Operation>,
+    /// When the clients were told to stop.
+    ended: i64,
     watches: Vec<Watch>,
 }
 
@@ -166,6 +168,7 @@ impl History {
         let is_enough = async || Ok((written.load(Ordering::Relaxed) >= FEWEST).then_some(()));
         // If it never is, that is told below, with all figures.
         let _ = until("enough is written", ENOUGH, is_enough).await;
+        let ended = self.clock.now();
         self.stop.store(true, Ordering::Relaxed);
         let clients = std::mem::take(&mut self.clients).join_all().await;
         self.operations.extend(clients.into_iter().flatten());
@@ -179,6 +182,7 @@ impl History {
             judge: self.judge,
             seed: self.seed,
             operations: self.operations,
+            ended,
             watches: watches.into_iter().flatten().collect(),
         };
         let figures = record.figures();
@@ -237,7 +241,7 @@ impl History {
 impl Record {
     /// Its figures.
     pub fn figures(&self) -> Figures {
-        Figures::of(self.operations.iter().map(Operation::sample))
+        Figures::of(self.operations.iter().map(Operation::sample), self.ended)
     }
 
     /// Has etcd's judge look at it. The logs of members that run on this computer settle what became of requests without

@@ -46,15 +46,15 @@ pub struct Figures {
     pub unknown: usize,
     /// Second tries of those two that were not answered either: what a client that tries once more has to tell its user.
     pub failed_twice: usize,
-    /// The longest time in which no write was acknowledged, from the first request to the last one's end.
+    /// The longest time in which no write was acknowledged, from the first request to the end of the last one, or of the load.
     pub longest_stall: Duration,
     /// Of a hundred acknowledged writes, 99 took no longer than this.
     pub p99: Duration,
 }
 
 impl Figures {
-    /// Those of these requests.
-    pub(super) fn of(samples: impl IntoIterator<Item = Sample>) -> Self {
+    /// Those of these requests. From `ended` on nobody made new ones: that the last ones are not answered is no stall.
+    pub(super) fn of(samples: impl IntoIterator<Item = Sample>, ended: i64) -> Self {
         let samples: Vec<Sample> = samples.into_iter().collect();
         let count = |is_read: bool, fate: Fate| {
             samples.iter().filter(|sample| sample.is_read == is_read && sample.fate == fate).count()
@@ -66,7 +66,7 @@ impl Figures {
             failed: count(false, Fate::Failed),
             unknown: count(false, Fate::Unknown),
             failed_twice: samples.iter().filter(|sample| sample.again && !sample.fate.is_answered()).count(),
-            longest_stall: longest_stall(&samples),
+            longest_stall: longest_stall(&samples, ended),
             p99: p99(&samples),
         }
     }
@@ -76,10 +76,10 @@ fn acknowledged(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
     samples.iter().filter(|sample| !sample.is_read && sample.fate == Fate::Ok)
 }
 
-fn longest_stall(samples: &[Sample]) -> Duration {
+fn longest_stall(samples: &[Sample], ended: i64) -> Duration {
     let begin = samples.iter().map(|sample| sample.call).min().unwrap_or_default();
-    let end = samples.iter().map(|sample| sample.returned).max().unwrap_or_default();
-    let mut times: Vec<i64> = acknowledged(samples).map(|write| write.returned).collect();
+    let end = samples.iter().map(|sample| sample.returned).max().unwrap_or_default().min(ended);
+    let mut times: Vec<i64> = acknowledged(samples).map(|write| write.returned.min(end)).collect();
     times.extend([begin, end]);
     times.sort_unstable();
     nanoseconds(times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default())
@@ -121,22 +121,24 @@ mod tests {
 
     #[test]
     fn the_stall_at_the_end_counts_and_failed_writes_end_none() {
-        let figures = Figures::of([
+        let samples = [
             write(0, SECOND, Fate::Ok),
             write(2 * SECOND, 3 * SECOND, Fate::Ok),
             write(3 * SECOND, 4 * SECOND, Fate::Failed),
             write(4 * SECOND, 9 * SECOND, Fate::Unknown),
-        ]);
+        ];
+        let figures = Figures::of(samples, i64::MAX);
         assert_eq!((figures.writes, figures.failed, figures.unknown), (2, 1, 1));
         assert_eq!(figures.longest_stall, Duration::from_secs(6));
         assert_eq!(figures.p99, Duration::from_secs(1));
+        assert_eq!(Figures::of(samples, 7 * SECOND).longest_stall, Duration::from_secs(4), "then the load ended");
     }
 
     #[test]
     fn a_second_try_without_an_answer_has_failed_twice() {
         let again = |fate| Sample { again: true, ..write(0, SECOND, fate) };
         let first = write(0, SECOND, Fate::Failed);
-        let figures = Figures::of([first, again(Fate::Ok), first, again(Fate::Failed), first, again(Fate::Unknown)]);
+        let figures = Figures::of([first, again(Fate::Ok), first, again(Fate::Failed), first, again(Fate::Unknown)], i64::MAX);
         assert_eq!((figures.writes, figures.failed, figures.unknown, figures.failed_twice), (1, 4, 1, 2));
     }
 
@@ -144,14 +146,14 @@ mod tests {
     fn what_came_too_late_has_not_failed() {
         let refused = write(0, SECOND, Fate::Refused);
         let second = Sample { again: true, ..refused };
-        let figures = Figures::of([write(0, SECOND, Fate::Unknown), refused, second]);
+        let figures = Figures::of([write(0, SECOND, Fate::Unknown), refused, second], i64::MAX);
         assert_eq!((figures.refused, figures.failed, figures.unknown, figures.failed_twice), (2, 0, 1, 0));
     }
 
     #[test]
     fn reads_end_no_stall() {
         let read = Sample { is_read: true, again: false, call: 0, returned: 5 * SECOND, fate: Fate::Ok };
-        let figures = Figures::of([write(0, SECOND, Fate::Ok), read]);
+        let figures = Figures::of([write(0, SECOND, Fate::Ok), read], i64::MAX);
         assert_eq!((figures.reads, figures.longest_stall), (1, Duration::from_secs(4)));
     }
 
@@ -159,13 +161,13 @@ mod tests {
     fn one_slow_write_of_a_hundred_is_beyond_the_99th() {
         let mut samples = vec![write(0, SECOND, Fate::Ok); 99];
         samples.push(write(0, 8 * SECOND, Fate::Ok));
-        assert_eq!(Figures::of(samples.clone()).p99, Duration::from_secs(1));
+        assert_eq!(Figures::of(samples.clone(), i64::MAX).p99, Duration::from_secs(1));
         samples.push(write(0, 8 * SECOND, Fate::Ok));
-        assert_eq!(Figures::of(samples).p99, Duration::from_secs(8));
+        assert_eq!(Figures::of(samples, i64::MAX).p99, Duration::from_secs(8));
     }
 
     #[test]
     fn nothing_at_all_has_no_figures() {
-        assert_eq!(Figures::of([]), Figures::default());
+        assert_eq!(Figures::of([], i64::MAX), Figures::default());
     }
 }

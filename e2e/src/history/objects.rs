@@ -59,6 +59,8 @@ pub struct ObjectWriters {
 pub struct ObjectRecord {
     seed: u64,
     operations: Vec<Operation>,
+    /// When the writers were told to stop.
+    ended: i64,
 }
 
 impl ObjectWriters {
@@ -89,13 +91,14 @@ impl ObjectWriters {
     /// # Errors
     /// When a last read is not answered.
     pub async fn end(mut self) -> Result<ObjectRecord> {
+        let ended = self.clock.now();
         self.stop.store(true, Ordering::Relaxed);
         let written = std::mem::take(&mut self.writers).join_all().await;
         let mut reader = self.writer(self.load.writers);
         until("the API server answers a list", LAST_READ, async || Ok(reader.list().await.then_some(()))).await?;
         let mut operations: Vec<Operation> = written.into_iter().flatten().collect();
         operations.extend(reader.finish());
-        Ok(ObjectRecord { seed: self.seed, operations })
+        Ok(ObjectRecord { seed: self.seed, operations, ended })
     }
 
     fn writer(&self, number: usize) -> Writer {
@@ -116,7 +119,7 @@ async fn client(kubeconfig: &Path) -> Result<Client> {
 impl ObjectRecord {
     /// Its figures. A write that came too late is refused, by the API server's own word, and has not failed.
     pub fn figures(&self) -> Figures {
-        Figures::of(self.operations.iter().map(Operation::sample))
+        Figures::of(self.operations.iter().map(Operation::sample), self.ended)
     }
 
     /// Checks that nothing was lost and nobody saw time go back.

@@ -23,8 +23,8 @@ const BOOT: Duration = Duration::from_secs(12);
 const PROBED: Duration = Duration::from_secs(5);
 /// Keeps a Machine that we have let go, as somebody else's pre-terminate hook does.
 const THEIR_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/of-somebody-else";
-/// A boot that takes most of the grace.
-const LATER: Duration = Duration::from_secs(15);
+/// A boot that takes longer than the grace, and less than until its Machine is given up.
+const LATER: Duration = Duration::from_secs(30);
 /// Grace of the clusters with a machine that never boots: as short as a busy computer allows for the other machines.
 const GRACE: i64 = 20;
 
@@ -161,7 +161,7 @@ async fn deleted(bed: &Bed) -> Result<()> {
     ends_with(bed, &look, &["deleted-etcd-1", "deleted-etcd-2", "deleted-etcd-3"]).await
 }
 
-/// The second of three is deleted when its time is over, and the first votes alone: it is kept until the third votes too, as it
+/// The second of three is deleted, and the first votes alone when its time is over: it is kept until the third votes too, as it
 /// may join still. Let go, it does so: its member is removed, and nothing is lost.
 async fn given_up(bed: &Bed) -> Result<()> {
     let (dead, slow) = ("given-etcd-1", "given-etcd-2");
@@ -218,7 +218,7 @@ fn says_why(bed: &Bed, machine: &str, message: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a Machine has its bootstrap data. The next one has it when the time of the one before is over.
+/// Waits until a Machine has its bootstrap data.
 async fn until_data(look: &Look, machine: &str) -> Result<()> {
     until(format!("{machine} has its bootstrap data"), PATIENCE, async || {
         let machine = look.api("Machine").get(machine).await?;
