@@ -109,7 +109,10 @@ impl State {
         let mut found = BTreeMap::new();
         for kind in KINDS {
             for object in look.api(kind).list(&ListParams::default()).await?.items {
-                let (uid, generation) = (object.uid().unwrap_or_default(), object.metadata.generation);
+                // Cluster API goes on with the Machines of its control plane by itself.
+                let is_its_own = object.labels().contains_key("cluster.x-k8s.io/control-plane");
+                let generation = object.metadata.generation.filter(|_| !is_its_own);
+                let uid = object.uid().unwrap_or_default();
                 found.insert(format!("{kind} {}", object.name_any()), format!("UID {uid}, generation {generation:?}"));
             }
         }
