@@ -138,7 +138,8 @@ mod tests {
     fn a_second_try_without_an_answer_has_failed_twice() {
         let again = |fate| Sample { again: true, ..write(0, SECOND, fate) };
         let first = write(0, SECOND, Fate::Failed);
-        let figures = Figures::of([first, again(Fate::Ok), first, again(Fate::Failed), first, again(Fate::Unknown)], i64::MAX);
+        let figures =
+            Figures::of([first, again(Fate::Ok), first, again(Fate::Failed), first, again(Fate::Unknown)], i64::MAX);
         assert_eq!((figures.writes, figures.failed, figures.unknown, figures.failed_twice), (1, 4, 1, 2));
     }
 

@@ -18,14 +18,13 @@ const WRITTEN: Duration = Duration::from_secs(1);
 #[must_use]
 pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
     let asked = plan.hold().and_then(|hold| hold.again);
-    let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
     let own = match plan {
         Plan::Do(_) => Some(WRITTEN),
         Plan::Block(_) if asked.is_none() => Some(BLOCKED),
-        Plan::Wait(_) if deleting || observation.machines.values().any(|machine| machine.deleting) => Some(DELETING),
         Plan::Block(_) | Plan::Wait(_) | Plan::Steady => {
             let view = View::new(observation);
             let times = [
+                deletion(observation, plan),
                 deadline(observation),
                 steady(&view),
                 marked::due(&view),
@@ -39,6 +38,13 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
         }
     };
     asked.into_iter().chain(own).min()
+}
+
+/// When a deletion that is waited for is looked at again, of the EtcdCluster or of a Machine.
+fn deletion(observation: &Observation, plan: &Plan) -> Option<Duration> {
+    let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
+    let goes = || deleting || observation.machines.values().any(|machine| machine.deleting);
+    (matches!(plan, Plan::Wait(_)) && goes()).then_some(DELETING)
 }
 
 /// When a voter that has recovered has been healthy for long enough.
@@ -66,9 +72,9 @@ fn rollout(observation: &Observation) -> Option<Duration> {
     Duration::try_from(from.duration_since(observation.now)).ok()
 }
 
-/// When the next Machine's start-up grace ends.
+/// When the next Machine's start-up grace ends: also of one on its way out, which may go then.
 fn deadline(observation: &Observation) -> Option<Duration> {
-    let booting = observation.live_machines().filter(|machine| observation.is_admitted(machine));
+    let booting = observation.machines.values().filter(|machine| observation.is_admitted(machine));
     let ends = booting.filter_map(|machine| observation.end_of_grace(machine));
     let left = ends.map(|end| end.as_second() - observation.now.as_second()).filter(|left| *left > 0);
     left.min().and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs)

@@ -3,7 +3,7 @@
 use super::leaving::{begins, message, step};
 use crate::fixture::{Story, id, name};
 use crate::observation::Membership;
-use crate::plan::{Plan, Step, plan};
+use crate::plan::{Plan, Step, due, plan};
 use crate::status::status;
 use api::conditions as c;
 use api::etcd_cluster::{OperationKind, RemovalState};
@@ -50,6 +50,21 @@ fn a_machine_that_has_not_joined_in_its_time_goes_where_etcd_survives_that_it_jo
         .get_or_insert_default()
         .insert("uid-1".to_owned(), k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
     assert!(matches!(empty.plan(), Plan::Do(Step::NoteRelease { .. })), "{:?}", empty.plan());
+}
+
+/// Nothing else tells that its time is over.
+#[test]
+fn a_machine_that_goes_is_looked_at_when_its_time_ends() {
+    let mut story = Story::with_voters(3, 1);
+    for index in [1, 2] {
+        story.machine(index);
+    }
+    story.delete(1);
+    story.pass(590);
+    story.healthy(0);
+    let plan = story.plan();
+    assert!(matches!(plan, Plan::Wait(_)), "{plan:?}");
+    assert_eq!(due(&story.observation, &plan), Some(std::time::Duration::from_secs(10)), "{plan:?}");
 }
 
 #[test]
