@@ -261,12 +261,12 @@ impl Story {
         self.observation.probes.insert(name(index), Probe { url, at: now, outcome, run, expected });
     }
 
-    /// The member is asked that no Machine carries.
-    pub(crate) fn probe_apart(&mut self, index: usize, outcome: Outcome) {
+    /// The stranger is asked.
+    pub(crate) fn probe_stranger(&mut self, index: usize, outcome: Outcome) {
         let (now, interval, kind) = (self.observation.now, self.observation.interval(), outcome.kind());
-        let run = self.observation.apart.get(&id(index)).map(|probe| probe.run.next(kind, now, interval));
+        let run = self.observation.strangers.get(&id(index)).map(|probe| probe.run.next(kind, now, interval));
         let (url, run) = (names::client_url(&address(index)), run.unwrap_or_else(|| Run::new(kind, now)));
-        self.observation.apart.insert(id(index), Probe { url, at: now, outcome, run, expected: Some(id(index)) });
+        self.observation.strangers.insert(id(index), Probe { url, at: now, outcome, run, expected: Some(id(index)) });
     }
 
     /// The member list cannot be read.
@@ -309,7 +309,7 @@ impl Story {
             left -= step;
             let now = Timestamp::from_second(self.observation.now.as_second() + step).unwrap();
             self.observation.now = now;
-            for probe in self.observation.probes.values_mut().chain(self.observation.apart.values_mut()) {
+            for probe in self.observation.probes.values_mut().chain(self.observation.strangers.values_mut()) {
                 probe.run = probe.run.next(probe.outcome.kind(), now, interval);
                 probe.at = now;
             }

@@ -72,8 +72,8 @@ pub struct Observation {
     pub docker_machines: BTreeMap<String, DockerMachineView>,
     /// The latest probe of each Machine's member, by name of the Machine.
     pub probes: BTreeMap<String, Probe>,
-    /// The latest probe of each member that no Machine carries, by its ID.
-    pub apart: BTreeMap<u64, Probe>,
+    /// The latest probe of each stranger, by its ID.
+    pub strangers: BTreeMap<u64, Probe>,
     /// etcd's own view.
     pub membership: Membership,
     /// Members that the leader has received something from lately. `None`: that is not known.
@@ -258,7 +258,7 @@ impl Observation {
             reported_domains: None,
             docker_machines: BTreeMap::new(),
             probes: BTreeMap::new(),
-            apart: BTreeMap::new(),
+            strangers: BTreeMap::new(),
             membership: Membership::NotAsked,
             heard: Some(BTreeSet::new()),
         }
@@ -295,10 +295,10 @@ impl Observation {
     /// as a watch may show the hook still.
     pub fn take(&mut self, snapshot: Snapshot) {
         // What answers where no Machine is says nothing of a Machine, and nothing of the cluster's identity.
-        let (apart, probes): (BTreeMap<String, Probe>, BTreeMap<String, Probe>) =
+        let (strangers, probes): (BTreeMap<String, Probe>, BTreeMap<String, Probe>) =
             snapshot.probes.into_iter().partition(|(key, _)| member_of(key).is_some());
         self.probes = probes;
-        self.apart = apart.into_iter().filter_map(|(key, probe)| Some((member_of(&key)?, probe))).collect();
+        self.strangers = strangers.into_iter().filter_map(|(key, probe)| Some((member_of(&key)?, probe))).collect();
         self.membership = snapshot.membership;
         self.heard = snapshot.heard;
         if let Membership::Known { cluster_id, members, .. } = &self.membership

@@ -1,16 +1,16 @@
 //! The roster: one seat for each Machine and each member, with a verdict on the member. Pure. The plan and the status both
 //! read it, so that they cannot disagree on who is well.
 
-pub(crate) mod apart;
+pub(crate) mod strangers;
 
 use crate::observation::probe::{MemberFault, RunKind};
 use crate::observation::{Member, Observation, Outcome, Probe, Report, hex};
-use apart::NO_MACHINE;
 use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use strangers::NO_MACHINE;
 
 /// What is held to be true of a member's health.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -298,13 +298,13 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         let machine = observation.machine_of(id, &member).filter(|machine| seated.insert(machine.name.as_str()));
         let probe = match machine {
             Some(machine) => observation.probes.get(&machine.name),
-            None => observation.apart.get(&id),
+            None => observation.strangers.get(&id),
         };
         let verdict = match machine {
             Some(machine) => verdict(observation, (id, &member), machine, probe),
-            None => apart::verdict(observation, id, probe),
+            None => strangers::verdict(observation, id, probe),
         };
-        let orphaned = machine.is_none() && apart::is_orphaned(observation, id);
+        let orphaned = machine.is_none() && strangers::is_orphaned(observation, id);
         let recorded = observation.recorded(id).map_or(Health::Unknown, |status| status.health);
         let counts = match verdict {
             Verdict::Healthy { .. } => true,
@@ -359,7 +359,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     };
     // Machines whose members may show up any moment, before the Machines' addresses do.
     let expected = seats.iter().filter(booting).count();
-    // One that has failed for longer than any of them has been booting is none of theirs.
+    // One that has failed for longer than any of them has been booting is not one of theirs.
     let may_be_theirs = |seat: &&Seat<'_>| seat.is_unplaced() && !seat.is_unhealthy();
     let is_too_many = seats.iter().filter(may_be_theirs).count() > expected;
     for seat in seats.iter_mut().filter(|seat| seat.is_unplaced()) {
@@ -437,12 +437,12 @@ fn verdict(
 ) -> Verdict {
     let Some(probe) = probe else { return Verdict::Unknown { why: "it has not been checked yet".to_owned() } };
     // An answer with another identity says nothing of this member.
-    let stranger = match &probe.outcome {
+    let is_another = match &probe.outcome {
         Outcome::Answered(report) => report.member_id != id || is_of_another_cluster(observation, report.cluster_id),
         Outcome::MemberFault(MemberFault::OtherCluster { .. } | MemberFault::OtherMember { .. }) => true,
         Outcome::MemberFault(_) | Outcome::OurFault(_) | Outcome::NoAddress => false,
     };
-    if stranger {
+    if is_another {
         return Verdict::Unknown { why: format!("another member answers at its address {}", probe.url) };
     }
     let (run, interval) = (probe.run, observation.interval());

@@ -49,11 +49,11 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
         let outcome = outcome(*id, member, leader, cluster_id.unwrap_or_default());
         observation.probes.insert(member.machine.clone(), probe(snapshot.now, *id, member, outcome));
     }
-    let is_apart = |member: &MemberStatus| !observation.machines.contains_key(&member.machine);
-    let apart = members.iter().filter(|(_, member)| is_apart(member) && member.unhealthy_since.is_some());
+    let is_stranger = |member: &MemberStatus| !observation.machines.contains_key(&member.machine);
+    let strangers = members.iter().filter(|(_, member)| is_stranger(member) && member.unhealthy_since.is_some());
     let fails = |member: &MemberStatus| Outcome::MemberFault(MemberFault::Closed(member.message.clone()));
-    let apart = apart.map(|(id, member)| (*id, probe(snapshot.now, *id, member, fails(member))));
-    observation.apart = apart.collect();
+    let strangers = strangers.map(|(id, member)| (*id, probe(snapshot.now, *id, member, fails(member))));
+    observation.strangers = strangers.collect();
     if status.initialized {
         observation.init_urls = Some(voters(&status.members));
         observation.init_cluster_id = observation.recorded_cluster_id().map(str::to_owned);

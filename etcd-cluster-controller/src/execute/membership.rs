@@ -10,7 +10,7 @@ use crate::pki::{Client as Purpose, new_client};
 use crate::plan::{Hold, View};
 use crate::quorum::MayRemove;
 use crate::roster::Seat;
-use crate::roster::apart::answers_at;
+use crate::roster::strangers::answers_at;
 use api::conditions::reasons;
 use controller_support::{Error, Result};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};

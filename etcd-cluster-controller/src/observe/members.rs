@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::observation::{Observation, key_of_member};
 use crate::pki::CertAndKey;
 use crate::prober::{Probes, Target};
-use crate::roster::{Seat, apart, roster};
+use crate::roster::{Seat, roster, strangers};
 use api::etcd_cluster::{Health, MemberRole};
 use api::names;
 use controller_support::external::MachineView;
@@ -37,21 +37,22 @@ fn probes(observation: &Observation, ca: Option<CertAndKey>) -> Probes {
     let admitted = observation.machines.values().filter(|machine| observation.is_admitted(machine));
     let roster = roster(observation);
     // Those on Machines of an earlier object of this name are left alone.
-    let apart = roster.seats.iter().filter(|_| observation.not_owned.is_empty()).filter_map(target_apart);
+    let strangers = roster.seats.iter().filter(|_| observation.not_owned.is_empty()).filter_map(stranger_target);
     Probes {
         ca,
         cluster_id: observation.recorded_cluster_id().and_then(|id| u64::from_str_radix(id, 16).ok()),
-        targets: admitted.map(|machine| target(observation, machine)).chain(apart).collect(),
+        targets: admitted.map(|machine| target(observation, machine)).chain(strangers).collect(),
         interval: observation.interval(),
         unhealthy_after: seconds(checks.unhealthy_after_seconds, 60),
         grace: seconds(checks.startup_grace_seconds, 600),
     }
 }
 
-/// A member that no Machine carries, nor will.
-fn target_apart(seat: &Seat<'_>) -> Option<Target> {
+/// The target of a stranger.
+fn stranger_target(seat: &Seat<'_>) -> Option<Target> {
     let (id, member) = seat.member.as_ref().filter(|_| seat.is_stranger())?;
-    Some(Target { machine: key_of_member(*id), urls: apart::client_urls(member), member_id: Some(*id), eager: false })
+    let urls = strangers::client_urls(member);
+    Some(Target { machine: key_of_member(*id), urls, member_id: Some(*id), eager: false })
 }
 
 fn target(observation: &Observation, machine: &MachineView) -> Target {
@@ -117,6 +118,6 @@ mod tests {
         let answers = [(name(1), probe.clone()), ("member 102".to_owned(), probe)].into();
         story.observation.take(Snapshot { probes: answers, ..Snapshot::default() });
         assert_eq!(story.observation.probes.keys().collect::<Vec<_>>(), [&name(1)]);
-        assert_eq!(story.observation.apart.keys().collect::<Vec<_>>(), [&id(2)]);
+        assert_eq!(story.observation.strangers.keys().collect::<Vec<_>>(), [&id(2)]);
     }
 }

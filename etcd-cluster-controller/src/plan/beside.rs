@@ -6,7 +6,7 @@ use super::View;
 use crate::observation::hex;
 use crate::quorum::survives;
 use crate::roster::Seat;
-use crate::roster::apart::answers_at;
+use crate::roster::strangers::answers_at;
 use api::names;
 use kube::ResourceExt;
 

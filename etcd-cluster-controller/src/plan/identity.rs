@@ -44,12 +44,12 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         [only] => only,
         _ => "<ID>",
     };
-    let strangers = observation.probes.iter().filter_map(|(machine, probe)| {
+    let answers = observation.probes.iter().filter_map(|(machine, probe)| {
         let id = hex(probe.report()?.cluster_id);
-        let answers = || format!("Machine {machine} ({}) answers as a member of etcd cluster {id}", probe.url);
-        (recorded != Some(&id)).then(answers)
+        let described = || format!("Machine {machine} ({}) answers as a member of etcd cluster {id}", probe.url);
+        (recorded != Some(&id)).then(described)
     });
-    let strangers: Vec<String> = strangers.collect();
+    let answers: Vec<String> = answers.collect();
     let kept = serving.map(|member| {
         format!(
             ". Cluster {} has a quorum at {member}, and no other ID is accepted as long as it has",
@@ -58,7 +58,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     });
     let message = format!(
         "{}, {expected}{}. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses{}. Nothing is changed until then",
-        strangers.join(", "),
+        answers.join(", "),
         kept.unwrap_or_default(),
         observation.etcd.namespace().unwrap_or_default(),
         names::ETCD_CLUSTER_GROUP,
@@ -83,10 +83,10 @@ pub(super) fn tidy(view: &View<'_>) -> Option<Plan> {
 fn serving(view: &View<'_>) -> Option<String> {
     let recorded = view.observation.recorded_cluster_id()?;
     let serves = |report: &Report| hex(report.cluster_id) == recorded && !report.learner && report.linearizable.is_ok();
-    let apart =
-        view.observation.apart.iter().map(|(id, probe)| (format!("member {} ({})", hex(*id), probe.url), probe));
+    let strangers =
+        view.observation.strangers.iter().map(|(id, probe)| (format!("member {} ({})", hex(*id), probe.url), probe));
     let machines = view.observation.probes.iter().map(|(machine, probe)| (format!("Machine {machine}"), probe));
-    let (member, _) = machines.chain(apart).find(|(_, probe)| probe.report().is_some_and(serves))?;
+    let (member, _) = machines.chain(strangers).find(|(_, probe)| probe.report().is_some_and(serves))?;
     Some(member)
 }
 
@@ -273,17 +273,17 @@ mod tests {
         let plan = story.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
         assert!(hold.message.contains("Cluster c has a quorum at Machine demo-etcd-0"), "{}", hold.message);
-        let mut apart = story.clone();
+        let mut orphaned = story.clone();
         for index in 0..2 {
             story.failing(index, "stopped for the restore");
-            apart.gone(index);
+            orphaned.gone(index);
             let report = Report::of_one_that_is_well(0xc, id(index));
-            apart.probe_apart(index, Outcome::Answered(report));
+            orphaned.probe_stranger(index, Outcome::Answered(report));
         }
         let plan = story.plan();
         assert!(matches!(&plan, Plan::Do(Step::Record { .. })), "{plan:?}");
         // Their Machines are gone, and they serve on.
-        let plan = apart.plan();
+        let plan = orphaned.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
         assert!(hold.message.contains("Cluster c has a quorum at member 100 (https://10.0.0.1:2379)"), "{hold:?}");
     }

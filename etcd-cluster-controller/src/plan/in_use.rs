@@ -2,7 +2,7 @@
 
 use super::View;
 use crate::roster::Seat;
-use crate::roster::apart::answers_at;
+use crate::roster::strangers::answers_at;
 use api::endpoints::{EndpointList, EndpointLists, parse_list};
 use api::names;
 use kube::ResourceExt;

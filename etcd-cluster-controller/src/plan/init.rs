@@ -4,7 +4,7 @@ use super::{Plan, Step, View};
 use crate::observation::Observation;
 use crate::observation::host::host_of;
 use crate::roster::Seat;
-use crate::roster::apart::answers_at;
+use crate::roster::strangers::answers_at;
 use api::admission::encode;
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;

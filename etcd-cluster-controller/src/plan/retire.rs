@@ -7,7 +7,7 @@ use super::{Plan, Step, View, block, corrupt, deletion, operation, repair, rollo
 use crate::observation::{has_hook, hex};
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
 use crate::roster::Seat;
-use crate::roster::apart::patience;
+use crate::roster::strangers::patience;
 use api::conditions::reasons;
 use api::etcd_cluster::{OperationKind, RemediationMode};
 use api::names;
@@ -74,13 +74,13 @@ fn is_left_over(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_even = view.roster.voters().count().is_multiple_of(2);
     let gives_nothing = seat.orphaned && (!seat.is_voter() || (is_even && !corrupt::holds(view)));
     let is_time = || !seat.is_voter() || corrupt::is_named(view, seat) || repair::is_time_without_a_machine(view);
-    let goes = gives_nothing || (has_failed_apart(view, seat) && is_time());
+    let goes = gives_nothing || (stranger_has_failed(view, seat) && is_time());
     goes && (!seat.is_voter() || view.observation.not_owned.is_empty())
 }
 
 /// Whether a member that no Machine carries has failed for long enough, and is ours to remove. One that never had a
 /// Machine of ours is only told where failures are.
-fn has_failed_apart(view: &View<'_>, seat: &Seat<'_>) -> bool {
+fn stranger_has_failed(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let only_tells = view.observation.etcd.spec.remediation.mode == RemediationMode::Report;
     let is_ours = seat.orphaned || (seat.stray && !only_tells);
     is_ours && seat.is_unhealthy() && view.observation.not_owned.is_empty()
@@ -88,12 +88,12 @@ fn has_failed_apart(view: &View<'_>, seat: &Seat<'_>) -> bool {
 
 /// Whether a voter that no Machine carries has failed, and leaves as soon as its replacement's machine is up.
 pub(super) fn makes_way(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    seat.is_voter() && has_failed_apart(view, seat) && may_leave(view, seat).is_ok()
+    seat.is_voter() && stranger_has_failed(view, seat) && may_leave(view, seat).is_ok()
 }
 
 /// What becomes of a member that no Machine carries, for people.
 pub(super) fn left_over(view: &View<'_>, seat: &Seat<'_>) -> String {
-    if leaves(view, seat) || has_failed_apart(view, seat) {
+    if leaves(view, seat) || stranger_has_failed(view, seat) {
         let why = may_leave(view, seat).err().unwrap_or_default();
         return format!("It is removed as soon as etcd can do without it: {why}");
     }

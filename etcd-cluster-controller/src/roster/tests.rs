@@ -194,7 +194,7 @@ fn of_two_that_are_called_after_a_machine_the_one_that_answers_there_has_it() {
         silent.failing(1, "for a moment");
         assert_eq!(both(&silent), (Some(name(1)), None), "the seat stays");
         // The other one is nobody's, and goes after its time.
-        story.probe_apart(1, Outcome::MemberFault(MemberFault::Refused));
+        story.probe_stranger(1, Outcome::MemberFault(MemberFault::Refused));
         story.pass(659);
         let seats = roster(&story.observation);
         let why = seats.by_member(id(1)).unwrap().why();

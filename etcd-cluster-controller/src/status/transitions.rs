@@ -1,6 +1,6 @@
 //! What is worth an event: what has become true, or stopped being so, between two statuses.
 
-use crate::roster::apart::tells_of_no_machine;
+use crate::roster::strangers::tells_of_no_machine;
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{EtcdClusterStatus, Health, OperationKind, RemovalState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

@@ -35,7 +35,7 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
         may_go || has_failed(view, seat),
         "rule 4: of an odd number, no voter is removed for a Machine that is gone before it has failed",
     )?;
-    let is_apart = view.machines.is[seat] == Machine::Gone && view.probes.members[seat] == Member::Voter;
+    let is_orphaned = view.machines.is[seat] == Machine::Gone && view.probes.members[seat] == Member::Voter;
     let boots = |other: usize| {
         let stays = view.machines.is[other].boots() && !view.machines.deleting.has(other);
         stays && view.probes.members[other] != Member::Voter
@@ -43,7 +43,7 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     let is_there = || (0..SEATS).filter(|other| stays_well(view, *other)).count() >= usize::from(view.etcd.replicas);
     let is_time = || voters % 2 == 0 || removes_first(&view.etcd) || (0..SEATS).any(boots) || is_there();
     rule(
-        !is_apart || is_time(),
+        !is_orphaned || is_time(),
         "rule 2: of an odd number, a voter without a Machine stays until its replacement boots",
     )?;
     let is_let_go = |other: usize| {
@@ -55,7 +55,7 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     rule(takes_nothing || (0..SEATS).any(stays), "rule 1: nobody goes before those that are let go")?;
     let answers =
         |other: usize| view.probes.members[other] == Member::Voter && view.probes.seats[other] == Probe::Healthy;
-    let is_last = is_apart && !has_failed(view, seat) && is_last_endpoint(view.etcd.in_use, seat, answers);
+    let is_last = is_orphaned && !has_failed(view, seat) && is_last_endpoint(view.etcd.in_use, seat, answers);
     rule(!is_last, "rule 5: no list in use loses its last live endpoint with a member without a Machine")?;
     let mut without = now.world;
     without.members[seat] = Member::Removed;
@@ -140,8 +140,8 @@ fn survives_coming(now: &State, world: &World, one_more: Option<usize>, come: us
 pub fn beginning(view: &View, operation: &Operation) -> Result<(), Broken> {
     let seat = seat_of_id(u64::from_str_radix(&operation.member_id, 16).unwrap_or_else(|_| id(SEATS)));
     // One that no Machine carries hands over too, as long as it answers.
-    let is_apart = seat < SEATS && view.machines.is[seat] == Machine::Gone;
-    let answers = is_apart && view.probes.seats[seat] == Probe::Healthy;
+    let is_orphaned = seat < SEATS && view.machines.is[seat] == Machine::Gone;
+    let answers = is_orphaned && view.probes.seats[seat] == Probe::Healthy;
     let leads = (is_well(view, seat) || answers) && view.probes.leader == Some(seat);
     let another_can = (0..SEATS).any(|other| other != seat && is_well(view, other));
     let has_failed = view.etcd.status.operation.is_some_and(|before| before.attempt > 0);

@@ -425,11 +425,11 @@ impl State {
 
     /// The member of this seat is expected where it is asked: the status names it, or no Machine carries it.
     pub fn is_expected(&self, seat: usize) -> bool {
-        self.is_known(seat) || self.is_left_over(seat)
+        self.is_known(seat) || self.is_orphaned(seat)
     }
 
     /// The member is in etcd, and its Machine is gone.
-    pub fn is_left_over(&self, seat: usize) -> bool {
+    pub fn is_orphaned(&self, seat: usize) -> bool {
         self.machines.is[seat] == Machine::Gone && self.world.members[seat].is_listed()
     }
 
@@ -472,7 +472,7 @@ impl State {
             let may_join = self.machines.is[seat].boots() || self.secrets.admitted.has(seat);
             let has_list = |answers: bool| answers && world.members[seat] == Member::Voter && world.has_quorum();
             // It is asked where it was.
-            if self.is_left_over(seat) {
+            if self.is_orphaned(seat) {
                 let serves = self.is_left_behind(seat);
                 probes.seats[seat] = self.check(seat, serves);
                 answers |= serves;

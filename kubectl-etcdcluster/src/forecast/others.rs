@@ -120,7 +120,7 @@ impl World {
         let Ok(now) = self.observation.now.checked_add(wait.max(SignedDuration::from_secs(1))) else { return false };
         self.observation.now = now;
         // Everybody stays as he is.
-        for probe in self.observation.probes.values_mut().chain(self.observation.apart.values_mut()) {
+        for probe in self.observation.probes.values_mut().chain(self.observation.strangers.values_mut()) {
             (probe.at, probe.run.last) = (now, now);
         }
         if let Membership::Known { at, .. } = &mut self.observation.membership {

@@ -102,7 +102,7 @@ impl Setting {
         }
         let probe = next.probe(index, kind);
         if is_gone {
-            next.story.observation.apart.insert(id(index), probe);
+            next.story.observation.strangers.insert(id(index), probe);
         } else {
             next.story.observation.probes.insert(name(index), probe);
         }

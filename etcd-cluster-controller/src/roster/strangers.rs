@@ -1,6 +1,6 @@
-//! Members that no Machine carries: whose they are, and when one of them counts as unhealthy. They are asked where the
-//! member list says that they serve. One that answers is not counted on all the same: nothing says how long its machine
-//! stays.
+//! Strangers, members that no Machine carries: whose they are, and when one of them counts as unhealthy. They are asked
+//! where the member list says that they serve. One that answers is not counted on all the same: nothing says how long
+//! its machine stays.
 
 use super::{HEARD, NOT_LISTENED, Seat, Verdict, said_since};
 use crate::observation::probe::RunKind;
@@ -48,19 +48,19 @@ pub(crate) fn tells_of_no_machine(message: &str) -> bool {
 /// How such a member is. Nothing is known of it before it has failed for long enough, and the leader does not hear it
 /// either.
 pub(super) fn verdict(observation: &Observation, id: u64, probe: Option<&Probe>) -> Verdict {
-    let apart = why(observation, id);
-    let Some(probe) = probe else { return Verdict::Unknown { why: apart } };
-    let unknown = |how: &str| Verdict::Unknown { why: said_since(observation, id, &format!("{apart}, {how}"), probe) };
+    let whose = why(observation, id);
+    let Some(probe) = probe else { return Verdict::Unknown { why: whose } };
+    let unknown = |how: &str| Verdict::Unknown { why: said_since(observation, id, &format!("{whose}, {how}"), probe) };
     let (run, now, interval) = (probe.run, observation.now, observation.interval());
     match run.kind_at(now, interval) {
-        RunKind::Healthy => Verdict::Unknown { why: format!("{apart}, and it answers at {}", probe.url) },
+        RunKind::Healthy => Verdict::Unknown { why: format!("{whose}, and it answers at {}", probe.url) },
         RunKind::Unknown => unknown("and it could not be asked"),
         RunKind::Failing if !run.has_failed_for(patience(observation, id), now, interval) => unknown(FAILS),
         RunKind::Failing if observation.is_heard(id) => unknown(HEARD),
         RunKind::Failing if observation.heard.is_none() && observation.members().is_some() => unknown(NOT_LISTENED),
         RunKind::Failing => Verdict::Unhealthy {
             since: run.since,
-            why: said_since(observation, id, &format!("{apart}, {FAILS}"), probe),
+            why: said_since(observation, id, &format!("{whose}, {FAILS}"), probe),
         },
     }
 }

@@ -93,7 +93,7 @@ fn is_told(story: &mut Story, what: &[&str]) {
 #[test]
 fn a_voter_whose_machine_is_gone_leaves_when_it_has_failed_for_long_enough_and_another_takes_its_place() {
     let mut story = orphaned();
-    story.probe_apart(2, refused());
+    story.probe_stranger(2, refused());
     story.pass(59);
     let why = "its Machine demo-etcd-2 is gone, and its checks fail: https://10.0.0.3:2379: connection refused";
     is_told(&mut story, &[why, "removed once its checks have failed for 60 s"]);
@@ -115,17 +115,17 @@ fn a_voter_whose_machine_is_gone_leaves_when_it_has_failed_for_long_enough_and_a
 #[test]
 fn one_that_answers_again_before_the_next_machine_is_up_stays() {
     let mut story = orphaned();
-    story.probe_apart(2, refused());
+    story.probe_stranger(2, refused());
     story.pass(60);
     assert_eq!(creates(&step(&mut story)), Some(3));
     story.held_back(3);
-    story.probe_apart(2, answers(2));
+    story.probe_stranger(2, answers(2));
     is_told(&mut story, &["its Machine demo-etcd-2 is gone, and it answers at"]);
     // Where as many as are wanted are well without it, nothing more is to come.
     let mut enough = Story::with_voters(3, 5);
     enough.gone(4);
     enough.delete(3);
-    enough.probe_apart(4, refused());
+    enough.probe_stranger(4, refused());
     enough.pass(60);
     enough.publish();
     assert!(begins(&enough.plan(), OperationKind::RemoveMember, id(4)), "{:?}", enough.plan());
@@ -138,7 +138,7 @@ fn one_that_never_had_a_machine_makes_way_too() {
     story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
     story.member(7, false);
     story.settle();
-    story.probe_apart(7, refused());
+    story.probe_stranger(7, refused());
     story.pass(660);
     let plan = step(&mut story);
     // The name of that member has the highest number.
@@ -156,12 +156,12 @@ fn one_that_never_had_a_machine_makes_way_too() {
 #[test]
 fn one_that_answers_or_that_the_others_hear_is_told_and_stays() {
     let mut story = orphaned();
-    story.probe_apart(2, answers(2));
+    story.probe_stranger(2, answers(2));
     story.pass(86_400);
     is_told(&mut story, &["its Machine demo-etcd-2 is gone, and it answers at https://10.0.0.3:2379"]);
     assert!(message(&story, c::MEMBERS_HEALTHY).contains("it answers"));
     assert_eq!(status(&story).ready_replicas, 2, "nothing says how long it stays");
-    story.probe_apart(2, refused());
+    story.probe_stranger(2, refused());
     story.observation.heard = Some([id(2)].into());
     story.pass(60);
     is_told(&mut story, &["is gone, the other members hear it, and this controller does not"]);
@@ -171,7 +171,7 @@ fn one_that_answers_or_that_the_others_hear_is_told_and_stays() {
     story.machine(3);
     assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(2)));
     // It has recovered before the removal.
-    story.probe_apart(2, answers(2));
+    story.probe_stranger(2, answers(2));
     assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)));
     is_told(&mut story, &["it answers at"]);
 }
@@ -183,7 +183,7 @@ fn one_of_an_even_number_of_voters_leaves_at_once_also_while_it_answers() {
         let mut story = Story::with_voters(3, voters);
         for index in gone {
             story.gone(*index);
-            story.probe_apart(*index, answers(*index));
+            story.probe_stranger(*index, answers(*index));
         }
         story.publish();
         story
@@ -215,7 +215,7 @@ fn two_voters_do_not_become_one_that_is_let_go() {
     let mut story = Story::with_voters(3, 2);
     story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
     story.gone(1);
-    story.probe_apart(1, answers(1));
+    story.probe_stranger(1, answers(1));
     story.publish();
     let mut kept = story.clone();
     let mut dead = story.clone();
@@ -224,7 +224,7 @@ fn two_voters_do_not_become_one_that_is_let_go() {
     // With our hook it waits until another one has joined.
     kept.delete(0);
     assert!(begins(&kept.plan(), OperationKind::RemoveMember, id(1)), "{:?}", kept.plan());
-    dead.probe_apart(1, refused());
+    dead.probe_stranger(1, refused());
     dead.pass(60);
     dead.delete_at_once(0);
     assert!(begins(&dead.plan(), OperationKind::RemoveMember, id(1)), "{:?}", dead.plan());
@@ -237,7 +237,7 @@ fn the_dead_go_before_those_that_answer_and_a_leader_hands_over_first() {
         for index in [1, 2] {
             story.gone(index);
             let outcome = if answering.contains(&index) { answers(index) } else { refused() };
-            story.probe_apart(index, outcome);
+            story.probe_stranger(index, outcome);
         }
         story.pass(60);
         story.publish();
@@ -248,7 +248,7 @@ fn the_dead_go_before_those_that_answer_and_a_leader_hands_over_first() {
     let mut leads = stripped(&[1, 2]);
     let lead = |story: &mut Story, leader: usize| {
         story.led_by(id(leader));
-        for probe in story.observation.apart.values_mut() {
+        for probe in story.observation.strangers.values_mut() {
             let Outcome::Answered(report) = &mut probe.outcome else { panic!("it does not answer") };
             report.leader = id(leader);
         }
@@ -257,7 +257,7 @@ fn the_dead_go_before_those_that_answer_and_a_leader_hands_over_first() {
     assert!(begins(&leads.plan(), OperationKind::RemoveMember, id(2)), "{:?}", leads.plan());
     let mut only = Story::with_voters(3, 2);
     only.gone(1);
-    only.probe_apart(1, answers(1));
+    only.probe_stranger(1, answers(1));
     only.publish();
     lead(&mut only, 1);
     assert!(begins(&step(&mut only), OperationKind::MoveLeader, id(1)));
@@ -275,7 +275,7 @@ fn the_last_live_endpoint_of_a_list_in_use_stays_as_long_as_it_answers() {
     story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "1");
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &url(0));
     story.gone(0);
-    story.probe_apart(0, answers(0));
+    story.probe_stranger(0, answers(0));
     story.publish();
     is_told(&mut story, &["no other endpoint that is alive, of https://10.0.0.1:2379", "admit-beside=100"]);
     let mut spared = story.clone();
@@ -288,9 +288,9 @@ fn the_last_live_endpoint_of_a_list_in_use_stays_as_long_as_it_answers() {
     down.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &url(3));
     down.gone(3);
     down.publish();
-    down.probe_apart(3, answers(3));
+    down.probe_stranger(3, answers(3));
     is_told(&mut down, &["no other endpoint that is alive, of https://10.0.0.4:2379"]);
-    down.probe_apart(3, refused());
+    down.probe_stranger(3, refused());
     down.pass(60);
     assert!(begins(&down.plan(), OperationKind::RemoveMember, id(3)), "{:?}", down.plan());
 }
@@ -301,7 +301,7 @@ fn abandoned(answer: impl Fn(usize) -> Outcome) -> Story {
     story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
     for index in 0..3 {
         story.gone(index);
-        story.probe_apart(index, answer(index));
+        story.probe_stranger(index, answer(index));
     }
     story
 }
@@ -337,7 +337,7 @@ fn new_members_are_told_of_every_member_that_they_can_ask() {
     story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
     for index in [1, 2, 0] {
         story.gone(index);
-        story.probe_apart(index, answers(index));
+        story.probe_stranger(index, answers(index));
         is_told(&mut story, &["it answers at"]);
     }
     let told = |story: &Story| match story.plan() {
@@ -360,7 +360,7 @@ fn nothing_joins_beside_one_that_is_not_named_or_does_not_answer_or_whose_data_m
     named.annotate(names::ADMIT_BESIDE_ANNOTATION, "100,101,102");
     assert!(matches!(named.plan(), Plan::Do(Step::CreateMachine { .. })), "{:?}", named.plan());
     let mut silent = named.clone();
-    silent.probe_apart(1, refused());
+    silent.probe_stranger(1, refused());
     is_told(&mut silent, &["member 101", "and its checks fail"]);
     let mut unlisted = named.clone();
     unlisted.unlisted();
@@ -381,7 +381,7 @@ fn nothing_joins_beside_one_that_is_not_named_or_does_not_answer_or_whose_data_m
 fn one_of_an_even_number_of_voters_stays_where_it_may_be_the_quorum_or_have_a_machine() {
     let mut story = Story::with_voters(3, 2);
     story.gone(1);
-    story.probe_apart(1, answers(1));
+    story.probe_stranger(1, answers(1));
     assert!(begins(&story.plan(), OperationKind::RemoveMember, id(1)));
     let mut needed = story.clone();
     needed.failing(0, "for a moment");
@@ -391,7 +391,7 @@ fn one_of_an_even_number_of_voters_stays_where_it_may_be_the_quorum_or_have_a_ma
     // One that was made after the day of a backup: it has no Machine in it.
     let mut restored = Story::with_voters(3, 3);
     restored.member(7, false);
-    restored.probe_apart(7, answers(7));
+    restored.probe_stranger(7, answers(7));
     is_told(&mut restored, &["it runs on no Machine of this EtcdCluster, and it answers"]);
 }
 
@@ -400,7 +400,7 @@ fn one_at_whose_address_another_member_answers_has_failed() {
     let mut story = orphaned();
     let other = MemberFault::OtherMember { expected: id(2), answered: id(1) };
     let report = Report { identity: Err(other), ..Report::of_one_that_is_well(CLUSTER_ID, id(1)) };
-    story.probe_apart(2, Outcome::Answered(report));
+    story.probe_stranger(2, Outcome::Answered(report));
     story.pass(60);
     makes_way(&mut story, 2, 3);
 }
@@ -409,14 +409,14 @@ fn one_at_whose_address_another_member_answers_has_failed() {
 fn one_that_never_had_a_machine_has_the_start_up_grace_too() {
     for learner in [true, false] {
         let mut story = with_stranger(learner);
-        story.probe_apart(7, refused());
+        story.probe_stranger(7, refused());
         story.pass(659);
         is_told(&mut story, &["it runs on no Machine of this EtcdCluster, and its checks fail", "for 660 s"]);
         story.pass(1);
         let plan = step(&mut story);
         assert!(begins(&plan, OperationKind::RemoveMember, id(7)), "{plan:?}");
         let mut answering = with_stranger(learner);
-        answering.probe_apart(7, answers(7));
+        answering.probe_stranger(7, answers(7));
         answering.pass(86_400);
         is_told(&mut answering, &["it runs on no Machine of this EtcdCluster, and it answers"]);
     }
@@ -426,13 +426,13 @@ fn one_that_never_had_a_machine_has_the_start_up_grace_too() {
 fn where_failures_are_only_told_one_that_was_never_ours_stays() {
     let mut story = with_stranger(false);
     story.etcd().spec.remediation.mode = RemediationMode::Report;
-    story.probe_apart(7, refused());
+    story.probe_stranger(7, refused());
     story.pass(10_000);
     is_told(&mut story, &["It is not removed by itself (spec.remediation.mode)"]);
     // Whoever has deleted a Machine has said so.
     let mut story = orphaned();
     story.etcd().spec.remediation.mode = RemediationMode::Report;
-    story.probe_apart(2, refused());
+    story.probe_stranger(2, refused());
     story.pass(60);
     makes_way(&mut story, 2, 3);
 }
@@ -440,13 +440,13 @@ fn where_failures_are_only_told_one_that_was_never_ours_stays() {
 #[test]
 fn nobody_leaves_whom_etcd_needs_or_whose_copy_may_be_the_right_one() {
     let mut story = orphaned();
-    story.probe_apart(2, refused());
+    story.probe_stranger(2, refused());
     story.pass(60);
     story.failing(1, "for a moment");
     let plan = step(&mut story);
     assert!(!matches!(plan, Plan::Do(_)), "one of two would be left: {plan:?}");
     let mut story = with_stranger(false);
-    story.probe_apart(7, refused());
+    story.probe_stranger(7, refused());
     story.pass(660);
     story.alarms(&[(0, "CORRUPT")]);
     is_told(&mut story, &["It is removed as soon as etcd can do without it: ", "CORRUPT"]);
@@ -457,7 +457,7 @@ fn one_that_may_be_a_new_machines_own_stays() {
     let mut story = Story::with_voters(3, 2);
     story.member(7, true);
     story.settle();
-    story.probe_apart(7, refused());
+    story.probe_stranger(7, refused());
     story.pass(659);
     let mut early = story.clone();
     early.machine(2).addresses.clear();
