@@ -257,7 +257,7 @@ fn stranger(view: &View<'_>) -> Option<Plan> {
         let (id, member) = seat.member.as_ref()?;
         let urls = member.peer_urls.join(",");
         let loses = if member.learner { "it has no vote" } else { "it has a vote, so make sure that a quorum is left" };
-        let (then, id) = (retire::left_over(view, seat), hex(*id));
+        let (then, id) = (retire::what_becomes_of(view, seat), hex(*id));
         Some(format!(
             "member {id} ({urls}): {}. {then}. If its machine is gone for good, remove it ({loses}): etcdctl member remove {id}",
             seat.why()

@@ -59,18 +59,19 @@ fn is_wanted(seat: &Seat<'_>) -> bool {
 /// nobody looks after it any more.
 pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let goes = || seat.is_leaving() && !is_starting(view, seat);
-    seat.member.is_some() && (goes() || is_left_over(view, seat))
+    seat.member.is_some() && (goes() || stranger_leaves(view, seat))
 }
 
-/// Whether a member is to leave that no Machine carries, nor will: at once one whose Machine is gone and whose vote
-/// gives etcd nothing, every other when it has failed for long enough, and a voter as every other that has failed: of an
-/// odd number when its replacement's machine is up. One that answers may be somebody's own. Nor does any voter go while
-/// Machines of an earlier object of this name are there: it may be on one of them.
+/// Whether a stranger is to leave etcd.
 ///
-/// An even number of voters survives as many failures without one of them, whoever that is and however it is. With it,
-/// the quorum may hang on a machine that goes with its infrastructure at any moment, and waits for nobody. While etcd
-/// says that copies differ, the one of a member that answers may be the right one.
-fn is_left_over(view: &View<'_>, seat: &Seat<'_>) -> bool {
+/// - At once: one that is orphaned and gives etcd nothing. That is a learner; or one of an even number of voters, as
+///   one voter less survives as many failures, and with it the quorum may hang on a machine that goes with its
+///   infrastructure at any moment. No voter while etcd says that copies differ: its copy may be the right one.
+/// - When it has failed for long enough: every other one. One of an odd number of voters waits until the machine of its
+///   replacement is up too, unless an alarm of etcd names it.
+/// - Never: a stray that answers, as it may be somebody's own; and no voter while there are Machines of an earlier
+///   object of this name, as it may be on one of them.
+fn stranger_leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_even = view.roster.voters().count().is_multiple_of(2);
     let gives_nothing = seat.orphaned && (!seat.is_voter() || (is_even && !corrupt::holds(view)));
     let is_time = || !seat.is_voter() || corrupt::is_named(view, seat) || repair::is_time_without_a_machine(view);
@@ -78,21 +79,20 @@ fn is_left_over(view: &View<'_>, seat: &Seat<'_>) -> bool {
     goes && (!seat.is_voter() || view.observation.not_owned.is_empty())
 }
 
-/// Whether a member that no Machine carries has failed for long enough, and is ours to remove. One that never had a
-/// Machine of ours is only told where failures are.
+/// Whether a stranger has failed for long enough, and is ours to remove. A stray is only told where failures are.
 fn stranger_has_failed(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let only_tells = view.observation.etcd.spec.remediation.mode == RemediationMode::Report;
     let is_ours = seat.orphaned || (seat.stray && !only_tells);
     is_ours && seat.is_unhealthy() && view.observation.not_owned.is_empty()
 }
 
-/// Whether a voter that no Machine carries has failed, and leaves as soon as its replacement's machine is up.
+/// Whether a stranger that votes has failed, and leaves as soon as its replacement's machine is up.
 pub(super) fn makes_way(view: &View<'_>, seat: &Seat<'_>) -> bool {
     seat.is_voter() && stranger_has_failed(view, seat) && may_leave(view, seat).is_ok()
 }
 
-/// What becomes of a member that no Machine carries, for people.
-pub(super) fn left_over(view: &View<'_>, seat: &Seat<'_>) -> String {
+/// What becomes of a stranger, for people.
+pub(super) fn what_becomes_of(view: &View<'_>, seat: &Seat<'_>) -> String {
     if leaves(view, seat) || stranger_has_failed(view, seat) {
         let why = may_leave(view, seat).err().unwrap_or_default();
         return format!("It is removed as soon as etcd can do without it: {why}");
