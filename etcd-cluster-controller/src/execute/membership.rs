@@ -10,7 +10,7 @@ use crate::pki::{Client as Purpose, new_client};
 use crate::plan::{Hold, View};
 use crate::quorum::MayRemove;
 use crate::roster::Seat;
-use crate::roster::strangers::answers_at;
+use crate::roster::strangers::serves_at;
 use api::conditions::reasons;
 use controller_support::{Error, Result};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
@@ -77,12 +77,7 @@ async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u
     let identity = new_client(&ca, Purpose::Controller, now).map_err(|error| Error::Internal(error.to_string()))?;
     let mut voters: Vec<&Seat<'_>> = view.roster.voters().filter(|seat| seat.id().is_some_and(&wanted)).collect();
     voters.sort_by_key(|seat| !seat.leads());
-    let url = |seat: &&Seat<'_>| match seat.machine {
-        Some(machine) if seat.is_healthy() => observation.client_url(machine),
-        Some(_) => None,
-        None => answers_at(observation, seat).map(str::to_owned),
-    };
-    let urls: Vec<String> = voters.iter().filter_map(url).collect();
+    let urls: Vec<String> = voters.iter().filter_map(|seat| serves_at(observation, seat)).collect();
     let mut failure = "no healthy voter has an address".to_owned();
     for url in urls {
         let tls = TlsOptions::new()

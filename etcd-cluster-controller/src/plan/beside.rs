@@ -15,12 +15,7 @@ pub(super) fn is_agreed(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let named = view.observation.etcd.annotations().get(names::ADMIT_BESIDE_ANNOTATION);
     let is_named = |id: u64| named.is_some_and(|ids| ids.split(',').any(|other| other.trim() == hex(id)));
     let is_listed = view.roster.is_listed() && seat.is_stranger();
-    is_listed && seat.id().is_some_and(is_named) && answers(view, seat)
-}
-
-/// Whether it answers its checks right now, in the role that it has.
-fn answers(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    answers_at(view.observation, seat).is_some()
+    is_listed && seat.id().is_some_and(is_named) && answers_at(view.observation, seat).is_some()
 }
 
 /// What a person can do about members that answer and that no Machine carries, where the others have no quorum. Empty
@@ -28,7 +23,7 @@ fn answers(view: &View<'_>, seat: &Seat<'_>) -> bool {
 pub(super) fn way_out(view: &View<'_>) -> String {
     let (voters, well) = (view.roster.voters().count(), view.roster.voters().filter(|seat| seat.is_well()).count());
     let strangers = view.roster.strangers();
-    let answering = strangers.into_iter().filter(|seat| answers(view, seat));
+    let answering = strangers.into_iter().filter(|seat| answers_at(view.observation, seat).is_some());
     let ids: Vec<String> = answering.filter_map(Seat::id).map(hex).collect();
     if ids.is_empty() || survives(voters, well) >= 0 {
         return String::new();

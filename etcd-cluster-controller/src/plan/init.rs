@@ -4,7 +4,7 @@ use super::{Plan, Step, View};
 use crate::observation::Observation;
 use crate::observation::host::host_of;
 use crate::roster::Seat;
-use crate::roster::strangers::answers_at;
+use crate::roster::strangers::serves_at;
 use api::admission::encode;
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
@@ -20,13 +20,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if !view.roster.is_listed() && observation.init_urls.is_some() && observation.admitted.is_some() {
         return None;
     }
-    // One that no Machine carries comes last.
-    let serving = |seat: &Seat<'_>| match seat.machine {
-        Some(machine) if seat.is_healthy() => observation.client_url(machine),
-        Some(_) => None,
-        None => answers_at(observation, seat).map(str::to_owned),
-    };
-    let address = view.roster.voters().filter_map(|seat| host_of(&serving(seat)?)).next()?;
+    // A stranger comes last.
+    let address = view.roster.voters().filter_map(|seat| host_of(&serves_at(observation, seat)?)).next()?;
     let mut voters: Vec<String> = view.roster.voters().filter_map(|seat| client_url(observation, seat)).collect();
     voters.sort();
     voters.dedup();

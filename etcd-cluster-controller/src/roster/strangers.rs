@@ -90,6 +90,15 @@ pub(crate) fn answers_at<'a>(observation: &Observation, seat: &Seat<'a>) -> Opti
     (is_current && is_well && is_as_listed).then_some(probe.url.as_str())
 }
 
+/// Where a member can be asked right now: at its Machine if it is healthy, or where a stranger answers.
+pub(crate) fn serves_at(observation: &Observation, seat: &Seat<'_>) -> Option<String> {
+    match seat.machine {
+        Some(machine) if seat.is_healthy() => observation.client_url(machine),
+        Some(_) => None,
+        None => answers_at(observation, seat).map(str::to_owned),
+    }
+}
+
 /// Where to ask such a member: where it says that it serves, or before it has said so at the host of its peers.
 pub(crate) fn client_urls(member: &Member) -> Vec<String> {
     if !member.client_urls.is_empty() {
