@@ -253,10 +253,9 @@ impl Draft {
         Self { type_, status: None, reason, message: message.into() }
     }
 
-    /// With the message of `before` where only the `answer` that ends it differs, and that in numbers and identifiers alone:
-    /// a port, a time, or the ID that a webhook gives each request. The same failure is not told again: the write is an
-    /// event, which defeats the back-off of what has failed. In what comes before the answer, numbers count: they may be
-    /// those of names.
+    /// Keeps the message of `before` where the two differ only in their last part, `answer`, and there only in numbers
+    /// and identifiers: a port, a time, or the ID that a webhook gives each request. So the same failure is not told
+    /// again. In what comes before the answer numbers count: they may be part of names.
     #[must_use]
     pub fn in_the_words_of(self, before: &[Condition], answer: &str) -> Self {
         let Some(exactly) = self.message.strip_suffix(answer) else { return self };

@@ -181,18 +181,16 @@ fn outdated(context: &Context, observation: &Observation) -> Action {
     context.outdated(&observation.cluster.view, observation.uids())
 }
 
-/// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. Not at once: it may be
-/// over in a moment. If that fails too, the log has it.
+/// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. Not at once:
+/// see [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if). If that fails too, the log has it.
 async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: &Error) {
-    let Some(refusal) = error.refusal() else { return };
-    let message = format!("{refusal}; this controller tries again with a back-off");
+    let Some(message) = error.told_refusal() else { return };
     let state = ClusterState::read(&context.written.newest(cluster.clone()));
     let uid = state.view.uid.as_str();
     if let Update::Write(condition) = failure(&state, message.clone(), &now(), context.reported.age(uid)) {
-        if context.deferred.left(uid).is_some() {
+        if context.deferred.left_if(true, uid).is_some() {
             return;
         }
-        context.deferred.end(uid);
         if let Err(error) = execute::condition(context, &state, &condition).await {
             tracing::warn!(%error, "the condition is not written");
         }

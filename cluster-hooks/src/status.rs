@@ -48,8 +48,8 @@ pub fn announcement(cluster: &ClusterState, hold: &Hold, now: &Time) -> Conditio
 /// Something is refused, most likely to us, so that nothing is known for certain. A Cluster without our condition that names
 /// no etcd, or is paused, is left alone.
 ///
-/// `since_write` is as in [`report`]: other words are not written again at once, as the write is an event, which defeats the
-/// back-off of what has failed.
+/// `since_write` is as in [`report`]: other words are not written again at once, see
+/// [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if).
 pub fn failure(cluster: &ClusterState, message: String, now: &Time, since_write: Option<Duration>) -> Update {
     if cluster.view.is_paused() || (cluster.view.etcd.is_none() && cluster.condition.is_none()) {
         return Update::Nothing;

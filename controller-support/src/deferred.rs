@@ -30,6 +30,17 @@ impl DeferredStatuses {
         }
     }
 
+    /// The same of one that may not always wait. `None`: it is written now, and that ends the moment.
+    ///
+    /// What has failed waits, as it may be over in a moment; and as the write is an event, which defeats the back-off.
+    pub fn left_if(&self, can_wait: bool, uid: &str) -> Option<Duration> {
+        let left = can_wait.then(|| self.left(uid)).flatten();
+        if left.is_none() {
+            self.end(uid);
+        }
+        left
+    }
+
     /// The status is written now.
     pub fn end(&self, uid: &str) {
         self.0.remove(uid);
@@ -51,5 +62,17 @@ mod tests {
         assert_eq!(deferred.left("b"), Some(MOMENT), "each object has its own");
         deferred.end("a");
         assert_eq!(deferred.left("a"), Some(MOMENT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_written_ends_the_moment() {
+        let deferred = DeferredStatuses::default();
+        assert_eq!(deferred.left_if(true, "a"), Some(MOMENT));
+        tokio::time::advance(MOMENT / 2).await;
+        assert_eq!(deferred.left_if(false, "a"), None, "it may not wait");
+        assert_eq!(deferred.left_if(true, "a"), Some(MOMENT), "another moment has begun");
+        tokio::time::advance(MOMENT).await;
+        assert_eq!(deferred.left_if(true, "a"), None, "it is over");
+        assert_eq!(deferred.left_if(true, "a"), Some(MOMENT), "it was written");
     }
 }

@@ -94,6 +94,12 @@ impl Error {
             _ => None,
         }
     }
+
+    /// The same for the condition of an object whose reconcile has failed with it.
+    #[must_use]
+    pub fn told_refusal(&self) -> Option<String> {
+        self.refusal().map(|refusal| format!("{refusal}; this controller tries again with a back-off"))
+    }
 }
 
 /// Result of a controller's I/O.
@@ -192,6 +198,8 @@ mod tests {
         assert_eq!(looked_up(503).refusal(), None);
         let list = || "othercontrolplanes cannot be listed: forbidden".to_owned();
         assert_eq!(Error::Refused(list()).refusal(), Some(list()));
+        let told = "othercontrolplanes cannot be listed: forbidden; this controller tries again with a back-off";
+        assert_eq!(Error::Refused(list()).told_refusal().as_deref(), Some(told));
         assert_eq!(Error::NotReady("secrets are not listed yet".to_owned()).refusal(), None, "slow is not refused");
     }
 }

@@ -157,16 +157,15 @@ fn uid(observation: &Observation) -> &str {
 }
 
 /// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that
-/// fails too, the log has it. Not at once: it may be over in a moment. The write is an event, which defeats the back-off of
-/// what has failed; so the same again is not written, and other words for it as late.
+/// fails too, the log has it. Not at once, and other words for it as late: see
+/// [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if).
 async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &Error) {
-    let Some(refusal) = error.refusal() else { return };
-    let after = unobserved(etcd, &refusal, now());
+    let Some(message) = error.told_refusal() else { return };
+    let after = unobserved(etcd, &message, now());
     let uid = etcd.metadata.uid.as_deref().unwrap_or_default();
-    if differs(etcd.status.as_ref(), &after) && context.deferred.left(uid).is_some() {
+    if context.deferred.left_if(differs(etcd.status.as_ref(), &after), uid).is_some() {
         return;
     }
-    context.deferred.end(uid);
     if let Err(error) = write_status(context, etcd, after).await {
         tracing::warn!(%error, "the condition is not written");
     }
@@ -210,9 +209,8 @@ async fn finish(
     };
     // Other words for the same refusal are no reason to try again sooner.
     let is_known = refused && before.is_some_and(|before| same_reasons(&before.conditions, &after.conditions));
-    let deferred = can_wait.then(|| context.deferred.left(uid)).flatten();
+    let deferred = context.deferred.left_if(can_wait, uid);
     if deferred.is_none() {
-        context.deferred.end(uid);
         write_status(context, &observation.etcd, after).await?;
     }
     let failure = match failure {

@@ -71,9 +71,9 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
 /// The status where the API server refuses a read, so that nothing is observed: Ready says so, and the rest stays as
 /// it was.
 #[must_use]
-pub(crate) fn unobserved(etcd: &EtcdCluster, refusal: &str, now: Timestamp) -> EtcdClusterStatus {
+pub(crate) fn unobserved(etcd: &EtcdCluster, message: &str, now: Timestamp) -> EtcdClusterStatus {
     let mut status = etcd.status.clone().unwrap_or_default();
-    status.conditions = conditions::unobserved(etcd, refusal, &Time(now));
+    status.conditions = conditions::unobserved(etcd, message, &Time(now));
     status
 }
 
@@ -113,8 +113,8 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
         }
 }
 
-/// Whether the status of what has failed, or was refused, may be left unwritten for a moment: it only says so. By then it may
-/// be over; and the write is an event, which defeats the back-off.
+/// Whether the status of what has failed, or was refused, may be left unwritten for a moment, in which it may be over:
+/// it only says so.
 #[must_use]
 pub(crate) fn failure_can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) -> bool {
     let Some(written) = before else { return false };

@@ -139,17 +139,15 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
 }
 
 /// Says on the EtcdadmConfig what the API server refuses, so that its condition does not go on saying what was. If
-/// that fails too, the log has it. Not at once: it may be over in a moment. The write is an event, which defeats the
-/// back-off of what has failed; so the same again is not written, and other words for it as late.
+/// that fails too, the log has it. Not at once, and other words for it as late: see
+/// [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if).
 async fn report_failure(context: &Context, config: &EtcdadmConfig, reads: &Reads, error: &Error) {
-    let Some(refusal) = error.refusal() else { return };
-    let message = format!("{refusal}; this controller tries again with a back-off");
+    let Some(message) = error.told_refusal() else { return };
     let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), refused(config, &message, now()));
     let can_wait = reads.created.is_none() && refusal_can_wait(config.status.as_ref(), &status);
-    if can_wait && context.deferred.left(uid).is_some() {
+    if context.deferred.left_if(can_wait, uid).is_some() {
         return;
     }
-    context.deferred.end(uid);
     match report(context, config, &status, &block(reasons::REFUSED, message), reads).await {
         Ok(Outcome::Done) => {}
         // A restore of the management cluster may have undone what is remembered.

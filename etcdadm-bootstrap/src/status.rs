@@ -84,8 +84,8 @@ pub(crate) fn can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConf
     words == *before && conditions::same_states(&before.conditions, &after.conditions) && differs(Some(before), after)
 }
 
-/// Whether a refusal may be left unsaid for a moment: nothing else is to be said. By then it may be over; and the write is an
-/// event, which defeats the back-off. Not that there is no data any more: its Machine is to know.
+/// Whether a refusal may be left unsaid for a moment, in which it may be over: nothing else is to be said. Not that
+/// there is no data any more: its Machine is to know.
 pub(crate) fn refusal_can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus) -> bool {
     let Some(before) = before else { return after.conditions.iter().all(|new| new.reason == reasons::REFUSED) };
     let only_says_so = |new: &Condition| {

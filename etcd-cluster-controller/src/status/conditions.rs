@@ -76,11 +76,10 @@ const OURS: [&str; 16] = [
 
 /// Nothing is observed, because the API server refuses a read. That is no member's fault: Ready is Unknown, and the
 /// others go on saying what was known last, but for a deletion.
-pub(super) fn unobserved(etcd: &EtcdCluster, refusal: &str, now: &Time) -> Vec<Condition> {
+pub(super) fn unobserved(etcd: &EtcdCluster, message: &str, now: &Time) -> Vec<Condition> {
     let before = etcd.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let message = format!("{refusal}; this controller tries again with a back-off");
-    let ready = Draft::unknown(c::READY, reasons::REFUSED, message.as_str());
-    let mut drafts = vec![ready.in_the_words_of(before, c::answer_in(&message))];
+    let ready = Draft::unknown(c::READY, reasons::REFUSED, message);
+    let mut drafts = vec![ready.in_the_words_of(before, c::answer_in(message))];
     // The object itself says so, whatever is refused.
     if etcd.metadata.deletion_timestamp.is_some() && !c::is_true(before, c::DELETING) {
         drafts.push(Draft::new(c::DELETING, true, reasons::DELETING, "Ready says what is waited for"));
