@@ -93,7 +93,9 @@ async fn read(
         if observation.etcd.metadata.deletion_timestamp.is_none() {
             let (certificates, ca) = certificates::read(context, &observation, &cluster).await?;
             observation.certificates = certificates;
-            observation.metrics_client_expires = certificates::metrics_client(context, &observation.etcd, &cluster);
+            let (secrets, judged_cas) = (&context.secrets, &context.judged_cas);
+            observation.metrics_client_expires =
+                certificates::metrics_client_expires(secrets, judged_cas, &observation.etcd, &cluster);
             docker::read(context, &mut observation, &namespace).await;
             infrastructure::read(context, &mut observation, &namespace).await;
             members::read(context, &mut observation, ca, live).await;

@@ -5,7 +5,7 @@
 mod ca_key;
 mod judged;
 
-pub(crate) use judged::{JudgedCas, Staged, read_ca};
+pub(crate) use judged::{ClientCertificate, JudgedCas, read_ca};
 
 use ca_key::CaKey;
 use controller_support::pki::check_authority;

@@ -3,7 +3,7 @@
 use crate::build;
 use crate::context::Context;
 use crate::observation::{Certificates, Observation, RENEW_BEFORE};
-use crate::pki::{CertAndKey, JudgedCas, Staged, is_another_ca, read_ca};
+use crate::pki::{CertAndKey, ClientCertificate, JudgedCas, is_another_ca, read_ca};
 use api::{EtcdCluster, names};
 use controller_support::external::{api_group, secret_text};
 use controller_support::{Cached, Result, ResultExt, apply};
@@ -44,14 +44,14 @@ pub(super) async fn read(
     let trusted = for_control_plane.as_ref().and_then(|secret| secret_text(secret, build::CERT));
     let has_key = for_control_plane.is_some_and(|secret| secret_text(&secret, build::KEY).is_some());
     let control_plane_ca = trusted.as_ref() == Some(&ca.cert) && !has_key;
-    let expires = match judged.staged {
-        Staged::OfAnotherCa => return Ok((Certificates::Replaced, None)),
+    let expires = match judged.client {
+        ClientCertificate::OfAnotherCa => return Ok((Certificates::Replaced, None)),
         // What the control plane trusts tells it as well: neither of the two is to be made of another CA.
-        Staged::None if trusted.is_some_and(|trusted| is_another_ca(&ca.cert, &trusted)) => {
+        ClientCertificate::None if trusted.is_some_and(|trusted| is_another_ca(&ca.cert, &trusted)) => {
             return Ok((Certificates::Replaced, None));
         }
-        Staged::None => None,
-        Staged::Until(expires) => expires,
+        ClientCertificate::None => None,
+        ClientCertificate::Until(expires) => expires,
     };
     let staged_client = expires.is_some_and(|expires| lasts(expires, observation.now));
     let ca_expires = judged.ca_expires;
@@ -71,9 +71,9 @@ pub(crate) fn expiries(
     let ca = cluster.and_then(|cluster| ours(&names::ca_secret(cluster)));
     let staged = cluster.and_then(|cluster| ours(&names::staged_apiserver_client_secret(cluster)));
     let judged = ca.map(|ca| judged_cas.judge(&ca, staged.as_deref()));
-    let client = judged.as_ref().and_then(|judged| match judged.staged {
-        Staged::Until(expires) => expires,
-        Staged::None | Staged::OfAnotherCa => None,
+    let client = judged.as_ref().and_then(|judged| match judged.client {
+        ClientCertificate::Until(expires) => expires,
+        ClientCertificate::None | ClientCertificate::OfAnotherCa => None,
     });
     let ca = judged.and_then(|judged| judged.ca_expires);
     let metrics = cluster.and_then(|cluster| metrics_client_expires(secrets, judged_cas, etcd, cluster));
@@ -81,13 +81,9 @@ pub(crate) fn expiries(
     all.into_iter().filter_map(|(name, expires)| Some((name, expires?)))
 }
 
-/// When the client certificate for Prometheus expires that the spec asks for.
-pub(super) fn metrics_client(context: &Context, etcd: &EtcdCluster, cluster: &str) -> Option<Timestamp> {
-    metrics_client_expires(&context.secrets, &context.judged_cas, etcd, cluster)
-}
-
-/// Nothing of one that the CA has not signed, or whose Secret says that clients should trust another CA.
-fn metrics_client_expires(
+/// When the client certificate for Prometheus expires that the spec asks for. Nothing of one that the CA has not
+/// signed, or whose Secret says that clients should trust another CA.
+pub(super) fn metrics_client_expires(
     secrets: &Cached,
     judged_cas: &JudgedCas,
     etcd: &EtcdCluster,
@@ -100,9 +96,9 @@ fn metrics_client_expires(
     let judged = judged_cas.judge(&ca, Some(client.as_ref()));
     let trusts = secret_text(&client, build::CA);
     let is_of_ca = judged.ca.as_ref().is_ok_and(|ca| trusts.as_ref() == Some(&ca.cert));
-    match judged.staged {
-        Staged::Until(expires) if is_of_ca => expires,
-        Staged::Until(_) | Staged::None | Staged::OfAnotherCa => None,
+    match judged.client {
+        ClientCertificate::Until(expires) if is_of_ca => expires,
+        ClientCertificate::Until(_) | ClientCertificate::None | ClientCertificate::OfAnotherCa => None,
     }
 }
 

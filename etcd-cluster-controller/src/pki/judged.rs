@@ -30,12 +30,12 @@ pub(crate) struct Judged {
     /// When its certificate expires.
     pub(crate) ca_expires: Option<Timestamp>,
     /// The client certificate that it should have signed.
-    pub(crate) staged: Staged,
+    pub(crate) client: ClientCertificate,
 }
 
-/// The API servers' client certificate that is kept ready.
+/// A client certificate that a CA should have signed: that of the API servers or that of Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Staged {
+pub(crate) enum ClientCertificate {
     /// There is none.
     None,
     /// Another CA has signed it.
@@ -46,34 +46,34 @@ pub(crate) enum Staged {
 
 impl JudgedCas {
     /// Looks at a CA, and at the certificate that it should have signed, unless these very versions are known.
-    pub(crate) fn judge(&self, ca: &DynamicObject, staged: Option<&DynamicObject>) -> Arc<Judged> {
+    pub(crate) fn judge(&self, ca: &DynamicObject, client: Option<&DynamicObject>) -> Arc<Judged> {
         let version = |object: Option<&DynamicObject>| {
             [object.and_then(DynamicObject::uid), object.and_then(DynamicObject::resource_version)]
         };
-        let ([ca_uid, ca_version], [staged_uid, staged_version]) = (version(Some(ca)), version(staged));
-        let key = [ca_uid, ca_version, staged_uid, staged_version];
+        let ([ca_uid, ca_version], [client_uid, client_version]) = (version(Some(ca)), version(client));
+        let key = [ca_uid, ca_version, client_uid, client_version];
         if let Some(known) = self.0.get(&key) {
             return known;
         }
-        let judged = Arc::new(judge(ca, staged));
+        let judged = Arc::new(judge(ca, client));
         self.0.insert(key, judged.clone());
         judged
     }
 }
 
-fn judge(ca: &DynamicObject, staged: Option<&DynamicObject>) -> Judged {
+fn judge(ca: &DynamicObject, client: Option<&DynamicObject>) -> Judged {
     let ca = read_ca(ca);
-    let cert = staged.and_then(|secret| {
+    let cert = client.and_then(|secret| {
         let [cert, key] = [build::CERT, build::KEY].map(|key| secret_text(secret, key));
         key.and(cert)
     });
-    let staged = match (&ca, cert) {
-        (Ok(ca), Some(cert)) if !is_signed_by(&cert, &ca.cert) => Staged::OfAnotherCa,
-        (_, Some(cert)) => Staged::Until(expiry(&cert)),
-        (_, None) => Staged::None,
+    let client = match (&ca, cert) {
+        (Ok(ca), Some(cert)) if !is_signed_by(&cert, &ca.cert) => ClientCertificate::OfAnotherCa,
+        (_, Some(cert)) => ClientCertificate::Until(expiry(&cert)),
+        (_, None) => ClientCertificate::None,
     };
     let ca_expires = ca.as_ref().ok().and_then(|ca| expiry(&ca.cert));
-    Judged { ca, ca_expires, staged }
+    Judged { ca, ca_expires, client }
 }
 
 /// Reads and checks a CA Secret. `Err`: what is wrong, in words for its owner.
@@ -108,12 +108,12 @@ mod tests {
         let (known, staged) = (JudgedCas::default(), secret("7", &client));
         let first = known.judge(&secret("1", &ca), Some(&staged));
         assert!(first.ca.is_ok());
-        assert_eq!(first.staged, Staged::Until(Timestamp::from_second(730 * 86_400).ok()));
+        assert_eq!(first.client, ClientCertificate::Until(Timestamp::from_second(730 * 86_400).ok()));
         assert_eq!(first.ca_expires, Timestamp::from_second(3650 * 86_400).ok());
         assert!(Arc::ptr_eq(&first, &known.judge(&secret("1", &ca), Some(&staged))), "nothing is looked at again");
-        assert_eq!(known.judge(&secret("2", &other), Some(&staged)).staged, Staged::OfAnotherCa);
-        assert_eq!(known.judge(&secret("1", &ca), None).staged, Staged::None);
-        assert_eq!(known.judge(&secret("1", &ca), Some(&secret("8", &other))).staged, Staged::OfAnotherCa);
+        assert_eq!(known.judge(&secret("2", &other), Some(&staged)).client, ClientCertificate::OfAnotherCa);
+        assert_eq!(known.judge(&secret("1", &ca), None).client, ClientCertificate::None);
+        assert_eq!(known.judge(&secret("1", &ca), Some(&secret("8", &other))).client, ClientCertificate::OfAnotherCa);
         let mixed = CertAndKey { cert: ca.cert, key: other.key };
         assert!(known.judge(&secret("3", &mixed), None).ca.is_err());
     }
