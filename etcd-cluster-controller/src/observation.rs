@@ -4,7 +4,7 @@ pub mod host;
 pub mod probe;
 mod shown;
 
-pub use probe::{Membership, Outcome, Probe, Report, Snapshot};
+pub use probe::{Membership, Outcome, Probe, Report, Snapshot, TargetKey};
 pub use shown::{Ready, Shown};
 
 use api::etcd_cluster::{MemberStatus, RemovedMember};
@@ -295,10 +295,14 @@ impl Observation {
     /// as a watch may show the hook still.
     pub fn take(&mut self, snapshot: Snapshot) {
         // What answers where no Machine is says nothing of a Machine, and nothing of the cluster's identity.
-        let (strangers, probes): (BTreeMap<String, Probe>, BTreeMap<String, Probe>) =
-            snapshot.probes.into_iter().partition(|(key, _)| member_of(key).is_some());
-        self.probes = probes;
-        self.strangers = strangers.into_iter().filter_map(|(key, probe)| Some((member_of(&key)?, probe))).collect();
+        self.probes.clear();
+        self.strangers.clear();
+        for (key, probe) in snapshot.probes {
+            match key {
+                TargetKey::Machine(name) => drop(self.probes.insert(name, probe)),
+                TargetKey::Stranger(id) => drop(self.strangers.insert(id, probe)),
+            }
+        }
         self.membership = snapshot.membership;
         self.heard = snapshot.heard;
         if let Membership::Known { cluster_id, members, .. } = &self.membership
@@ -506,19 +510,6 @@ pub fn address<'a>(machine: &'a MachineView, preference: &[api::meta::AddressTyp
         .iter()
         .find_map(|wanted| machine.addresses.iter().find(|(type_, _)| type_ == wanted.as_str()))
         .map(|(_, address)| address.as_str())
-}
-
-/// What the prober calls a member that no Machine carries. No Machine can have such a name.
-#[must_use]
-pub fn key_of_member(id: u64) -> String {
-    format!("{MEMBER}{}", hex(id))
-}
-
-const MEMBER: &str = "member ";
-
-/// The member that is called so.
-fn member_of(key: &str) -> Option<u64> {
-    u64::from_str_radix(key.strip_prefix(MEMBER)?, 16).ok()
 }
 
 /// An ID as etcdctl prints it.

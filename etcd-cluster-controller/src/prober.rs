@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! reconcile: prober.set(etcd, uid, wanted) whom to probe and how often; each time, cheap if nothing has changed
-//!            prober.snapshot(uid)          what is known: a probe for each Machine, and the member list
+//!            prober.snapshot(uid)          what is known: a probe for each target, and the member list
 //!            prober.refresh(uid).await     the same, asked again now: right before a membership change
 //!            prober.forget(uid)            the EtcdCluster is gone
 //!            prober.retain(exists)         now and then: those that went without a last reconcile
@@ -29,7 +29,7 @@ mod metrics;
 mod rounds;
 mod verdict;
 
-use crate::observation::probe::Snapshot;
+use crate::observation::probe::{Snapshot, TargetKey};
 use crate::pki::CertAndKey;
 use api::EtcdCluster;
 use cluster::Cluster;
@@ -63,15 +63,15 @@ pub struct Probes {
     pub interval: Duration,
     /// How long a member has to fail to be unhealthy: the EtcdCluster is reconciled when this is reached.
     pub unhealthy_after: Duration,
-    /// How much longer a member may have to fail that no Machine carries: it is reconciled then too.
+    /// How much longer a stranger may have to fail: it is reconciled then too.
     pub grace: Duration,
 }
 
-/// The member of one Machine, or one that no Machine carries.
+/// The member of one Machine, or a stranger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Name of the Machine, or [`key_of_member`](crate::observation::key_of_member).
-    pub machine: String,
+    /// Which member it is.
+    pub key: TargetKey,
     /// Client URLs to ask, in this order, until the expected member answers: the Machine's address first, then where the
     /// member served last.
     pub urls: Vec<String>,

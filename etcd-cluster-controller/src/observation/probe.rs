@@ -16,19 +16,35 @@ use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
+/// Which member is probed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TargetKey {
+    /// That of the Machine of this name.
+    Machine(String),
+    /// A stranger, by its ID.
+    Stranger(u64),
+}
+
+#[cfg(test)]
+impl TargetKey {
+    /// That of a Machine.
+    pub(crate) fn of(machine: &str) -> Self {
+        Self::Machine(machine.to_owned())
+    }
+}
+
 /// Everything that the prober knows about one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The latest probe of each target that has been probed, by name of the Machine; that of a member that no Machine
-    /// carries by [`key_of_member`](super::key_of_member).
-    pub probes: BTreeMap<String, Probe>,
+    /// The latest probe of each target that has been probed.
+    pub probes: BTreeMap<TargetKey, Probe>,
     /// The latest member list.
     pub membership: Membership,
     /// Members that the leader has received something from lately. Asked only while a member fails. `None`: it is not known.
     pub heard: Option<BTreeSet<u64>>,
 }
 
-/// The latest probe of the member of one Machine.
+/// The latest probe of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The client URL that was asked: where the expected member answered, otherwise the first one. Empty if the Machine

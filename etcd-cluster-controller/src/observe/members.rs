@@ -4,7 +4,7 @@
 //! same targets again change nothing.
 
 use crate::context::Context;
-use crate::observation::{Observation, key_of_member};
+use crate::observation::{Observation, TargetKey};
 use crate::pki::CertAndKey;
 use crate::prober::{Probes, Target};
 use crate::roster::{Seat, roster, strangers};
@@ -52,7 +52,7 @@ fn probes(observation: &Observation, ca: Option<CertAndKey>) -> Probes {
 fn stranger_target(seat: &Seat<'_>) -> Option<Target> {
     let (id, member) = seat.member.as_ref().filter(|_| seat.is_stranger())?;
     let urls = strangers::client_urls(member);
-    Some(Target { machine: key_of_member(*id), urls, member_id: Some(*id), eager: false })
+    Some(Target { key: TargetKey::Stranger(*id), urls, member_id: Some(*id), eager: false })
 }
 
 fn target(observation: &Observation, machine: &MachineView) -> Target {
@@ -63,7 +63,7 @@ fn target(observation: &Observation, machine: &MachineView) -> Target {
     urls.dedup();
     let settled = recorded.is_some_and(|member| member.role == MemberRole::Voter && member.health == Health::Healthy);
     Target {
-        machine: machine.name.clone(),
+        key: TargetKey::Machine(machine.name.clone()),
         urls,
         member_id: recorded.and_then(|member| u64::from_str_radix(&member.id, 16).ok()),
         eager: !settled && observation.is_in_grace(machine),
@@ -82,8 +82,9 @@ mod tests {
         story.machine(1);
         story.held_back(2);
         let wanted = probes(&story.observation, None);
-        let targets: Vec<_> = wanted.targets.iter().map(|t| (t.machine.clone(), t.member_id, t.eager)).collect();
-        assert_eq!(targets, [(name(0), Some(id(0)), false), (name(1), None, true)]);
+        let targets: Vec<_> = wanted.targets.iter().map(|t| (t.key.clone(), t.member_id, t.eager)).collect();
+        let [first, second] = [0, 1].map(|index| TargetKey::of(&name(index)));
+        assert_eq!(targets, [(first, Some(id(0)), false), (second, None, true)]);
         assert_eq!(wanted.cluster_id, Some(0xc));
         assert_eq!(wanted.targets[0].urls, ["https://10.0.0.1:2379"]);
         story.delete(1);
@@ -102,11 +103,11 @@ mod tests {
             unstarted.name.clear();
             unstarted.client_urls.clear();
         }
-        let urls = |story: &Story| -> Vec<(String, Vec<String>)> {
-            probes(&story.observation, None).targets.into_iter().skip(2).map(|t| (t.machine, t.urls)).collect()
+        let urls = |story: &Story| -> Vec<(TargetKey, Vec<String>)> {
+            probes(&story.observation, None).targets.into_iter().skip(2).map(|t| (t.key, t.urls)).collect()
         };
         let at = |host: &str| vec![format!("https://{host}:2379")];
-        let both = [("member 102".to_owned(), at("10.0.0.3")), ("member 107".to_owned(), at("10.0.0.8"))];
+        let both = [(TargetKey::Stranger(id(2)), at("10.0.0.3")), (TargetKey::Stranger(id(7)), at("10.0.0.8"))];
         assert_eq!(urls(&story), both, "the second has not started, and has told nothing but where its peers find it");
         let mut restored = story.clone();
         restored.observation.not_owned = vec![name(2)];
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(urls(&story), both[..1], "what the status remembers of those that had a Machine");
         // What answers there is not taken for what a Machine says.
         let probe = story.observation.probes[&name(1)].clone();
-        let answers = [(name(1), probe.clone()), ("member 102".to_owned(), probe)].into();
+        let answers = [(TargetKey::of(&name(1)), probe.clone()), (TargetKey::Stranger(id(2)), probe)].into();
         story.observation.take(Snapshot { probes: answers, ..Snapshot::default() });
         assert_eq!(story.observation.probes.keys().collect::<Vec<_>>(), [&name(1)]);
         assert_eq!(story.observation.strangers.keys().collect::<Vec<_>>(), [&id(2)]);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::fixture::{Story, id, name};
     use crate::observation::probe::Outcome;
-    use crate::observation::{Observation, Snapshot};
+    use crate::observation::{Observation, Snapshot, TargetKey};
     use api::etcd_cluster::{Operation, OperationKind};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -191,6 +191,7 @@ mod tests {
     /// What the prober knows counts as far as an observation takes it.
     fn taken(mut story: Story) -> Story {
         let Observation { probes, membership, heard, .. } = story.observation.clone();
+        let probes = probes.into_iter().map(|(name, probe)| (TargetKey::Machine(name), probe)).collect();
         story.observation.take(Snapshot { probes, membership, heard });
         story
     }

@@ -7,7 +7,7 @@ use super::list::{leader_to_ask, whom};
 use super::verdict::Reported;
 use super::{Probes, Shared, Target};
 use crate::etcd_access::{Client, Expected, Fault, PeerCounters};
-use crate::observation::probe::{ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot};
+use crate::observation::probe::{ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot, TargetKey};
 use api::EtcdCluster;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
@@ -30,8 +30,8 @@ pub(super) struct Cluster {
 struct State {
     snapshot: Snapshot,
     reported: Reported,
-    /// When the probe that is known was begun, and how long it took, by name of the Machine.
-    timed: HashMap<String, (Instant, Duration)>,
+    /// When the probe that is known was begun, and how long it took, by target.
+    timed: HashMap<TargetKey, (Instant, Duration)>,
     leaders: Leaders,
     list_begun: Option<Instant>,
     /// `None` while no member fails, or no leader answers.
@@ -55,8 +55,8 @@ impl Cluster {
             }
             let mut state = self.state();
             let State { snapshot, timed, .. } = &mut *state;
-            snapshot.probes.retain(|machine, _| wanted.targets.iter().any(|target| target.machine == *machine));
-            timed.retain(|machine, _| snapshot.probes.contains_key(machine));
+            snapshot.probes.retain(|key, _| wanted.targets.iter().any(|target| target.key == *key));
+            timed.retain(|key, _| snapshot.probes.contains_key(key));
             if let (Membership::Known { cluster_id, .. }, Some(recorded)) = (&snapshot.membership, wanted.cluster_id)
                 && *cluster_id != recorded
             {
@@ -83,7 +83,7 @@ impl Cluster {
     pub(super) fn figures(&self) -> Figures {
         let state = self.state();
         let answered = state.snapshot.probes.iter().filter(|(_, probe)| probe.report().is_some());
-        let took = answered.filter_map(|(machine, _)| state.timed.get(machine)).map(|(_, took)| *took);
+        let took = answered.filter_map(|(key, _)| state.timed.get(key)).map(|(_, took)| *took);
         Figures { leader_changes: state.leaders.changes(), slowest_probe: took.max(), ..Figures::of(&state.snapshot) }
     }
 
@@ -102,17 +102,17 @@ impl Cluster {
         let _permit = permits.acquire().await;
         let begun = Instant::now();
         let (url, outcome) = match self.client.get(wanted.ca.as_ref(), now().1).await {
-            Ok(client) => ask(&client, wanted, target, first, || self.another_answers(&target.machine)).await,
+            Ok(client) => ask(&client, wanted, target, first, || self.another_answers(&target.key)).await,
             Err(fault) => (first.clone(), Outcome::OurFault(fault)),
         };
         shared.metrics.observe(&outcome, begun.elapsed());
         self.record(shared, wanted, target, begun, url, outcome)
     }
 
-    /// Whether the member of another Machine answers, so that it and this controller trust each other.
-    fn another_answers(&self, machine: &str) -> bool {
+    /// Whether another member answers, so that it and this controller trust each other.
+    fn another_answers(&self, key: &TargetKey) -> bool {
         let probes = &self.state().snapshot.probes;
-        probes.iter().any(|(other, probe)| other != machine && probe.report().is_some())
+        probes.iter().any(|(other, probe)| other != key && probe.report().is_some())
     }
 
     fn record(
@@ -124,25 +124,25 @@ impl Cluster {
         url: String,
         outcome: Outcome,
     ) -> (bool, Option<Run>) {
-        let is_wanted = self.wanted().targets.iter().any(|wanted| wanted.machine == target.machine);
+        let is_wanted = self.wanted().targets.iter().any(|wanted| wanted.key == target.key);
         let mut state = self.state();
-        // Begun before the one that is known, or the Machine is gone: outdated.
-        if !is_wanted || state.timed.get(&target.machine).is_some_and(|(known, _)| begun < *known) {
+        // Begun before the one that is known, or of one that is not wanted any more: outdated.
+        if !is_wanted || state.timed.get(&target.key).is_some_and(|(known, _)| begun < *known) {
             return (false, None);
         }
         let (at, kind) = (now().0, outcome.kind());
-        let before = state.snapshot.probes.get(&target.machine);
+        let before = state.snapshot.probes.get(&target.key);
         let expected = target.member_id.or(before.and_then(|probe| probe.expected));
         // While a machine boots its port is closed, which is not a failure of the member that it becomes.
         let run = match before {
             Some(probe) if probe.expected == expected => probe.run.next(kind, at, wanted.interval),
             _ => Run::new(kind, at),
         };
-        state.timed.insert(target.machine.clone(), (begun, begun.elapsed()));
+        state.timed.insert(target.key.clone(), (begun, begun.elapsed()));
         if let Outcome::Answered(report) = &outcome {
             state.leaders.update(report);
         }
-        state.snapshot.probes.insert(target.machine.clone(), Probe { url, at, outcome, run, expected });
+        state.snapshot.probes.insert(target.key.clone(), Probe { url, at, outcome, run, expected });
         (self.tell(&mut state, shared, wanted), Some(run))
     }
 

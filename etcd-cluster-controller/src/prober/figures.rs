@@ -83,7 +83,7 @@ impl Leaders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::probe::{Alarm, MemberFault, Outcome, Probe, Run, RunKind};
+    use crate::observation::probe::{Alarm, MemberFault, Outcome, Probe, Run, RunKind, TargetKey};
 
     fn report() -> Report {
         Report {
@@ -99,7 +99,7 @@ mod tests {
         let probes = reports.into_iter().enumerate().map(|(index, report)| {
             let run = Run::new(RunKind::Healthy, at);
             let outcome = Outcome::Answered(report);
-            (format!("m{index}"), Probe { url: String::new(), at, outcome, run, expected: None })
+            (TargetKey::Machine(format!("m{index}")), Probe { url: String::new(), at, outcome, run, expected: None })
         });
         Figures::of(&Snapshot { probes: probes.collect(), ..Snapshot::default() })
     }

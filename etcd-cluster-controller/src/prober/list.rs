@@ -1,6 +1,6 @@
 //! Whose member list counts.
 
-use crate::observation::probe::{ListFault, Membership, Probe, Report, RunKind};
+use crate::observation::probe::{ListFault, Membership, Probe, Report, RunKind, TargetKey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Voters to ask for the list before it counts as unknown.
@@ -10,7 +10,10 @@ const ASKED: usize = 3;
 ///
 /// Only voters of the recorded cluster that answer linearizable reads: a list from any other is not to be believed. If no
 /// cluster ID is recorded, the cluster must be the only one that answers.
-pub(super) fn whom(probes: &BTreeMap<String, Probe>, recorded: Option<u64>) -> Result<(u64, Vec<String>), Membership> {
+pub(super) fn whom(
+    probes: &BTreeMap<TargetKey, Probe>,
+    recorded: Option<u64>,
+) -> Result<(u64, Vec<String>), Membership> {
     let answering: Vec<(&Probe, &Report)> =
         probes.values().filter_map(|probe| Some((probe, probe.report()?))).collect();
     let ids: BTreeSet<u64> = answering.iter().map(|(_, report)| report.cluster_id).collect();
@@ -35,7 +38,7 @@ pub(super) fn whom(probes: &BTreeMap<String, Probe>, recorded: Option<u64>) -> R
 }
 
 /// The leader's ID and client URL, if a member fails: it knows whether the others hear that one.
-pub(super) fn leader_to_ask(probes: &BTreeMap<String, Probe>) -> Option<(u64, String)> {
+pub(super) fn leader_to_ask(probes: &BTreeMap<TargetKey, Probe>) -> Option<(u64, String)> {
     let fails = |probe: &Probe| probe.expected.is_some() && probe.outcome.kind() == RunKind::Failing;
     let leads = |probe: &Probe| {
         let report = probe.report().filter(|report| report.leader == report.member_id && report.fault().is_none());
@@ -50,12 +53,12 @@ mod tests {
     use crate::observation::probe::{MemberFault, OurFault, Outcome, Run};
     use k8s_openapi::jiff::Timestamp;
 
-    fn probes(outcomes: Vec<Outcome>) -> BTreeMap<String, Probe> {
+    fn probes(outcomes: Vec<Outcome>) -> BTreeMap<TargetKey, Probe> {
         let named = outcomes.into_iter().enumerate().map(|(index, outcome)| {
             let at = Timestamp::UNIX_EPOCH;
             let probe =
                 Probe { url: format!("u{index}"), at, run: Run::new(RunKind::Unknown, at), outcome, expected: None };
-            (format!("m{index}"), probe)
+            (TargetKey::Machine(format!("m{index}")), probe)
         });
         named.collect()
     }
@@ -86,7 +89,7 @@ mod tests {
         assert_eq!(leader_to_ask(&probes(healthy())), None);
         let mut failing = probes([healthy(), vec![Outcome::MemberFault(MemberFault::Refused)]].concat());
         assert_eq!(leader_to_ask(&failing), None, "a machine that boots is not a member yet");
-        failing.get_mut("m2").unwrap().expected = Some(3);
+        failing.get_mut(&TargetKey::of("m2")).unwrap().expected = Some(3);
         assert_eq!(leader_to_ask(&failing), Some((2, "u1".to_owned())));
     }
 

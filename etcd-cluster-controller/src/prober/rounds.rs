@@ -3,7 +3,7 @@
 use super::cadence::cadence;
 use super::cluster::Cluster;
 use super::{Probes, Shared, Target};
-use crate::observation::probe::{Run, RunKind};
+use crate::observation::probe::{Run, RunKind, TargetKey};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ struct Seat {
 }
 
 enum Ended {
-    Probe { machine: String, begun: Instant, news: bool, run: Option<Run> },
+    Probe { key: TargetKey, begun: Instant, news: bool, run: Option<Run> },
     List { begun: Instant, news: bool },
 }
 
@@ -63,19 +63,19 @@ enum Ended {
 pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
     let mut changes = cluster.subscribe();
     let mut wanted = changes.borrow_and_update().clone();
-    let mut seats: BTreeMap<String, Seat> = BTreeMap::new();
+    let mut seats: BTreeMap<TargetKey, Seat> = BTreeMap::new();
     let mut list = Turn::new(Instant::now());
     follow(&mut seats, &wanted);
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
     let (cluster, shared) = (&*cluster, &*shared);
     loop {
         let begun = Instant::now();
-        for (machine, seat) in &mut seats {
+        for (key, seat) in &mut seats {
             if seat.turn.begin(begun) {
-                let (machine, target, wanted) = (machine.clone(), seat.target.clone(), wanted.clone());
+                let (key, target, wanted) = (key.clone(), seat.target.clone(), wanted.clone());
                 let probe = async move {
                     let (news, run) = cluster.probe(shared, &shared.rounds, &wanted, &target).await;
-                    Ended::Probe { machine, begun, news, run }
+                    Ended::Probe { key, begun, news, run }
                 };
                 running.push(probe.boxed());
             }
@@ -112,8 +112,8 @@ pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
             Some(ended) = running.next() => {
                 let now = Instant::now();
                 match ended {
-                    Ended::Probe { machine, begun, news, run } => {
-                        if let Some(seat) = seats.get_mut(&machine) {
+                    Ended::Probe { key, begun, news, run } => {
+                        if let Some(seat) = seats.get_mut(&key) {
                             seat.turn.end(next_probe(seat.eager_since, &wanted, run, begun, now), now);
                         }
                         if news {
@@ -136,12 +136,12 @@ pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
 }
 
 /// Follows what is wanted: what is new or different is due now.
-fn follow(seats: &mut BTreeMap<String, Seat>, wanted: &Probes) {
+fn follow(seats: &mut BTreeMap<TargetKey, Seat>, wanted: &Probes) {
     let now = Instant::now();
-    seats.retain(|machine, _| wanted.targets.iter().any(|target| target.machine == *machine));
+    seats.retain(|key, _| wanted.targets.iter().any(|target| target.key == *key));
     for target in &wanted.targets {
         let new = || Seat { target: target.clone(), turn: Turn::new(now), eager_since: None };
-        let seat = seats.entry(target.machine.clone()).or_insert_with(new);
+        let seat = seats.entry(target.key.clone()).or_insert_with(new);
         seat.eager_since = target.eager.then(|| seat.eager_since.unwrap_or(now));
         if seat.target != *target {
             seat.target = target.clone();

@@ -40,9 +40,9 @@ impl World {
     }
 
     fn target(&mut self, urls: &[&str]) -> &mut Target {
-        let machine = format!("m{}", self.wanted.targets.len());
+        let key = TargetKey::Machine(format!("m{}", self.wanted.targets.len()));
         let urls = urls.iter().map(|url| (*url).to_owned()).collect();
-        self.wanted.targets.push(Target { machine, urls, member_id: None, eager: false });
+        self.wanted.targets.push(Target { key, urls, member_id: None, eager: false });
         self.wanted.targets.last_mut().unwrap()
     }
 
@@ -71,7 +71,7 @@ fn knows(snapshot: &Snapshot, members: usize) -> bool {
 }
 
 fn is(snapshot: &Snapshot, machine: &str, kind: RunKind) -> bool {
-    snapshot.probes.get(machine).is_some_and(|probe| probe.run.kind == kind)
+    snapshot.probes.get(&TargetKey::of(machine)).is_some_and(|probe| probe.run.kind == kind)
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn changes_are_told_and_quiet_is_kept() {
     world.set();
     let well = |s: &Snapshot| knows(s, 2) && is(s, "m0", RunKind::Healthy) && is(s, "m1", RunKind::Healthy);
     let snapshot = world.until("well", well).await;
-    assert_eq!(snapshot.probes["m1"].report().map(|report| report.member_id), Some(2));
+    assert_eq!(snapshot.probes[&TargetKey::of("m1")].report().map(|report| report.member_id), Some(2));
 
     second.is_asked_again(10).await;
     while world.changes.try_recv().is_ok() {}
@@ -93,7 +93,7 @@ async fn changes_are_told_and_quiet_is_kept() {
     second.becomes(|_| Reply::Close);
     let failing = |s: &Snapshot| is(s, "m1", RunKind::Failing);
     let snapshot = world.until("failing", failing).await;
-    assert!(matches!(snapshot.probes["m1"].member_fault(), Some(MemberFault::Closed(_))));
+    assert!(matches!(snapshot.probes[&TargetKey::of("m1")].member_fault(), Some(MemberFault::Closed(_))));
     first.becomes(voter(0xc, 1, &[1, 2, 3]));
     world.until("listed", |s| knows(s, 3)).await;
     let text = world.metrics.text().unwrap();
@@ -113,7 +113,7 @@ async fn another_clusters_list_is_never_reported() {
     let unknown = Membership::Unknown(other);
     let snapshot = world.until("unknown", |snapshot| snapshot.membership == unknown).await;
     let fault = MemberFault::OtherCluster { expected: 0xc, answered: 0xb };
-    assert_eq!(snapshot.probes["m0"].member_fault(), Some(&fault));
+    assert_eq!(snapshot.probes[&TargetKey::of("m0")].member_fault(), Some(&fault));
     assert!(is(&snapshot, "m0", RunKind::Failing));
     assert_eq!(world.prober.refresh(UID).await.membership, unknown);
     assert!(!member.asked().contains(&crate::etcd_access::fake::LIST.to_owned()));
@@ -140,10 +140,11 @@ async fn the_expected_member_is_found_where_it_served_last() {
     world.set();
     let snapshot = world.until("found", |s| s.probes.len() == 4).await;
     for machine in ["m0", "m1"] {
-        assert_eq!((&snapshot.probes[machine].url, snapshot.probes[machine].run.kind), (&member.url, RunKind::Healthy));
+        let probe = &snapshot.probes[&TargetKey::of(machine)];
+        assert_eq!((&probe.url, probe.run.kind), (&member.url, RunKind::Healthy));
     }
     for machine in ["m2", "m3"] {
-        let ours = &snapshot.probes[machine].outcome;
+        let ours = &snapshot.probes[&TargetKey::of(machine)].outcome;
         assert!(matches!(ours, Outcome::OurFault(OurFault::NameResolution(_))), "one could not be asked: {ours:?}");
     }
 }
@@ -174,8 +175,8 @@ async fn a_ca_that_cannot_sign_blames_nobody() {
     world.wanted.ca.as_mut().unwrap().key = "nonsense".to_owned();
     world.set();
     let snapshot = world.until("probed", |snapshot| !snapshot.probes.is_empty()).await;
-    assert!(matches!(snapshot.probes["m0"].outcome, Outcome::OurFault(OurFault::ClientCertificate(_))));
-    assert_eq!(snapshot.probes["m0"].run.kind, RunKind::Unknown);
+    assert!(matches!(snapshot.probes[&TargetKey::of("m0")].outcome, Outcome::OurFault(OurFault::ClientCertificate(_))));
+    assert_eq!(snapshot.probes[&TargetKey::of("m0")].run.kind, RunKind::Unknown);
     assert_eq!(snapshot.membership, Membership::NotAsked);
 }
 
@@ -197,7 +198,8 @@ async fn members_that_all_refuse_this_controller_are_not_to_blame() {
         other => panic!("{other:?}"),
     };
     let both = |snapshot: &Snapshot, whose| {
-        let found = ["m0", "m1"].map(|machine| snapshot.probes.get(machine).and_then(|probe| refused(&probe.outcome)));
+        let probes = ["m0", "m1"].map(|machine| snapshot.probes.get(&TargetKey::of(machine)));
+        let found = probes.map(|probe| refused(&probe?.outcome));
         assert!(found.into_iter().flatten().all(|found| found == whose || whose == "theirs"), "{snapshot:?}");
         found == [Some(whose); 2]
     };
@@ -217,13 +219,14 @@ async fn a_refresh_asks_anew_and_a_change_of_plan_is_followed_at_once() {
     member.becomes(voter(0xc, 1, &[1, 2]));
     let after = world.prober.refresh(UID).await;
     assert!(knows(&after, 2));
-    assert!(after.probes["m0"].at > before.probes["m0"].at);
+    assert!(after.probes[&TargetKey::of("m0")].at > before.probes[&TargetKey::of("m0")].at);
     assert_eq!(world.prober.refresh("another").await, Snapshot::default());
 
     // A target without an address, then with one.
     world.target(&[]);
     world.set();
-    world.until("seen", |s| s.probes.get("m1").is_some_and(|probe| probe.outcome == Outcome::NoAddress)).await;
+    let key = TargetKey::of("m1");
+    world.until("seen", |s| s.probes.get(&key).is_some_and(|probe| probe.outcome == Outcome::NoAddress)).await;
     let second = FakeMember::start(world.wanted.ca.as_ref().unwrap(), voter(0xc, 2, &[1, 2]));
     world.wanted.targets[1].urls.push(second.url.clone());
     world.set();
@@ -231,7 +234,7 @@ async fn a_refresh_asks_anew_and_a_change_of_plan_is_followed_at_once() {
     // And one that goes.
     world.wanted.targets.pop();
     world.set();
-    assert!(!world.prober.snapshot(UID).probes.contains_key("m1"));
+    assert!(!world.prober.snapshot(UID).probes.contains_key(&key));
 }
 
 #[tokio::test]
@@ -244,9 +247,10 @@ async fn a_run_belongs_to_one_member() {
     member.becomes(voter(0xc, 2, &[2]));
     world.wanted.targets[0].member_id = Some(2);
     world.set();
-    let replaced = |s: &Snapshot| s.probes["m0"].report().is_some_and(|r| r.member_id == 2 && r.identity.is_ok());
+    let key = TargetKey::of("m0");
+    let replaced = |s: &Snapshot| s.probes[&key].report().is_some_and(|r| r.member_id == 2 && r.identity.is_ok());
     let second = world.until("replaced", replaced).await;
-    assert!(second.probes["m0"].run.since > first.probes["m0"].run.last);
+    assert!(second.probes[&key].run.since > first.probes[&key].run.last);
 }
 
 #[tokio::test]
@@ -330,5 +334,5 @@ async fn a_member_without_a_leader_is_reachable() {
     world.set();
     let no_quorum = Membership::Unknown(ListFault::NoQuorum(Some(MemberFault::NoLeader)));
     let snapshot = world.until("without a quorum", |snapshot| snapshot.membership == no_quorum).await;
-    assert!(is(&snapshot, "m0", RunKind::Failing) && snapshot.probes["m0"].report().is_some());
+    assert!(is(&snapshot, "m0", RunKind::Failing) && snapshot.probes[&TargetKey::of("m0")].report().is_some());
 }

@@ -7,14 +7,16 @@
 
 use super::Probes;
 use crate::observation::Member;
-use crate::observation::probe::{Alarm, ListFault, MemberFault, Membership, Outcome, Probe, Report, RunKind, Snapshot};
+use crate::observation::probe::{
+    Alarm, ListFault, MemberFault, Membership, Outcome, Probe, Report, RunKind, Snapshot, TargetKey,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
 /// What the reconcile has been told.
 #[derive(Default, PartialEq)]
 pub(super) struct Reported {
-    probes: BTreeMap<String, ProbeVerdict>,
+    probes: BTreeMap<TargetKey, ProbeVerdict>,
     membership: Option<ListVerdict>,
     heard: Option<BTreeSet<u64>>,
 }
@@ -25,7 +27,7 @@ struct ProbeVerdict {
     outcome: Discriminant<Outcome>,
     run: RunKind,
     unhealthy: bool,
-    /// The same with the grace that a member may have that no Machine carries.
+    /// The same with the grace that a stranger may have.
     given_up: bool,
     answered: Option<Answered>,
 }
@@ -52,9 +54,9 @@ enum ListVerdict {
 impl Reported {
     /// Takes a snapshot over, and says whether it is news.
     pub(super) fn update(&mut self, snapshot: &Snapshot, wanted: &Probes) -> bool {
-        let probes = snapshot.probes.iter().map(|(machine, probe)| {
-            let told = self.probes.get(machine).and_then(|told| told.answered.as_ref());
-            (machine.clone(), probe_verdict(probe, wanted, told))
+        let probes = snapshot.probes.iter().map(|(key, probe)| {
+            let told = self.probes.get(key).and_then(|told| told.answered.as_ref());
+            (key.clone(), probe_verdict(probe, wanted, told))
         });
         let membership = Some(list_verdict(&snapshot.membership));
         let now = Self { probes: probes.collect(), membership, heard: snapshot.heard.clone() };
@@ -119,7 +121,7 @@ mod tests {
         let at = Timestamp::UNIX_EPOCH;
         let probe =
             Probe { url: "https://a:2379".to_owned(), at, run: Run::new(outcome.kind(), at), outcome, expected: None };
-        Snapshot { probes: [("a".to_owned(), probe)].into(), ..Snapshot::default() }
+        Snapshot { probes: [(TargetKey::of("a"), probe)].into(), ..Snapshot::default() }
     }
 
     /// Whether each of these, one after the other, is news.
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn what_changes_nothing_is_not_told() {
         let later = |mut snapshot: Snapshot, second: i64| {
-            let probe = snapshot.probes.get_mut("a").unwrap();
+            let probe = snapshot.probes.get_mut(&TargetKey::of("a")).unwrap();
             probe.at = Timestamp::from_second(second).unwrap();
             probe.run = probe.run.next(probe.outcome.kind(), probe.at, wanted().interval);
             snapshot
@@ -186,7 +188,7 @@ mod tests {
     fn a_member_that_becomes_unhealthy_is_told_once() {
         let failing = |seconds: i64| {
             let mut snapshot = snapshot(Outcome::MemberFault(MemberFault::Refused));
-            let probe = snapshot.probes.get_mut("a").unwrap();
+            let probe = snapshot.probes.get_mut(&TargetKey::of("a")).unwrap();
             probe.at = Timestamp::from_second(seconds).unwrap();
             probe.run.last = probe.at;
             snapshot

@@ -9,7 +9,7 @@ use controller_support::external::{ClusterView, MachineView};
 use etcd_cluster_controller::observation::probe::{ListFault, MemberFault, OurFault, Run, RunKind};
 use etcd_cluster_controller::observation::{
     Certificates, ClusterLink, Member as Entry, Membership, Observation, Outcome, Probe as Probed, Report, Snapshot,
-    Template, key_of_member,
+    TargetKey, Template,
 };
 use etcd_cluster_controller::plan::{Decision, Plan, called_off, is_fenced, plan};
 use etcd_cluster_controller::status::status;
@@ -184,8 +184,8 @@ impl Book {
         };
         let key = |seat: usize| match view.machines.is[seat] {
             Machine::Absent => None,
-            Machine::Gone => Some(key_of_member(id(seat))),
-            _ => Some(name(seat)),
+            Machine::Gone => Some(TargetKey::Stranger(id(seat))),
+            _ => Some(TargetKey::Machine(name(seat))),
         };
         let probes = (0..SEATS).filter_map(|seat| Some((key(seat)?, probe(view, seat)?))).collect();
         let heard = Some(view.probes.heard.iter().map(id).collect());
