@@ -493,7 +493,7 @@ pub struct RemovedMember {
     /// How far the removal is.
     pub state: RemovalState,
     /// Its machine may add itself once more: its etcd had not started when that was found, or it was a learner, which
-    /// its own machine takes out when its data is lost, and etcd has not confirmed the removal to this provider.
+    /// its own machine removes when its data is lost, and etcd has not confirmed the removal to this provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never_started: bool,
     /// Since when it is in this state.

@@ -253,7 +253,7 @@ impl<'a> Join<'a> {
         record.store(&self.node.paths)?;
         match self.cluster.remove(membership, id).await {
             // Somebody else may remove it at the same time, so that it stays out: only one of both is told yes.
-            Ok(()) => record.taken_out().store(&self.node.paths),
+            Ok(()) => record.removal_confirmed().store(&self.node.paths),
             Err(failure) => self.wait_out("the lost learner is not removed", failure, FAILURE_PAUSE).await,
         }
     }

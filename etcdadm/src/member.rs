@@ -21,15 +21,15 @@ pub struct MemberRecord {
     /// The URL by which the other members know it.
     #[serde(rename = "peerURL")]
     pub peer_url: String,
-    /// Of a member that was disowned: the cluster has confirmed that this machine has taken it out.
+    /// Of a disowned member: the cluster has confirmed to this machine that it has removed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub taken_out: bool,
+    pub removal_confirmed: bool,
 }
 
 impl MemberRecord {
     /// What is recorded of a member.
     pub fn of(cluster_id: u64, member_id: u64, name: String, peer_url: String) -> Self {
-        Self { cluster_id, member_id, name, peer_url, taken_out: false }
+        Self { cluster_id, member_id, name, peer_url, removal_confirmed: false }
     }
 
     /// Reads the record; `None` if there is none.
@@ -43,22 +43,22 @@ impl MemberRecord {
         record.map(Some).with_context(|| format!("{} is damaged; correct it or remove it", path.display()))
     }
 
-    /// What is recorded of a learner whose data is gone and that this machine is about to take out of the cluster: no
-    /// cluster, as it is to be a member no longer. Its ID stays, since until it is out it must not start again.
+    /// What is recorded of a learner whose data is gone and that this machine is about to remove: it belongs to no
+    /// cluster any more. Its ID stays: until it is removed, it must not start again.
     pub fn disowned(member_id: u64, name: String, peer_url: String) -> Self {
-        Self { cluster_id: 0, member_id, name, peer_url, taken_out: false }
+        Self::of(0, member_id, name, peer_url)
     }
 
-    /// The same once the cluster has said yes to that: the machine may join again.
+    /// The same once the cluster has confirmed the removal: the machine may join again.
     #[must_use]
-    pub fn taken_out(self) -> Self {
-        Self { taken_out: true, ..self }
+    pub fn removal_confirmed(self) -> Self {
+        Self { removal_confirmed: true, ..self }
     }
 
-    /// The member was about to be taken out by this machine, and whether that has done it is not known: the cluster
-    /// says yes to one of two removals.
+    /// Whether this machine was about to remove the member, and does not know who has: of two removals at once, the
+    /// cluster confirms one.
     pub fn is_in_doubt(&self) -> bool {
-        self.cluster_id == 0 && !self.taken_out
+        self.cluster_id == 0 && !self.removal_confirmed
     }
 
     /// Writes the record if it differs from what is there.

@@ -153,7 +153,7 @@ pub enum JoinStep {
     Add,
     /// Wait until another member, listed at this machine's address, has been removed. Says which, and why.
     AwaitRemoval(String),
-    /// This machine's learner ran before and its data is gone: take it out, so that it can be added again.
+    /// This machine's learner ran before and its data is gone: remove it, so that it can be added again.
     RemoveOwnLearner(u64),
     /// See that etcd is starting as this member, with the cluster as it is now.
     Start(u64),
@@ -216,7 +216,7 @@ fn was_removed(observation: &Observation) -> Option<String> {
             record.member_id, record.cluster_id
         )),
         Some(record) if record.is_in_doubt() => Some(format!(
-            "this machine has lost the data of its learner {:x}, and was about to take that out of its cluster. The \
+            "this machine has lost the data of its learner {:x}, and was about to remove that from its cluster. The \
              cluster does not list it any longer, and has not confirmed to this machine that it has removed it: \
              somebody else may have, so that it stays out. This machine is not added again by itself. To join as a new \
              member, remove the data directory, /etc/etcd/epoch and /var/lib/etcdadm/member.json",

@@ -54,7 +54,7 @@ pub enum Move {
     LoseData(usize),
     /// A member's data is gone, and its machine runs on.
     Forget(usize),
-    /// `etcdadm join` takes out its own learner, whose data is gone, to join again.
+    /// `etcdadm join` removes its own learner, whose data is gone, to join again.
     TakeOut(usize),
     /// This controller cannot ask a member.
     Unasked(usize),

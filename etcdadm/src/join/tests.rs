@@ -89,7 +89,8 @@ async fn a_lost_learner_that_was_not_removed_never_starts_again() {
     assert_eq!(plan::join(&observation), JoinStep::RemoveOwnLearner(NEW), "nobody answered");
     observation.membership.members.pop();
     assert!(matches!(plan::join(&observation), JoinStep::Refuse(_)), "it is removed, perhaps by somebody else");
-    MemberRecord::load(&machine.node.paths).unwrap().unwrap().taken_out().store(&machine.node.paths).unwrap();
+    let record = MemberRecord::load(&machine.node.paths).unwrap().unwrap();
+    record.removal_confirmed().store(&machine.node.paths).unwrap();
     observation.local = local(&machine);
     assert_eq!(plan::join(&observation), JoinStep::Add, "the cluster has said that this machine has done it");
 }

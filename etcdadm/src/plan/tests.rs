@@ -32,9 +32,9 @@ fn record(cluster_id: u64, member_id: u64) -> MemberRecord {
     MemberRecord::of(cluster_id, member_id, "own".into(), OWN_URL.into())
 }
 
-/// The member was disowned, and the cluster has said yes to its removal.
-fn taken_out(member_id: u64) -> MemberRecord {
-    record(0, member_id).taken_out()
+/// The member was disowned, and the cluster has confirmed its removal.
+fn removal_confirmed(member_id: u64) -> MemberRecord {
+    record(0, member_id).removal_confirmed()
 }
 
 fn owner(cluster_id: u64, member_id: u64) -> Owner {
@@ -135,7 +135,7 @@ fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
         assert_eq!(join(&observation(own, LOST, DOWN, None)), JoinStep::RemoveOwnLearner(OWN), "{own:?}");
     }
     // Added anew by this run or by a person, after the record says what was lost.
-    for record in [record(0, 0x99), taken_out(0x99)] {
+    for record in [record(0, 0x99), removal_confirmed(0x99)] {
         let anew = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, Some(record));
         assert_eq!(join(&anew), JoinStep::Start(OWN));
     }
@@ -152,7 +152,7 @@ fn a_machine_joins_again_only_where_its_own_removal_of_its_learner_was_confirmed
     let listed = Own::Started { learner: LEARNER };
     assert_eq!(of(listed, record(CLUSTER, OWN)), JoinStep::RemoveOwnLearner(OWN), "its data is lost");
     assert_eq!(of(listed, record(0, OWN)), JoinStep::RemoveOwnLearner(OWN), "it has begun to remove it");
-    assert_eq!(of(Own::Absent, taken_out(OWN)), JoinStep::Add);
+    assert_eq!(of(Own::Absent, removal_confirmed(OWN)), JoinStep::Add);
     let JoinStep::Refuse(why) = of(Own::Absent, record(0, OWN)) else { panic!("who has removed it is not known") };
     for named in ["learner 33", "has not confirmed", "not added again by itself", "/etc/etcd/epoch", "member.json"] {
         assert!(why.contains(named), "{why}");
@@ -162,8 +162,8 @@ fn a_machine_joins_again_only_where_its_own_removal_of_its_learner_was_confirmed
     // As a machine has it whose disk is older than this state: in doubt.
     let older = r#"{"clusterID": "0", "memberID": "33", "name": "own", "peerURL": "https://10.0.0.3:2380"}"#;
     assert_eq!(serde_json::from_str::<MemberRecord>(older).unwrap(), record(0, OWN));
-    let text = serde_json::to_string(&taken_out(OWN)).unwrap();
-    assert!(text.contains(r#""takenOut":true"#), "{text}");
+    let text = serde_json::to_string(&removal_confirmed(OWN)).unwrap();
+    assert!(text.contains(r#""removalConfirmed":true"#), "{text}");
 }
 
 /// The controller removes the member that had the address, and a machine that boots before that joins after it.
@@ -172,7 +172,7 @@ fn a_machine_joins_again_only_where_its_own_removal_of_its_learner_was_confirmed
 #[case::learner(LEARNER, NO_DATA, None)]
 #[case::cleaned_up(VOTER, FORGOTTEN, None)]
 #[case::from_another_cluster(VOTER, NO_DATA, Some(record(0xdead, OWN)))]
-#[case::its_own_lost_learner_is_removed(VOTER, LOST, Some(taken_out(OWN)))]
+#[case::its_own_lost_learner_is_removed(VOTER, LOST, Some(removal_confirmed(OWN)))]
 fn an_address_that_another_member_has_is_waited_for(
     #[case] learner: bool,
     #[case] data: Data,
@@ -335,7 +335,7 @@ fn any_observation() -> impl Strategy<Value = (Own, Observation)> {
     let recorded = prop_oneof![
         identity().prop_map(|(cluster_id, member_id)| record(cluster_id, member_id)),
         member().prop_map(|member_id| record(0, member_id)),
-        member().prop_map(taken_out),
+        member().prop_map(removal_confirmed),
     ];
     (any_own(), data, unit, proptest::option::of(recorded), identity()).prop_map(|(own, data, unit, record, log)| {
         let mut observation = observation(own, data, unit, record);
@@ -421,7 +421,7 @@ proptest! {
                 }
                 JoinStep::RemoveOwnLearner(_) => {
                     now.membership.members.remove(own.unwrap());
-                    now.local.record = Some(taken_out(OWN));
+                    now.local.record = Some(removal_confirmed(OWN));
                 }
                 JoinStep::Start(_) => {
                     now.local = local(DATA, UP, Some(record(CLUSTER, OWN)));
