@@ -9,7 +9,7 @@ mod machine;
 mod mark;
 mod secret;
 
-pub use cluster::{ClusterView, is_cluster};
+pub use cluster::{ClusterView, is_cluster, pause_of};
 pub use docker_machine::DockerMachineView;
 pub use infrastructure_cluster::InfrastructureClusterView;
 pub use machine::{MachineView, OwnerView};

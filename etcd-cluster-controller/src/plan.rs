@@ -41,9 +41,7 @@ use crate::observation::Observation;
 use crate::roster::{Roster, roster};
 use api::conditions::reasons;
 use api::endpoints::EndpointLists;
-use api::names;
-use controller_support::external::{ClusterView, MachineView};
-use kube::ResourceExt;
+use controller_support::external::{ClusterView, MachineView, pause_of};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
@@ -162,9 +160,9 @@ pub(crate) fn decide(view: &View<'_>) -> Decision {
     Decision { publish: publish::publish(view, &goal, &next), next, goal }
 }
 
-/// A pause stops everything, a deletion too, as everywhere in Cluster API. So does the mark of what clusterctl has moved
-/// away. It is no pause, and is not said to be one: the admission policy lets go what is marked and paused, and the
-/// mark alone would be both.
+/// A pause stops everything, a deletion too, as everywhere in Cluster API. So does the mark of what clusterctl has
+/// moved away. That is not reported as a pause: the admission policy lets an object go that is marked and paused, and
+/// then the mark alone would be enough.
 fn paused(view: &View<'_>) -> Option<Plan> {
     let pause = pause(view.observation).map(|what| wait(reasons::PAUSED, what));
     pause.or_else(|| moved::away(view.observation).map(|what| wait(reasons::MOVED_AWAY, what)))
@@ -175,12 +173,7 @@ pub(crate) fn is_left_alone(observation: &Observation) -> bool {
     pause(observation).is_some() || moved::away(observation).is_some()
 }
 
-/// What is paused, and by which field or annotation, if anything is: all of it, so that nobody lifts one pause and waits.
+/// What is paused, if anything is.
 fn pause(observation: &Observation) -> Option<String> {
-    let (etcd, annotation) = (observation.etcd.as_ref(), names::PAUSED_ANNOTATION);
-    let own = etcd.annotations().contains_key(annotation);
-    let own = own.then(|| format!("EtcdCluster {} is paused by annotation {annotation}", etcd.name_any()));
-    let other = observation.cluster.one().and_then(|cluster| cluster.pause());
-    let all: Vec<String> = own.into_iter().chain(other).collect();
-    (!all.is_empty()).then(|| all.join(", and "))
+    pause_of(observation.etcd.as_ref(), observation.cluster.one())
 }

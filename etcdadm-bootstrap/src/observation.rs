@@ -5,7 +5,7 @@ use crate::build::{CertificateAuthority, SecretValues};
 use api::EtcdadmConfig;
 use api::admission::Admitted;
 use api::names;
-use controller_support::external::{ClusterView, MachineView};
+use controller_support::external::{ClusterView, MachineView, pause_of};
 use controller_support::pki::InvalidAuthority;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -147,13 +147,9 @@ impl Observation {
         self.machine.as_ref().map(|machine| machine.cluster.as_str()).filter(|name| !name.is_empty()).or(label)
     }
 
-    /// What is paused, and by which field or annotation: the config, its Cluster, or both.
+    /// What is paused: the config, its Cluster, or both.
     pub(crate) fn paused(&self) -> Option<String> {
-        let annotation = names::PAUSED_ANNOTATION;
-        let own = self.config.annotations().contains_key(annotation);
-        let own = own.then(|| format!("EtcdadmConfig {} is paused by annotation {annotation}", self.config.name_any()));
-        let all: Vec<String> = own.into_iter().chain(self.cluster.as_ref().and_then(ClusterView::pause)).collect();
-        (!all.is_empty()).then(|| all.join(", and "))
+        pause_of(self.config.as_ref(), self.cluster.as_ref())
     }
 
     /// How long there has been the config.

@@ -3,8 +3,8 @@
 use super::{Reference, api_group, failure_domains, flag};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
-use kube::ResourceExt;
 use kube::api::DynamicObject;
+use kube::{Resource, ResourceExt};
 use std::collections::BTreeSet;
 
 /// What we need of a Cluster.
@@ -106,14 +106,26 @@ impl ClusterView {
     }
 }
 
+/// What is paused, and by which field or annotation, for people: an object, its Cluster, or both, so that nobody lifts
+/// one pause and waits.
+#[must_use]
+pub fn pause_of<K: Resource<DynamicType = ()>>(object: &K, cluster: Option<&ClusterView>) -> Option<String> {
+    let annotation = names::PAUSED_ANNOTATION;
+    let own = object.annotations().contains_key(annotation);
+    let own = own.then(|| format!("{} {} is paused by annotation {annotation}", K::kind(&()), object.name_any()));
+    let all: Vec<String> = own.into_iter().chain(cluster.and_then(ClusterView::pause)).collect();
+    (!all.is_empty()).then(|| all.join(", and "))
+}
+
 /// Whether an owner is a Cluster.
 #[must_use]
 pub fn is_cluster(owner: &OwnerReference) -> bool {
     owner.kind == "Cluster" && api_group(&owner.api_version) == names::CLUSTER_GROUP
 }
 
-/// What pauses an object that has `spec.paused`. The mark of what clusterctl moves away is no pause: clusterctl pauses
-/// the Cluster as well, deletes it last, and nothing ends a mark that is left on one, whose deletion has to finish.
+/// What pauses an object that has `spec.paused`. The mark of what clusterctl moves away is not a pause: clusterctl
+/// pauses the Cluster as well, deletes it last, and nothing ends a mark that is left on one, whose deletion has to
+/// finish.
 fn paused_by(cluster: &DynamicObject) -> Option<String> {
     let field = flag(&cluster.data, &["/spec/paused"]).then(|| "spec.paused".to_owned());
     let annotation = cluster.annotations().contains_key(names::PAUSED_ANNOTATION);

@@ -24,6 +24,7 @@ use super::*;
 use crate::fixture::{Story, name};
 use crate::fixture::{certificates, cluster, id};
 use crate::observation::{Certificates, ClusterLink, Membership, Outcome, Template};
+use api::names;
 use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
