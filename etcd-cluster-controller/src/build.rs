@@ -1,6 +1,6 @@
 //! Desired objects. Pure: every name follows from the EtcdCluster and the Machine's name.
 
-mod deletion;
+mod deletion_timeouts;
 mod expiry;
 mod machine;
 mod secrets;
@@ -9,7 +9,7 @@ mod template;
 mod tests;
 mod up_to_date;
 
-pub use deletion::{same_deletion, wanted_deletion};
+pub use deletion_timeouts::{same_timeouts, wanted_timeouts};
 pub use expiry::{certificate_expires, expires_soon, replaced_before_expiry};
 pub use machine::{MachineParts, config, infrastructure, machine};
 pub(crate) use secrets::{CA, CERT, KEY};

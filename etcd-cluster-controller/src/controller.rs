@@ -4,7 +4,7 @@ use crate::CONTROLLER;
 use crate::context::Context;
 use crate::etcds::typed;
 use crate::execute::{
-    Outcome, execute, keep_metrics_client, label_ca_for_moves, own_template, set_deletion, show_block_move,
+    Outcome, execute, keep_metrics_client, label_ca_for_moves, own_template, set_deletion_timeouts, show_block_move,
     show_up_to_date, write_status,
 };
 use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
@@ -221,7 +221,7 @@ async fn finish(
         return Ok(Action::requeue(due.map_or(left, |due| if is_known { due } else { due.min(left) })));
     }
     show_up_to_date(context, observation).await;
-    let again = set_deletion(context, observation).await;
+    let again = set_deletion_timeouts(context, observation).await;
     let due = due.into_iter().chain(again).min();
     keep_metrics_client(context, observation).await;
     label_ca_for_moves(context, observation).await;

@@ -3,7 +3,7 @@
 
 mod block_move;
 mod ca_label;
-mod deletion;
+mod deletion_timeouts;
 mod docker;
 mod held_back;
 mod live;
@@ -18,7 +18,7 @@ mod up_to_date;
 
 pub(crate) use block_move::show_block_move;
 pub(crate) use ca_label::label_ca_for_moves;
-pub(crate) use deletion::set_deletion;
+pub(crate) use deletion_timeouts::set_deletion_timeouts;
 pub(crate) use metrics_client::keep_metrics_client;
 pub(crate) use status::write_status;
 pub(crate) use template::own_template;

@@ -1,6 +1,6 @@
 //! The three objects of a member: infrastructure, config and Machine, all of one name.
 
-use super::{cloned_from, deletion, labels, owner, version, wanted_deletion};
+use super::{cloned_from, deletion_timeouts, labels, owner, version, wanted_timeouts};
 use api::etcd_cluster::LastRemediation;
 use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, names};
@@ -101,8 +101,8 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     if let Some(domain) = parts.failure_domain {
         data["spec"]["failureDomain"] = json!(domain);
     }
-    if let Some(wanted) = wanted_deletion(parts.etcd) {
-        deletion::add(wanted, &mut data["spec"], &kind.version);
+    if let Some(wanted) = wanted_timeouts(parts.etcd) {
+        deletion_timeouts::add(wanted, &mut data["spec"], &kind.version);
     }
     DynamicObject { metadata, ..DynamicObject::new(parts.name, kind).data(data) }
 }

@@ -21,7 +21,7 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
     if kind.version != "v1beta2" {
         return;
     }
-    for (machine, up_to_date) in outdated(observation) {
+    for (machine, up_to_date) in differing(observation) {
         let key = format!("{}/{up_to_date}", machine.uid);
         // The watch shows a write of ours a moment later.
         if context.refused.get(&key).is_some() {
@@ -54,7 +54,7 @@ fn shown(observation: &Observation, machine: &MachineView, up_to_date: bool) -> 
 }
 
 /// Machines whose condition does not say what is so, and what is so. Nothing is written while there is a pause.
-fn outdated(observation: &Observation) -> Vec<(&MachineView, bool)> {
+fn differing(observation: &Observation) -> Vec<(&MachineView, bool)> {
     if observation.etcd.metadata.deletion_timestamp.is_some() || is_left_alone(observation) {
         return Vec::new();
     }
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn the_condition_is_set_where_it_differs() {
         let mut story = Story::with_voters(1, 1);
-        let shown = |story: &Story| outdated(&story.observation).into_iter().map(|(_, is)| is).collect::<Vec<_>>();
+        let shown = |story: &Story| differing(&story.observation).into_iter().map(|(_, is)| is).collect::<Vec<_>>();
         assert_eq!(shown(&story), [true]);
         story.observation.shown.entry(name(0)).or_default().up_to_date = Some(true);
         assert_eq!(shown(&story), [false; 0]);

@@ -13,7 +13,7 @@ pub struct Shown {
     /// Its condition `Ready`, if it has one.
     pub ready: Option<Ready>,
     /// How long Cluster API tries to get rid of its Node.
-    pub deletion: MachineDeletion,
+    pub deletion_timeouts: MachineDeletion,
 }
 
 /// The condition `Ready` of a Machine.
@@ -47,7 +47,7 @@ impl Shown {
         Self {
             up_to_date: condition(MACHINE_UP_TO_DATE).map(|found| status(found) == Some(true)),
             ready: condition(MACHINE_READY).map(ready),
-            deletion: MachineDeletion {
+            deletion_timeouts: MachineDeletion {
                 node_drain_timeout_seconds: seconds("nodeDrainTimeoutSeconds"),
                 node_volume_detach_timeout_seconds: seconds("nodeVolumeDetachTimeoutSeconds"),
                 node_deletion_timeout_seconds: seconds("nodeDeletionTimeoutSeconds"),
@@ -74,12 +74,12 @@ mod tests {
         assert_eq!(shown.up_to_date, Some(false));
         let message = "* NodeHealthy: Waiting for a Node".to_owned();
         assert_eq!(shown.ready, Some(Ready { status: None, message }));
-        let deletion = MachineDeletion {
+        let timeouts = MachineDeletion {
             node_drain_timeout_seconds: Some(60),
             node_volume_detach_timeout_seconds: None,
             node_deletion_timeout_seconds: Some(10),
         };
-        assert_eq!(shown.deletion, deletion);
+        assert_eq!(shown.deletion_timeouts, timeouts);
         let bare: DynamicObject = serde_json::from_value(json!({"metadata": {"name": "demo-etcd-0"}})).unwrap();
         assert_eq!(Shown::read(&bare), Shown::default());
     }

@@ -9,29 +9,29 @@ const NODE_DELETION: i32 = 10;
 
 /// What Machines are to have. `None`: nobody has said, and Machines are left as they are.
 #[must_use]
-pub fn wanted_deletion(etcd: &EtcdCluster) -> Option<MachineDeletion> {
+pub fn wanted_timeouts(etcd: &EtcdCluster) -> Option<MachineDeletion> {
     etcd.spec.machine_template.as_ref()?.spec.as_ref()?.deletion
 }
 
 /// Whether both mean the same to Cluster API.
 #[must_use]
-pub fn same_deletion(one: MachineDeletion, other: MachineDeletion) -> bool {
-    let meaning = |deletion: MachineDeletion| {
+pub fn same_timeouts(one: MachineDeletion, other: MachineDeletion) -> bool {
+    let meaning = |timeouts: MachineDeletion| {
         [
-            deletion.node_drain_timeout_seconds.unwrap_or(0),
-            deletion.node_volume_detach_timeout_seconds.unwrap_or(0),
-            deletion.node_deletion_timeout_seconds.unwrap_or(NODE_DELETION),
+            timeouts.node_drain_timeout_seconds.unwrap_or(0),
+            timeouts.node_volume_detach_timeout_seconds.unwrap_or(0),
+            timeouts.node_deletion_timeout_seconds.unwrap_or(NODE_DELETION),
         ]
     };
     meaning(one) == meaning(other)
 }
 
 /// Adds what is set to the spec of a new Machine, in the shape that its version has.
-pub(super) fn add(deletion: MachineDeletion, spec: &mut Value, version: &str) {
+pub(super) fn add(timeouts: MachineDeletion, spec: &mut Value, version: &str) {
     for (name, seconds) in [
-        ("nodeDrainTimeout", deletion.node_drain_timeout_seconds),
-        ("nodeVolumeDetachTimeout", deletion.node_volume_detach_timeout_seconds),
-        ("nodeDeletionTimeout", deletion.node_deletion_timeout_seconds),
+        ("nodeDrainTimeout", timeouts.node_drain_timeout_seconds),
+        ("nodeVolumeDetachTimeout", timeouts.node_volume_detach_timeout_seconds),
+        ("nodeDeletionTimeout", timeouts.node_deletion_timeout_seconds),
     ] {
         match seconds {
             None => {}
@@ -45,7 +45,7 @@ pub(super) fn add(deletion: MachineDeletion, spec: &mut Value, version: &str) {
 mod tests {
     use super::*;
 
-    fn deletion(drain: Option<i32>, detach: Option<i32>, delete: Option<i32>) -> MachineDeletion {
+    fn timeouts(drain: Option<i32>, detach: Option<i32>, delete: Option<i32>) -> MachineDeletion {
         MachineDeletion {
             node_drain_timeout_seconds: drain,
             node_volume_detach_timeout_seconds: detach,
@@ -55,22 +55,22 @@ mod tests {
 
     #[test]
     fn what_is_not_set_is_as_cluster_api_has_it() {
-        let as_made = deletion(None, None, Some(10));
-        assert!(same_deletion(as_made, MachineDeletion::default()));
-        assert!(same_deletion(deletion(Some(0), Some(0), None), as_made));
-        assert!(!same_deletion(deletion(Some(60), None, None), as_made));
-        assert!(!same_deletion(deletion(None, Some(60), None), as_made));
-        assert!(!same_deletion(deletion(None, None, Some(0)), as_made), "0 is without a limit, and not the default");
+        let as_made = timeouts(None, None, Some(10));
+        assert!(same_timeouts(as_made, MachineDeletion::default()));
+        assert!(same_timeouts(timeouts(Some(0), Some(0), None), as_made));
+        assert!(!same_timeouts(timeouts(Some(60), None, None), as_made));
+        assert!(!same_timeouts(timeouts(None, Some(60), None), as_made));
+        assert!(!same_timeouts(timeouts(None, None, Some(0)), as_made), "0 is without a limit, and not the default");
     }
 
     #[test]
     fn a_new_machine_has_them_in_the_shape_of_its_version() {
-        let made = |deletion: MachineDeletion, version: &str| {
+        let made = |timeouts: MachineDeletion, version: &str| {
             let mut spec = json!({"clusterName": "demo"});
-            add(deletion, &mut spec, version);
+            add(timeouts, &mut spec, version);
             spec
         };
-        let some = deletion(Some(60), None, Some(0));
+        let some = timeouts(Some(60), None, Some(0));
         let seconds = json!({"nodeDrainTimeoutSeconds": 60, "nodeDeletionTimeoutSeconds": 0});
         assert_eq!(made(some, "v1beta2"), json!({"clusterName": "demo", "deletion": seconds}));
         let old = json!({"clusterName": "demo", "nodeDrainTimeout": "60s", "nodeDeletionTimeout": "0s"});

@@ -3,7 +3,7 @@
 
 use super::machines::machines;
 use crate::CONTROLLER;
-use crate::build::{same_deletion, wanted_deletion};
+use crate::build::{same_timeouts, wanted_timeouts};
 use crate::context::{Context, REFUSED_TTL};
 use crate::observation::Observation;
 use crate::plan::is_left_alone;
@@ -17,15 +17,15 @@ use std::time::Duration;
 
 /// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later: answers when, if
 /// something is left.
-pub(crate) async fn set_deletion(context: &Context, observation: &Observation) -> Option<Duration> {
+pub(crate) async fn set_deletion_timeouts(context: &Context, observation: &Observation) -> Option<Duration> {
     // Earlier versions have other fields. Every release of Cluster API that this provider works with serves this one.
     if context.machines.resource().version != "v1beta2" {
         return None;
     }
-    let wanted = wanted_deletion(&observation.etcd)?;
+    let wanted = wanted_timeouts(&observation.etcd)?;
     let mut again = None;
     for machine in differing(observation, wanted) {
-        let key = format!("{}/deletion", machine.uid);
+        let key = format!("{}/deletion-timeouts", machine.uid);
         if context.refused.get(&key).is_some() {
             again = Some(REFUSED_TTL);
             continue;
@@ -58,8 +58,8 @@ fn differing(observation: &Observation, wanted: MachineDeletion) -> Vec<&Machine
     if is_left_alone(observation) {
         return Vec::new();
     }
-    let shown = |machine: &MachineView| observation.shown.get(&machine.name).map(|shown| shown.deletion);
-    let differs = |machine: &&MachineView| shown(machine).is_some_and(|shown| !same_deletion(shown, wanted));
+    let shown = |machine: &MachineView| observation.shown.get(&machine.name).map(|shown| shown.deletion_timeouts);
+    let differs = |machine: &&MachineView| shown(machine).is_some_and(|shown| !same_timeouts(shown, wanted));
     observation.machines.values().filter(differs).collect()
 }
 
@@ -78,15 +78,16 @@ mod tests {
         let mut story = Story::with_voters(3, 3);
         for index in 0..3 {
             // As Cluster API makes them.
-            let deletion = MachineDeletion { node_deletion_timeout_seconds: Some(10), ..MachineDeletion::default() };
-            story.observation.shown.insert(name(index), Shown { deletion, ..Shown::default() });
+            let deletion_timeouts =
+                MachineDeletion { node_deletion_timeout_seconds: Some(10), ..MachineDeletion::default() };
+            story.observation.shown.insert(name(index), Shown { deletion_timeouts, ..Shown::default() });
         }
         let changed = |story: &Story, wanted: MachineDeletion| {
             differing(&story.observation, wanted).into_iter().map(|machine| machine.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(changed(&story, drain(60)), [name(0), name(1), name(2)]);
         assert_eq!(changed(&story, MachineDeletion::default()), [""; 0]);
-        story.observation.shown.get_mut(&name(1)).unwrap().deletion = drain(60);
+        story.observation.shown.get_mut(&name(1)).unwrap().deletion_timeouts = drain(60);
         story.delete(2);
         assert_eq!(changed(&story, drain(60)), [name(0), name(2)], "also one that is being deleted");
         assert_eq!(changed(&story, MachineDeletion::default()), [name(1)], "it is taken back");
