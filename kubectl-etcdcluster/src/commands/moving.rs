@@ -12,17 +12,17 @@ use place::Place;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 use turn::Turn;
 
 /// How long the controllers of the source have to say that they are paused.
-const PAUSES: u32 = 120;
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long those of the target have to find all members again: machines, addresses, certificates, answers.
-const FINDS: u32 = 600;
+const FIND_TIMEOUT: Duration = Duration::from_secs(600);
 /// Between two looks.
-const LOOKS: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(1);
 
 /// Arguments of `move`.
 #[derive(Debug, clap::Args)]
@@ -205,7 +205,7 @@ async fn prepare(source: &Place, target: &Place) -> Result<()> {
     let found = hindrances(source, target).await?;
     ensure!(found.is_empty(), "something has begun meanwhile: {}", found.join("; "));
     source.pause_machines(true).await?;
-    until(PAUSES, async || {
+    until(PAUSE_TIMEOUT, async || {
         let busy = source.machine_at_work().await?;
         Ok(busy.map(|machine| format!("Cluster API has not said that Machine {machine} is paused")))
     })
@@ -220,7 +220,7 @@ async fn prepare(source: &Place, target: &Place) -> Result<()> {
 
 /// Waits until the provider's manager has said that it does nothing to etcd.
 async fn until_etcd_is_paused(place: &Place) -> Result<()> {
-    until(PAUSES, async || {
+    until(PAUSE_TIMEOUT, async || {
         let snapshots = place.snapshots().await?;
         let busy = snapshots.iter().find(|snapshot| !says_paused(snapshot));
         Ok(busy.map(|_| "the provider's manager has not said that etcd is paused".to_owned()))
@@ -289,7 +289,7 @@ async fn finish(target: &Place) -> Result<()> {
     say("Everything is in the target. Waiting until its manager has found all members again.")?;
     target.resume_clusters().await?;
     target.pause_machines(false).await?;
-    until(FINDS, async || {
+    until(FIND_TIMEOUT, async || {
         let snapshots = target.snapshots().await?;
         Ok(snapshots.iter().find_map(not_found_again))
     })
@@ -298,16 +298,13 @@ async fn finish(target: &Place) -> Result<()> {
 }
 
 /// Looks until there is no reason to wait any more.
-async fn until(looks: u32, mut look: impl AsyncFnMut() -> Result<Option<String>>) -> Result<()> {
-    let mut last = String::new();
-    for _ in 0..looks {
-        match look().await? {
-            None => return Ok(()),
-            Some(why) => last = why,
-        }
-        tokio::time::sleep(LOOKS).await;
+async fn until(limit: Duration, mut look: impl AsyncFnMut() -> Result<Option<String>>) -> Result<()> {
+    let begun = Instant::now();
+    while let Some(why) = look().await? {
+        ensure!(begun.elapsed() < limit, "after {} s: {why}", limit.as_secs());
+        tokio::time::sleep(POLL).await;
     }
-    bail!("after {looks} looks: {last}")
+    Ok(())
 }
 
 fn say(line: &str) -> Result<()> {
