@@ -56,7 +56,7 @@ pub fn is_of_move(object: &ObjectMeta, pause: &[&str]) -> bool {
     !set_by.is_empty() && set_by.iter().all(|manager| MOVERS.contains(manager))
 }
 
-/// The namespace in one of the two management clusters.
+/// What the namespace in one of the two management clusters has, as far as a move is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Side {
     /// What clusterctl moves, as resource with group, and name.
@@ -87,7 +87,7 @@ impl Side {
 
 /// How far a move is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum Progress {
     /// There is nothing to move.
     Nothing,
     /// Nothing is in the target yet.
@@ -113,31 +113,31 @@ pub enum Stand {
 /// What is deleted in the target while the source has everything was deleted there to give the move up. clusterctl
 /// would write into what is on its way out, and delete the source then.
 #[must_use]
-pub fn stand(source: &Side, target: &Side) -> Stand {
+pub fn progress(source: &Side, target: &Side) -> Progress {
     let is_under_way = source.moving || (source.paused && target.moving);
     let goes = target.marked || target.deleting;
     match (source.is_empty(), target.is_empty()) {
-        (true, _) if target.moving => Stand::Arrived,
-        (true, _) => Stand::Nothing,
-        (false, true) => Stand::NotBegun,
-        (false, false) if !is_under_way || !target.paused => Stand::Unclear,
+        (true, _) if target.moving => Progress::Arrived,
+        (true, _) => Progress::Nothing,
+        (false, true) => Progress::NotBegun,
+        (false, false) if !is_under_way || !target.paused => Progress::Unclear,
         (false, false) if !source.marked && target.objects.is_subset(&source.objects) => {
             if goes {
-                Stand::GivingUp
+                Progress::GivingUp
             } else {
-                Stand::Created
+                Progress::Created
             }
         }
         // clusterctl deletes nothing before everything is made.
-        (false, false) if source.paused && !goes && source.objects.is_subset(&target.objects) => Stand::Leaving,
-        (false, false) => Stand::Unclear,
+        (false, false) if source.paused && !goes && source.objects.is_subset(&target.objects) => Progress::Leaving,
+        (false, false) => Progress::Unclear,
     }
 }
 
 /// What the target has already: clusterctl would write over it, nobody could tell it from what the move has made, and
 /// giving up would delete it.
 #[must_use]
-pub fn in_the_way(source: &Side, target: &Side) -> Vec<String> {
+pub fn of_target(source: &Side, target: &Side) -> Vec<String> {
     let same = target.staying.intersection(&source.objects);
     let there = target.objects.iter().chain(same);
     let say = |(resource, name): &(String, String)| {
@@ -166,7 +166,7 @@ pub fn shared_class(cluster: &DynamicObject, namespace: &str) -> Option<String> 
 
 /// Secrets that etcd needs in the target and that would stay behind: a CA of a user's own, and those the spec names.
 #[must_use]
-pub fn left_behind(snapshot: &Snapshot, source: &Side) -> Vec<String> {
+pub fn of_secrets(snapshot: &Snapshot, source: &Side) -> Vec<String> {
     let spec = &snapshot.etcd.spec.etcdadm_config_spec;
     let of_files = spec.files.iter().filter_map(|file| file.content_from.as_ref());
     let of_users = spec.users.iter().filter_map(|user| user.passwd_from.as_ref());
@@ -180,23 +180,23 @@ pub fn left_behind(snapshot: &Snapshot, source: &Side) -> Vec<String> {
             names::MOVE_LABEL
         )
     };
-    of_etcd(snapshot, needed.intersection(&source.staying).map(say).collect())
+    with_name(snapshot, needed.intersection(&source.staying).map(say).collect())
 }
 
 /// What keeps an EtcdCluster from being moved now. `movable`: the kinds that clusterctl moves, as `Kind.group`.
 #[must_use]
-pub fn obstacles(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
+pub fn of_etcd_cluster(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
     let mut found = of_pauses(snapshot);
     found.extend(of_objects(snapshot, movable));
     if snapshot.etcd.status.as_ref().is_none_or(|status| !status.creation_complete) {
         found.push("it has not been complete yet".to_owned());
     }
     found.extend(of_members(snapshot));
-    of_etcd(snapshot, found)
+    with_name(snapshot, found)
 }
 
-/// The same, with whose they are.
-fn of_etcd(snapshot: &Snapshot, found: Vec<String>) -> Vec<String> {
+/// The same, with the name of the EtcdCluster.
+fn with_name(snapshot: &Snapshot, found: Vec<String>) -> Vec<String> {
     let (namespace, name) = (snapshot.etcd.namespace().unwrap_or_default(), snapshot.etcd.name_any());
     found.into_iter().map(|what| format!("EtcdCluster {namespace}/{name}: {what}")).collect()
 }

@@ -6,7 +6,7 @@ mod turn;
 
 use super::print;
 use crate::connection::Options;
-use crate::moving::{Stand, in_the_way, left_behind, not_found_again, obstacles, says_paused, stand};
+use crate::moving::{Progress, not_found_again, of_etcd_cluster, of_secrets, of_target, progress, says_paused};
 use anyhow::{Context, Result, bail, ensure};
 use place::Place;
 use std::collections::BTreeSet;
@@ -61,11 +61,11 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let target = Place::connect(&there).await.context("the management cluster to move to")?.with_kinds_of(&source);
     let (here, there) = (source.identity().await?, target.identity().await?);
     ensure!(here.is_none() || here != there, "both kubeconfigs lead to the same management cluster");
-    let how_far = stand_of(&source, &target).await?;
+    let progress = progress_of(&source, &target).await?;
     if arguments.dry_run {
-        return tell(&source, &target, how_far).await;
+        return dry_run(&source, &target, progress).await;
     }
-    ensure!(how_far != Stand::Nothing, "there is no Cluster in namespace {}", source.namespace);
+    ensure!(progress != Progress::Nothing, "there is no Cluster in namespace {}", source.namespace);
     let mut turn = Turn::take(&source).await?;
     let done = tokio::select! {
         done = act(&source, &target, (&arguments, options)) => done,
@@ -83,29 +83,29 @@ const GIVING_UP: &str =
 
 /// Does what is to be done, which the one who had the turn before may have changed.
 async fn act(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Result<ExitCode> {
-    let how_far = stand_of(source, target).await?;
+    let progress = progress_of(source, target).await?;
     if how.0.undo {
-        return give_up(source, target, how_far).await;
+        return give_up(source, target, progress).await;
     }
-    match how_far {
-        Stand::Nothing => bail!("there is no Cluster in namespace {}", source.namespace),
-        Stand::Unclear => bail!("{UNCLEAR}"),
-        Stand::GivingUp => bail!("{GIVING_UP}"),
-        Stand::NotBegun => make(source, target, how).await?,
-        Stand::Created => {
+    match progress {
+        Progress::Nothing => bail!("there is no Cluster in namespace {}", source.namespace),
+        Progress::Unclear => bail!("{UNCLEAR}"),
+        Progress::GivingUp => bail!("{GIVING_UP}"),
+        Progress::NotBegun => make(source, target, how).await?,
+        Progress::Created => {
             // clusterctl would have the source go on for as long as it writes over what is there.
             say("Taking away what an earlier attempt has made in the target.")?;
             clear(source, target).await.context(GIVING_UP)?;
             make(source, target, how).await?;
         }
-        Stand::Leaving => {
+        Progress::Leaving => {
             say("Everything is in the target: what is left in the source is taken away.")?;
             source.take_away(&target.side().await?).await.context(GO_ON)?;
         }
-        Stand::Arrived => {}
+        Progress::Arrived => {}
     }
     let left = source.side().await?.left();
-    ensure!(stand_of(source, target).await? == Stand::Arrived, "left in the source: {left}. {GO_ON}");
+    ensure!(progress_of(source, target).await? == Progress::Arrived, "left in the source: {left}. {GO_ON}");
     if !left.is_empty() {
         say(&format!("Left in the source, where nothing needs it any more: {left}."))?;
     }
@@ -114,18 +114,18 @@ async fn act(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-async fn stand_of(source: &Place, target: &Place) -> Result<Stand> {
-    Ok(stand(&source.side().await?, &target.side().await?))
+async fn progress_of(source: &Place, target: &Place) -> Result<Progress> {
+    Ok(progress(&source.side().await?, &target.side().await?))
 }
 
 /// Says whether it could be moved.
-async fn tell(source: &Place, target: &Place, how_far: Stand) -> Result<ExitCode> {
-    let found = match how_far {
-        Stand::Nothing => vec!["there is no Cluster in the namespace".to_owned()],
-        Stand::Unclear => vec![UNCLEAR.to_owned()],
-        Stand::GivingUp => vec![GIVING_UP.to_owned()],
-        Stand::NotBegun => hindrances(source, target).await?,
-        Stand::Created | Stand::Leaving | Stand::Arrived => {
+async fn dry_run(source: &Place, target: &Place, progress: Progress) -> Result<ExitCode> {
+    let found = match progress {
+        Progress::Nothing => vec!["there is no Cluster in the namespace".to_owned()],
+        Progress::Unclear => vec![UNCLEAR.to_owned()],
+        Progress::GivingUp => vec![GIVING_UP.to_owned()],
+        Progress::NotBegun => obstacles(source, target).await?,
+        Progress::Created | Progress::Leaving | Progress::Arrived => {
             say("A move is under way: the same command without --dry-run goes on.")?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -139,11 +139,14 @@ async fn tell(source: &Place, target: &Place, how_far: Stand) -> Result<ExitCode
 }
 
 /// Takes away what has been made in the target, and lets the source go on.
-async fn give_up(source: &Place, target: &Place, how_far: Stand) -> Result<ExitCode> {
-    ensure!(how_far != Stand::Unclear, "{UNCLEAR}");
-    ensure!(!matches!(how_far, Stand::Leaving | Stand::Arrived), "something has left the source already; {GO_ON}");
+async fn give_up(source: &Place, target: &Place, progress: Progress) -> Result<ExitCode> {
+    ensure!(progress != Progress::Unclear, "{UNCLEAR}");
+    ensure!(
+        !matches!(progress, Progress::Leaving | Progress::Arrived),
+        "something has left the source already; {GO_ON}"
+    );
     // What the target has of the same names is not of a move that was never begun.
-    let is_begun = matches!(how_far, Stand::Created | Stand::GivingUp) || source.side().await?.moving;
+    let is_begun = matches!(progress, Progress::Created | Progress::GivingUp) || source.side().await?.moving;
     ensure!(is_begun, "no move is under way in namespace {}", source.namespace);
     let again = "the same command again goes on with giving up";
     clear(source, target).await.context(again)?;
@@ -153,16 +156,16 @@ async fn give_up(source: &Place, target: &Place, how_far: Stand) -> Result<ExitC
 }
 
 /// What keeps a move from beginning.
-async fn hindrances(source: &Place, target: &Place) -> Result<Vec<String>> {
+async fn obstacles(source: &Place, target: &Place) -> Result<Vec<String>> {
     let movable: BTreeSet<String> = source.movable().intersection(&target.movable()).cloned().collect();
     let snapshots = source.snapshots().await?;
     if snapshots.is_empty() {
         return Ok(vec!["there is no EtcdCluster in the namespace: clusterctl move does it".to_owned()]);
     }
     let (here, there) = (source.side().await?, target.side().await?);
-    let mut found: Vec<String> = snapshots.iter().flat_map(|snapshot| obstacles(snapshot, &movable)).collect();
-    found.extend(snapshots.iter().flat_map(|snapshot| left_behind(snapshot, &here)));
-    found.extend(in_the_way(&here, &there));
+    let mut found: Vec<String> = snapshots.iter().flat_map(|snapshot| of_etcd_cluster(snapshot, &movable)).collect();
+    found.extend(snapshots.iter().flat_map(|snapshot| of_secrets(snapshot, &here)));
+    found.extend(of_target(&here, &there));
     found.extend(source.shared_classes().await?);
     let paused = source.paused(here.moving).await?;
     found.extend(paused.iter().map(|what| format!("{what} is paused: end that first")));
@@ -171,7 +174,7 @@ async fn hindrances(source: &Place, target: &Place) -> Result<Vec<String>> {
 
 /// Has clusterctl make everything in the target, and delete it in the source. The target has nothing of it yet.
 async fn make(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Result<()> {
-    let found = hindrances(source, target).await?;
+    let found = obstacles(source, target).await?;
     if !found.is_empty() {
         let prepared = "the source stays paused, as an earlier attempt has left it: --undo lets it go on";
         let and = if source.side().await?.moving { prepared } else { "nothing has been changed" };
@@ -183,7 +186,7 @@ async fn make(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Re
     };
     let Err(error) = moved else { return Ok(()) };
     let unknown = "the source may not be paused: run the same command again";
-    if stand_of(source, target).await.with_context(|| format!("{error:#}; {unknown}"))? == Stand::NotBegun {
+    if progress_of(source, target).await.with_context(|| format!("{error:#}; {unknown}"))? == Progress::NotBegun {
         let back = "taking back what was done: --undo goes on with that";
         if has_run {
             // What clusterctl makes first may tell nothing, such as a ClusterClass.
@@ -202,7 +205,7 @@ async fn prepare(source: &Place, target: &Place) -> Result<()> {
     say("Pausing etcd in the source.")?;
     source.pause_etcds(true).await?;
     until_etcd_is_paused(source).await?;
-    let found = hindrances(source, target).await?;
+    let found = obstacles(source, target).await?;
     ensure!(found.is_empty(), "something has begun meanwhile: {}", found.join("; "));
     source.pause_machines(true).await?;
     until(PAUSE_TIMEOUT, async || {
@@ -214,7 +217,7 @@ async fn prepare(source: &Place, target: &Place) -> Result<()> {
     // clusterctl moves no Cluster that is paused: it has paused those of an earlier attempt itself.
     source.resume_clusters().await?;
     // Another clusterctl may have begun, from another computer or without this command.
-    ensure!(stand_of(source, target).await? == Stand::NotBegun, "somebody else has made something in the target");
+    ensure!(progress_of(source, target).await? == Progress::NotBegun, "somebody else has made something in the target");
     Ok(())
 }
 

@@ -24,38 +24,43 @@ fn moving(objects: &[&str]) -> Side {
 #[test]
 fn a_move_is_gone_on_with_from_wherever_it_was_cut() {
     let cases = [
-        ("nothing there", side(&[]), side(&[]), Stand::Nothing),
-        ("nothing of a Cluster", side(&[SECRET]), side(&[]), Stand::Nothing),
-        ("before", side(&ALL), side(&[]), Stand::NotBegun),
-        ("prepared", moving(&ALL), side(&[]), Stand::NotBegun),
-        ("a template of somebody's is in the target", moving(&ALL), side(&["things.example.org/a"]), Stand::NotBegun),
-        ("the Cluster is made", moving(&ALL), Side { moving: false, ..moving(&[CLUSTER]) }, Stand::Created),
-        ("two are made", moving(&ALL), moving(&[CLUSTER, ETCD]), Stand::Created),
-        ("all are made", moving(&ALL), moving(&ALL), Stand::Created),
-        ("cut before clusterctl paused again", Side { paused: false, ..moving(&ALL) }, moving(&ALL), Stand::Created),
-        ("the target was resumed", moving(&ALL), Side { paused: false, ..moving(&ALL) }, Stand::Unclear),
-        ("given up, the first is marked", moving(&ALL), Side { marked: true, ..moving(&ALL) }, Stand::GivingUp),
-        ("given up, cut later", moving(&ALL), Side { deleting: true, ..moving(&[CLUSTER, ETCD]) }, Stand::GivingUp),
-        ("given up, and all is gone", moving(&ALL), side(&[SECRET]), Stand::NotBegun),
+        ("nothing there", side(&[]), side(&[]), Progress::Nothing),
+        ("nothing of a Cluster", side(&[SECRET]), side(&[]), Progress::Nothing),
+        ("before", side(&ALL), side(&[]), Progress::NotBegun),
+        ("prepared", moving(&ALL), side(&[]), Progress::NotBegun),
+        (
+            "a template of somebody's is in the target",
+            moving(&ALL),
+            side(&["things.example.org/a"]),
+            Progress::NotBegun,
+        ),
+        ("the Cluster is made", moving(&ALL), Side { moving: false, ..moving(&[CLUSTER]) }, Progress::Created),
+        ("two are made", moving(&ALL), moving(&[CLUSTER, ETCD]), Progress::Created),
+        ("all are made", moving(&ALL), moving(&ALL), Progress::Created),
+        ("cut before clusterctl paused again", Side { paused: false, ..moving(&ALL) }, moving(&ALL), Progress::Created),
+        ("the target was resumed", moving(&ALL), Side { paused: false, ..moving(&ALL) }, Progress::Unclear),
+        ("given up, the first is marked", moving(&ALL), Side { marked: true, ..moving(&ALL) }, Progress::GivingUp),
+        ("given up, cut later", moving(&ALL), Side { deleting: true, ..moving(&[CLUSTER, ETCD]) }, Progress::GivingUp),
+        ("given up, and all is gone", moving(&ALL), side(&[SECRET]), Progress::NotBegun),
         (
             "both lose something",
             moving(&[CLUSTER, ETCD, MACHINE]),
             Side { deleting: true, ..moving(&ALL) },
-            Stand::Unclear,
+            Progress::Unclear,
         ),
-        ("the target has more, and not all", moving(&ALL), moving(&[ETCD, "things.example.org/a"]), Stand::Unclear),
-        ("the first is marked", Side { marked: true, ..moving(&ALL) }, moving(&ALL), Stand::Leaving),
-        ("the first is gone", moving(&[CLUSTER, ETCD, MACHINE]), moving(&ALL), Stand::Leaving),
+        ("the target has more, and not all", moving(&ALL), moving(&[ETCD, "things.example.org/a"]), Progress::Unclear),
+        ("the first is marked", Side { marked: true, ..moving(&ALL) }, moving(&ALL), Progress::Leaving),
+        ("the first is gone", moving(&[CLUSTER, ETCD, MACHINE]), moving(&ALL), Progress::Leaving),
         // The mark has taken the place of our pause, or the object is gone.
-        ("the Cluster is left", Side { moving: false, ..moving(&[CLUSTER]) }, moving(&ALL), Stand::Leaving),
-        ("all are gone", side(&[]), moving(&ALL), Stand::Arrived),
-        ("it was ended", side(&[]), side(&ALL), Stand::Nothing),
-        ("the source was resumed", side(&ALL), moving(&ALL), Stand::Unclear),
-        ("the source was resumed, and has gone on", side(&[CLUSTER, ETCD]), moving(&ALL), Stand::Unclear),
-        ("the target has them from elsewhere", side(&ALL), side(&ALL), Stand::Unclear),
+        ("the Cluster is left", Side { moving: false, ..moving(&[CLUSTER]) }, moving(&ALL), Progress::Leaving),
+        ("all are gone", side(&[]), moving(&ALL), Progress::Arrived),
+        ("it was ended", side(&[]), side(&ALL), Progress::Nothing),
+        ("the source was resumed", side(&ALL), moving(&ALL), Progress::Unclear),
+        ("the source was resumed, and has gone on", side(&[CLUSTER, ETCD]), moving(&ALL), Progress::Unclear),
+        ("the target has them from elsewhere", side(&ALL), side(&ALL), Progress::Unclear),
     ];
     for (what, source, target, expected) in cases {
-        assert_eq!(stand(&source, &target), expected, "{what}");
+        assert_eq!(progress(&source, &target), expected, "{what}");
     }
 }
 
@@ -81,7 +86,7 @@ fn annotate(object: &mut Value, annotation: &str, value: &str) {
 }
 
 fn is_said(snapshot: &Snapshot, expected: &str) {
-    let found = obstacles(snapshot, &movable());
+    let found = of_etcd_cluster(snapshot, &movable());
     assert!(found.iter().any(|obstacle| obstacle.contains(expected)), "{expected}: {found:?}");
 }
 
@@ -89,7 +94,7 @@ type Change = fn(&mut Scene);
 
 #[test]
 fn what_would_be_left_behind_keeps_a_move_from_beginning() {
-    assert_eq!(obstacles(&changed(|_| {}), &movable()), Vec::<String>::new());
+    assert_eq!(of_etcd_cluster(&changed(|_| {}), &movable()), Vec::<String>::new());
     let cases: [(&str, Change); 9] = [
         ("it is paused by somebody", |scene| annotate(&mut scene.etcd, names::PAUSED_ANNOTATION, "true")),
         ("Machine demo-etcd-0 is paused", |scene| annotate(&mut scene.machines[0], names::PAUSED_ANNOTATION, "")),
@@ -125,24 +130,24 @@ fn secrets_that_would_be_left_behind_keep_a_move_from_beginning() {
     let snapshot = with_secrets();
     let of = |objects: &[&str], staying: &[&str]| Side { staying: side(staying).objects, ..side(objects) };
     let all = ["secrets/demo-managed-etcd", "secrets/motd", "secrets/password"];
-    assert_eq!(left_behind(&snapshot, &of(&all, &["secrets/other"])), [""; 0]);
-    let found = left_behind(&snapshot, &of(&[], &all));
+    assert_eq!(of_secrets(&snapshot, &of(&all, &["secrets/other"])), [""; 0]);
+    let found = of_secrets(&snapshot, &of(&[], &all));
     for (found, name) in found.iter().zip(["demo-managed-etcd", "motd", "password"]) {
         let command = format!("kubectl -n default label secret {name} clusterctl.cluster.x-k8s.io/move=");
         assert!(found.starts_with("EtcdCluster default/demo-etcd: Secret ") && found.ends_with(&command), "{found}");
     }
     assert_eq!(found.len(), 3);
-    assert_eq!(left_behind(&snapshot, &of(&[], &["configmaps/motd"])), [""; 0], "no such Secret stays");
+    assert_eq!(of_secrets(&snapshot, &of(&[], &["configmaps/motd"])), [""; 0], "no such Secret stays");
 }
 
 #[test]
 fn what_the_target_has_already_keeps_a_move_from_beginning() {
     let source = side(&ALL);
-    assert_eq!(in_the_way(&source, &Side { staying: side(&["secrets/other"]).objects, ..Side::default() }), [""; 0]);
+    assert_eq!(of_target(&source, &Side { staying: side(&["secrets/other"]).objects, ..Side::default() }), [""; 0]);
     for there in
         [side(&["clusterclasses.cluster.x-k8s.io/class"]), Side { staying: side(&[SECRET]).objects, ..Side::default() }]
     {
-        let found = in_the_way(&source, &there);
+        let found = of_target(&source, &there);
         assert!(found.len() == 1 && found[0].contains("already"), "{found:?}");
     }
 }
@@ -204,7 +209,7 @@ fn what_a_move_has_paused_itself_does_not_keep_it_from_going_on() {
         scene.cluster["spec"]["paused"] = json!(true);
     });
     assert!(says_paused(&snapshot) && !says_paused(&changed(|_| {})));
-    assert_eq!(obstacles(&snapshot, &movable()), Vec::<String>::new());
+    assert_eq!(of_etcd_cluster(&snapshot, &movable()), Vec::<String>::new());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The namespace in one of the two management clusters: reads and writes.
+//! A management cluster, seen through the namespace that is moved: reads and writes.
 
 use crate::FIELD_MANAGER;
 use crate::connection::{Connection, Options};
@@ -6,6 +6,7 @@ use crate::moving::{CLASS_PAUSE, CLASSES, CLUSTER_PAUSE, CLUSTERS, Found, NODE, 
 use crate::reader::{Reader, dynamic};
 use crate::snapshot::Snapshot;
 use anyhow::{Context, Result};
+use api::conditions::PAUSED;
 use api::{EtcdCluster, names};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
@@ -23,7 +24,7 @@ const CLUSTERCTL: &str = "clusterctl.cluster.x-k8s.io";
 /// and a ClusterClass that is in use may not be deleted.
 const LAST: [&str; 3] = ["etcdclusters.etcdcluster.cluster.x-k8s.io", CLUSTERS, CLASSES];
 
-/// The namespace in one of the two.
+/// A management cluster, seen through the namespace that is moved: reads and writes.
 pub(super) struct Place {
     reader: Reader,
     pub(super) namespace: String,
@@ -159,7 +160,7 @@ impl Place {
     /// A Machine of etcd that Cluster API still works on.
     pub(super) async fn machine_at_work(&self) -> Result<Option<String>> {
         let machines = self.machines().await?;
-        Ok(machines.iter().find(|machine| !says_paused(machine)).map(ResourceExt::name_any))
+        Ok(machines.iter().find(|machine| !machine_says_paused(machine)).map(ResourceExt::name_any))
     }
 
     /// Has the Machines of etcd that have no Node name one, or takes that away again.
@@ -277,10 +278,10 @@ fn annotation(pause: bool) -> Value {
 }
 
 /// Whether Cluster API says that it does nothing to a Machine. v1beta1 has such conditions elsewhere.
-fn says_paused(machine: &DynamicObject) -> bool {
+fn machine_says_paused(machine: &DynamicObject) -> bool {
     let lists = ["/status/conditions", "/status/v1beta2/conditions"].map(|path| machine.data.pointer(path));
     let mut conditions = lists.into_iter().flatten().filter_map(Value::as_array).flatten();
-    conditions.any(|condition| condition["type"] == "Paused" && condition["status"] == "True")
+    conditions.any(|condition| condition["type"] == PAUSED && condition["status"] == "True")
 }
 
 /// What is gone needs no change.
