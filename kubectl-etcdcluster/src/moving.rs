@@ -27,9 +27,14 @@ pub const NODE: &str = "etcd-has-no-node";
 pub const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
 /// ClusterClasses, likewise.
 pub const CLASSES: &str = "clusterclasses.cluster.x-k8s.io";
+/// EtcdClusters, likewise.
+pub const ETCD_CLUSTERS: &str = "etcdclusters.etcdcluster.cluster.x-k8s.io";
 const SECRETS: &str = "secrets";
 /// The kinds that tell whether there is anything to move: Cluster API's own, and ours.
-const TELLING: [&str; 3] = [CLUSTERS, "etcdclusters.etcdcluster.cluster.x-k8s.io", "machines.cluster.x-k8s.io"];
+const TELLING: [&str; 3] = [CLUSTERS, ETCD_CLUSTERS, "machines.cluster.x-k8s.io"];
+
+/// Label on the CRDs of kinds that clusterctl knows.
+pub const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
 
 /// Field managers whose pauses of Clusters and ClusterClasses are those of a move. clusterctl names none, and the API
 /// server takes the first word of its user agent (`cmd/clusterctl/client/cluster/proxy.go` of 1.14.0).
@@ -235,7 +240,7 @@ fn of_objects(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
     let kinds: BTreeSet<String> = kinds.map(|reference| format!("{}.{}", reference.kind, reference.group)).collect();
     for kind in kinds.difference(movable) {
         found.push(format!(
-            "{kind} would stay behind: its CRD has no label clusterctl.cluster.x-k8s.io here, or does not exist in the target"
+            "{kind} would stay behind: its CRD has no label {CLUSTERCTL_LABEL} here, or does not exist in the target"
         ));
     }
     found

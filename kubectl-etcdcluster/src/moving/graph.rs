@@ -135,6 +135,7 @@ fn grown<'a>(found: &'a [Found], belongs: impl Fn(&Found, &BTreeSet<&'a str>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::moving::ETCD_CLUSTERS;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
     /// An object whose UID is its name, with these owners and labels.
@@ -157,7 +158,7 @@ mod tests {
         let thing = ObjectMeta { uid: Some("thing".to_owned()), ..ObjectMeta::default() };
         let found = [
             object(CLUSTERS, "demo", &[], &[]),
-            object("etcdclusters.etcdcluster.cluster.x-k8s.io", "demo-etcd", &["demo"], &[]),
+            object(ETCD_CLUSTERS, "demo-etcd", &["demo"], &[]),
             // An owner may come later in the list.
             object(SECRETS, "bootstrap-data", &["config"], &[]),
             object("etcdadmconfigs.bootstrap.cluster.x-k8s.io", "config", &["demo-etcd"], &[]),

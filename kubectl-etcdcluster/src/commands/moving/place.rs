@@ -2,7 +2,10 @@
 
 use crate::FIELD_MANAGER;
 use crate::connection::{Connection, Options};
-use crate::moving::{CLASS_PAUSE, CLASSES, CLUSTER_PAUSE, CLUSTERS, Found, NODE, Rank, Side, is_of_move, shared_class};
+use crate::moving::{
+    CLASS_PAUSE, CLASSES, CLUSTER_PAUSE, CLUSTERCTL_LABEL, CLUSTERS, ETCD_CLUSTERS, Found, NODE, Rank, Side, is_of_move,
+    shared_class,
+};
 use crate::reader::{Reader, dynamic};
 use crate::snapshot::Snapshot;
 use anyhow::{Context, Result};
@@ -18,11 +21,9 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Label on the CRDs of kinds that clusterctl knows.
-const CLUSTERCTL: &str = "clusterctl.cluster.x-k8s.io";
 /// What goes last where clusterctl has been cut, in this order: as long as its Cluster is there, everything is paused,
 /// and a ClusterClass that is in use may not be deleted.
-const LAST: [&str; 3] = ["etcdclusters.etcdcluster.cluster.x-k8s.io", CLUSTERS, CLASSES];
+const LAST: [&str; 3] = [ETCD_CLUSTERS, CLUSTERS, CLASSES];
 
 /// A management cluster, seen through the namespace that is moved: reads and writes.
 pub(super) struct Place {
@@ -246,7 +247,7 @@ impl Place {
 /// The kinds that clusterctl moves: those of its CRDs, Secrets and ConfigMaps.
 async fn kinds(client: &Client) -> kube::Result<Vec<Kind>> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let crds = crds.list(&ListParams::default().labels(CLUSTERCTL)).await?;
+    let crds = crds.list(&ListParams::default().labels(CLUSTERCTL_LABEL)).await?;
     let of_crds = crds.items.iter().filter(|crd| crd.spec.scope == "Namespaced").filter_map(|crd| {
         let version = crd.spec.versions.iter().find(|version| version.storage)?;
         let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
