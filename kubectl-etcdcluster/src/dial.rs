@@ -2,9 +2,9 @@
 //! that each shows. Nothing is sent but what opens a TLS connection, and none is needed to be let in. With a client
 //! certificate, members tell more.
 
-mod told;
+mod metrics;
 
-pub use told::{Figures, Syncs, Told, ask_metrics};
+pub use metrics::{Figures, Fsyncs, MemberMetrics, ask_metrics};
 
 use futures::future::join_all;
 use k8s_openapi::jiff::Timestamp;

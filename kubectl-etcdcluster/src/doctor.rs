@@ -22,7 +22,7 @@ mod template;
 
 pub use permissions::{Permission, permissions};
 
-use crate::dial::{Dialed, Told};
+use crate::dial::{Dialed, MemberMetrics};
 use crate::facts::{Crd, Manager, Read};
 use crate::secrets::SecretSummary;
 use k8s_openapi::jiff::Timestamp;
@@ -114,7 +114,7 @@ pub struct Subject {
     /// What the ports of its members have answered; nothing if they were not asked.
     pub dialed: Option<Vec<Dialed>>,
     /// What its members tell with their metrics; nothing if they were not asked.
-    pub told: Option<Read<Vec<Told>>>,
+    pub metrics: Option<Read<Vec<MemberMetrics>>>,
 }
 
 impl Subject {

@@ -5,7 +5,7 @@ mod subject;
 
 use super::print;
 use crate::connection::{Connection, Options};
-use crate::dial::{Told, ask_metrics, dial};
+use crate::dial::{MemberMetrics, ask_metrics, dial};
 use crate::doctor::{Subject, is_faulty, lines, of_installation, of_subject};
 use crate::edit::{documents, is_etcd_cluster};
 use crate::facts::Read;
@@ -59,9 +59,9 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     for sought in sought {
         let mut subject = sought.read(&client).await;
         if let Some(live) = subject.live.as_ref().filter(|_| arguments.dial) {
-            let told = told(&client, &subject, live).await;
+            let metrics = metrics(&client, &subject, live).await;
             subject.dialed = Some(dial(live).await);
-            subject.told = Some(told);
+            subject.metrics = Some(metrics);
         }
         subjects.push(subject);
     }
@@ -80,7 +80,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
 }
 
 /// What members tell to the client certificate for Prometheus.
-async fn told(client: &Client, subject: &Subject, live: &Value) -> Read<Vec<Told>> {
+async fn metrics(client: &Client, subject: &Subject, live: &Value) -> Read<Vec<MemberMetrics>> {
     if live.pointer("/spec/metricsClientSecret") != Some(&Value::Bool(true)) {
         return Err("spec.metricsClientSecret is not true".to_owned());
     }

@@ -3,7 +3,7 @@
 
 use super::clocks::CLOSE;
 use super::{Finding, Installation, Subject};
-use crate::dial::{Figures, Syncs, Told};
+use crate::dial::{Figures, Fsyncs, MemberMetrics};
 
 /// 99 of 100 writes should be on the disk within this time, in seconds. etcd's documentation says 10 ms, and etcd counts
 /// by 8 and by 16 ms: what is slower than that is slower for certain.
@@ -13,23 +13,23 @@ const SLOW: f64 = 0.016;
 const FEW: f64 = 100.0;
 
 pub(super) fn clocks(subject: &Subject, _: &Installation) -> Vec<Finding> {
-    match &subject.told {
+    match &subject.metrics {
         None => Vec::new(),
         Some(Err(why)) => vec![Finding::unseen(
             format!("those of the members' machines, and their disks: {why}"),
             "members tell who has the client certificate for Prometheus (spec.metricsClientSecret), which opens all of etcd",
         )],
-        Some(Ok(told)) => of_clocks(told),
+        Some(Ok(metrics)) => of_clocks(metrics),
     }
 }
 
 pub(super) fn disks(subject: &Subject, _: &Installation) -> Vec<Finding> {
-    subject.told.iter().flatten().flat_map(|told| of_disks(told)).collect()
+    subject.metrics.iter().flatten().flat_map(|metrics| of_disks(metrics)).collect()
 }
 
-fn of_clocks(told: &[Told]) -> Vec<Finding> {
+fn of_clocks(metrics: &[MemberMetrics]) -> Vec<Finding> {
     let mut found = Vec::new();
-    for Told { member, answer } in told {
+    for MemberMetrics { member, answer } in metrics {
         match answer {
             Err(why) => {
                 found.push(Finding::unseen(format!("member {member} does not tell of its clock and disk: {why}"), ""));
@@ -45,19 +45,19 @@ fn of_clocks(told: &[Told]) -> Vec<Finding> {
         }
     }
     if found.is_empty() {
-        found
-            .push(Finding::ok(format!("clocks of all {} members are within {CLOSE} s of this computer's", told.len())));
+        let count = metrics.len();
+        found.push(Finding::ok(format!("clocks of all {count} members are within {CLOSE} s of this computer's")));
     }
     found
 }
 
-fn of_disks(told: &[Told]) -> Vec<Finding> {
-    let all = told.iter().filter_map(|told| Some((&told.member, told.answer.as_ref().ok()?.syncs?)));
-    let judged: Vec<(&String, Syncs)> = all.filter(|(_, syncs)| syncs.count >= FEW).collect();
-    let slow = judged.iter().filter(|(_, syncs)| syncs.within > SLOW);
+fn of_disks(metrics: &[MemberMetrics]) -> Vec<Finding> {
+    let all = metrics.iter().filter_map(|of_one| Some((&of_one.member, of_one.answer.as_ref().ok()?.fsyncs?)));
+    let judged: Vec<(&String, Fsyncs)> = all.filter(|(_, fsyncs)| fsyncs.count >= FEW).collect();
+    let slow = judged.iter().filter(|(_, fsyncs)| fsyncs.within > SLOW);
     let mut found: Vec<Finding> = slow
-        .map(|(member, syncs)| {
-            let count = syncs.count;
+        .map(|(member, fsyncs)| {
+            let count = fsyncs.count;
             Finding::warning(
                 format!(
                     "the disk of member {member} is slow: of {count:.0} writes, more than one in 100 took longer than {}",
@@ -67,12 +67,12 @@ fn of_disks(told: &[Told]) -> Vec<Finding> {
             )
         })
         .collect();
-    let slowest = judged.iter().map(|(_, syncs)| syncs.within).reduce(f64::max);
+    let slowest = judged.iter().map(|(_, fsyncs)| fsyncs.within).reduce(f64::max);
     if let Some(within) = slowest.filter(|_| found.is_empty()) {
         let (count, within) = (judged.len(), milliseconds(within));
         found.push(Finding::ok(format!("of {count} members, 99 of 100 writes were on the disk within {within}")));
     }
-    if judged.len() < told.iter().filter(|told| told.answer.is_ok()).count() {
+    if judged.len() < metrics.iter().filter(|of_one| of_one.answer.is_ok()).count() {
         found.push(Finding::unseen(
             format!("some members have written less than {FEW:.0} times since etcd started"),
             "",
@@ -90,9 +90,9 @@ mod tests {
     use super::*;
     use crate::doctor::Verdict;
 
-    fn told(member: &str, ahead: i64, syncs: Option<(f64, f64)>) -> Told {
-        let syncs = syncs.map(|(count, within)| Syncs { count, within });
-        Told { member: member.to_owned(), answer: Ok(Figures { ahead, syncs }) }
+    fn metrics(member: &str, ahead: i64, fsyncs: Option<(f64, f64)>) -> MemberMetrics {
+        let fsyncs = fsyncs.map(|(count, within)| Fsyncs { count, within });
+        MemberMetrics { member: member.to_owned(), answer: Ok(Figures { ahead, fsyncs }) }
     }
 
     fn said(found: &[Finding]) -> Vec<(Verdict, &str)> {
@@ -101,10 +101,10 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_far_off_is_named() {
-        let well = of_clocks(&[told("a", 10, None), told("b", -10, None)]);
+        let well = of_clocks(&[metrics("a", 10, None), metrics("b", -10, None)]);
         assert_eq!(said(&well), [(Verdict::Ok, "clocks of all 2 members are within 10 s of this computer's")]);
-        let silent = Told { member: "c".to_owned(), answer: Err("Connection refused".to_owned()) };
-        let ill = of_clocks(&[told("a", 11, None), told("b", -70, None), silent]);
+        let silent = MemberMetrics { member: "c".to_owned(), answer: Err("Connection refused".to_owned()) };
+        let ill = of_clocks(&[metrics("a", 11, None), metrics("b", -70, None), silent]);
         let expected = [
             (Verdict::Warning, "the clock of member a is 11 s ahead of this computer's"),
             (Verdict::Warning, "the clock of member b is 70 s behind this computer's"),
@@ -115,9 +115,9 @@ mod tests {
 
     #[test]
     fn a_slow_disk_is_named_and_one_that_has_hardly_written_is_not_judged() {
-        let well = of_disks(&[told("a", 0, Some((100.0, 0.016))), told("b", 0, Some((5_000.0, 0.002)))]);
+        let well = of_disks(&[metrics("a", 0, Some((100.0, 0.016))), metrics("b", 0, Some((5_000.0, 0.002)))]);
         assert_eq!(said(&well), [(Verdict::Ok, "of 2 members, 99 of 100 writes were on the disk within 16 ms")]);
-        let ill = of_disks(&[told("a", 0, Some((1_000.0, 0.032))), told("b", 0, Some((99.0, 8.0)))]);
+        let ill = of_disks(&[metrics("a", 0, Some((1_000.0, 0.032))), metrics("b", 0, Some((99.0, 8.0)))]);
         let slow = "the disk of member a is slow: of 1000 writes, more than one in 100 took longer than 16 ms";
         let few = "some members have written less than 100 times since etcd started";
         assert_eq!(said(&ill), [(Verdict::Warning, slow), (Verdict::Unseen, few)]);

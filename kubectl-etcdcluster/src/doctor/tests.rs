@@ -90,7 +90,7 @@ fn subject() -> Subject {
             secret("demo-apiserver-etcd-client", &["tls.crt", "tls.key"]),
         ]),
         dialed: None,
-        told: None,
+        metrics: None,
         etcd,
     }
 }

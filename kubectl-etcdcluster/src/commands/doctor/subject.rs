@@ -51,7 +51,7 @@ impl Sought {
             template,
             secrets: Ok(Vec::new()),
             dialed: None,
-            told: None,
+            metrics: None,
         };
         if let Some(cluster) = subject.cluster_name() {
             subject.secrets = gatherer.secrets(cluster).await;

@@ -18,11 +18,11 @@ use std::sync::Arc;
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// etcd's own histogram: how long it takes until what is written to its log is on the disk.
-const SYNCS: &str = "etcd_disk_wal_fsync_duration_seconds";
+const WAL_FSYNCS: &str = "etcd_disk_wal_fsync_duration_seconds";
 
 /// What came of asking a member for its metrics.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct MemberMetrics {
     /// Name of the member.
     pub member: String,
     /// `Err`: why it does not tell.
@@ -35,12 +35,12 @@ pub struct Figures {
     /// By how many seconds its clock is ahead of this computer's, at least; less than 0 if it is behind.
     pub ahead: i64,
     /// How long its disk takes. Nothing: it does not say.
-    pub syncs: Option<Syncs>,
+    pub fsyncs: Option<Fsyncs>,
 }
 
 /// Writes to the log of a member, since its etcd has started.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Syncs {
+pub struct Fsyncs {
     /// How many there were.
     pub count: f64,
     /// 99 of 100 were on the disk within so many seconds: the next bound that etcd counts by, or infinity.
@@ -51,13 +51,13 @@ pub struct Syncs {
 ///
 /// # Errors
 /// If there is no usable certificate in the Secret.
-pub async fn ask_metrics(etcd: &Value, secret: &Secret) -> Result<Vec<Told>, String> {
+pub async fn ask_metrics(etcd: &Value, secret: &Secret) -> Result<Vec<MemberMetrics>, String> {
     let config = Arc::new(config(secret)?);
     let asked = clients(etcd).into_iter().map(|(member, address)| {
         let config = config.clone();
         tokio::task::spawn_blocking(move || {
             let answer = ask(&address, config);
-            Told { member, answer }
+            MemberMetrics { member, answer }
         })
     });
     Ok(join_all(asked).await.into_iter().filter_map(Result::ok).collect())
@@ -115,7 +115,7 @@ fn figures(answer: &str, (sent, received): (Timestamp, Timestamp)) -> Result<Fig
     });
     let date = rfc2822::parse(date.ok_or("its answer has no header Date")?);
     let date = date.map_err(|error| format!("header Date: {error}"))?.timestamp();
-    Ok(Figures { ahead: ahead(date.as_second(), (sent.as_second(), received.as_second())), syncs: syncs(body) })
+    Ok(Figures { ahead: ahead(date.as_second(), (sent.as_second(), received.as_second())), fsyncs: fsyncs(body) })
 }
 
 /// By how much a time cannot be between two others. All of them are in whole seconds.
@@ -123,15 +123,15 @@ fn ahead(told: i64, (sent, received): (i64, i64)) -> i64 {
     if told > received { told - received } else { (told - sent).min(0) }
 }
 
-fn syncs(metrics: &str) -> Option<Syncs> {
-    let (all, bucket) = (format!("{SYNCS}_count "), format!("{SYNCS}_bucket{{le=\""));
+fn fsyncs(metrics: &str) -> Option<Fsyncs> {
+    let (all, bucket) = (format!("{WAL_FSYNCS}_count "), format!("{WAL_FSYNCS}_bucket{{le=\""));
     let count = metrics.lines().find_map(|line| line.strip_prefix(all.as_str())?.trim().parse::<f64>().ok())?;
     let buckets = metrics.lines().filter_map(|line| {
         let (bound, seen) = line.strip_prefix(bucket.as_str())?.split_once("\"} ")?;
         Some((bound.parse::<f64>().ok()?, seen.trim().parse::<f64>().ok()?))
     });
     let within = buckets.filter(|(_, seen)| *seen >= count * 0.99).map(|(bound, _)| bound).reduce(f64::min)?;
-    Some(Syncs { count, within })
+    Some(Fsyncs { count, within })
 }
 
 #[cfg(test)]
@@ -223,12 +223,12 @@ mod tests {
         let ((one, a), (stranger, b)) = (ours.member(answer.clone()), other.member(answer));
         let member = |name: &str, address: &str| json!({"name": name, "clientURL": format!("https://{address}")});
         let etcd = json!({"status": {"members": [member("a", &a), member("b", &b)]}});
-        let told = ask_metrics(&etcd, &ours.secret()).await.unwrap();
-        assert_eq!(told.iter().map(|told| told.member.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        let figures = told[0].answer.as_ref().unwrap();
+        let answers = ask_metrics(&etcd, &ours.secret()).await.unwrap();
+        assert_eq!(answers.iter().map(|answer| answer.member.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        let figures = answers[0].answer.as_ref().unwrap();
         assert!((3_590..=3_600).contains(&figures.ahead), "{figures:?}");
-        assert_eq!(figures.syncs, Some(Syncs { count: 1000.0, within: 0.004 }));
-        assert!(told[1].answer.is_err(), "{told:?}");
+        assert_eq!(figures.fsyncs, Some(Fsyncs { count: 1000.0, within: 0.004 }));
+        assert!(answers[1].answer.is_err(), "{answers:?}");
         one.join().unwrap();
         stranger.join().unwrap();
         assert_eq!(ask_metrics(&etcd, &Secret::default()).await, Err("it has no ca.crt".to_owned()));
@@ -247,7 +247,7 @@ mod tests {
     fn what_an_answer_does_not_have_is_said() {
         let asked = |answer: &str| figures(answer, (at(0), at(1)));
         let date = "Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n";
-        assert_eq!(asked(&format!("HTTP/1.0 200 OK\r\n{date}\r\n")), Ok(Figures { ahead: 0, syncs: None }));
+        assert_eq!(asked(&format!("HTTP/1.0 200 OK\r\n{date}\r\n")), Ok(Figures { ahead: 0, fsyncs: None }));
         assert_eq!(asked("HTTP/1.0 200 OK\r\n\r\n"), Err("its answer has no header Date".to_owned()));
         let refused = format!("HTTP/1.0 404 Not Found\r\n{date}\r\n");
         assert_eq!(asked(&refused), Err("it answers HTTP/1.0 404 Not Found".to_owned()));
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_disk_that_is_slower_than_etcd_counts_is_slower_than_any_bound() {
         let slow = METRICS.replace("0.002\"} 989", "0.002\"} 700").replace("0.004\"} 990", "0.004\"} 989");
-        assert_eq!(syncs(&slow), Some(Syncs { count: 1000.0, within: f64::INFINITY }));
-        assert_eq!(syncs("etcd_server_has_leader 1\n"), None);
+        assert_eq!(fsyncs(&slow), Some(Fsyncs { count: 1000.0, within: f64::INFINITY }));
+        assert_eq!(fsyncs("etcd_server_has_leader 1\n"), None);
     }
 }
