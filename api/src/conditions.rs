@@ -326,11 +326,10 @@ pub fn same_states(before: &[Condition], after: &[Condition]) -> bool {
 /// Whether each condition of `after` has the status and the reason that it had before.
 #[must_use]
 pub fn same_reasons(before: &[Condition], after: &[Condition]) -> bool {
-    let known = |new: &Condition| {
-        let mut same_state = before.iter().filter(|old| old.type_ == new.type_ && old.status == new.status);
-        same_state.any(|old| old.reason == new.reason)
+    let is_same = |old: &Condition, new: &Condition| {
+        old.type_ == new.type_ && old.status == new.status && old.reason == new.reason
     };
-    after.iter().all(known)
+    after.iter().all(|new| before.iter().any(|old| is_same(old, new)))
 }
 
 /// Whether the condition `type_` is True.

@@ -119,8 +119,8 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
 pub(crate) fn failure_can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) -> bool {
     let Some(written) = before else { return false };
     let only_says_so = |new: &Condition| {
-        let mut same_state = written.conditions.iter().filter(|old| old.type_ == new.type_ && old.status == new.status);
-        same_state.any(|old| old.reason == new.reason || new.reason == reasons::REFUSED)
+        let is_known = |old: &Condition| old.reason == new.reason || new.reason == reasons::REFUSED;
+        written.conditions.iter().any(|old| old.type_ == new.type_ && old.status == new.status && is_known(old))
     };
     loses_nothing(written, after)
         && written.observed_generation == after.observed_generation

@@ -4,7 +4,7 @@ use crate::context::{Context, Reads};
 use crate::execute::{Outcome, execute, report};
 use crate::observe::{now, observe, read};
 use crate::plan::{Plan, Step, plan};
-use crate::status::{can_wait, refusal_can_wait, refused, status};
+use crate::status::{can_wait, failure_can_wait, refused, status};
 use crate::{CONTROLLER, mappers};
 use api::EtcdadmConfig;
 use api::conditions::{self, reasons};
@@ -109,7 +109,7 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
         let is_refused = plan.hold().is_some_and(|hold| hold.reason == reasons::REFUSED);
         // Where nothing is watched, each look costs requests.
         let can_wait = match is_refused {
-            true => refusal_can_wait(before, &status),
+            true => failure_can_wait(before, &status),
             false => again.is_none() && can_wait(before, &status, &plan),
         };
         // The event of what was created goes with the status.
@@ -144,7 +144,7 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
 async fn report_failure(context: &Context, config: &EtcdadmConfig, reads: &Reads, error: &Error) {
     let Some(message) = error.told_refusal() else { return };
     let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), refused(config, &message, now()));
-    let can_wait = reads.created.is_none() && refusal_can_wait(config.status.as_ref(), &status);
+    let can_wait = reads.created.is_none() && failure_can_wait(config.status.as_ref(), &status);
     if context.deferred.left_if(can_wait, uid).is_some() {
         return;
     }

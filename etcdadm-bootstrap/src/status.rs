@@ -86,11 +86,11 @@ pub(crate) fn can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConf
 
 /// Whether a refusal may be left unsaid for a moment, in which it may be over: nothing else is to be said. Not that
 /// there is no data any more: its Machine is to know.
-pub(crate) fn refusal_can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus) -> bool {
+pub(crate) fn failure_can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus) -> bool {
     let Some(before) = before else { return after.conditions.iter().all(|new| new.reason == reasons::REFUSED) };
     let only_says_so = |new: &Condition| {
-        let mut same_type = before.conditions.iter().filter(|old| old.type_ == new.type_);
-        same_type.any(|old| new.reason == reasons::REFUSED || (old.status == new.status && old.reason == new.reason))
+        let is_known = |old: &Condition| old.status == new.status && old.reason == new.reason;
+        before.conditions.iter().any(|old| old.type_ == new.type_ && (new.reason == reasons::REFUSED || is_known(old)))
     };
     let words = EtcdadmConfigStatus { conditions: before.conditions.clone(), ..after.clone() };
     words == *before && after.conditions.iter().all(only_says_so) && differs(Some(before), after)

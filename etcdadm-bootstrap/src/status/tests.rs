@@ -105,15 +105,15 @@ fn only_that_something_is_refused_can_wait() {
     let of_write = status(&observation, &blocked("quota: used up, request 1"));
     let of_read = refused(&observation.config, "secrets is forbidden", observation.now);
     for after in [&of_write, &of_read] {
-        assert!(refusal_can_wait(Some(&waiting), after), "it may be over in a moment");
-        assert!(!refusal_can_wait(Some(after), after), "there is nothing to write");
+        assert!(failure_can_wait(Some(&waiting), after), "it may be over in a moment");
+        assert!(!failure_can_wait(Some(after), after), "there is nothing to write");
     }
     let first = refused(&ready_to_init().config, "secrets is forbidden", observation.now);
-    assert!(refusal_can_wait(None, &first), "nothing else is said");
-    assert!(!refusal_can_wait(None, &of_write), "that it is not paused is said at once");
+    assert!(failure_can_wait(None, &first), "nothing else is said");
+    assert!(!failure_can_wait(None, &of_write), "that it is not paused is said at once");
     let there = status(&observation, &Plan::Steady);
-    assert!(!refusal_can_wait(Some(&there), &of_write), "the data is gone");
-    assert!(!refusal_can_wait(Some(&of_write), &waiting), "it is not refused any more");
+    assert!(!failure_can_wait(Some(&there), &of_write), "the data is gone");
+    assert!(!failure_can_wait(Some(&of_write), &waiting), "it is not refused any more");
 }
 
 #[test]
