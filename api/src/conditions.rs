@@ -269,6 +269,13 @@ impl Draft {
             None => self,
         }
     }
+
+    /// The same of a message that is a refusal: what it was asked for, ": ", and the answer.
+    #[must_use]
+    pub fn in_known_words(self, before: &[Condition]) -> Self {
+        let answer = answer_in(&self.message).to_owned();
+        self.in_the_words_of(before, &answer)
+    }
 }
 
 /// What the API server answered, of a text that begins with what it was asked for: see [`Draft::in_the_words_of`].

@@ -6,7 +6,7 @@ pub mod health;
 use crate::context::REFUSED;
 use crate::observation::{ClusterState, ControlPlaneView, Etcd, Joining, KUBEADM_CONFIG, Observation, Pause};
 use crate::plan::{Plan, earlier, way_out};
-use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, answer_in, from_drafts, reasons};
+use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, from_drafts, reasons};
 use api::endpoints::EndpointList;
 use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -55,7 +55,7 @@ pub fn failure(cluster: &ClusterState, message: String, now: &Time, since_write:
         return Update::Nothing;
     }
     let draft = Draft::unknown(MANAGED_EXTERNAL_ETCD_READY, reasons::REFUSED, message);
-    let draft = in_known_words(draft, cluster.condition.as_slice());
+    let draft = draft.in_known_words(cluster.condition.as_slice());
     compare(cluster.condition.as_ref(), of_cluster(cluster, draft, now), since_write)
 }
 
@@ -76,19 +76,13 @@ pub fn pause_note(observation: &Observation, control_plane: &ControlPlaneView) -
 pub fn refused(cluster: &ClusterState, refusal: &str) -> Hold {
     let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());
     let draft = Draft::new(MANAGED_EXTERNAL_ETCD_READY, false, reasons::CONTROL_PLANE_INVALID, message);
-    let known = in_known_words(draft, cluster.condition.as_slice());
+    let known = draft.in_known_words(cluster.condition.as_slice());
     Hold::new(known.reason, known.message).again(REFUSED)
 }
 
 fn of_cluster(cluster: &ClusterState, draft: Draft, now: &Time) -> Condition {
     let mut conditions = from_drafts(cluster.condition.as_slice(), vec![draft], cluster.generation, now);
     conditions.swap_remove(0)
-}
-
-/// What the API server refuses is not told again in other numbers. In what we say ourselves they are news, as endpoints are.
-fn in_known_words(refusal: Draft, before: &[Condition]) -> Draft {
-    let answer = answer_in(&refusal.message).to_owned();
-    refusal.in_the_words_of(before, &answer)
 }
 
 fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Duration>) -> Update {

@@ -15,7 +15,9 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
     let available = *plan == Plan::Steady;
     let before = observation.config.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let generation = observation.config.metadata.generation;
-    let drafts = vec![in_known_words(data(plan), before), paused(observation)];
+    let data = data(plan);
+    let data = if data.reason == reasons::REFUSED { data.in_known_words(before) } else { data };
+    let drafts = vec![data, paused(observation)];
     let conditions = conditions::from_drafts(before, drafts, generation, &Time(observation.now));
     EtcdadmConfigStatus {
         ready: available,
@@ -31,19 +33,10 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
 pub(crate) fn refused(config: &EtcdadmConfig, message: &str, now: Timestamp) -> EtcdadmConfigStatus {
     let before = config.status.clone().unwrap_or_default();
     let draft = Draft::unknown(DATA_SECRET_AVAILABLE, reasons::REFUSED, message);
-    let drafts = vec![in_known_words(draft, &before.conditions)];
+    let drafts = vec![draft.in_known_words(&before.conditions)];
     let mut conditions = conditions::from_drafts(&before.conditions, drafts, config.metadata.generation, &Time(now));
     conditions.extend(before.conditions.iter().filter(|condition| condition.type_ == PAUSED).cloned());
     EtcdadmConfigStatus { conditions, ..before }
-}
-
-/// The same refusal in other numbers is not told again.
-fn in_known_words(draft: Draft, before: &[Condition]) -> Draft {
-    if draft.reason != reasons::REFUSED {
-        return draft;
-    }
-    let answer = conditions::answer_in(&draft.message).to_owned();
-    draft.in_the_words_of(before, &answer)
 }
 
 fn data(plan: &Plan) -> Draft {

@@ -5,7 +5,7 @@
 //! says of its own components too, in the same words, so it can be recognized. It is left alone then: two writers of one
 //! condition would wake each other forever.
 
-use super::{Update, compare, in_known_words};
+use super::{Update, compare};
 use crate::observation::{ControlPlaneView, Etcd, EtcdView, Observation, Pause};
 use crate::plan::Plan;
 use api::conditions::{Draft, ETCD_CLUSTER_HEALTHY, from_drafts, reasons};
@@ -27,7 +27,7 @@ pub fn failure(observation: &Observation, message: String, last: Option<(Duratio
         return Update::Nothing;
     }
     let draft = Draft::unknown(ETCD_CLUSTER_HEALTHY, reasons::REFUSED, message);
-    compare_with(observation, in_known_words(draft, known(observation).as_slice()), last)
+    compare_with(observation, draft.in_known_words(known(observation).as_slice()), last)
 }
 
 /// The condition as it is. It may go by another name there.

@@ -78,8 +78,7 @@ const OURS: [&str; 16] = [
 /// others go on saying what was known last, but for a deletion.
 pub(super) fn unobserved(etcd: &EtcdCluster, message: &str, now: &Time) -> Vec<Condition> {
     let before = etcd.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let ready = Draft::unknown(c::READY, reasons::REFUSED, message);
-    let mut drafts = vec![ready.in_the_words_of(before, c::answer_in(message))];
+    let mut drafts = vec![Draft::unknown(c::READY, reasons::REFUSED, message).in_known_words(before)];
     // The object itself says so, whatever is refused.
     if etcd.metadata.deletion_timestamp.is_some() && !c::is_true(before, c::DELETING) {
         drafts.push(Draft::new(c::DELETING, true, reasons::DELETING, "Ready says what is waited for"));
