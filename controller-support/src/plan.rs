@@ -71,6 +71,12 @@ impl<S> Plan<S> {
             Self::Steady | Self::Do(_) => None,
         }
     }
+
+    /// Whether nothing is done for this reason.
+    #[must_use]
+    pub fn is_held_for(&self, reason: &str) -> bool {
+        self.hold().is_some_and(|hold| hold.reason == reason)
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +90,7 @@ mod tests {
         let hold = Hold { reason: "Refused", message: "the quota is used up".to_owned(), again: Some(later) };
         assert_eq!(plan, Plan::Block(hold.clone()));
         assert_eq!(plan.hold(), Some(&hold));
+        assert!(plan.is_held_for("Refused") && !plan.is_held_for("Paused"));
         assert_eq!(Plan::Do(()).again(later), Plan::Do(()));
         assert_eq!(wait::<()>("Paused", "").hold().and_then(|hold| hold.again), None);
     }

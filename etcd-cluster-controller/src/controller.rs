@@ -12,7 +12,7 @@ use crate::metrics::{EtcdMetrics, Known, Look, Unreadable};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
 use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_loss, outdated, owns_template, plan};
-use crate::status::{can_wait, differs, failure_can_wait, is_refused, status, unobserved};
+use crate::status::{can_wait, differs, failure_can_wait, status, unobserved};
 use api::conditions::{reasons, same_reasons};
 use api::{EtcdCluster, names};
 use controller_support::{Cached, Error, Result, Shared, run_controller};
@@ -201,7 +201,7 @@ async fn finish(
     let again = show_block_move(context, observation, &move_loss(observation, &decision.next, &after)).await;
     let due = due(observation, &decision.next).into_iter().chain(again).min();
     let before = etcd.status.as_ref();
-    let refused = is_refused(&decision.next);
+    let refused = decision.next.is_held_for(reasons::REFUSED);
     let can_wait = if failure.is_some() || refused {
         failure_can_wait(before, &after)
     } else {

@@ -12,8 +12,6 @@ mod remediating;
 mod tests;
 pub mod transitions;
 
-pub(crate) use failures::is_refused;
-
 use crate::observation::{ClusterLink, Observation};
 use crate::plan::{Decision, Plan, View};
 use api::EtcdCluster;

@@ -106,7 +106,7 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
         let again = plan.hold().and_then(|hold| hold.again);
         let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), status(&observation, &plan));
         let before = config.status.as_ref();
-        let is_refused = plan.hold().is_some_and(|hold| hold.reason == reasons::REFUSED);
+        let is_refused = plan.is_held_for(reasons::REFUSED);
         // Where nothing is watched, each look costs requests.
         let can_wait = match is_refused {
             true => failure_can_wait(before, &status),

@@ -5,6 +5,7 @@ use super::in_use::InUse;
 use super::rollout::is_outdated;
 use super::{Goal, Plan, View, retire, rollout};
 use crate::roster::Seat;
+use api::conditions::reasons;
 use controller_support::plan::Plan as AnyPlan;
 
 /// What the status tells the control plane.
@@ -62,20 +63,14 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let certificates = observation.certificates.serve(observation.now);
     let blocked = matches!(next, AnyPlan::Block(_));
     let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
+    let is_another = blocked && next.is_held_for(reasons::CLUSTER_ID_CHANGED);
+    // Another management cluster says of its members whether they are ready.
+    let is_moved_away = next.is_held_for(reasons::MOVED_AWAY);
     Publish {
         endpoints: if urls.is_empty() { before.urls.join(",") } else { urls.join(",") },
-        ready: complete && certificates && !deleting && !(blocked && is_identity(next)) && !is_moved_away(next),
+        ready: complete && certificates && !deleting && !is_another && !is_moved_away,
         complete,
     }
-}
-
-/// Another management cluster says of its members whether they are ready.
-fn is_moved_away(next: &Plan) -> bool {
-    next.hold().is_some_and(|hold| hold.reason == api::conditions::reasons::MOVED_AWAY)
-}
-
-fn is_identity(next: &Plan) -> bool {
-    next.hold().is_some_and(|hold| hold.reason == api::conditions::reasons::CLUSTER_ID_CHANGED)
 }
 
 /// What the status has told so far.

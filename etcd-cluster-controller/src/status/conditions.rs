@@ -366,7 +366,7 @@ fn machines_deleting(view: &View<'_>, plan: &Plan, failed: Option<&str>) -> Draf
         None => reasons::DELETING,
     };
     let message = describe_leaving(view, &waiting);
-    match (plan, failed, plan.hold().filter(|_| failures::is_refused(plan))) {
+    match (plan, failed, plan.hold().filter(|hold| hold.reason == reasons::REFUSED)) {
         (Plan::Do(step), Some(failed), _) if failures::is_of_leaving(step) => {
             let message = format!("{message}; the last attempt failed, and another follows: {failed}");
             Draft::new(c::MACHINES_DELETING, true, reason, message)

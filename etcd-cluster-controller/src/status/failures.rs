@@ -13,11 +13,6 @@ pub(super) fn alarming(plan: &Plan) -> Option<&Hold> {
     is_alarming(hold.reason).then_some(hold)
 }
 
-/// Whether the API server has refused to do or to read something, and this is why nothing is done.
-pub(crate) fn is_refused(plan: &Plan) -> bool {
-    matches!(plan, Plan::Block(hold) if hold.reason == reasons::REFUSED)
-}
-
 /// Whether the end of a step is what a Machine waits for that is being deleted.
 pub(super) fn is_of_leaving(step: &Step) -> bool {
     matches!(step, Step::RemoveMember(_) | Step::MoveLeader { .. } | Step::ReleaseHook { .. })
