@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Stricter than OpenAPI's `date-time`: an object with a time that we cannot read could not be read at all. The second part
 /// refuses days that no month has.
@@ -266,6 +267,31 @@ impl Default for HealthCheck {
             startup_grace_seconds: default_grace(),
         }
     }
+}
+
+impl HealthCheck {
+    /// Time between two checks of a member.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        seconds(self.interval_seconds, default_interval).max(Duration::from_secs(1))
+    }
+
+    /// Time of failing checks after which a member counts as unhealthy.
+    #[must_use]
+    pub fn unhealthy_after(&self) -> Duration {
+        seconds(self.unhealthy_after_seconds, default_unhealthy_after)
+    }
+
+    /// Time that a Machine has to become a member.
+    #[must_use]
+    pub fn startup_grace(&self) -> Duration {
+        seconds(self.startup_grace_seconds, default_grace)
+    }
+}
+
+/// The schema refuses what is less than 1.
+fn seconds(seconds: i32, default: fn() -> i32) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_else(|_| default().unsigned_abs().into()))
 }
 
 /// What is done about a voter that counts as unhealthy. The limits are those of KubeadmControlPlane's remediation: they are

@@ -446,7 +446,7 @@ impl Observation {
     /// How often members are probed.
     #[must_use]
     pub fn interval(&self) -> Duration {
-        Duration::from_secs(u64::try_from(self.etcd.spec.health_check.interval_seconds).unwrap_or(10).max(1))
+        self.etcd.spec.health_check.interval()
     }
 
     /// How many learners the cluster takes at a time: the least of what is recorded, and of what its members were made with, should

@@ -9,7 +9,6 @@ use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
-use std::time::Duration;
 use strangers::NO_MACHINE;
 
 /// What is held to be true of a member's health.
@@ -446,7 +445,7 @@ fn verdict(
         return Verdict::Unknown { why: format!("another member answers at its address {}", probe.url) };
     }
     let (run, interval) = (probe.run, observation.interval());
-    let after = u64::try_from(observation.etcd.spec.health_check.unhealthy_after_seconds).unwrap_or(60);
+    let after = observation.etcd.spec.health_check.unhealthy_after();
     match run.kind_at(observation.now, interval) {
         RunKind::Healthy => Verdict::Healthy { since: run.since },
         RunKind::Failing if probe.expected != Some(id) => unknown_since(observation, id, NEW, probe),
@@ -458,7 +457,7 @@ fn verdict(
             };
             let why = recorded.filter(same).map_or_else(|| explain(probe), |status| status.message.clone());
             let since = run.since;
-            let long = run.has_failed_for(Duration::from_secs(after), observation.now, interval);
+            let long = run.has_failed_for(after, observation.now, interval);
             // One that joins as a voter votes before its etcd runs.
             let boots = observation.is_in_grace(machine);
             if boots && !member.learner && observation.recorded(id).is_none_or(is_new) {

@@ -13,7 +13,6 @@ use api::names;
 use controller_support::external::MachineView;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
-use std::time::Duration;
 
 /// Tells the prober whom to probe, and takes what it knows.
 pub(super) async fn read(context: &Context, observation: &mut Observation, ca: Option<CertAndKey>, live: bool) {
@@ -32,7 +31,6 @@ pub(super) async fn read(context: &Context, observation: &mut Observation, ca: O
 
 /// Whom to probe.
 fn probes(observation: &Observation, ca: Option<CertAndKey>) -> Probes {
-    let seconds = |seconds: i32, default| Duration::from_secs(u64::try_from(seconds).unwrap_or(default));
     let checks = &observation.etcd.spec.health_check;
     let admitted = observation.machines.values().filter(|machine| observation.is_admitted(machine));
     let roster = roster(observation);
@@ -43,8 +41,8 @@ fn probes(observation: &Observation, ca: Option<CertAndKey>) -> Probes {
         cluster_id: observation.recorded_cluster_id().and_then(|id| u64::from_str_radix(id, 16).ok()),
         targets: admitted.map(|machine| target(observation, machine)).chain(strangers).collect(),
         interval: observation.interval(),
-        unhealthy_after: seconds(checks.unhealthy_after_seconds, 60),
-        grace: seconds(checks.startup_grace_seconds, 600),
+        unhealthy_after: checks.unhealthy_after(),
+        grace: checks.startup_grace(),
     }
 }
 

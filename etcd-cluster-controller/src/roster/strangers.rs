@@ -71,14 +71,9 @@ const FAILS: &str = "and its checks fail";
 /// other; one that never has may be starting still, and has the start-up grace besides.
 pub(crate) fn patience(observation: &Observation, id: u64) -> Duration {
     let checks = &observation.etcd.spec.health_check;
-    let seconds = |seconds: i32, default: u64| Duration::from_secs(u64::try_from(seconds).unwrap_or(default));
     let has_served = observation.recorded(id).is_some_and(|status| !status.version.is_empty());
-    let grace = if has_served && is_orphaned(observation, id) {
-        Duration::ZERO
-    } else {
-        seconds(checks.startup_grace_seconds, 600)
-    };
-    seconds(checks.unhealthy_after_seconds, 60) + grace
+    let grace = if has_served && is_orphaned(observation, id) { Duration::ZERO } else { checks.startup_grace() };
+    checks.unhealthy_after() + grace
 }
 
 /// Where such a member answers its checks right now, in the role that it has. It can be asked, and is not counted on.
