@@ -17,8 +17,38 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How long what was refused and does not matter now is not tried again. Reconciles may come several times a second.
-pub(crate) const REFUSED_TTL: Duration = Duration::from_secs(600);
+/// How long what nothing waits for is not tried again. Reconciles may come several times a second.
+pub(crate) const PUT_OFF: Duration = Duration::from_secs(600);
+
+/// What of an object is not tried again for [`PUT_OFF`], by the object's UID.
+pub(crate) struct PutOff(TtlCache<String, ()>);
+
+impl Default for PutOff {
+    fn default() -> Self {
+        Self(TtlCache::new(PUT_OFF))
+    }
+}
+
+impl PutOff {
+    /// Whether it is not to be tried yet.
+    pub(crate) fn has(&self, uid: &str, what: &str) -> bool {
+        self.0.get(&key(uid, what)).is_some()
+    }
+
+    /// From now on it is not tried.
+    pub(crate) fn put(&self, uid: &str, what: &str) {
+        self.0.insert(key(uid, what), ());
+    }
+
+    /// It is tried again as soon as it is wanted.
+    pub(crate) fn forget(&self, uid: &str, what: &str) {
+        self.0.remove(&key(uid, what));
+    }
+}
+
+fn key(uid: &str, what: &str) -> String {
+    format!("{uid}/{what}")
+}
 
 /// Clients, watches, memories and the prober.
 pub(crate) struct Context {
@@ -28,8 +58,8 @@ pub(crate) struct Context {
     pub(crate) secrets: Cached,
     pub(crate) configs: Cached,
     pub(crate) prober: Arc<Prober>,
-    /// What has been refused, and does not matter now.
-    pub(crate) refused: TtlCache<String, ()>,
+    /// What nothing waits for: it was refused, or has just been written.
+    pub(crate) put_off: PutOff,
     pub(crate) written: WriteCache<EtcdCluster>,
     pub(crate) deferred: DeferredStatuses,
     pub(crate) events: Events,
@@ -56,7 +86,7 @@ impl Context {
             secrets: shared.caches.watch(&secrets, ours),
             configs: shared.caches.watch(&configs, ours),
             prober: Arc::new(Prober::new(changes.clone(), &shared.metrics)),
-            refused: TtlCache::new(REFUSED_TTL),
+            put_off: PutOff::default(),
             written: WriteCache::default(),
             deferred: DeferredStatuses::default(),
             events: shared.events(CONTROLLER),

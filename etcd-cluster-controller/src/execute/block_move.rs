@@ -1,7 +1,7 @@
 //! clusterctl's annotation `block-move` on the EtcdCluster: `clusterctl move` waits for a while as long as it is there.
 
 use super::{Outcome, set_metadata};
-use crate::context::{Context, REFUSED_TTL};
+use crate::context::{Context, PUT_OFF};
 use crate::observation::Observation;
 use crate::plan::{Loss, is_left_alone};
 use api::{EtcdCluster, names};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// After a failure that may pass by itself: an idle EtcdCluster has no event that would bring it back.
 const AGAIN: Duration = Duration::from_secs(10);
+/// What is put off where it is refused.
+const WHAT: &str = "block-move";
 
 /// Sets or removes it where that differs. It comes before the status is written that the move would lose. Nothing of
 /// ours depends on it, so a failure is logged, and it is tried again: answers when, if something is left.
@@ -20,9 +22,8 @@ pub(crate) async fn show_block_move(context: &Context, observation: &Observation
     let etcd = context.written.newest(observation.etcd.clone());
     let value = change(&etcd, observation, loss)?;
     let uid = etcd.uid().unwrap_or_default();
-    let key = format!("{uid}/block-move");
-    if context.refused.get(&key).is_some() {
-        return Some(REFUSED_TTL);
+    if context.put_off.has(&uid, WHAT) {
+        return Some(PUT_OFF);
     }
     tracing::info!(etcd = etcd.name_any(), ?loss, "whether clusterctl may move it has changed");
     let metadata = json!({"annotations": {names::BLOCK_MOVE_ANNOTATION: value}});
@@ -33,7 +34,7 @@ pub(crate) async fn show_block_move(context: &Context, observation: &Observation
         Err(error) => {
             tracing::warn!(%error, etcd = etcd.name_any(), "block-move was not changed");
             if error.is_invalid() {
-                context.refused.insert(key, ());
+                context.put_off.put(&uid, WHAT);
             }
             return Some(again(&error));
         }
@@ -43,7 +44,7 @@ pub(crate) async fn show_block_move(context: &Context, observation: &Observation
 
 /// When it is tried again. What is refused is so for long.
 fn again(error: &Error) -> Duration {
-    if error.is_invalid() { REFUSED_TTL } else { AGAIN }
+    if error.is_invalid() { PUT_OFF } else { AGAIN }
 }
 
 /// What the annotation becomes (null: it goes), if it is to be changed. It is set while nothing is paused, as nothing
@@ -95,6 +96,6 @@ mod tests {
             let answer = kube::Error::Api(Box::new(Status { code, ..Status::default() }));
             Err::<(), _>(answer).doing(|| "patching".to_owned()).unwrap_err()
         };
-        assert_eq!([403, 503].map(|code| again(&failed(code))), [REFUSED_TTL, AGAIN]);
+        assert_eq!([403, 503].map(|code| again(&failed(code))), [PUT_OFF, AGAIN]);
     }
 }

@@ -12,6 +12,9 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
 
+/// What is put off once it was tried.
+const WHAT: &str = "ca-label";
+
 /// Sets it where it is missing, however the CA has come to its other labels. Nothing depends on it before a move, which
 /// asks for it, so a failure is logged and tried again much later.
 pub(crate) async fn label_ca_for_moves(context: &Context, observation: &Observation) {
@@ -21,12 +24,12 @@ pub(crate) async fn label_ca_for_moves(context: &Context, observation: &Observat
     let etcd = observation.etcd.as_ref();
     let (namespace, name) = (etcd.namespace().unwrap_or_default(), names::ca_secret(&cluster.name));
     let Some(secret) = context.secrets.get(&namespace, &name) else { return };
-    let key = format!("{}/ca-label", etcd.uid().unwrap_or_default());
-    // The watch shows a write of ours a moment later.
-    if !would_stay_behind(&secret) || is_left_alone(observation) || context.refused.get(&key).is_some() {
+    let uid = etcd.uid().unwrap_or_default();
+    if !would_stay_behind(&secret) || is_left_alone(observation) || context.put_off.has(&uid, WHAT) {
         return;
     }
-    context.refused.insert(key, ());
+    // Before the write: the watch shows that a moment later.
+    context.put_off.put(&uid, WHAT);
     let metadata = json!({"labels": {names::MOVE_LABEL: ""}, "resourceVersion": secret.resource_version()});
     let api = apply::dynamic(&context.shared.client, context.secrets.resource(), &namespace);
     let patch = json!({"metadata": metadata});

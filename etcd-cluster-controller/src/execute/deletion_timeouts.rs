@@ -4,7 +4,7 @@
 use super::machines::machines;
 use crate::CONTROLLER;
 use crate::build::{same_timeouts, wanted_timeouts};
-use crate::context::{Context, REFUSED_TTL};
+use crate::context::{Context, PUT_OFF};
 use crate::observation::Observation;
 use crate::plan::is_left_alone;
 use api::etcd_cluster::MachineDeletion;
@@ -14,6 +14,9 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::time::Duration;
+
+/// What is put off where it fails.
+const WHAT: &str = "deletion-timeouts";
 
 /// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later: answers when, if
 /// something is left.
@@ -25,16 +28,15 @@ pub(crate) async fn set_deletion_timeouts(context: &Context, observation: &Obser
     let wanted = wanted_timeouts(&observation.etcd)?;
     let mut again = None;
     for machine in differing(observation, wanted) {
-        let key = format!("{}/deletion-timeouts", machine.uid);
-        if context.refused.get(&key).is_some() {
-            again = Some(REFUSED_TTL);
+        if context.put_off.has(&machine.uid, WHAT) {
+            again = Some(PUT_OFF);
             continue;
         }
         let api = machines(context, &observation.etcd);
         let answer = apply::merge::<DynamicObject>(&api, CONTROLLER, &machine.name, &patch(machine, wanted)).await;
         if let Err(error) = answer {
-            context.refused.insert(key, ());
-            again = Some(REFUSED_TTL);
+            context.put_off.put(&machine.uid, WHAT);
+            again = Some(PUT_OFF);
             let etcd = observation.etcd.name_any();
             tracing::warn!(%error, etcd, "the deletion timeouts of a Machine were not set");
         }

@@ -4,7 +4,7 @@
 use super::Outcome;
 use super::secrets::{internal, put};
 use crate::build;
-use crate::context::{Context, REFUSED_TTL};
+use crate::context::{Context, PUT_OFF};
 use crate::observation::{ClusterLink, Observation};
 use crate::observe::ca_of;
 use crate::pki::{Client, new_client};
@@ -14,12 +14,15 @@ use controller_support::Result;
 use kube::{Resource, ResourceExt};
 use time::OffsetDateTime;
 
+/// What is put off where it is refused.
+const WHAT: &str = "metrics-client";
+
 /// Makes it, or makes it again before it expires.
 pub(crate) async fn keep_metrics_client(context: &Context, observation: &Observation) {
     let ClusterLink::One(cluster) = &observation.cluster else { return };
     let etcd = observation.etcd.as_ref();
-    let key = format!("{}/metrics-client", etcd.uid().unwrap_or_default());
-    if !metrics_client_is_due(observation) || context.refused.get(&key).is_some() {
+    let uid = etcd.uid().unwrap_or_default();
+    if !metrics_client_is_due(observation) || context.put_off.has(&uid, WHAT) {
         return;
     }
     let name = names::metrics_client_secret(&cluster.name);
@@ -34,11 +37,11 @@ pub(crate) async fn keep_metrics_client(context: &Context, observation: &Observa
             }
         },
     };
-    context.refused.insert(key, ());
+    context.put_off.put(&uid, WHAT);
     tracing::warn!(why, secret = name, "the client certificate for Prometheus was not made");
     let note = format!(
         "the client certificate for Prometheus was not put into Secret {name}: {why}. It is tried again after {} min",
-        REFUSED_TTL.as_secs() / 60
+        PUT_OFF.as_secs() / 60
     );
     context.events.warning(&etcd.object_ref(&()), "Create", "MetricsClientNotMade", note).await;
 }

@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::CONTROLLER;
 use crate::build::template_owners;
-use crate::context::{Context, REFUSED_TTL};
+use crate::context::{Context, PUT_OFF};
 use crate::observation::{ClusterLink, Observation, Template};
 use controller_support::error::answer;
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
@@ -12,6 +12,9 @@ use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
+/// What is put off where it is refused.
+const WHAT: &str = "template-owner";
+
 /// Makes the Cluster an owner of the template. A refusal is reported, and tried again much later: the owner matters when
 /// the Cluster goes.
 ///
@@ -19,14 +22,14 @@ use serde_json::json;
 /// When the API server could not answer, or somebody else has changed the template: it is to be tried again soon.
 pub(crate) async fn own_template(context: &Context, observation: &Observation) -> Result<()> {
     let uid = observation.etcd.uid().unwrap_or_default();
-    if context.refused.get(&uid).is_some() {
+    if context.put_off.has(&uid, WHAT) {
         return Ok(());
     }
     let Err(error) = add_owner(context, observation).await else { return Ok(()) };
     if !error.is_invalid() {
         return Err(error);
     }
-    context.refused.insert(uid, ());
+    context.put_off.put(&uid, WHAT);
     tracing::warn!(%error, "the Cluster was not made an owner of the infrastructure template");
     if let Error::Api { source, .. } = &error {
         let wanted = &observation.etcd.spec.infrastructure_template;
@@ -35,7 +38,7 @@ pub(crate) async fn own_template(context: &Context, observation: &Observation) -
             wanted.kind,
             wanted.name,
             answer(source),
-            REFUSED_TTL.as_secs() / 60
+            PUT_OFF.as_secs() / 60
         );
         context.events.warning(&observation.etcd.object_ref(&()), "Own", "TemplateNotOwned", note).await;
     }

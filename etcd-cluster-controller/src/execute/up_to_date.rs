@@ -14,6 +14,10 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
 
+/// What is put off once it was tried: to say that a Machine is up to date, and that it is not.
+const IS: &str = "up-to-date";
+const IS_NOT: &str = "not-up-to-date";
+
 /// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later.
 pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation) {
     let kind = context.machines.resource();
@@ -22,13 +26,13 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
         return;
     }
     for (machine, up_to_date) in differing(observation) {
-        let key = format!("{}/{up_to_date}", machine.uid);
-        // The watch shows a write of ours a moment later.
-        if context.refused.get(&key).is_some() {
+        let (what, opposite) = if up_to_date { (IS, IS_NOT) } else { (IS_NOT, IS) };
+        if context.put_off.has(&machine.uid, what) {
             continue;
         }
-        context.refused.insert(key, ());
-        context.refused.remove(&format!("{}/{}", machine.uid, !up_to_date));
+        // Before the write: the watch shows that a moment later.
+        context.put_off.put(&machine.uid, what);
+        context.put_off.forget(&machine.uid, opposite);
         let [status, reason, message] = shown(observation, machine, up_to_date);
         let condition = json!({"type": MACHINE_UP_TO_DATE, "status": status, "reason": reason, "message": message,
             "lastTransitionTime": format!("{:.0}", observation.now)});

@@ -1,8 +1,8 @@
-//! When the client certificate for Prometheus is made, where the spec asks for one. It is no rule of the plan: nothing
-//! waits for it.
+//! When the client certificate for Prometheus is made, where the spec asks for one. It is not a step of the plan, as
+//! nothing waits for it.
 
 use super::is_left_alone;
-use crate::context::REFUSED_TTL;
+use crate::context::PUT_OFF;
 use crate::observation::{Certificates, Observation};
 use k8s_openapi::jiff::SignedDuration;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) fn is_due(observation: &Observation) -> bool {
 
 /// When it is to be made. What is due now, and could not be made, is tried again much later.
 pub(super) fn due(observation: &Observation) -> Option<Duration> {
-    left(observation).map(|left| if left.is_zero() { REFUSED_TTL } else { left })
+    left(observation).map(|left| if left.is_zero() { PUT_OFF } else { left })
 }
 
 /// How long it is until it is to be made. `None`: it never is, by all that is known.
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(due(&story.observation), Some(Duration::from_secs(45 * 86_400)));
         story.observation.now = after(&story, 45);
         assert!(is_due(&story.observation));
-        assert_eq!(due(&story.observation), Some(REFUSED_TTL), "where it cannot be made");
+        assert_eq!(due(&story.observation), Some(PUT_OFF), "where it cannot be made");
         story.observation.now = after(&story, 90);
         assert!(is_due(&story.observation), "it has expired");
     }
