@@ -144,7 +144,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         tracing::warn!(error = %refused, "refused");
         decision.next = Plan::Block(Hold::new(reasons::REFUSED, refused.cause()));
     }
-    context.decisions.count(uid(&observation), &decision.next);
+    context.decisions.count(uid(&observation.etcd), &decision.next);
     if decision.next == Plan::Do(Step::RemoveFinalizer) && failure.is_none() {
         // There is nothing left to write a status to.
         return Ok(Action::await_change());
@@ -152,8 +152,8 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
     finish(&context, &observation, (&decision, is_live), failure).await
 }
 
-fn uid(observation: &Observation) -> &str {
-    observation.etcd.metadata.uid.as_deref().unwrap_or_default()
+fn uid(etcd: &EtcdCluster) -> &str {
+    etcd.metadata.uid.as_deref().unwrap_or_default()
 }
 
 /// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that
@@ -162,8 +162,7 @@ fn uid(observation: &Observation) -> &str {
 async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &Error) {
     let Some(message) = error.told_refusal() else { return };
     let after = unobserved(etcd, &message, now());
-    let uid = etcd.metadata.uid.as_deref().unwrap_or_default();
-    if context.deferred.left_if(differs(etcd.status.as_ref(), &after), uid).is_some() {
+    if context.deferred.left_if(differs(etcd.status.as_ref(), &after), uid(etcd)).is_some() {
         return;
     }
     if let Err(error) = write_status(context, etcd, after).await {
@@ -181,7 +180,7 @@ async fn not_read_live(
 ) -> Result<Action> {
     let Some(refusal) = error.refusal() else { return Err(error) };
     decision.next = Plan::Block(Hold::new(reasons::REFUSED, refusal));
-    context.decisions.count(uid(observation), &decision.next);
+    context.decisions.count(uid(&observation.etcd), &decision.next);
     finish(context, observation, (&decision, false), Some(error)).await
 }
 
@@ -196,7 +195,7 @@ async fn finish(
 ) -> Result<Action> {
     let failed = failure.as_ref().map(Error::cause);
     let after = status(observation, decision, failed.as_deref());
-    let (etcd, uid) = (observation.etcd.as_ref(), uid(observation));
+    let (etcd, uid) = (observation.etcd.as_ref(), uid(&observation.etcd));
     // Before the status: a move loses what that is about to say.
     let again = show_block_move(context, observation, &move_loss(observation, &decision.next, &after)).await;
     let due = due(observation, &decision.next).into_iter().chain(again).min();
@@ -220,13 +219,18 @@ async fn finish(
     if let Some(left) = deferred.filter(|_| failure.is_none()) {
         return Ok(Action::requeue(due.map_or(left, |due| if is_known { due } else { due.min(left) })));
     }
-    show_up_to_date(context, observation).await;
-    let again = set_deletion_timeouts(context, observation).await;
-    let due = due.into_iter().chain(again).min();
-    keep_metrics_client(context, observation).await;
-    label_ca_for_moves(context, observation).await;
+    let due = due.into_iter().chain(side_tasks(context, observation).await).min();
     match failure {
         Some(error) => Err(error),
         None => Ok(due.map_or_else(Action::await_change, Action::requeue)),
     }
+}
+
+/// What nothing waits for. Answers when to look again, if something is left.
+async fn side_tasks(context: &Context, observation: &Observation) -> Option<Duration> {
+    show_up_to_date(context, observation).await;
+    let again = set_deletion_timeouts(context, observation).await;
+    keep_metrics_client(context, observation).await;
+    label_ca_for_moves(context, observation).await;
+    again
 }
