@@ -31,9 +31,9 @@ const BEHIND: u64 = 5_000;
 /// How long a member may be silent before the cluster's tolerance is given for it: a voter that cannot start costs it one
 /// member, a learner none.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a learner lets those before it start first, and how long be promoted first, in all. Two that start at once ask each
-/// other for the members and their versions before they serve, and wait up to 24 s for the answers; of two promotions at once,
-/// raft drops the second. Those before it may never get on: then it is only those seconds later.
+/// How long a learner waits for those before it to start, and how long to be promoted. Two that start at once ask each
+/// other for the members and their versions before they serve, and wait up to 24 s for the answers; of two promotions
+/// at once, raft drops the second. Those before it may never get on: then it is only those seconds later.
 const TURN: Duration = Duration::from_secs(5);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
@@ -66,8 +66,10 @@ struct Join<'a> {
     retry: bool,
     /// Pause before the next look at a learner that catches up.
     catch_up: Duration,
-    /// Since when this machine's learner has let others start first, and be promoted first.
-    turns: [Option<Instant>; 2],
+    /// Since when this machine's learner has let others start first.
+    lets_start: Option<Instant>,
+    /// Since when it has let others be promoted first.
+    lets_be_promoted: Option<Instant>,
     /// Since when members have been silent whose versions would decide how this machine joins.
     silence: Option<Instant>,
     /// The versions that members told in this run, by ID: one that falls silent does not become older.
@@ -106,8 +108,20 @@ impl<'a> Join<'a> {
 
     fn new(node: &'a Node, cluster: Cluster, member: Cluster, retry: bool) -> Self {
         let own_url = node.settings.peer_endpoint().to_string();
-        let (turns, silence, told, compared) = Default::default();
-        Self { node, cluster, member, own_url, retry, catch_up: POLL, turns, silence, told, compared }
+        let (lets_start, lets_be_promoted, silence, told, compared) = Default::default();
+        Self {
+            node,
+            cluster,
+            member,
+            own_url,
+            retry,
+            catch_up: POLL,
+            lets_start,
+            lets_be_promoted,
+            silence,
+            told,
+            compared,
+        }
     }
 
     async fn run(mut self) -> Result<()> {
@@ -265,7 +279,7 @@ impl<'a> Join<'a> {
             return self.node.start(&Start::Again);
         }
         if local.unit == UnitState::Down
-            && let Some(first) = self.lets_first(id, &observation.membership.members, false)
+            && let Some(first) = self.first_to_start(id, &observation.membership.members)
         {
             self.node.wait(POLL, format!("for learner {first:x} to start first")).await;
             return Ok(());
@@ -281,20 +295,23 @@ impl<'a> Join<'a> {
         self.node.ensure_started(local, &start).await
     }
 
-    /// The learner that this machine's one lets go first, of those that have started, or have not: the lowest ID goes first, on
-    /// all machines. `None` also when it has been let go first for long enough.
-    fn lets_first(&mut self, id: u64, members: &[Member], started: bool) -> Option<u64> {
-        let alike = members.iter().filter(|member| member.learner && member.has_started() == started);
-        let first = alike.map(|member| member.id).min().filter(|first| *first < id)?;
-        let since = self.turns[usize::from(started)].get_or_insert_with(Instant::now);
-        (since.elapsed() < TURN).then_some(first)
+    /// The learner that is to start before this machine's: see [`first_of`].
+    fn first_to_start(&mut self, id: u64, members: &[Member]) -> Option<u64> {
+        let learners = members.iter().filter(|member| member.learner && !member.has_started());
+        first_of(learners, id, &mut self.lets_start)
+    }
+
+    /// The learner that is to be promoted before this machine's, likewise.
+    fn first_to_be_promoted(&mut self, id: u64, members: &[Member]) -> Option<u64> {
+        let learners = members.iter().filter(|member| member.learner && member.has_started());
+        first_of(learners, id, &mut self.lets_be_promoted)
     }
 
     async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
         if !self.is_ready(id, membership).await {
             return Ok(());
         }
-        if let Some(first) = self.lets_first(id, &membership.members, true) {
+        if let Some(first) = self.first_to_be_promoted(id, &membership.members) {
             self.node.wait(POLL, format!("for learner {first:x} to be promoted first")).await;
             return Ok(());
         }
@@ -387,6 +404,13 @@ impl<'a> Join<'a> {
         let name = listed.map_or(&self.node.settings.name, |member| &member.name);
         MemberRecord::of(membership.cluster_id, id, name.clone(), self.own_url.clone()).store(&self.node.paths)
     }
+}
+
+/// The learner that goes before this machine's: the lowest ID goes first, on all machines. `None` also where it has
+/// been waited for long enough.
+fn first_of<'m>(learners: impl Iterator<Item = &'m Member>, own: u64, since: &mut Option<Instant>) -> Option<u64> {
+    let first = learners.map(|member| member.id).min().filter(|first| *first < own)?;
+    (since.get_or_insert_with(Instant::now).elapsed() < TURN).then_some(first)
 }
 
 #[cfg(test)]

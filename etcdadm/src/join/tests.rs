@@ -210,13 +210,17 @@ async fn learners_go_in_the_order_of_their_ids(#[case] started: bool) {
     };
     let members = |others: &[Member]| [others, &[learner(NEW, started)]].concat();
     let mut run = run(&machine);
-    let lets = |run: &mut Join<'_>, others: &[Member]| run.lets_first(NEW, &members(others), started);
+    let lets = |run: &mut Join<'_>, others: &[Member]| match started {
+        false => run.first_to_start(NEW, &members(others)),
+        true => run.first_to_be_promoted(NEW, &members(others)),
+    };
     assert_eq!(lets(&mut run, &[]), None);
     assert_eq!(lets(&mut run, &[learner(NEW + 1, started)]), None);
     assert_eq!(lets(&mut run, &[learner(NEW - 1, !started)]), None, "it is not as far, or further");
-    assert_eq!(run.turns, [None, None], "nobody has been waited for");
+    assert_eq!((run.lets_start, run.lets_be_promoted), (None, None), "nobody has been waited for");
     let others = [learner(NEW - 1, started), learner(NEW + 1, started)];
     assert_eq!(lets(&mut run, &others), Some(NEW - 1));
-    run.turns = [Instant::now().checked_sub(TURN); 2];
+    let long_ago = Instant::now().checked_sub(TURN);
+    (run.lets_start, run.lets_be_promoted) = (long_ago, long_ago);
     assert_eq!(lets(&mut run, &others), None, "it has been waited for long enough");
 }
