@@ -21,6 +21,9 @@ use crate::settings::Settings;
 /// What every supported release has; `etcdutl` is missing in 3.4.
 const REQUIRED: [&str; 2] = ["etcd", "etcdctl"];
 const PROGRAMS: [&str; 3] = ["etcd", "etcdctl", "etcdutl"];
+/// How often a program is tried that another process has open. That one runs its own program within moments.
+const BUSY_TRIES: usize = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// What was installed last, in `install.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,10 +104,10 @@ pub(crate) fn version_of(etcd: &Path) -> Option<String> {
 /// until it runs its own program.
 #[expect(clippy::disallowed_methods, reason = "the program itself is waited for too, for longer")]
 fn asked_for_version(etcd: &Path) -> Option<Output> {
-    for _ in 0..100 {
+    for _ in 0..BUSY_TRIES {
         match Command::new(etcd).arg("--version").output() {
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(BUSY_PAUSE);
             }
             answer => return answer.ok(),
         }
