@@ -171,9 +171,9 @@ pub struct EtcdClusterSpec {
     pub address_types: Vec<AddressType>,
 
     /// Whether a client certificate for Prometheus is kept in the Secret `CLUSTER-etcd-metrics-client` (`tls.crt`,
-    /// `tls.key`, `ca.crt`), for etcd's own metrics on the client port. With it one can also read and write all that is in
-    /// etcd: who may read the Secret may do that. Default false. When it is set back to false, the Secret stays, and is
-    /// not renewed.
+    /// `tls.key`, `ca.crt`), for etcd's own metrics on the client port. This certificate also gives full access to
+    /// etcd's data, so restrict who may read the Secret. Default false. When it is set back to false, the Secret stays,
+    /// and is not renewed.
     #[serde(default)]
     pub metrics_client_secret: bool,
 }

@@ -22,13 +22,13 @@ pub struct MachineTemplate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineTemplateSpec {
-    /// How long Cluster API tries to get rid of a Machine's Node before the Machine goes without that. Machines that
-    /// are there get it too. Not set: Machines are left as they are.
+    /// How long Cluster API tries to drain and delete a Machine's Node before it deletes the Machine anyway. A change
+    /// applies to existing Machines too. If not set, Machines are left as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<MachineDeletion>,
 }
 
-/// How long Cluster API tries to get rid of a Machine's Node. What is not set here is as Cluster API has it by default.
+/// How long Cluster API tries to drain and delete a Machine's Node. Cluster API's defaults apply to what is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineDeletion {

@@ -1,4 +1,4 @@
-//! How long Cluster API tries to get rid of a Machine's Node, as `spec.machineTemplate` has it.
+//! How long Cluster API tries to drain and delete a Machine's Node, as `spec.machineTemplate` has it.
 
 use api::EtcdCluster;
 use api::etcd_cluster::MachineDeletion;

@@ -1,4 +1,4 @@
-//! How long Cluster API tries to get rid of the Nodes of Machines that are there: it changes in place, as with a
+//! How long Cluster API tries to drain and delete the Nodes of Machines that are there: it changes in place, as with a
 //! KubeadmControlPlane, also where a Machine is being deleted already. No Machine is replaced for it.
 
 use super::machines::machines;

@@ -12,7 +12,7 @@ pub struct Shown {
     pub up_to_date: Option<bool>,
     /// Its condition `Ready`, if it has one.
     pub ready: Option<Ready>,
-    /// How long Cluster API tries to get rid of its Node.
+    /// How long Cluster API tries to drain and delete its Node.
     pub deletion_timeouts: MachineDeletion,
 }
 
