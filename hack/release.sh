@@ -90,7 +90,7 @@ sign() { openssl dgst -sha256 -sign "$SIGNING_KEY"; }
 
 # Tried first, before minutes go into what cannot be signed.
 if [ -n "${SIGNING_KEY:-}" ] && ! sign </dev/null >/dev/null; then
-    echo "SIGNING_KEY=$SIGNING_KEY is no private key, RSA or EC, as PEM" >&2
+    echo "SIGNING_KEY=$SIGNING_KEY is not a private key (RSA or EC, as PEM)" >&2
     exit 1
 fi
 kubectl=$(find_kubectl)

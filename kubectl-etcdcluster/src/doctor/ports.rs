@@ -52,7 +52,7 @@ fn of_dialed(dialed: &[Dialed]) -> Vec<Finding> {
         } else {
             Finding::warning(
                 format!("{port}: this computer does not reach {}", closed.join("; ")),
-                "it is no fault where this computer need not reach them. Otherwise look at the firewall, and whether etcd runs",
+                "if this computer has to reach them, look at the firewall, and whether etcd runs",
             )
         });
         let without = all.iter().filter(|one| one.answer == Ok(None));

@@ -85,6 +85,6 @@ fn an_old_signature_does_not_stay_and_a_wrong_key_is_told_at_once() {
     fs::remove_dir_all(directory.join("release")).unwrap();
     let refused = release(directory).env("SIGNING_KEY", directory.join("release-key.pub")).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && said.contains("is no private key"), "{said}");
+    assert!(!refused.status.success() && said.contains("is not a private key"), "{said}");
     assert!(!directory.join("release").exists(), "something was written");
 }

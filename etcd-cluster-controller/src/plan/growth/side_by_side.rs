@@ -40,7 +40,7 @@ fn most(view: &View<'_>) -> usize {
 
 /// Whether the voters of now that are well and stay are a quorum also when so many new ones vote, and all of these fail at
 /// once: what is wrong with one may be wrong with all, and each machine promotes its own learner, whatever we see by then. A
-/// single voter is none beside one new one already; two of them are no worse, and need each other for less long.
+/// single voter is not a quorum beside even one new voter. Two new ones are not worse, and get over that sooner.
 fn keeps_quorum(view: &View<'_>, come: usize) -> bool {
     let voters = view.roster.voters().count();
     let stay = view.roster.voters().filter(|seat| seat.is_well() && !seat.is_leaving() && !seat.released).count();

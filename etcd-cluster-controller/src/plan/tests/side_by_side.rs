@@ -48,7 +48,7 @@ fn one_grows_to_three_side_by_side() {
 #[test]
 fn no_more_than_the_voters_of_now_can_do_without() {
     let mut story = grows(3, 7);
-    assert_eq!(admit_all(&mut story), [3, 4], "three are no quorum of six");
+    assert_eq!(admit_all(&mut story), [3, 4], "three are not a quorum of six");
     becomes_a_voter(&mut story, 3);
     assert_eq!(admit_all(&mut story), [5, 6], "four are one of seven");
     let mut story = grows(5, 7);
@@ -57,7 +57,7 @@ fn no_more_than_the_voters_of_now_can_do_without() {
     assert_eq!(admit_all(&mut story), [0; 0], "all are on their way");
 }
 
-/// It is no quorum of two either.
+/// It is not a quorum of two either.
 #[test]
 fn beside_a_single_voter_two_come_and_no_more() {
     assert_eq!(admit_all(&mut one_of_five()), [1, 2]);
@@ -81,7 +81,7 @@ fn one_that_is_late_counts_among_those_that_may_come() {
     let mut story = grows(3, 7);
     story.admit(3);
     story.pass(i64::from(story.observation.etcd.spec.health_check.startup_grace_seconds) + 1);
-    assert_eq!(admit_all(&mut story), [4], "three would be no quorum of six");
+    assert_eq!(admit_all(&mut story), [4], "three would not be a quorum of six");
 }
 
 /// The others have to be a quorum without it.
