@@ -278,13 +278,14 @@ impl Draft {
     }
 }
 
-/// What the API server answered, of a text that begins with what it was asked for: see [`Draft::in_the_words_of`].
+/// The API server's answer in a message of the form `what was asked: answer`.
 #[must_use]
 pub fn answer_in(refusal: &str) -> &str {
     refusal.split_once(": ").map_or(refusal, |(_, answer)| answer)
 }
 
-/// Hexadecimal digits that count as an identifier, and not as a word such as "bad", without a decimal one among them.
+/// So many hexadecimal digits count as an identifier even without a decimal one among them; fewer may be a word, such
+/// as "bad".
 const IDENTIFIER: usize = 4;
 
 /// The words of a text without numbers and identifiers.

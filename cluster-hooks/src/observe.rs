@@ -407,7 +407,7 @@ fn is_etcd(owner: &OwnerReference) -> bool {
     (api_group(&owner.api_version), &*owner.kind) == ETCD_CLUSTER
 }
 
-/// An EtcdCluster is there, by the API server's present word. One request.
+/// Whether the EtcdCluster exists, read live. One request.
 async fn is_there(context: &Context, namespace: &str, etcd: &OwnerReference) -> Result<bool> {
     let resource = match context.shared.kinds.find(ETCD_CLUSTER.0, ETCD_CLUSTER.1, ETCD_PROVIDER_CONTRACTS).await {
         Ok(resource) => resource,

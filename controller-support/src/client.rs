@@ -18,7 +18,8 @@ use tower::{BoxError, Service, layer::layer_fn, service_fn};
 /// without a limit: a connection that dies silently at the wrong moment would leave a stale copy behind for good.
 const LIMITS: Limits = Limits { watch: Duration::from_secs(30), other: Duration::from_secs(65) };
 
-/// In place of a controller's name: what controllers share asks, such as a watch, or another part of the process.
+/// Stands for the name of a controller in requests of what controllers share, such as watches, or of another part of
+/// the process.
 pub const SHARED: &str = "shared";
 
 /// Name of the controller that asks. It goes with its request: a client sends requests from a task of its own.

@@ -1,6 +1,6 @@
 //! Asks the ports of etcd's members from this computer: whether they are open, and until when the certificate is valid
-//! that each shows. Nothing is sent but what opens a TLS connection, and none is needed to be let in. With a client
-//! certificate, members tell more.
+//! that each shows. Nothing is sent but what opens a TLS connection, without a client certificate. With one,
+//! members tell more.
 
 mod metrics;
 

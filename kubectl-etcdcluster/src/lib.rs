@@ -1,10 +1,11 @@
 //! `kubectl etcdcluster`: how an etcd cluster is, what holds it up, and what an edit would do.
 //!
-//! The flow is one way: [`reader`] reads, [`snapshot`] is what was read as plain data, [`report`] says what that amounts to
-//! (it is also what `-o json` prints), and [`tree`], [`why`] and [`plan`] put it into words. Beside
-//! that, [`gather`] reads what belongs to it in a wider sense: [`bundle`] packs it without secrets, and [`doctor`] checks it, with what [`dial`] has
-//! heard from the members' ports. All but the reads, [`dial`] and [`commands`] is pure. What an edit leads to is not told by rules of its own: [`forecast`] lets the shipped planner decide,
-//! step by step, until nothing is left to do.
+//! The flow is one way: [`reader`] reads, [`snapshot`] is what was read as plain data, [`report`] says what that
+//! amounts to (it is also what `-o json` prints), and [`tree`], [`why`] and [`plan`] put it into words. Beside that,
+//! [`gather`] reads what belongs to it in a wider sense: [`bundle`] packs it without secrets, and [`doctor`] checks it,
+//! with what [`dial`] has heard from the members' ports. All but the reads, [`dial`] and [`commands`] is pure. What an
+//! edit leads to is not told by rules of its own: [`forecast`] lets the shipped planner decide, step by step, until
+//! nothing is left to do.
 
 pub mod bundle;
 pub mod certificates;

@@ -42,7 +42,8 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Serves these metrics, and lets callers set what is logged, with the certificate in a folder (`tls.crt`, `tls.key`) or one that nobody has signed.
+    /// Serves these metrics, and lets callers set what is logged, with the certificate in a folder (`tls.crt`,
+    /// `tls.key`) or one that nobody has signed.
     ///
     /// # Errors
     /// If the certificate or the TLS settings cannot be used.

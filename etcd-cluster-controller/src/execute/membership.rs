@@ -56,8 +56,8 @@ pub(super) async fn move_leader(context: &Context, observation: &Observation, fr
     Ok(Outcome::Done)
 }
 
-/// The IDs of all members, and whether they are learners. The library lists what the asked member knows, which may be old: a linearizable read through the
-/// same member first makes sure that it has caught up.
+/// The IDs of all members, and whether they are learners. The library lists what the asked member knows, which may be
+/// old: a linearizable read through the same member first makes sure that it has caught up.
 async fn list(client: &mut Client) -> Result<BTreeSet<(u64, bool)>> {
     answered("reading from etcd", client.get("etcd-cluster-controller", None)).await?;
     let list = answered("listing the members", client.member_list()).await?;

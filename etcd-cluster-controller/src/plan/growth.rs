@@ -247,9 +247,8 @@ pub(super) fn missing_since<'a>(observation: &'a Observation, machine: &MachineV
     Some((record.id.as_str(), record.since.0))
 }
 
-/// A member that no Machine of ours carries: it may be the one that a quorum hangs on, so nothing is added beside it,
-/// unless a person says so. Those that have failed for long enough have been removed before, where etcd can do without
-/// them, or make way for what is added.
+/// Strangers: a quorum may hang on one, so nothing is added beside them unless a person says so. Those that have failed
+/// for long enough do not count: they are removed before, or make way for what is added.
 fn stranger(view: &View<'_>) -> Option<Plan> {
     let mut strangers = if view.roster.is_listed() { view.roster.strangers() } else { Vec::new() };
     strangers.retain(|seat| !beside::is_agreed(view, seat) && !retire::makes_way(view, seat));

@@ -94,7 +94,7 @@ pub(crate) fn serves_at(observation: &Observation, seat: &Seat<'_>) -> Option<St
     }
 }
 
-/// Where to ask such a member: where it says that it serves, or before it has said so at the host of its peers.
+/// Where to ask such a member: at the URLs that it serves, or at the host of its peer URLs before it has told any.
 pub(crate) fn client_urls(member: &Member) -> Vec<String> {
     if !member.client_urls.is_empty() {
         return member.client_urls.clone();

@@ -42,7 +42,7 @@ struct Expiring {
 
 fn in_secrets(subject: &Subject) -> impl Iterator<Item = Expiring> {
     let secrets = subject.cluster_name().zip(subject.secrets.as_ref().ok());
-    // Where nobody asks for it any more, it expires in peace.
+    // That it expires is not a problem once the spec does not ask for it.
     let for_prometheus = subject.etcd.pointer("/spec/metricsClientSecret") == Some(&Value::Bool(true));
     secrets.into_iter().flat_map(move |(cluster, secrets)| {
         let (ours, cas) = (secret_names(cluster), [ca_secret(cluster), control_plane_ca_secret(cluster)]);

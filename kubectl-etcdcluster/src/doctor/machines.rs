@@ -1,5 +1,5 @@
-//! Clocks and disks of the machines, as far as members tell of them. They were asked only where that was wished for, and
-//! tell only who has the certificate that is made for Prometheus.
+//! Clocks and disks of the machines, by the metrics of the members. Members are asked only with `--dial`, and only
+//! answer the client certificate for Prometheus.
 
 use super::clocks::CLOSE;
 use super::{Finding, Installation, Subject};

@@ -1,5 +1,5 @@
-//! What is known of the ports 2379 and 2380: by the members' status, and by asking them from this computer where that is
-//! wished for. It may be anywhere.
+//! What is known of the ports 2379 and 2380: from the members' status and, with `--dial`, by connecting from this
+//! computer, which may be anywhere.
 
 use super::{Finding, Installation, Subject};
 use crate::dial::Dialed;
