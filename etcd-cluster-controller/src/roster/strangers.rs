@@ -2,7 +2,8 @@
 //! where the member list says that they serve. One that answers is not counted on all the same: nothing says how long
 //! its machine stays.
 
-use super::{HEARD, NOT_LISTENED, Seat, Verdict, said_since};
+use super::Seat;
+use super::verdict::{HEARD, NOT_LISTENED, Verdict, said_since};
 use crate::observation::probe::RunKind;
 use crate::observation::{Member, Observation, Probe, host};
 use api::names;

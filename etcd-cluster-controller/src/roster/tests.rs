@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::fixture::{CLUSTER_ID, Story, id, name};
-use crate::observation::probe::{ListFault, Membership};
+use crate::observation::probe::{ListFault, MemberFault, Membership};
 use crate::plan::{Plan, Step};
+use k8s_openapi::jiff::Timestamp;
 
 fn verdict_of(story: &Story, index: usize) -> Verdict {
     roster(&story.observation).by_member(id(index)).unwrap().verdict.clone()
