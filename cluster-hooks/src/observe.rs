@@ -1,27 +1,30 @@
 //! All reads, and the clock. Nearly everything comes out of shared watches; what costs a request says so.
 
+mod deletion;
 mod workload;
 
 use crate::adapter::{KUBEADM, Lookup};
 use crate::context::Context;
 use crate::observation::{
-    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, HookedMachine, Joining, Need,
-    Observation, Reads, SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, configured, field_manager,
-    hooked, is_paused_by_us, names_of,
+    Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, Joining, Need, Observation, Reads,
+    SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, configured, field_manager, is_paused_by_us, names_of,
 };
 use api::names;
-use controller_support::external::{Reference, api_group, secret_text};
+use controller_support::external::{Reference, secret_text};
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
 use controller_support::{Error, Index, KindError, Result, ResultExt, apply};
+use deletion::{left_machines, workers};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DynamicObject, ListParams};
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt};
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Label of the Machines of control planes.
+pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
 /// Reads everything about a Cluster that costs no request, or next to none. None: it has nothing to do with us.
 pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Reads) -> Result<Option<Observation>> {
@@ -361,212 +364,4 @@ async fn shared(context: &Context, cluster: &ClusterState) -> Result<Vec<Shared>
 
 async fn secret(context: &Context, namespace: &str, name: &str) -> Result<Option<DynamicObject>> {
     context.secrets(namespace).get_opt(name).await.doing(|| format!("reading Secret {namespace}/{name}"))
-}
-
-/// What Cluster API waits for before it deletes the control plane, etcd's own Machines apart. Up to four requests (one as
-/// long as a Machine is left), and only while the Cluster is being deleted.
-async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String>> {
-    let providers = providers(context).await?;
-    for kind in ["Machine", "MachineDeployment", "MachineSet", "MachinePool"] {
-        let found = match of_cluster(context, cluster, kind).await {
-            Ok(found) => found,
-            // They are an option. Of the others nothing is known then, which is not that there are none.
-            Err(error) if kind == "MachinePool" && is_not_served(&error) => continue,
-            Err(error) => return Err(error),
-        };
-        let counts = |object: &&PartialObjectMeta<DynamicObject>| match kind {
-            "Machine" => is_worker(object.labels(), object.owner_references(), &providers),
-            "MachinePool" => is_looked_after(&object.metadata, cluster, now().0),
-            _ => true,
-        };
-        let workers: Vec<String> =
-            found.iter().filter(counts).map(|object| format!("{kind} {}", object.name_any())).collect();
-        if !workers.is_empty() {
-            return Ok(workers);
-        }
-    }
-    Ok(Vec::new())
-}
-
-/// Members' Machines that etcd has left behind: they carry its pre-terminate hook, and the etcd object that they belong
-/// to is gone. Those of one that is there are that one's, also if another Cluster uses it. One request, and
-/// one for each Machine with such an owner.
-async fn left_machines(context: &Context, cluster: &ClusterState) -> Result<Vec<HookedMachine>> {
-    let mut left = Vec::new();
-    for machine in of_cluster(context, cluster, "Machine").await? {
-        let etcd = machine.owner_references().iter().find(|owner| owner.controller == Some(true) && is_etcd(owner));
-        match etcd {
-            Some(etcd) if is_there(context, &cluster.view.namespace, etcd).await? => {}
-            _ => left.push(machine),
-        }
-    }
-    Ok(hooked(&left))
-}
-
-fn is_etcd(owner: &OwnerReference) -> bool {
-    (api_group(&owner.api_version), &*owner.kind) == ETCD_CLUSTER
-}
-
-/// Whether the EtcdCluster exists, read live. One request.
-async fn is_there(context: &Context, namespace: &str, etcd: &OwnerReference) -> Result<bool> {
-    let resource = match context.shared.kinds.find(ETCD_CLUSTER.0, ETCD_CLUSTER.1, ETCD_PROVIDER_CONTRACTS).await {
-        Ok(resource) => resource,
-        Err(error) if error.is_user_error() => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    let live = apply::get_live(&context.shared.client, &resource, namespace, &etcd.name).await?;
-    Ok(live.is_some_and(|live| live.metadata.uid.as_deref() == Some(&*etcd.uid)))
-}
-
-/// Neither the kind nor a version of it that we could use.
-fn is_not_served(error: &Error) -> bool {
-    error.is_not_found() || matches!(error, Error::Kind(error) if error.is_user_error())
-}
-
-/// A MachinePool that its controller has not made the Cluster's in this time belongs to nobody.
-const ADOPTION: SignedDuration = SignedDuration::from_mins(5);
-
-/// Cluster API looks after a MachinePool unless its feature gate is off. Once it has deleted all that the Cluster owns,
-/// it has deleted that one too; one that it has not deleted it does not wait for, and nobody deletes it. With the gate
-/// on it waits for those of the Cluster that it does not own as well: a pool gets its owner from its own controller.
-///
-/// Source: Cluster API 1.14.0, reconcileDelete and getDescendants of core/reconcilers/cluster.
-fn is_looked_after(machine_pool: &ObjectMeta, cluster: &ClusterState, now: Timestamp) -> bool {
-    let owned = machine_pool.owner_references.iter().flatten().any(|owner| owner.uid == cluster.view.uid);
-    let created = machine_pool.creation_timestamp.as_ref();
-    let young = created.is_some_and(|created| now.duration_since(created.0) < ADOPTION);
-    !cluster.children_deleted || machine_pool.deletion_timestamp.is_some() || (young && !owned)
-}
-
-/// Every object of a kind of Cluster API's that the Cluster has. One request.
-async fn of_cluster(
-    context: &Context,
-    cluster: &ClusterState,
-    kind: &str,
-) -> Result<Vec<PartialObjectMeta<DynamicObject>>> {
-    let selector = ListParams::default().labels(&format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.view.name));
-    let list = |resource: ApiResource| {
-        let objects = apply::dynamic(&context.shared.client, &resource, &cluster.view.namespace);
-        let selector = selector.clone();
-        async move { objects.list_metadata(&selector).await }
-    };
-    let (kinds, doing) = (&context.shared.kinds, format!("listing {kind}s"));
-    Ok(kinds.ask_unwatched((names::CLUSTER_GROUP, kind), CLUSTER_API_CONTRACTS, &doing, list).await?.items)
-}
-
-/// Group and kind of this project's etcd.
-const ETCD_CLUSTER: (&str, &str) = (names::ETCD_CLUSTER_GROUP, "EtcdCluster");
-/// Label of the Machines of control planes.
-pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
-
-/// Neither a control plane's nor etcd's: that of any etcd. A Cluster that has named another one before still has its Machines,
-/// and they go with that one, after the workers.
-fn is_worker(labels: &BTreeMap<String, String>, owners: &[OwnerReference], providers: &[(String, String)]) -> bool {
-    let provider = |owner: &OwnerReference| {
-        let group = api_group(&owner.api_version);
-        providers.iter().any(|known| *known == (group.to_owned(), owner.kind.clone()))
-    };
-    let of_etcd = labels.contains_key(names::ETCD_CLUSTER_LABEL)
-        || owners.iter().any(|owner| owner.controller == Some(true) && provider(owner));
-    !labels.contains_key(CONTROL_PLANE_LABEL) && !of_etcd
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kube::core::Status;
-    use serde_json::json;
-
-    #[test]
-    fn machine_pools_that_cluster_api_does_not_look_after_are_not_waited_for() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let age = ADOPTION.as_secs();
-        let cluster = |reason: &str| {
-            let conditions = json!([{"type": "Deleting", "status": "True", "reason": reason}]);
-            let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-                "metadata": {"name": "demo", "uid": "cluster-2"}, "status": {"conditions": conditions}});
-            ClusterState::read(&serde_json::from_value(cluster).unwrap())
-        };
-        for (deleting, owner, deleted, age, expected) in [
-            ("", "cluster-2", false, age, true),
-            ("", "cluster-2", true, age, true),
-            ("WaitingForWorkersDeletion", "cluster-2", true, age, true),
-            ("WaitingForWorkersDeletion", "cluster-2", false, age, false),
-            ("WaitingForWorkersDeletion", "cluster-2", false, 0, false),
-            // Its controller may be about to adopt it, or somebody has taken its owner in a restore.
-            ("WaitingForWorkersDeletion", "", false, 0, true),
-            ("WaitingForWorkersDeletion", "", false, age - 1, true),
-            ("WaitingForWorkersDeletion", "", false, age, false),
-            ("WaitingForWorkersDeletion", "cluster-1", false, age - 1, true),
-            ("WaitingForWorkersDeletion", "cluster-1", false, age, false),
-        ] {
-            let pool = ObjectMeta {
-                creation_timestamp: Some(Time(at(0))),
-                deletion_timestamp: deleted.then(|| Time(at(0))),
-                owner_references: Some(vec![OwnerReference { uid: owner.to_owned(), ..OwnerReference::default() }]),
-                ..ObjectMeta::default()
-            };
-            let case = format!("{deleting} {owner} {deleted} {age}");
-            assert_eq!(is_looked_after(&pool, &cluster(deleting), at(age)), expected, "{case}");
-        }
-    }
-
-    #[test]
-    fn a_kind_that_is_not_served_is_told_from_an_api_server_that_does_not_answer() {
-        let kind = || "MachinePool.cluster.x-k8s.io".to_owned();
-        let answered = |code| {
-            let status = Status { code, ..Status::default() };
-            Box::new(kube::Error::Api(Box::new(status)))
-        };
-        let listed = |code| Error::Api { doing: "listing MachinePools".to_owned(), source: answered(code) };
-        let looked_up = |code| Error::Kind(KindError::Api { kind: kind(), source: answered(code) });
-        let label = "cluster.x-k8s.io/v1beta2".to_owned();
-        for (error, expected) in [
-            (Error::Kind(KindError::NotServed { kind: kind() }), true),
-            (Error::Kind(KindError::NoContract { kind: kind(), label }), true),
-            (listed(404), true),
-            (listed(403), false),
-            (listed(503), false),
-            (looked_up(503), false),
-        ] {
-            assert_eq!(is_not_served(&error), expected, "{error}");
-        }
-    }
-
-    #[test]
-    fn machines_of_an_etcd_cluster_are_known_by_their_owner() {
-        let owner = |api_version: &str, kind: &str| OwnerReference {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            ..OwnerReference::default()
-        };
-        assert!(is_etcd(&owner("etcdcluster.cluster.x-k8s.io/v1alpha4", "EtcdCluster")));
-        assert!(!is_etcd(&owner("example.org/v1", "EtcdCluster")));
-        assert!(!is_etcd(&owner("cluster.x-k8s.io/v1beta2", "Cluster")));
-    }
-
-    #[test]
-    fn machines_of_the_control_plane_and_of_any_etcd_are_not_workers() {
-        let providers = [("example.org".to_owned(), "OtherEtcd".to_owned())];
-        let is_worker = |labels: &BTreeMap<_, _>, owners: &[OwnerReference]| is_worker(labels, owners, &providers);
-        let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        let owner = |api_version: &str, kind: &str, controller| OwnerReference {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            controller: Some(controller),
-            ..OwnerReference::default()
-        };
-        let none = BTreeMap::new();
-        assert!(!is_worker(&label(CONTROL_PLANE_LABEL, ""), &[]));
-        assert!(!is_worker(&none, &[owner("example.org/v1", "OtherEtcd", true)]));
-        assert!(!is_worker(&label(names::ETCD_CLUSTER_LABEL, "demo-etcd"), &[]));
-        assert!(
-            !is_worker(&label(names::ETCD_CLUSTER_LABEL, "named before"), &[]),
-            "it would keep the Cluster forever"
-        );
-        let set = owner("cluster.x-k8s.io/v1beta2", "MachineSet", true);
-        assert!(is_worker(&none, &[owner("example.org/v1", "OtherEtcd", false), set]));
-        assert!(is_worker(&none, &[owner("example.com/v1", "OtherEtcd", true)]), "a kind of another group");
-        assert!(is_worker(&none, &[]));
-    }
 }
