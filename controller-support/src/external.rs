@@ -12,7 +12,7 @@ mod secret;
 pub use cluster::{ClusterView, is_cluster, pause_of};
 pub use docker_machine::DockerMachineView;
 pub use infrastructure_cluster::InfrastructureClusterView;
-pub use machine::{MachineView, OwnerView};
+pub use machine::{MachineView, OwnerView, Ready};
 pub use secret::{bytes as secret_bytes, text as secret_text};
 
 use serde_json::Value;

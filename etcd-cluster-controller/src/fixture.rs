@@ -8,7 +8,7 @@ use crate::observation::{
 use crate::plan::{Plan, View, plan};
 use crate::roster::Seat;
 use crate::status::status;
-use api::etcd_cluster::RollingUpdate;
+use api::etcd_cluster::{MachineDeletion, RollingUpdate};
 use api::names;
 use api::version::DEFAULT_ETCD_VERSION;
 use api::{EtcdCluster, EtcdClusterStatus, EtcdadmConfigSpec};
@@ -121,6 +121,10 @@ impl Story {
             infrastructure_ready: true,
             addresses: vec![("InternalIP".to_owned(), address(index))],
             marked: None,
+            version: None,
+            up_to_date: None,
+            ready: None,
+            deletion_timeouts: MachineDeletion::default(),
         })
     }
 

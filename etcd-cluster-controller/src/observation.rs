@@ -3,12 +3,10 @@
 pub mod host;
 mod parts;
 pub mod probe;
-mod shown;
 
 pub(crate) use parts::RENEW_BEFORE;
 pub use parts::{Certificates, ClusterLink, Template};
 pub use probe::{Membership, Outcome, Probe, Report, Snapshot, TargetKey};
-pub use shown::{Ready, Shown};
 
 use api::etcd_cluster::{MemberStatus, RemovedMember};
 use api::etcdadm_config::EtcdadmConfigSpec;
@@ -55,10 +53,6 @@ pub struct Observation {
     pub configs: BTreeMap<String, EtcdadmConfigSpec>,
     /// The learner limits that Machines were made with, by name of the Machine.
     pub learner_limits: BTreeMap<String, String>,
-    /// etcd versions that Machines were made with, by name of the Machine.
-    pub machine_versions: BTreeMap<String, String>,
-    /// What Machines say of themselves, by name.
-    pub shown: BTreeMap<String, Shown>,
     /// The template of the members' infrastructure.
     pub template: Template,
     /// Machines that this EtcdCluster controls, by name. Where a Machine has no addresses, they are those of its
@@ -112,8 +106,6 @@ impl Observation {
             bootstrapped: BTreeMap::new(),
             configs: BTreeMap::new(),
             learner_limits: BTreeMap::new(),
-            machine_versions: BTreeMap::new(),
-            shown: BTreeMap::new(),
             template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
             machines: BTreeMap::new(),
             not_owned: Vec::new(),

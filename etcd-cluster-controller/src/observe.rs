@@ -10,7 +10,7 @@ mod members;
 pub(crate) use certificates::{ca_of, expiries, other_owner};
 
 use crate::context::Context;
-use crate::observation::{ClusterLink, Observation, Shown, Template};
+use crate::observation::{ClusterLink, Observation, Template};
 use api::etcdadm_config::EtcdadmConfig;
 use api::{EtcdCluster, admission, names};
 use controller_support::external::{ClusterView, MachineView, secret_text};
@@ -75,9 +75,6 @@ async fn read(
         not_owned: not_owned(&context.machines, &namespace, &etcd),
         ..Observation::new(now(), etcd, cluster)
     };
-    for machine in machines {
-        read_machine(&mut observation, machine);
-    }
     read_configs(&context.configs, &namespace, &mut observation);
     if let ClusterLink::One(cluster) = &observation.cluster {
         let cluster = cluster.name.clone();
@@ -122,15 +119,6 @@ fn not_owned(machines: &Cached, namespace: &str, etcd: &EtcdCluster) -> Vec<Stri
         .collect();
     others.sort();
     others
-}
-
-/// What the view of a Machine leaves out.
-fn read_machine(observation: &mut Observation, machine: &DynamicObject) {
-    let name = machine.name_any();
-    if let Some(version) = machine.data.pointer("/spec/version").and_then(|version| version.as_str()) {
-        observation.machine_versions.insert(name.clone(), version.to_owned());
-    }
-    observation.shown.insert(name, Shown::read(machine));
 }
 
 /// The configs that Machines refer to.

@@ -38,7 +38,6 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
             observation.not_owned.push(name);
             continue;
         }
-        observation.machine_versions.extend(machine.version.clone().map(|version| (name.clone(), version)));
         observation.machines.insert(name, view);
     }
     let members = status.members.iter().filter_map(|member| Some((id(member)?, member)));

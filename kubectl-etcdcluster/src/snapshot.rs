@@ -35,25 +35,14 @@ pub struct Machine {
     pub view: MachineView,
     /// Its phase, in Cluster API's words.
     pub phase: String,
-    /// etcd version that it was made with.
-    pub version: Option<String>,
-    /// Whether it matches the spec, by its own condition.
-    pub up_to_date: Option<bool>,
 }
 
 impl Machine {
     /// Reads a Machine of any version.
     #[must_use]
     pub fn read(machine: &DynamicObject) -> Self {
-        let text = |pointer: &str| machine.data.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let conditions = machine.data.pointer("/status/conditions").and_then(Value::as_array);
-        let shown = conditions.into_iter().flatten().find(|found| found["type"] == api::conditions::MACHINE_UP_TO_DATE);
-        Self {
-            view: MachineView::read(machine),
-            phase: text("/status/phase").unwrap_or_default(),
-            version: text("/spec/version"),
-            up_to_date: shown.and_then(|found| found["status"].as_str()).map(|status| status == "True"),
-        }
+        let phase = machine.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+        Self { view: MachineView::read(machine), phase: phase.to_owned() }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Cluster API's Machine.
 
 use super::{Reference, addresses, api_group, condition, flag, mark, string};
+use api::conditions::{MACHINE_READY, MACHINE_UP_TO_DATE};
+use api::etcd_cluster::MachineDeletion;
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -20,6 +22,15 @@ pub struct OwnerView {
     pub name: String,
     /// UID.
     pub uid: String,
+}
+
+/// The condition `Ready` of a Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// `Some(true)` is True, `Some(false)` is False, `None` is Unknown.
+    pub status: Option<bool>,
+    /// Why.
+    pub message: String,
 }
 
 /// What we need of a Machine.
@@ -64,6 +75,15 @@ pub struct MachineView {
     pub addresses: Vec<(String, String)>,
     /// Who wants it replaced, and why. For people.
     pub marked: Option<String>,
+    /// Version that it was made with; of etcd's Machines that of etcd.
+    pub version: Option<String>,
+    /// Its condition `UpToDate`, if it has one.
+    pub up_to_date: Option<bool>,
+    /// Its condition `Ready`, if it has one.
+    pub ready: Option<Ready>,
+    /// How long Cluster API tries to drain and delete its Node. Only of version v1beta2: they are not changed in
+    /// others.
+    pub deletion_timeouts: MachineDeletion,
 }
 
 impl MachineView {
@@ -103,7 +123,39 @@ impl MachineView {
             infrastructure_ready_since: infrastructure_ready_since(data),
             addresses: addresses(data),
             marked: mark::read(machine),
+            version: string(data, "/spec/version"),
+            up_to_date: any_condition(data, MACHINE_UP_TO_DATE).map(|found| status(found) == Some(true)),
+            ready: any_condition(data, MACHINE_READY).map(|found| Ready {
+                status: status(found),
+                message: found["message"].as_str().unwrap_or_default().to_owned(),
+            }),
+            deletion_timeouts: deletion_timeouts(data),
         }
+    }
+}
+
+/// A condition, whatever its status.
+fn any_condition<'a>(data: &'a Value, type_: &str) -> Option<&'a Value> {
+    data.pointer("/status/conditions")?.as_array()?.iter().find(|found| found["type"] == type_)
+}
+
+fn status(condition: &Value) -> Option<bool> {
+    match condition["status"].as_str() {
+        Some("True") => Some(true),
+        Some("False") => Some(false),
+        _ => None,
+    }
+}
+
+fn deletion_timeouts(data: &Value) -> MachineDeletion {
+    let seconds = |field: &str| {
+        let seconds = data.pointer(&format!("/spec/deletion/{field}"))?.as_i64()?;
+        i32::try_from(seconds).ok()
+    };
+    MachineDeletion {
+        node_drain_timeout_seconds: seconds("nodeDrainTimeoutSeconds"),
+        node_volume_detach_timeout_seconds: seconds("nodeVolumeDetachTimeoutSeconds"),
+        node_deletion_timeout_seconds: seconds("nodeDeletionTimeoutSeconds"),
     }
 }
 
@@ -135,6 +187,32 @@ mod tests {
         assert!(view.infrastructure_ready);
         assert_eq!(view.failure_domain.as_deref(), Some("a"));
         assert_eq!(view.infrastructure_ready_since, None);
+    }
+
+    #[test]
+    fn what_a_machine_says_of_itself_is_read() {
+        let machine: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "demo-etcd-0"},
+            "spec": {"version": "v3.6.15",
+                "deletion": {"nodeDrainTimeoutSeconds": 60, "nodeDeletionTimeoutSeconds": 10}},
+            "status": {"conditions": [{"type": "UpToDate", "status": "False"},
+                {"type": "Ready", "status": "Unknown", "message": "* NodeHealthy: Waiting for a Node"}]}
+        }))
+        .unwrap();
+        let view = MachineView::read(&machine);
+        assert_eq!((view.version.as_deref(), view.up_to_date), (Some("v3.6.15"), Some(false)));
+        let message = "* NodeHealthy: Waiting for a Node".to_owned();
+        assert_eq!(view.ready, Some(Ready { status: None, message }));
+        let timeouts = MachineDeletion {
+            node_drain_timeout_seconds: Some(60),
+            node_volume_detach_timeout_seconds: None,
+            node_deletion_timeout_seconds: Some(10),
+        };
+        assert_eq!(view.deletion_timeouts, timeouts);
+        let bare: DynamicObject = serde_json::from_value(json!({"metadata": {"name": "demo-etcd-0"}})).unwrap();
+        let view = MachineView::read(&bare);
+        assert_eq!((view.version, view.up_to_date, view.ready), (None, None, None));
+        assert_eq!(view.deletion_timeouts, MachineDeletion::default());
     }
 
     #[test]

@@ -17,7 +17,7 @@ const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(10);
 /// Whether a Machine matches the spec.
 #[must_use]
 pub fn is_up_to_date(observation: &Observation, machine: &MachineView) -> bool {
-    let runs = observation.machine_versions.get(&machine.name).map(String::as_str);
+    let runs = machine.version.as_deref();
     let config = observation.configs.get(&machine.name);
     let runs_it = || runs.is_none_or(|runs| bare(runs) == bare(version(&observation.etcd)));
     config.map_or_else(runs_it, |config| matches_config(&observation.etcd, config, runs))
@@ -151,7 +151,7 @@ mod tests {
         assert!(is_up_to_date(&story), "one of an earlier release does not say");
         story.observation.configs.remove(&name(0));
         assert!(is_up_to_date(&story), "nothing is known of it");
-        story.observation.machine_versions.insert(name(0), "v3.6.15".to_owned());
+        story.observation.machines.get_mut(&name(0)).unwrap().version = Some("v3.6.15".to_owned());
         assert!(!is_up_to_date(&story), "its config is gone, and its Machine says which version it has");
     }
 }

@@ -60,8 +60,7 @@ fn differing(observation: &Observation, wanted: MachineDeletion) -> Vec<&Machine
     if is_left_alone(observation) {
         return Vec::new();
     }
-    let shown = |machine: &MachineView| observation.shown.get(&machine.name).map(|shown| shown.deletion_timeouts);
-    let differs = |machine: &&MachineView| shown(machine).is_some_and(|shown| !same_timeouts(shown, wanted));
+    let differs = |machine: &&MachineView| !same_timeouts(machine.deletion_timeouts, wanted);
     observation.machines.values().filter(differs).collect()
 }
 
@@ -69,7 +68,6 @@ fn differing(observation: &Observation, wanted: MachineDeletion) -> Vec<&Machine
 mod tests {
     use super::*;
     use crate::fixture::{Story, name};
-    use crate::observation::Shown;
 
     fn drain(seconds: i32) -> MachineDeletion {
         MachineDeletion { node_drain_timeout_seconds: Some(seconds), ..MachineDeletion::default() }
@@ -80,16 +78,15 @@ mod tests {
         let mut story = Story::with_voters(3, 3);
         for index in 0..3 {
             // As Cluster API makes them.
-            let deletion_timeouts =
-                MachineDeletion { node_deletion_timeout_seconds: Some(10), ..MachineDeletion::default() };
-            story.observation.shown.insert(name(index), Shown { deletion_timeouts, ..Shown::default() });
+            let machine = story.observation.machines.get_mut(&name(index)).unwrap();
+            machine.deletion_timeouts.node_deletion_timeout_seconds = Some(10);
         }
         let changed = |story: &Story, wanted: MachineDeletion| {
             differing(&story.observation, wanted).into_iter().map(|machine| machine.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(changed(&story, drain(60)), [name(0), name(1), name(2)]);
         assert_eq!(changed(&story, MachineDeletion::default()), [""; 0]);
-        story.observation.shown.get_mut(&name(1)).unwrap().deletion_timeouts = drain(60);
+        story.observation.machines.get_mut(&name(1)).unwrap().deletion_timeouts = drain(60);
         story.delete(2);
         assert_eq!(changed(&story, drain(60)), [name(0), name(2)], "also one that is being deleted");
         assert_eq!(changed(&story, MachineDeletion::default()), [name(1)], "it is taken back");

@@ -1,9 +1,9 @@
 //! The condition MachinesReady: what the Machines' own conditions `Ready` add up to, told as Cluster API's owners of
 //! Machines tell it.
 
-use crate::observation::Ready;
 use crate::plan::View;
 use api::conditions::{self as c, Draft, reasons};
+use controller_support::external::{MachineView, Ready};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -38,10 +38,9 @@ impl Weight {
 }
 
 pub(super) fn machines_ready(view: &View<'_>) -> Draft {
-    let shown = |name: &String| view.observation.shown.get(name).and_then(|shown| shown.ready.clone());
-    let machines = view.observation.machines.keys();
-    let all: Vec<(&str, Ready)> =
-        machines.map(|name| (name.as_str(), shown(name).unwrap_or_else(not_reported))).collect();
+    let machines = view.observation.machines.values();
+    let ready = |machine: &MachineView| machine.ready.clone().unwrap_or_else(not_reported);
+    let all: Vec<(&str, Ready)> = machines.map(|machine| (machine.name.as_str(), ready(machine))).collect();
     let worst = all.iter().map(|(_, ready)| Weight::of(ready)).min();
     let (status, reason) = match worst {
         None => return Draft::new(c::MACHINES_READY, true, reasons::NO_REPLICAS, ""),
@@ -112,15 +111,14 @@ fn indented(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Story, name};
+    use crate::fixture::Story;
 
     /// The condition where Machines say these of themselves.
     fn told(machines: &[(Option<bool>, &str)]) -> (Option<bool>, &'static str, String) {
         let mut story = Story::new(7);
         for (index, (status, message)) in machines.iter().enumerate() {
-            story.machine(index);
             let ready = Ready { status: *status, message: (*message).to_owned() };
-            story.observation.shown.entry(name(index)).or_default().ready = Some(ready);
+            story.machine(index).ready = Some(ready);
         }
         let draft = machines_ready(&View::new(&story.observation));
         (draft.status, draft.reason, draft.message)

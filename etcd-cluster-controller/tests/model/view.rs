@@ -3,7 +3,9 @@
 use crate::set::{SEATS, Set};
 use crate::state::{Etcd, Health, Kind, List, Machine, Member, Operation, Probe, Record, Removal, State, Status, View};
 use api::endpoints::EndpointLists;
-use api::etcd_cluster::{self as shipped, EtcdClusterStatus, MemberStatus, RemovedMember, RollingUpdate};
+use api::etcd_cluster::{
+    self as shipped, EtcdClusterStatus, MachineDeletion, MemberStatus, RemovedMember, RollingUpdate,
+};
 use api::{EtcdCluster, names};
 use controller_support::external::{ClusterView, MachineView};
 use etcd_cluster_controller::observation::probe::{ListFault, MemberFault, OurFault, Run, RunKind};
@@ -260,6 +262,10 @@ fn machine(view: &View, seat: usize) -> MachineView {
         infrastructure_ready: true,
         addresses: shown.then(|| ("InternalIP".to_owned(), address(seat))).into_iter().collect(),
         marked: None,
+        version: None,
+        up_to_date: None,
+        ready: None,
+        deletion_timeouts: MachineDeletion::default(),
     }
 }
 

@@ -52,7 +52,7 @@ impl World {
         let machine = &self.observation.machines[name];
         let Some(address) = self.observation.address(machine).map(str::to_owned) else { return false };
         let id = self.next_id;
-        let version = self.observation.machine_versions.get(name).cloned().unwrap_or_default();
+        let version = machine.version.clone().unwrap_or_default();
         let Membership::Known { members, cluster_id, .. } = &mut self.observation.membership else { return false };
         members.insert(
             id,

@@ -148,7 +148,6 @@ impl World {
         machine.metadata.uid = Some(format!("new-{name}"));
         machine.metadata.creation_timestamp = Some(Time(self.observation.now));
         self.observation.configs.insert(name.clone(), build::config(&parts).spec);
-        self.observation.machine_versions.insert(name.clone(), build::version(&etcd).to_owned());
         self.observation.machines.insert(name.clone(), MachineView::read(&machine));
         let annotations = self.etcd().annotations_mut();
         annotations.insert(names::LAST_NAME_NUMBER_ANNOTATION.to_owned(), number.to_string());

@@ -115,7 +115,7 @@ pub(super) fn seats(snapshot: &Snapshot, troubles: &[Trouble]) -> Vec<Seat> {
     let of_machine = |machine: &Machine| {
         let view = &machine.view;
         let computed = || observation.machines.get(&view.name).map(|view| is_up_to_date(&observation, view));
-        let up_to_date = machine.up_to_date.or_else(computed);
+        let up_to_date = view.up_to_date.or_else(computed);
         Seat {
             machine: Some(view.name.clone()),
             machine_phase: machine.phase.clone(),
@@ -190,7 +190,7 @@ fn differs_in(snapshot: &Snapshot, observation: &Observation, machine: &Machine)
     let (etcd, view) = (&snapshot.etcd, &machine.view);
     let mut found = Vec::new();
     let wanted = version(etcd).trim_start_matches('v');
-    if let Some(made) = machine.version.as_deref().map(|made| made.trim_start_matches('v')).filter(|m| *m != wanted) {
+    if let Some(made) = view.version.as_deref().map(|made| made.trim_start_matches('v')).filter(|m| *m != wanted) {
         found.push(format!("etcd {made}, and {wanted} is wanted"));
     }
     let template = &etcd.spec.infrastructure_template;

@@ -1,11 +1,12 @@
 //! What may stay unwritten for a moment, and what a kill in it must not cost.
 
 use crate::fixture::{Story, name};
-use crate::observation::{Membership, Ready};
+use crate::observation::Membership;
 use crate::plan::{Decision, Plan, Step, block, plan, wait};
 use crate::status::{can_wait, status};
 use api::conditions::reasons;
 use api::etcd_cluster::EtcdClusterStatus;
+use controller_support::external::Ready;
 
 #[test]
 fn between_two_steps_only_what_could_be_lost_is_written() {
@@ -72,7 +73,7 @@ fn what_machines_say_of_themselves_can_wait() {
     };
     assert!(!waits(&story), "there is nothing to write");
     let off = Ready { status: Some(false), message: "it is off".to_owned() };
-    story.observation.shown.entry(name(0)).or_default().ready = Some(off);
+    story.observation.machines.get_mut(&name(0)).unwrap().ready = Some(off);
     assert!(waits(&story));
     story.failing(1, "down");
     assert!(!waits(&story), "a member has begun to fail");
