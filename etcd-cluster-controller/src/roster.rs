@@ -337,6 +337,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     let is_too_many = seats.iter().filter(may_be_theirs).count() > expected;
     for seat in seats.iter_mut().filter(|seat| seat.is_unplaced()) {
         seat.stray = is_too_many || seat.is_unhealthy();
+        // Where the other members hear it, that is told instead.
         if !seat.stray && seat.why().starts_with(NO_MACHINE) {
             seat.verdict = Verdict::Unknown { why: UNPLACED.to_owned() };
         }

@@ -41,7 +41,8 @@ fn why(observation: &Observation, id: u64) -> String {
     }
 }
 
-/// Whether a message is about a member whose Machine cannot be deleted any more.
+/// Whether a message is about a member whose Machine cannot be deleted any more. It is the message that is asked, as
+/// the status of before and after a write has nothing else of a stranger.
 pub(crate) fn tells_of_no_machine(message: &str) -> bool {
     message.starts_with(NO_MACHINE) || message.starts_with(ITS_MACHINE)
 }
