@@ -59,6 +59,12 @@ impl Write {
         let deed = format!("{} {} {}", self.verb, self.resource, self.name);
         if self.fields.is_empty() { deed } else { format!("{deed} ({})", self.fields.join(", ")) }
     }
+
+    /// Whether it was carried out.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
 }
 
 /// Something that must not happen, and has.

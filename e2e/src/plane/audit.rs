@@ -103,6 +103,14 @@ impl Mark {
     }
 }
 
+impl Request {
+    /// Whether it was carried out.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+}
+
 impl Requests {
     /// What the log at `path` holds after `mark`. The answer to a request may be out a moment before its line is in.
     ///
@@ -135,6 +143,12 @@ impl Requests {
     #[must_use]
     pub fn user(&self, user: &str) -> Self {
         self.filter(|request| request.user == user)
+    }
+
+    /// Those about what is in one namespace that were carried out.
+    #[must_use]
+    pub fn done_in(&self, namespace: &str) -> Self {
+        self.filter(|request| request.namespace == namespace && request.is_done())
     }
 
     /// Those with one verb.

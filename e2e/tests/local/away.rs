@@ -98,8 +98,7 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
 
 /// By the API server's own account: we have deleted these Machines, each once, and no other one.
 pub(crate) fn deleted(bed: &Bed, look: &Look, mark: Mark, wanted: &[String]) -> Result<()> {
-    let ours = bed.plane.requests_since(mark)?;
-    let ours = ours.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&look.namespace);
     let mut deleted: Vec<String> = ours.verb("delete").resource("machines").iter().map(|r| r.name.clone()).collect();
     deleted.sort();
     ensure!(deleted == wanted, "{}: deleted were {deleted:?}, wanted {wanted:?}", look.namespace);

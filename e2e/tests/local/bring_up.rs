@@ -5,7 +5,7 @@ use api::conditions::MACHINE_UP_TO_DATE;
 use e2e::apply::apply_object;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::plane::workload::WorkloadApiServer;
-use e2e::plane::{Request, Requests, users};
+use e2e::plane::{Requests, users};
 use futures::future::try_join_all;
 use futures::try_join;
 use kube::Client;
@@ -192,8 +192,8 @@ pub(crate) async fn released(look: &Look) -> Result<()> {
 /// By the API server's own account: the endpoints were written, then the client Secret was made, and only then did the
 /// control plane make a Machine.
 fn gate_was_kept(look: &Look, requests: &Requests) -> Result<()> {
-    let here = |request: &Request| request.namespace == look.namespace && (200..300).contains(&request.code);
-    let ours = requests.user(users::PROVIDER).filter(here);
+    let done = requests.done_in(&look.namespace);
+    let ours = done.user(users::PROVIDER);
     let secret = format!("{}-apiserver-etcd-client", look.cluster);
     let secrets = ours.verb("create").resource("secrets").filter(|request| request.name == secret);
     let published = secrets.iter().next().with_context(|| format!("nobody of us made Secret {secret}:\n{ours}"))?;
@@ -207,7 +207,7 @@ fn gate_was_kept(look: &Look, requests: &Requests) -> Result<()> {
         published.received,
         endpoints.received
     );
-    let theirs = requests.user(users::CAPI_CONTROL_PLANE).filter(here).resource("machines").filter(|r| r.code == 201);
+    let theirs = done.user(users::CAPI_CONTROL_PLANE).resource("machines").filter(|r| r.code == 201);
     let first = theirs.iter().next().context("the control plane has made no Machine")?;
     ensure!(
         published.received < first.received,

@@ -248,8 +248,8 @@ impl<'a> Late<'a> {
 
     /// By the API server's own account: we have deleted these Machines and no other one, and made so many.
     fn done(&self, mark: Mark, deleted: &[String], new: usize) -> Result<()> {
-        let ours = self.bed.plane.requests_since(mark)?.user(users::PROVIDER).verb("delete").resource("machines");
-        let ours = ours.filter(|r| r.namespace == self.look.namespace && (200..300).contains(&r.code));
+        let ours = self.bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&self.look.namespace);
+        let ours = ours.verb("delete").resource("machines");
         // One that is on its way out may be deleted again, as it is not seen that it is.
         let found: BTreeSet<&String> = ours.iter().map(|request| &request.name).collect();
         let wanted: BTreeSet<&String> = deleted.iter().collect();

@@ -144,9 +144,9 @@ pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
     ensure!(begun.elapsed() >= SLOW_BOOT, "it did not boot slowly: {:?}", begun.elapsed());
     ensure!(machines.iter().any(|name| name == slow), "the Machines are {machines:?}");
     in_order(bed, &look, doomed, mark)?;
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).filter(|r| r.namespace == look.namespace);
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&look.namespace);
     for verb in ["create", "delete"] {
-        let done = ours.verb(verb).resource("machines").filter(|r| (200..300).contains(&r.code));
+        let done = ours.verb(verb).resource("machines");
         let done: Vec<&str> = done.iter().map(|r| r.name.as_str()).collect();
         ensure!(done.len() == 1, "{verb}: {done:?}");
     }
@@ -203,7 +203,7 @@ async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<(Vec<S
 /// done once.
 fn in_order(bed: &Bed, look: &Look, doomed: &str, mark: Mark) -> Result<()> {
     let requests = bed.plane.requests_since(mark)?;
-    let ours = requests.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
+    let ours = requests.user(users::PROVIDER).done_in(&look.namespace);
     let writes: Vec<_> = ours.writes().iter().cloned().collect();
     let first = |verb: &str, resource: &str| writes.iter().position(|r| r.verb == verb && r.resource == resource);
     let (made, deleted) = (first("create", "machines"), first("delete", "machines"));

@@ -125,7 +125,7 @@ fn is_no_alarm(cluster: &DynamicObject) -> Result<()> {
 /// was written into the init Secret but where the voters are, for each new voter once at most. And the control plane's
 /// endpoints were written once.
 fn told_once(look: &Look, requests: &Requests, new: &str, before: usize, after: usize) -> Result<()> {
-    let ours = requests.user(users::PROVIDER).filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
+    let ours = requests.user(users::PROVIDER).done_in(&look.namespace);
     let init = api::names::init_secret(&look.cluster);
     let names = look.member_names(after);
     let secrets = ours.writes().resource("secrets");

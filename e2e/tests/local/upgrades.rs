@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use e2e::bed::data::said;
 use e2e::bed::{Bed, Look, Manifests};
 use e2e::history::History;
-use e2e::plane::{Request, users};
+use e2e::plane::users;
 use e2e::until::until;
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -66,8 +66,7 @@ pub(crate) async fn from_before(bed: &mut Bed) -> Result<()> {
     let status = look.status().await?;
     ensure!(status.ready && up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
     ensure!(status.endpoints == endpoints, "{} were published, and {endpoints} before", status.endpoints);
-    let here = |request: &Request| request.namespace == look.namespace && (200..300).contains(&request.code);
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).writes().filter(here);
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).writes().done_in(&look.namespace);
     println!("  the new manager has written:\n{ours}");
     let done = ours.filter(|request| request.verb != "patch" && request.resource != "events");
     ensure!(done.is_empty(), "the new manager has made or deleted something:\n{done}");

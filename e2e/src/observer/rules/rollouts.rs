@@ -79,7 +79,7 @@ impl Rollouts {
     /// Every list beside the first one that we wrote, in its order, takes the oldest cause that is left.
     fn judge(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let mut written: BTreeMap<&str, (Vec<&Write>, &str)> = BTreeMap::new();
-        for write in moment.writes.iter().filter(|write| write.ours && (200..300).contains(&write.code)) {
+        for write in moment.writes.iter().filter(|write| write.ours && write.is_done()) {
             let (Some(endpoints), Some(etcd)) = (&write.endpoints, self.etcds.get(&write.name)) else { continue };
             let (writes, _) = written.entry(&write.name).or_insert_with(|| (Vec::new(), etcd));
             // A list that somebody had overwritten is written again: that is the same rollout.

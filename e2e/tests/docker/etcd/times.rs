@@ -27,8 +27,7 @@ const STEPS: [&str; 8] = [
 
 /// Prints a table: for each step and member, the seconds since `mark`, when everything was applied.
 pub(super) async fn print(bed: &DockerBed, look: &Look, mark: Mark) -> Result<()> {
-    let requests = bed.plane.requests_since(mark)?.writes();
-    let requests = requests.filter(|r| r.namespace == look.namespace && (200..300).contains(&r.code));
+    let requests = bed.plane.requests_since(mark)?.writes().done_in(&look.namespace);
     let begun = requests.iter().next().context("nothing was written")?.received.as_duration().as_secs_f64();
     let members = look.member_names(3);
     let mut columns = Vec::new();

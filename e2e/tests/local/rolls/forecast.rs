@@ -71,8 +71,7 @@ fn read(said: &str) -> Result<Rollout> {
 
 /// What we have done since, by the API server's own account, where there were so many Machines before.
 pub(super) fn done(bed: &Bed, look: &Look, mark: Mark, before: usize) -> Result<Rollout> {
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER);
-    let ours = ours.filter(|request| request.namespace == look.namespace && (200..300).contains(&request.code));
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&look.namespace);
     let ours = ours.filter(|request| !request.uri.contains("dryRun=All"));
     let tells = ours.verb("patch").resource("kubeadmcontrolplanes");
     let told = tells.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some()).len();
