@@ -60,6 +60,12 @@ impl Membership {
     pub fn voters(&self) -> Vec<&str> {
         self.members.iter().filter(|member| !member.learner).map(|member| member.name.as_str()).collect()
     }
+
+    /// How many of its members are in a later list, unchanged.
+    #[must_use]
+    pub fn stayed(&self, later: &Self) -> usize {
+        self.members.iter().filter(|member| later.members.contains(member)).count()
+    }
 }
 
 impl Look {

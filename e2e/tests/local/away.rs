@@ -78,7 +78,7 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     let machines = replaced(bed, &dies, &dead).await?;
     only_theirs(bed, &dies, &machines).await?;
     let etcd = dies.membership(&bed.machines, &machines).await?;
-    let stayed = before.members.iter().filter(|member| etcd.members.contains(member)).count();
+    let stayed = before.stayed(&etcd);
     ensure!(etcd.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {etcd:?}");
     let others = replaced(bed, &leaves, &old[2]).await?;
     ensure!(old[..2].iter().all(|name| others.contains(name)), "the Machines are {others:?}");

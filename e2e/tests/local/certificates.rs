@@ -81,7 +81,7 @@ pub(crate) async fn that_have_expired(bed: &mut Bed) -> Result<()> {
     said(&machine, &["sh", "-c", CRASH]).await?;
     let machines = replaced(bed, &look, &ill.machine).await?;
     let after = look.membership(&bed.machines, &machines).await?;
-    let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+    let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
     only_theirs(bed, &look, &machines).await?;
     let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;

@@ -119,7 +119,7 @@ impl Story<'_> {
         look.delete("Machine", &doomed).await?;
         let machines = replaced(bed, &look, &doomed).await?;
         let after = look.membership(&bed.machines, &machines).await?;
-        let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+        let stayed = before.stayed(&after);
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
         only_theirs(bed, &look, &machines).await?;
         if let Some(load) = load {

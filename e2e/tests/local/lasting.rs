@@ -63,7 +63,7 @@ async fn are_replaced(bed: &Bed, namespace: &str, faults: [Lasting; 2]) -> Resul
         strikes(bed, &look, &member.machine, fault).await?;
         let machines = replaced(bed, &look, &member.machine).await?;
         let after = look.membership(&bed.machines, &machines).await?;
-        let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+        let stayed = before.stayed(&after);
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
         only_theirs(bed, &look, &machines).await?;
         follow(&writers, &look.status().await?);

@@ -45,7 +45,7 @@ pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     look.etcds().patch(&look.etcd, &PatchParams::default(), &replace).await?;
     let machines = replaced(bed, &look, doomed).await?;
     let after = look.membership(&bed.machines, &machines).await?;
-    let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+    let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
     let last = look.status().await?.last_remediation.context("it is not written down")?;
     ensure!(last.machine == *doomed, "written down is {last:?}");

@@ -186,7 +186,7 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     println!("  {}: replaced after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
     ensure!(begun.elapsed() >= seconds(GRACE)?, "it had {:?}, and {GRACE} s are its grace", begun.elapsed());
     let after = Membership::on(witness.clone()).await?;
-    let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+    let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
     only_theirs(bed, &look, &machines).await?;
 

@@ -83,7 +83,7 @@ pub(crate) async fn of_a_repair(bed: &mut Bed) -> Result<()> {
     let left = replaced(bed, &look, &dead).await?;
     only_theirs(bed, &look, &left).await?;
     let etcd = look.membership(&bed.machines, &left).await?;
-    let stayed = before.members.iter().filter(|member| etcd.members.contains(member)).count();
+    let stayed = before.stayed(&etcd);
     ensure!(etcd.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {etcd:?}");
     deleted(bed, &look, mark, std::slice::from_ref(&dead))?;
     load.judged().await

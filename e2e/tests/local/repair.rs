@@ -46,7 +46,7 @@ pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
         dies(bed, &look, &doomed.machine).await?;
         let machines = replaced(bed, &look, &doomed.machine).await?;
         let after = look.membership(&bed.machines, &machines).await?;
-        let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+        let stayed = before.stayed(&after);
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
         let last = begun(&look).await?.context("it is not written down")?;
         ensure!(last.machine == doomed.machine && last.retry_count == 0, "written down is {last:?}");
@@ -151,7 +151,7 @@ pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
         ensure!(done.len() == 1, "{verb}: {done:?}");
     }
     let after = look.membership(&bed.machines, &machines).await?;
-    let stayed = before.members.iter().filter(|member| after.members.contains(member)).count();
+    let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
     only_theirs(bed, &look, &machines).await?;
     load.judged().await
