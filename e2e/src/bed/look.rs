@@ -3,7 +3,7 @@
 mod control_plane;
 mod deletion;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use api::{EtcdCluster, EtcdClusterStatus};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
@@ -169,6 +169,21 @@ impl Look {
                 }
                 _ => bail!("{}", self.reason(type_, &seen)),
             }
+        })
+        .await
+    }
+
+    /// Waits until every member is healthy, and one leads.
+    ///
+    /// # Errors
+    /// When that is not so in time; the error has the conditions.
+    pub async fn until_all_are_well(&self, timeout: Duration) -> Result<()> {
+        until(format!("all members of {} in {} are well", self.etcd, self.namespace), timeout, async || {
+            let status = self.status().await?;
+            let all = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
+            let well = status.ready && all.is_some_and(|condition| condition.status == "True");
+            ensure!(well && status.members.iter().any(|member| member.leader), "{:?}", status.conditions);
+            Ok(Some(()))
         })
         .await
     }

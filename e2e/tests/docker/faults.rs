@@ -95,7 +95,7 @@ async fn recovers(
     // The scenario is about this time.
     tokio::time::sleep(CUT.saturating_sub(begun.elapsed())).await;
     ends.await.with_context(|| format!("{}: no longer {what}", ill.name))?;
-    all_are_well(look).await?;
+    look.until_all_are_well(PATIENCE).await?;
     println!("  {}: {what}: all well after {:.1} s", ill.name, begun.elapsed().as_secs_f32());
     Ok(())
 }
@@ -131,17 +131,6 @@ async fn is_replaced(bed: &DockerBed, look: &Look, writers: &History, name: &str
     ensure!(stayed == 2, "the Machines were {before:?}, and are {after:?}");
     writers.endpoints(look.status().await?.endpoints.split(',').map(str::to_owned).collect());
     Ok(after)
-}
-
-async fn all_are_well(look: &Look) -> Result<()> {
-    until(format!("all members of {} are well", look.etcd), PATIENCE, async || {
-        let status = look.status().await?;
-        let all = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
-        let well = status.ready && all.is_some_and(|condition| condition.status == "True");
-        ensure!(well && status.members.iter().any(|member| member.leader), "{:?}", status.conditions);
-        Ok(Some(()))
-    })
-    .await
 }
 
 /// Waits until a member is as wanted.

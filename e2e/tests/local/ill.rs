@@ -231,14 +231,7 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
 
 /// Waits until every member is healthy, and one leads.
 pub(crate) async fn all_are_well(look: &Look) -> Result<()> {
-    until(format!("all members of {} are well again", look.namespace), PATIENCE, async || {
-        let status = look.status().await?;
-        let all = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
-        let well = status.ready && all.is_some_and(|condition| condition.status == "True");
-        ensure!(well && status.members.iter().any(|member| member.leader), "{:?}", status.conditions);
-        Ok(Some(()))
-    })
-    .await
+    look.until_all_are_well(PATIENCE).await
 }
 
 /// Three members that are up, with the control plane released, and so many seconds until one counts as unhealthy.
