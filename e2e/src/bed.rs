@@ -26,7 +26,7 @@ use crate::until::until;
 use crate::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
 use anyhow::{Context, Result, ensure};
 use kube::Client;
-use local_infrastructure::machine::Machines;
+use local_infrastructure::machine::{Machine, Machines};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -169,6 +169,18 @@ impl Bed {
     #[must_use]
     pub fn client(&self) -> Client {
         self.plane.client()
+    }
+
+    /// The machines of these names, in this order.
+    ///
+    /// # Errors
+    /// When one is not there.
+    pub fn machines_of<'n>(
+        &self,
+        namespace: &str,
+        names: impl IntoIterator<Item = &'n String>,
+    ) -> Result<Vec<Machine>> {
+        names.into_iter().map(|name| anyhow::Ok(self.machines.get(namespace, name)?)).collect()
     }
 
     /// The world that it is in.

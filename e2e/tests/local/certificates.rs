@@ -93,8 +93,7 @@ pub(crate) async fn that_have_expired(bed: &mut Bed) -> Result<()> {
 async fn of_all(bed: &mut Bed, look: &Look, authority: &Authority) -> Result<()> {
     let members = look.status().await?.members;
     let before = look.etcd_machines().await?;
-    let machines = members.iter().map(|member| anyhow::Ok(bed.machines.get(&look.namespace, &member.machine)?));
-    let machines = machines.collect::<Result<Vec<_>>>()?;
+    let machines = bed.machines_of(&look.namespace, members.iter().map(|member| &member.machine))?;
     let all: Vec<_> = machines.iter().collect();
     bed.fault("what all members show to clients has expired", &all, Silence::Lasting);
     bed.kill_manager(0).await?;

@@ -124,8 +124,7 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize) -> Result<()> {
     let names = look.etcd_machines().await?;
     let before = (look.membership(&bed.machines, &names).await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
-    let machines = names[..number].iter().map(|name| anyhow::Ok(bed.machines.get(&look.namespace, name)?));
-    let machines: Vec<Machine> = machines.collect::<Result<_>>()?;
+    let machines = bed.machines_of(&look.namespace, &names[..number])?;
     let theirs: Vec<&Machine> = machines.iter().collect();
     bed.fault(&format!("{number} of {} are {}", look.namespace, fault.name), &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, fault.begins))).await?;
@@ -149,8 +148,7 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize) -> Result<()> {
 pub(crate) async fn of_a_quorum_that_loses_its_data(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "lasting-quorum-robbed").await?;
     let names = look.etcd_machines().await?;
-    let machines = names[..2].iter().map(|name| anyhow::Ok(bed.machines.get(&look.namespace, name)?));
-    let machines: Vec<Machine> = machines.collect::<Result<_>>()?;
+    let machines = bed.machines_of(&look.namespace, &names[..2])?;
     let theirs: Vec<&Machine> = machines.iter().collect();
     bed.fault("two of three lose their disks", &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, Machine::rob_disk))).await?;

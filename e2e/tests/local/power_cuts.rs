@@ -43,8 +43,7 @@ pub(crate) async fn lose_what_was_not_synced(bed: &mut Bed) -> Result<()> {
         .with("EtcdCluster", |etcd| on_every_machine(&mut etcd["spec"]["etcdadmConfigSpec"]));
     let look = used(bed, checked(manifests, UNHEALTHY)).await?;
     let names = look.etcd_machines().await?;
-    let machines = names.iter().map(|name| anyhow::Ok(bed.machines.get(&look.namespace, name)?));
-    let machines: Vec<Machine> = machines.collect::<Result<_>>()?;
+    let machines = bed.machines_of(&look.namespace, &names)?;
     let before = (look.membership(&bed.machines, &names).await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, Load::default()).await?;
 

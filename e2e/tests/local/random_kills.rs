@@ -86,8 +86,7 @@ async fn killed_at_random(bed: &Bed, random: &mut StdRng) -> Result<()> {
 
 /// So many milliseconds later.
 async fn dies_and_comes_back(bed: &Bed, look: &Look, doomed: &[String], off: u64) -> Result<()> {
-    let machines = doomed.iter().map(|name| anyhow::Ok(bed.machines.get(&look.namespace, name)?));
-    let machines: Vec<Machine> = machines.collect::<Result<_>>()?;
+    let machines = bed.machines_of(&look.namespace, doomed)?;
     let theirs: Vec<&Machine> = machines.iter().collect();
     bed.fault(&format!("{doomed:?} are killed for {off} ms"), &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, Machine::kill))).await?;

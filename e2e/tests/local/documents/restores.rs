@@ -43,8 +43,7 @@ pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
     released(&look).await?;
     let (shell, typed) = (Shell::new(bed, &manifests)?, Typed::of_the_page()?);
     let names = look.member_names(3);
-    let machine = |name: &String| anyhow::Ok(bed.machines.get(NAMESPACE, name)?);
-    let machines: Vec<Machine> = names.iter().map(machine).collect::<Result<_>>()?;
+    let machines = bed.machines_of(NAMESPACE, &names)?;
     let before = look.membership(&bed.machines, &names).await?;
 
     let mut keys = Keys::default();
