@@ -6,7 +6,7 @@ mod victim;
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
-use crate::ill::{IMPATIENT, PATIENT, STALL, all_are_well, checked};
+use crate::ill::{IMPATIENT, STALL, checked, copies_are_saved, unavailability_is_told};
 use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, up_to_date};
 use crate::scale::data_of;
 use crate::shrinks::{alone, wanted};
@@ -32,9 +32,6 @@ const GRACE: i64 = 30;
 const ENDS: Duration = Duration::from_secs(420);
 /// How long it is looked at that nothing is done: a few times what it takes until a member counts as unhealthy.
 const STEADY: Duration = Duration::from_secs(12);
-
-/// How long a copy of a member's data may take to be saved, a reboot included.
-const SAVED: Duration = Duration::from_secs(120);
 
 type Action = fn(&Machine) -> Done<()>;
 
@@ -207,7 +204,9 @@ impl Story<'_> {
         let etcd = until("the members agree", PATIENCE, async || Ok(Some(look.membership(&bed.machines, &old).await?)))
             .await?;
         if self.fault.needs == Needs::OlderCopy {
-            self.saves_copies(&look, &old).await?;
+            // Of each member, as who it will be is not known yet.
+            let machines = bed.machines_of(&look.namespace, &old)?;
+            copies_are_saved(bed, &look, &machines, DataLoss::OlderCopy).await?;
         }
         let writers =
             History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
@@ -272,21 +271,6 @@ impl Story<'_> {
         })
     }
 
-    /// Of each member, as who it will be is not known yet: its data is saved, and it is started once more. That alone is
-    /// no reason to replace it.
-    async fn saves_copies(&self, look: &Look, old: &[String]) -> Result<()> {
-        let after =
-            async |seconds: i64| changed(look, &json!({"healthCheck": {"unhealthyAfterSeconds": seconds}})).await;
-        after(PATIENT).await?;
-        for name in old {
-            let machine = self.bed.machines.get(&look.namespace, name)?;
-            self.bed.fault(&format!("{name}: a copy is saved"), &[&machine], Silence::AtMost(SAVED));
-            DataLoss::OlderCopy.prepare(&machine).await?;
-            all_are_well(look).await?;
-        }
-        after(IMPATIENT).await
-    }
-
     /// The machine fails, and clients are told not to ask it any more: what they ask of others settles by itself.
     async fn strikes(
         &self,
@@ -330,13 +314,7 @@ async fn only_voter_fails(bed: &Bed, fault: &Fault, ends: Action) -> Result<()> 
     writers.endpoints(Vec::new());
     bed.fault(&format!("{}: {}", old[0], fault.name), &[&machine], Silence::Lasting);
     on(&machine, fault.begins).await?;
-    until("it is told that etcd is not available", PATIENCE, async || {
-        let conditions = look.status().await?.conditions;
-        let available = conditions.iter().find(|condition| condition.type_ == "Available").context("no condition")?;
-        ensure!(available.status != "True" && !available.message.is_empty(), "{available:?}");
-        Ok(Some(()))
-    })
-    .await?;
+    unavailability_is_told(&look, PATIENCE).await?;
     tokio::time::sleep(STEADY).await;
     nothing_is_begun(&look).await?;
     let machines = look.etcd_machines().await?;

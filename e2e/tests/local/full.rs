@@ -2,9 +2,9 @@
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
-use crate::ill::{CRASH, IMPATIENT, PATIENT, STALL, all_are_well, checked};
+use crate::ill::{CRASH, IMPATIENT, PATIENT, STALL, all_are_well, checked, unhealthy_after};
 use crate::repair;
-use crate::rolls::{changed, nothing_is_lost, used};
+use crate::rolls::{nothing_is_lost, used};
 use crate::scale::{LOAD, data_of};
 use anyhow::{Result, ensure};
 use e2e::bed::data::{Keys, on, said};
@@ -63,7 +63,7 @@ pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
     let after = (look.membership(&bed.machines, &old).await?, look.status().await?.endpoints);
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
 
-    changed(&look, &json!({"healthCheck": {"unhealthyAfterSeconds": IMPATIENT}})).await?;
+    unhealthy_after(&look, IMPATIENT).await?;
     is_full().await?;
     let machines = replaced(bed, &look, DOOMED).await?;
     only_theirs(bed, &look, &machines).await?;

@@ -8,7 +8,7 @@ use crate::rolls::{changed, nothing_is_lost, up_to_date, used};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::data::{on, said};
+use e2e::bed::data::{DataLoss, on, said};
 use e2e::bed::illness::{end_slow_disk, end_slow_network, slow_disk, slow_network};
 use e2e::bed::{Bed, Look, Manifests, States};
 use e2e::history::History;
@@ -28,6 +28,8 @@ pub(crate) const IMPATIENT: i64 = 4;
 /// The longest that nothing may be written: an illness of the leader, and the elections after it.
 pub(crate) const STALL: Duration = Duration::from_secs(15);
 
+/// How long a copy of a member's data may take to be saved, a reboot included.
+const SAVED: Duration = Duration::from_secs(120);
 /// How long an etcd that crashes takes to do it again: 2 s until it is started, and enough for the others to hear it.
 const CRASHES: Duration = Duration::from_secs(5);
 /// Kills etcd.
@@ -232,6 +234,37 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
 /// Waits until every member is healthy, and one leads.
 pub(crate) async fn all_are_well(look: &Look) -> Result<()> {
     look.until_all_are_well(PATIENCE).await
+}
+
+/// Waits until it is told that etcd is not available, and gives the explanation.
+pub(crate) async fn unavailability_is_told(look: &Look, within: Duration) -> Result<String> {
+    let message = until("it is told that etcd is not available", within, async || {
+        let conditions = look.status().await?.conditions;
+        let available = conditions.into_iter().find(|condition| condition.type_ == "Available");
+        let available = available.context("no condition")?;
+        ensure!(available.status != "True", "{available:?}");
+        Ok(Some(available.message))
+    })
+    .await?;
+    ensure!(!message.is_empty(), "it is not explained");
+    Ok(message)
+}
+
+/// Saves copies of the data of one member after the other. Its machine stands still meanwhile, or reboots: that alone
+/// is not a reason to replace it.
+pub(crate) async fn copies_are_saved(bed: &Bed, look: &Look, machines: &[Machine], loss: DataLoss) -> Result<()> {
+    unhealthy_after(look, PATIENT).await?;
+    for machine in machines {
+        bed.fault(&format!("{}: a copy is saved", machine.spec().name), &[machine], Silence::AtMost(SAVED));
+        loss.prepare(machine).await?;
+        all_are_well(look).await?;
+    }
+    unhealthy_after(look, IMPATIENT).await
+}
+
+/// From now on a member counts as unhealthy after so many seconds of failing checks.
+pub(crate) async fn unhealthy_after(look: &Look, seconds: i64) -> Result<()> {
+    changed(look, &json!({"healthCheck": {"unhealthyAfterSeconds": seconds}})).await
 }
 
 /// Three members that are up, with the control plane released, and so many seconds until one counts as unhealthy.

@@ -5,8 +5,8 @@
 use crate::deletion::all_is_gone;
 use crate::departures::{only_theirs, replaced};
 use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, nothing_is_begun};
-use crate::ill::{IMPATIENT, PATIENT, STALL, all_are_well, checked};
-use crate::rolls::{FOLLOWERS, changed, follow, nothing_is_lost};
+use crate::ill::{IMPATIENT, STALL, all_are_well, checked, copies_are_saved, unavailability_is_told};
+use crate::rolls::{FOLLOWERS, follow, nothing_is_lost};
 use crate::scale::data_of;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
@@ -18,11 +18,8 @@ use e2e::until::until;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use local_infrastructure::machine::Machine;
-use serde_json::json;
 use std::time::Duration;
 
-/// How long a copy of a member's data may take to be saved, a reboot included.
-const SAVED: Duration = Duration::from_secs(120);
 /// How long it may take until it is told that there is no quorum.
 const TOLD: Duration = Duration::from_secs(60);
 /// How long nobody does anything: several times what it takes until a member counts as unhealthy.
@@ -88,20 +85,10 @@ async fn strikes(bed: &Bed, look: &Look, name: &str, fault: Lasting) -> Result<(
         Lasting::Loses(loss) => loss,
     };
     if loss.is_by_a_copy() {
-        // It stands still meanwhile, and for an older copy it reboots: that alone is no reason to replace it.
-        after(look, PATIENT).await?;
-        bed.fault(&format!("{name}: a copy is saved"), &[&machine], Silence::AtMost(SAVED));
-        loss.prepare(&machine).await?;
-        all_are_well(look).await?;
-        after(look, IMPATIENT).await?;
+        copies_are_saved(bed, look, std::slice::from_ref(&machine), loss).await?;
     }
     bed.fault(&format!("{name}: {loss}"), &[&machine], Silence::Lasting);
     loss.strike(&machine).await
-}
-
-/// So many seconds until a member counts as unhealthy.
-async fn after(look: &Look, seconds: i64) -> Result<()> {
-    changed(look, &json!({"healthCheck": {"unhealthyAfterSeconds": seconds}})).await
 }
 
 /// What happens to a quorum or to all of three, and to how many machines.
@@ -162,15 +149,7 @@ pub(crate) async fn of_a_quorum_that_loses_its_data(bed: &mut Bed) -> Result<()>
 
 /// It is told that etcd is not available; and however long that lasts, nobody is replaced, removed or deleted.
 async fn is_told_and_left_alone(look: &Look, names: &[String]) -> Result<()> {
-    let message = until("it is told that etcd is not available", TOLD, async || {
-        let conditions = look.status().await?.conditions;
-        let available = conditions.into_iter().find(|condition| condition.type_ == "Available");
-        let available = available.context("no condition")?;
-        ensure!(available.status != "True", "{available:?}");
-        Ok(Some(available.message))
-    })
-    .await?;
-    ensure!(!message.is_empty(), "it is not explained");
+    let message = unavailability_is_told(look, TOLD).await?;
     println!("  {}: {message}", look.namespace);
     tokio::time::sleep(STEADY).await;
     nothing_is_begun(look).await?;
