@@ -4,7 +4,7 @@ use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
 use crate::repair;
-use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, rolled};
+use crate::rolls::{FOLLOWERS, another_spec, changed, nothing_is_lost, rolled};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
@@ -16,7 +16,6 @@ use e2e::plane::{Mark, users};
 use e2e::until::until;
 use futures::try_join;
 use local_infrastructure::machine::Machine;
-use serde_json::json;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -47,7 +46,7 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     let mut members = dies.status().await?.members.into_iter();
     let dead = members.find(|member| !member.leader).context("no such member")?.machine;
     repair::dies(bed, &dies, &dead).await?;
-    changed(&rolls, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    changed(&rolls, &another_spec()).await?;
     leaves.delete("Machine", &old[2]).await?;
     let hangs = bed.machines.get(&leaves.namespace, &old[0])?;
     bed.fault(&format!("{}: its machine hangs", old[0]), &[&hangs], Silence::Lasting);

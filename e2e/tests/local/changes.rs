@@ -7,6 +7,7 @@ use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::load::LowLoad;
 use crate::records::warnings;
+use crate::rolls::another_spec;
 use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, ControlPlaneStub, Look, Manifests};
@@ -81,8 +82,7 @@ struct Change {
 impl Change {
     /// Another configuration of three, which replaces all of them.
     fn rollout(name: &'static str, before: Value) -> Self {
-        let after = json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}});
-        Self { name, had: 3, before, after, has: 3, stay: 0, servers: 0 }
+        Self { name, had: 3, before, after: another_spec(), has: 3, stay: 0, servers: 0 }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::ill::{IMPATIENT, STALL, checked, copies_are_saved, unavailability_is_told};
-use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, up_to_date};
+use crate::rolls::{FOLLOWERS, another_spec, changed, nothing_is_lost, up_to_date};
 use crate::scale::data_of;
 use crate::shrinks::{alone, wanted};
 use anyhow::{Context, Result, ensure};
@@ -220,7 +220,7 @@ impl Story<'_> {
                 leaves = Some(found.machine);
             }
             Change::Growth | Change::ScaleDown => wanted(&look, after).await?,
-            Change::Rollout => changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?,
+            Change::Rollout => changed(&look, &another_spec()).await?,
             Change::Repair => {
                 let first = find(bed, &look, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
                 self.strikes(&look, first, &KILLED, &mut dead, &writers).await?;

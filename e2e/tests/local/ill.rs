@@ -4,7 +4,7 @@
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::load::LowLoad;
-use crate::rolls::{changed, nothing_is_lost, up_to_date, used};
+use crate::rolls::{another_spec, changed, nothing_is_lost, up_to_date, used};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
@@ -186,7 +186,7 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
     ensure!(message.contains(&named.name), "it says: {message}");
 
     let states = States::of(look.etcds(), &look.etcd).await?;
-    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    changed(&look, &another_spec()).await?;
     until("the rollout says why it does not begin", PATIENCE, async || {
         let (status, _, message) = up_to_date(&look.status().await?)?;
         Ok((status == "False" && message.contains("nobody joins")).then_some(()))

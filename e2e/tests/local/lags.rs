@@ -6,7 +6,7 @@ use crate::deletion::all_is_gone;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
 use crate::leases::made;
-use crate::rolls::{FOLLOWERS, changed, follow, nothing_is_lost, rolled};
+use crate::rolls::{FOLLOWERS, another_spec, changed, follow, nothing_is_lost, rolled};
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
@@ -171,8 +171,7 @@ impl<'a> Late<'a> {
     async fn rolls(&self) -> Result<usize> {
         let (mark, look) = (self.bed.plane.mark(), &self.look);
         let old = look.etcd_machines().await?;
-        let spec = json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}});
-        let kept = self.late(async || changed(look, &spec).await).await?;
+        let kept = self.late(async || changed(look, &another_spec()).await).await?;
         rolled(self.bed, look, &old, &self.writers).await?;
         self.done(mark, &old, old.len())?;
         Ok(kept)

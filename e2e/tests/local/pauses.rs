@@ -6,7 +6,7 @@ use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
 use crate::load::LowLoad;
 use crate::repair;
-use crate::rolls::{FOLLOWERS, ROLLOUT, changed, nothing_is_lost, rolled};
+use crate::rolls::{FOLLOWERS, ROLLOUT, another_spec, changed, nothing_is_lost, rolled};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use api::names::PAUSED_ANNOTATION;
@@ -31,7 +31,7 @@ pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
     let old = look.etcd_machines().await?;
     let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
     let begun = bed.plane.mark();
-    changed(&look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+    changed(&look, &another_spec()).await?;
     let operation = until("the first old member leaves", ROLLOUT, async || Ok(look.status().await?.operation)).await?;
     pause(&look, "Cluster", &look.cluster, &json!({"spec": {"paused": true}})).await?;
     look.until_condition("Paused", "True", "Paused", PATIENCE).await?;

@@ -350,7 +350,7 @@ async fn told_next(look: &Look, before: &str, writers: Option<&History>) -> Resu
 }
 
 /// Other machines, with the same etcd.
-fn another_spec() -> Value {
+pub(crate) fn another_spec() -> Value {
     json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})
 }
 

@@ -6,13 +6,12 @@ use crate::bring_up::released;
 use crate::deletion::all_is_gone;
 use crate::records::warnings;
 use crate::repair::{dies, manifests};
-use crate::rolls::changed;
+use crate::rolls::{another_spec, changed};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look};
 use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
 use e2e::until::until;
 use kube::ResourceExt;
-use serde_json::json;
 
 /// Clusters side by side, of up to six members each.
 const AT_ONCE: usize = 2;
@@ -92,7 +91,7 @@ impl Middle {
         ensure!(in_use.is_some_and(|lists| !lists.is_empty()), "no list of endpoints is in use: {in_use:?}");
         match self {
             Self::Rollout => {
-                changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})).await?;
+                changed(look, &another_spec()).await?;
                 until("a new member has joined", PATIENCE, async || {
                     let members = look.status().await?.members;
                     Ok((members.len() > 3).then_some(()))
