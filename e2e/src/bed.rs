@@ -36,7 +36,7 @@ pub use clusters::{EXAMPLE, Manifests};
 pub use control_plane_stub::{Behaviour, ControlPlaneStub, Seen};
 use images::Product;
 pub use images::{admission_policies, crds, machine_image, plugin, programs};
-pub use look::Look;
+pub use look::{Look, first_address};
 pub use members::{Member, Membership};
 pub use metrics::{metrics, reader, set_log_level};
 pub use observed::ObservedServers;

@@ -56,6 +56,12 @@ fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
+/// The first address that a Machine or LocalMachine tells.
+#[must_use]
+pub fn first_address(machine: &DynamicObject) -> Option<&str> {
+    machine.data["status"]["addresses"][0]["address"].as_str()
+}
+
 impl Look {
     /// A look at the cluster that these documents make.
     #[must_use]

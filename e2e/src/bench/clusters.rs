@@ -5,7 +5,7 @@ use super::linear::Point;
 use super::process::mebibytes;
 use super::table::Table;
 use super::{deaths, linear};
-use crate::bed::{Bed, Look, Manifests};
+use crate::bed::{Bed, Look, Manifests, first_address};
 use crate::plane::users::PROVIDER;
 use crate::until::until;
 use crate::world::World;
@@ -130,8 +130,7 @@ async fn freeze(bed: &Bed) -> Result<Vec<Ipv4Addr>> {
     let machines = Look::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
     let mut addresses = Vec::new();
     for machine in machines.items.iter().step_by(FROZEN) {
-        let address: Ipv4Addr =
-            machine.data["status"]["addresses"][0]["address"].as_str().context("no address")?.parse()?;
+        let address: Ipv4Addr = first_address(machine).context("no address")?.parse()?;
         frozen.freeze(address)?;
         addresses.push(address);
     }

@@ -2,7 +2,7 @@
 
 use super::clusters::{AT_ONCE, NAMESPACE, SETTLES, until_all_are_ready};
 use super::table::Table;
-use crate::bed::{Bed, Look};
+use crate::bed::{Bed, Look, first_address};
 use anyhow::{Context, Result, bail, ensure};
 use api::EtcdCluster;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -100,8 +100,7 @@ async fn freeze(bed: &Bed) -> Result<BTreeMap<String, Death>> {
     for machine in machines.items.iter().skip(FIRST).step_by(DYING) {
         let name = machine.name_any();
         let (etcd, _) = name.rsplit_once('-').context("a name without a number")?;
-        let address: Ipv4Addr =
-            machine.data["status"]["addresses"][0]["address"].as_str().context("no address")?.parse()?;
+        let address: Ipv4Addr = first_address(machine).context("no address")?.parse()?;
         frozen.freeze(address)?;
         let death = Death { machine: name.clone(), died: now(), failing: None, begun: None };
         ensure!(deaths.insert(etcd.to_owned(), death).is_none(), "two members of {etcd} are frozen");

@@ -14,7 +14,7 @@ use super::gate::{Call, Gate, Rule, Strike, Writes};
 use super::manager::FaultyManager;
 use super::redirect::{OWN_ADDRESS, Redirect};
 use super::relay::{Body, HTTP_2, Server, relay};
-use crate::bed::{Bed, Look};
+use crate::bed::{Bed, Look, first_address};
 use crate::simulated;
 use crate::world::{ADDRESS, PREFIX_LENGTH};
 use anyhow::{Context, Result};
@@ -152,12 +152,9 @@ impl Watched {
         let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for cluster in clusters.into_values() {
             let Ok(machines) = cluster.look.api("LocalMachine").list(&ListParams::default()).await else { continue };
-            let name = machines.items.iter().find_map(|machine| {
-                let found = machine.data["status"]["addresses"][0]["address"].as_str();
-                (found == Some(address)).then(|| machine.name_any())
-            });
-            if let Some(name) = name {
-                return Some((name, cluster));
+            let found = machines.items.iter().find(|machine| first_address(machine) == Some(address));
+            if let Some(machine) = found {
+                return Some((machine.name_any(), cluster));
             }
         }
         None

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use api::conditions::{MACHINES_DELETING, MACHINES_UP_TO_DATE};
 use api::endpoints::{EndpointLists, parse_list};
 use api::etcd_cluster::{Health, MemberRole};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, Look, Manifests, first_address};
 use e2e::faults::{ApiCall, EtcdCall, EtcdCalls, EtcdProxy, Fault, FaultyManager, Rule, Verb};
 use e2e::plane::users;
 use e2e::scenarios::seed;
@@ -188,8 +188,7 @@ impl Story<'_> {
                 self.told.push(format!("{machine} hangs"));
                 gone.push(machine.clone());
                 let found = self.look.api("LocalMachine").get(machine).await?;
-                let address = found.data["status"]["addresses"][0]["address"].as_str();
-                let address: Ipv4Addr = address.context("it has no address")?.parse()?;
+                let address: Ipv4Addr = first_address(&found).context("it has no address")?.parse()?;
                 let what = format!("{machine}: its machine hangs");
                 self.bed.fault_of_simulated(&what, &self.look.namespace, machine);
                 self.bed.frozen().context("machines are not simulated")?.freeze(address)

@@ -8,7 +8,7 @@ use crate::records::{Warning, told};
 use anyhow::{Context, Result, ensure};
 use api::names;
 use crowd::{Crowd, Seat};
-use e2e::bed::{Bed, Look};
+use e2e::bed::{Bed, Look, first_address};
 use e2e::observer::Silence;
 use e2e::scenarios::is_full;
 use e2e::until::until;
@@ -203,7 +203,7 @@ async fn show_their_own(look: &Look, seats: &[Seat]) -> Result<()> {
         let touch = Patch::Merge(json!({"metadata": {"annotations": {"looks-again": looks.to_string()}}}));
         let mut left = 0;
         for machine in machines.list(&ListParams::default()).await?.items {
-            let address = machine.data["status"]["addresses"][0]["address"].as_str().unwrap_or(UNKNOWN);
+            let address = first_address(&machine).unwrap_or(UNKNOWN);
             if address.ends_with(UNKNOWN) {
                 left += 1;
                 machines.patch(&machine.name_any(), &PatchParams::default(), &touch).await.context("touch it")?;

@@ -5,7 +5,7 @@ use crate::records::Warning;
 use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
 use api::names::ca_secret;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, Look, Manifests, first_address};
 use e2e::until::until;
 use futures::future::try_join_all;
 use kube::api::ListParams;
@@ -103,8 +103,7 @@ impl Crowd {
     pub(super) async fn seats(&self) -> Result<Vec<Seat>> {
         let mut seats = Vec::new();
         for machine in self.any()?.api("LocalMachine").list(&ListParams::default()).await?.items {
-            let address = machine.data["status"]["addresses"][0]["address"].as_str();
-            let address = address.with_context(|| format!("{} has no address", machine.name_any()))?;
+            let address = first_address(&machine).with_context(|| format!("{} has no address", machine.name_any()))?;
             let address: Ipv4Addr = address.parse().with_context(|| format!("{}: {address}", machine.name_any()))?;
             seats.push(Seat { machine: machine.name_any(), address });
         }
