@@ -106,13 +106,6 @@ async fn remove(bed: &Bed, look: &Look) -> Result<()> {
     .await
 }
 
-/// Of a hundred of these so many took no longer.
-fn percentile(mut durations: Vec<Duration>, percent: usize) -> Duration {
-    durations.sort();
-    let index = (durations.len() * percent).div_ceil(100).saturating_sub(1);
-    durations.get(index).copied().unwrap_or_default()
-}
-
 fn median(mut durations: Vec<Duration>) -> Duration {
     durations.sort();
     durations.get(durations.len() / 2).copied().unwrap_or_default()

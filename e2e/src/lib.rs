@@ -31,6 +31,7 @@ pub mod infrastructure;
 pub mod malformed;
 pub mod observer;
 pub mod own_release;
+mod percentile;
 pub mod plane;
 pub mod process;
 pub mod scenarios;

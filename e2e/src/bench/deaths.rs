@@ -3,6 +3,7 @@
 use super::clusters::{AT_ONCE, NAMESPACE, SETTLES, until_all_are_ready};
 use super::table::Table;
 use crate::bed::{Bed, Look, first_address};
+use crate::percentile::percentile;
 use anyhow::{Context, Result, bail, ensure};
 use api::EtcdCluster;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -51,11 +52,11 @@ pub(super) async fn measure(bed: &Bed, number: usize, table: &mut Table) -> Resu
     ensure!(failed.len() == deaths.len(), "of {} deaths, {} were seen to fail", deaths.len(), failed.len());
     let what = format!("{number} clusters of three, {} members dead: replacement begun", deaths.len());
     for (percent, goal) in [(50, ""), (99, "≤ 2 s")] {
-        let figure = format!("{:.1} s", percentile(&failed, percent));
+        let figure = format!("{:.1} s", percentile(&failed, percent).unwrap_or_default());
         table.row(&format!("{what}, after {THRESHOLD} s of failing checks, p{percent}"), figure, goal, "");
     }
     for percent in [50, 99] {
-        let figure = format!("{:.1} s", percentile(&died, percent));
+        let figure = format!("{:.1} s", percentile(&died, percent).unwrap_or_default());
         table.row(&format!("{what}, after the death and {THRESHOLD} s, p{percent}"), figure, "", "");
     }
     Ok(())
@@ -120,12 +121,6 @@ fn seconds(deaths: &[Death], from: impl Fn(&Death) -> Option<Timestamp>) -> Vec<
     late
 }
 
-/// Of a hundred of these, which are sorted, so many are no more.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(index).copied().unwrap_or_default()
-}
-
 #[expect(clippy::disallowed_methods, reason = "what is measured is told with the time of day")]
 fn now() -> Timestamp {
     Timestamp::now()
@@ -142,11 +137,5 @@ mod tests {
         let deaths = [death(Some(at(9)), Some(at(71))), death(Some(at(5)), Some(at(66))), death(None, Some(at(80)))];
         assert_eq!(seconds(&deaths, |death| death.failing), [1.0, 2.0]);
         assert_eq!(seconds(&deaths, |death| Some(death.died)), [6.0, 11.0, 20.0]);
-    }
-
-    #[test]
-    fn a_percentile_of_few_is_one_of_them() {
-        assert_eq!([1, 50, 99].map(|percent| percentile(&[1.0, 2.0, 3.0], percent)), [1.0, 2.0, 3.0]);
-        assert_eq!(percentile(&[], 99), 0.0);
     }
 }

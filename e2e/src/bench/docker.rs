@@ -1,11 +1,12 @@
 //! On Cluster API's docker infrastructure: bring-up, each part of the way to a Kubernetes cluster; and a member that is killed.
 
-use super::{PATIENCE, median, percentile};
+use super::{PATIENCE, median};
 use crate::bed::{Look, Manifests};
 use crate::bench::table::Table;
 use crate::demo::docker::travel;
 use crate::demo::milestones::Milestones;
 use crate::docker::DockerBed;
+use crate::percentile::percentile;
 use crate::until::until;
 use crate::world::World;
 use anyhow::{Context, Result, ensure};
@@ -47,11 +48,12 @@ pub async fn run(world: &World, rounds: usize) -> Result<()> {
         let figure = median(times.with_context(|| format!("{what} was not reached"))?);
         table.row(&format!("apply → {what}, on docker"), format!("{:.1} s", figure.as_secs_f64()), goal, peer);
     }
-    let times = kills(&bed, rounds.max(KILLS)).await?;
+    let mut times = kills(&bed, rounds.max(KILLS)).await?;
+    times.sort();
     let what = format!("member killed → three healthy voters, on docker, of {}:", times.len());
     let figure = |time: Duration| format!("{:.1} s", time.as_secs_f64());
     table.row(&format!("{what} median"), figure(median(times.clone())), "", "153–158 s");
-    table.row(&format!("{what} p95"), figure(percentile(times, 95)), "≤ 90 s", "");
+    table.row(&format!("{what} p95"), figure(percentile(&times, 95).unwrap_or_default()), "≤ 90 s", "");
     print!("{table}");
     bed.stop().await
 }

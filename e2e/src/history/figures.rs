@@ -1,5 +1,6 @@
 //! What a history says in a few numbers.
 
+use crate::percentile::percentile;
 use std::fmt;
 use std::time::Duration;
 
@@ -88,8 +89,7 @@ fn longest_stall(samples: &[Sample], ended: i64) -> Duration {
 fn p99(samples: &[Sample]) -> Duration {
     let mut times: Vec<i64> = acknowledged(samples).map(|write| write.returned - write.call).collect();
     times.sort_unstable();
-    let index = (times.len() * 99).div_ceil(100).saturating_sub(1);
-    nanoseconds(times.get(index).copied().unwrap_or_default())
+    nanoseconds(percentile(&times, 99).unwrap_or_default())
 }
 
 fn nanoseconds(time: i64) -> Duration {
