@@ -1,6 +1,6 @@
 //! A second management plane beside the bed's, for the same machines: what is moved goes there.
 
-use super::{ADMIN_PORTS, Bed, control_plane_stub, images, local_infrastructure, manager_command, programs, ready};
+use super::{ADMIN_PORTS, Bed, Product, control_plane_stub, local_infrastructure, manager_command, ready};
 use crate::plane::{Plane, PlaneOptions, users};
 use crate::process::Process;
 use anyhow::Result;
@@ -22,15 +22,14 @@ impl Bed {
     /// When a part does not start; the error names its log.
     pub async fn second_plane(&self) -> Result<SecondPlane> {
         let world = self.world().with_logs("second-plane")?;
-        let mut crds = images::crds()?;
+        let Product { programs, mut crds, policies } = Product::present()?;
         crds.push(control_plane_stub::crd());
-        let policies = images::admission_policies()?;
         let options = PlaneOptions { crds, policies, beside: true, ..PlaneOptions::default() };
         let plane = Plane::start(&world, options).await?;
         // The image that the bed has made.
         let infrastructure = local_infrastructure(&world, &plane, &world.state("image")?)?.spawn()?;
         let kubeconfig = plane.kubeconfig_for(users::PROVIDER)?;
-        let command = manager_command(&programs()?, kubeconfig, world.logs(), 1).arg("--leader-elect=false");
+        let command = manager_command(&programs, kubeconfig, world.logs(), 1).arg("--leader-elect=false");
         let mut manager = command.spawn()?;
         ready(&mut manager, ADMIN_PORTS[1]).await?;
         Ok(SecondPlane { _manager: manager, _local_infrastructure: infrastructure, plane })

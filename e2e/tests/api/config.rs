@@ -4,7 +4,7 @@
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
 use e2e::apply::{apply, apply_object, documents};
-use e2e::process::output;
+use e2e::process::output_of;
 use e2e::until::until;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::Api;
@@ -34,7 +34,7 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
         let name = folder.file_name().unwrap_or_default().display().to_string();
         let mut kustomize = Command::new(&server.kubectl);
         kustomize.arg("kustomize").arg(&folder);
-        let documents = documents(&run(kustomize).await?).with_context(|| name.clone())?;
+        let documents = documents(&output_of(kustomize).await?).with_context(|| name.clone())?;
         ensure!(!documents.is_empty(), "{name} is empty");
         let text = |pointer: &str| -> BTreeSet<String> {
             let texts = documents.iter().filter_map(|document| document.pointer(pointer)?.as_str());
@@ -55,7 +55,7 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
             false => apply_from(server, "-k", &folder),
         };
         apply.args(["--force-conflicts", "--dry-run=server"]);
-        run(apply).await?;
+        output_of(apply).await?;
         rendered.push(name);
     }
     ensure!(rendered.len() > 8, "only {rendered:?}");
@@ -111,10 +111,6 @@ fn apply_from(server: &Server, option: &str, path: &Path) -> Command {
     apply
 }
 
-async fn run(mut command: Command) -> Result<String> {
-    tokio::task::spawn_blocking(move || output(&mut command)).await?
-}
-
 /// Whoever may look sees everything of ours and changes nothing; whoever may change does not do what the manager does.
 pub(crate) async fn people_may_look_or_change(server: &Server) -> Result<()> {
     for (role, manifest) in [("capi-etcdadm-view", VIEW), ("capi-etcdadm-edit", EDIT)] {
@@ -154,7 +150,7 @@ pub(crate) async fn kubernetes_own_roles_take_ours_in(server: &Server) -> Result
         ensure!(!may(server, role, "get", ETCD).await?, "{role} permits what nobody has granted");
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/aggregate-to-people");
-    run(apply_from(server, "-k", &folder)).await?;
+    output_of(apply_from(server, "-k", &folder)).await?;
     for role in own {
         until_may(server, role, "get", ETCD).await?;
     }

@@ -5,7 +5,7 @@ use crate::served::accepted;
 use crate::server::{Server, merged};
 use anyhow::{Context, Result, ensure};
 use e2e::apply::apply_object;
-use e2e::bed::programs;
+use e2e::bed::plugin;
 use e2e::until::until;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -24,7 +24,7 @@ pub(crate) struct Run {
 
 /// Runs it with these arguments, and this document on its standard input.
 pub(crate) fn run(server: &Server, arguments: &[&str], input: &Value) -> Result<Run> {
-    let mut child = Command::new(programs()?.join("kubectl-etcdcluster"))
+    let mut child = Command::new(plugin()?)
         .args(arguments)
         .arg("--kubeconfig")
         .arg(&server.kubeconfig)

@@ -7,7 +7,7 @@ use crate::server::Server;
 use anyhow::{Context, Result, ensure};
 use api::names::ETCD_CLUSTER_LABEL;
 use e2e::apply::{api_for, apply_object};
-use e2e::bed::programs;
+use e2e::bed::plugin;
 use e2e::process::{Command, Process, Signal};
 use e2e::until::until;
 use kube::api::DeleteParams;
@@ -25,7 +25,7 @@ pub(crate) async fn watch_prints_what_is_new(server: &Server) -> Result<()> {
     let etcd = cluster("watched", &json!({}));
     accepted(server.create(&etcd).await?)?;
     let logs = server.kubeconfig.parent().unwrap_or(Path::new("."));
-    let mut watch = Command::new("kubectl-etcdcluster-watch", programs()?.join("kubectl-etcdcluster"), logs)
+    let mut watch = Command::new("kubectl-etcdcluster-watch", plugin()?, logs)
         .args(["watch", "watched", "--kubeconfig"])
         .arg(&server.kubeconfig)
         .spawn()?;

@@ -7,7 +7,7 @@
 
 use crate::clusters::{PATIENCE, change, documents, gone};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Look, Manifests, metrics, programs, reader};
+use e2e::bed::{Look, Manifests, metrics, plugin, reader};
 use e2e::clusterctl::{Setup, stand_in_for_cert_manager};
 use e2e::docker::{DockerBed, ManagerImage, Workload};
 use e2e::process::{self, output};
@@ -179,7 +179,7 @@ async fn answer(token: Option<&str>) -> Result<Result<String, u16>> {
 
 /// What the plugin finds, now that there are Pods.
 fn logs_are_found(workload: &Workload, look: &Look) -> Result<()> {
-    let mut logs = Command::new(programs()?.join("kubectl-etcdcluster"));
+    let mut logs = Command::new(plugin()?);
     logs.args(["logs", &look.etcd, "--namespace", &look.namespace, "--kubeconfig"]).arg(workload.kubeconfig());
     let logs = output(&mut logs)?;
     ensure!(logs.contains(&look.etcd), "kubectl etcdcluster logs finds nothing of {} in the Pods: {logs:?}", look.etcd);

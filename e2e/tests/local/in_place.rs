@@ -6,7 +6,7 @@ use crate::rolls::changed;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use api::names;
-use e2e::bed::{Bed, Look, Manifests, programs};
+use e2e::bed::{Bed, Look, Manifests, plugin};
 use e2e::tls::{Identity, connector};
 use e2e::until::until;
 use kube::api::DeleteParams;
@@ -51,7 +51,7 @@ pub(crate) async fn replaces_no_machine(bed: &mut Bed) -> Result<()> {
     until_all_have(&look, [0, 0, 30]).await?;
 
     let kubeconfig = bed.plane.kubeconfig()?;
-    let mut doctor = Command::new(programs()?.join("kubectl-etcdcluster"));
+    let mut doctor = Command::new(plugin()?);
     doctor.args(["doctor", &look.etcd, "--dial", "--namespace", &look.namespace, "--kubeconfig"]).arg(kubeconfig);
     let output = tokio::task::spawn_blocking(move || doctor.output()).await??;
     let found = String::from_utf8_lossy(&output.stdout);

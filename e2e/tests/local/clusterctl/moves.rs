@@ -8,7 +8,7 @@ use crate::scale::{LOAD as DENSE, data_of};
 use anyhow::{Context, Result, bail, ensure};
 use api::{EtcdClusterStatus, names};
 use control_plane::{Given, is_untouched, works};
-use e2e::bed::{Bed, Look, Manifests, Membership, programs};
+use e2e::bed::{Bed, Look, Manifests, Membership, plugin};
 use e2e::clusterctl::Setup;
 use e2e::history::{History, Load};
 use e2e::plane::Plane;
@@ -171,7 +171,7 @@ impl Side<'_> {
     }
 
     fn types(&self, other: &Side<'_>) -> Result<Command> {
-        let mut command = Command::new(programs()?.join("kubectl-etcdcluster"));
+        let mut command = Command::new(plugin()?);
         command.args(["move", "--namespace", MOVED, "--kubeconfig"]).arg(self.plane.kubeconfig()?);
         command.arg("--to-kubeconfig").arg(other.plane.kubeconfig()?);
         Ok(command)
