@@ -300,8 +300,7 @@ fn outvotes_nobody(view: &View, admitted: Set) -> bool {
     let may_vote = |seat: &usize| !matches!(member(seat), Member::Voter | Member::Removed);
     let come = admitted.iter().filter(|seat| view.machines.is[*seat].exists()).filter(may_vote).count();
     let voters = (0..SEATS).filter(|seat| member(seat) == Member::Voter).count();
-    let stays = |seat: &usize| is_well(view, *seat) && !view.machines.deleting.has(*seat);
-    let stay = (0..SEATS).filter(stays).count();
+    let stay = (0..SEATS).filter(|seat| stays_well(view, *seat)).count();
     survives(voters + come, stay) >= 0 || ((voters, stay) == (1, 1) && come <= 2)
 }
 
