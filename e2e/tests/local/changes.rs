@@ -6,12 +6,13 @@ mod used;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::load::LowLoad;
+use crate::places::{Told, strikes};
 use crate::records::warnings;
 use crate::rolls::another_spec;
 use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, ControlPlaneStub, Look, Manifests};
-use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
+use e2e::faults::{FaultyManager, How, Place, Sweep};
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -91,10 +92,9 @@ impl Change {
 async fn sweep(bed: &mut Bed, change: Change) -> Result<()> {
     bed.kill_manager(0).await?;
     let name = change.name;
-    let counted = tell(bed, &change, &format!("{name}-counted"), None).await.context("without a fault")?.0;
+    let counted = tell(bed, &change, &format!("{name}-counted"), None).await.context("without a fault")?.writes;
     let told = async |place: Place| {
-        let (_, struck) = tell(bed, &change, &format!("{name}-{}", place.slug()), Some(place)).await?;
-        anyhow::Ok(struck.map_or(Ending::NotReached, Ending::AfterFault))
+        anyhow::Ok(tell(bed, &change, &format!("{name}-{}", place.slug()), Some(place)).await?.ending())
     };
     if change.servers > 0 {
         let part = telling(&counted)?;
@@ -122,12 +122,7 @@ fn next(writes: &[String], from: usize, is_it: impl Fn(&str) -> bool) -> Result<
 }
 
 /// One change, with its writes and what the fault happened to. `place` is counted from the change on.
-async fn tell(
-    bed: &Bed,
-    change: &Change,
-    namespace: &str,
-    place: Option<Place>,
-) -> Result<(Vec<String>, Option<String>)> {
+async fn tell(bed: &Bed, change: &Change, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
     Look::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
@@ -144,10 +139,7 @@ async fn tell(
     let old = look.etcd_machines().await?;
     let before = look.membership(&bed.machines, &old).await?;
     let clients = Clients::begin(bed, &look, change.servers).await?;
-    let up = manager.writes().len();
-    if let Some(place) = &place {
-        manager.add(place.rule(up));
-    }
+    let up = strikes(&manager, place.as_ref());
     let spec = Patch::Merge(json!({"spec": change.after}));
     look.etcds().patch(&look.etcd, &PatchParams::default(), &spec).await?;
     let machines = carried_out(bed, &look, change, &old).await?;
@@ -157,15 +149,14 @@ async fn tell(
     let stub = clients.end(&look).await?;
     let warnings = warnings(&client, namespace).await?;
     ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
-    let writes = manager.writes().names().split_off(up);
-    let struck = manager.strikes().first().map(|strike| strike.call.to_string());
+    let told = Told::until_now(&manager, up);
     look.delete("Cluster", &look.cluster).await?;
     all_is_gone(bed, &look).await.context("the deletion")?;
     if let Some(stub) = stub {
         stub.until_gone(PATIENCE).await?;
     }
     manager.stop().await?;
-    Ok((writes, struck))
+    Ok(told)
 }
 
 /// Who uses etcd while it is changed: one of the two.

@@ -74,6 +74,37 @@ async fn sweep(bed: &mut Bed, name: &str, replicas: usize, ways: &[How]) -> Resu
     bed.start_manager(0).await
 }
 
+/// What a story tells a sweep whose places are counted from somewhere in its middle.
+pub(crate) struct Told {
+    /// What our manager has written from there on.
+    pub(crate) writes: Vec<String>,
+    /// What the fault happened to.
+    struck: Option<String>,
+}
+
+impl Told {
+    /// Until now, of a manager that had made so many writes before.
+    pub(crate) fn until_now(manager: &FaultyManager, earlier: usize) -> Self {
+        Self {
+            writes: manager.writes().names().split_off(earlier),
+            struck: manager.strikes().first().map(|strike| strike.call.to_string()),
+        }
+    }
+
+    pub(crate) fn ending(self) -> Ending {
+        self.struck.map_or(Ending::NotReached, Ending::AfterFault)
+    }
+}
+
+/// Has a fault happen at a place that is counted from now on. Gives how many writes there were before.
+pub(crate) fn strikes(manager: &FaultyManager, place: Option<&Place>) -> usize {
+    let earlier = manager.writes().len();
+    if let Some(place) = place {
+        manager.add(place.rule(earlier));
+    }
+    earlier
+}
+
 /// One life of a cluster.
 struct Lived {
     /// What there was when it was up.

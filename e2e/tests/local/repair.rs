@@ -4,6 +4,7 @@
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
 use crate::load::LowLoad;
+use crate::places::{Told, strikes};
 use crate::records::warnings;
 use crate::rolls::nothing_is_lost;
 use crate::scale::{LOAD, data_of};
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::LastRemediation;
 use e2e::bed::data::{on, serves};
 use e2e::bed::{Bed, Look, Manifests, Membership};
-use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
+use e2e::faults::{FaultyManager, How, Place, Sweep};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::plane::{Mark, Request, users};
@@ -161,10 +162,9 @@ pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
 /// `E2E_EVERY_PLACE` set all of them. Each time one member is replaced by one.
 pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
-    let counted = tell(bed, "repair-counted", None).await.context("without a fault")?.0;
+    let counted = tell(bed, "repair-counted", None).await.context("without a fault")?.writes;
     let told = async |place: Place| {
-        let (_, struck) = tell(bed, &format!("repair-{}", place.slug()), Some(place)).await?;
-        anyhow::Ok(struck.map_or(Ending::NotReached, Ending::AfterFault))
+        anyhow::Ok(tell(bed, &format!("repair-{}", place.slug()), Some(place)).await?.ending())
     };
     let sweep = Sweep { name: "repair::survives_kills", writes: counted, at_once: AT_ONCE };
     sweep.run_wanted(&How::DEATHS, told).await?;
@@ -172,7 +172,7 @@ pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
 }
 
 /// One replacement, with its writes and what the fault happened to.
-async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<(Vec<String>, Option<String>)> {
+async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
     Look::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
@@ -181,22 +181,18 @@ async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<(Vec<S
     manifests.apply(&client).await?;
     look.until_ready(BESIDE_OTHERS).await?;
     let load = LowLoad::begin(bed, &look).await?;
-    let up = manager.writes().len();
-    if let Some(place) = &place {
-        manager.add(place.rule(up));
-    }
+    let up = strikes(&manager, place.as_ref());
     let doomed = look.member_names(3)[2].clone();
     dies(bed, &look, &doomed).await?;
     let machines = replaced(bed, &look, &doomed).await?;
     only_theirs(bed, &look, &machines).await?;
     ensure!(machines.len() == 3, "the Machines are {machines:?}");
     load.judged().await?;
-    let writes = manager.writes().names().split_off(up);
-    let struck = manager.strikes().first().map(|strike| strike.call.to_string());
+    let told = Told::until_now(&manager, up);
     look.delete("Cluster", &look.cluster).await?;
     crate::deletion::all_is_gone(bed, &look).await.context("the deletion")?;
     manager.stop().await?;
-    Ok((writes, struck))
+    Ok(told)
 }
 
 /// By the API server's own account: a replacement was made and got its bootstrap data before the Machine was deleted, which was

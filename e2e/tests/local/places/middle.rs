@@ -1,7 +1,7 @@
 //! A Cluster is deleted in the middle of something, and from then on our manager is killed before a write, killed after it,
 //! or loses the answer. Each time all of it goes, and nobody is warned.
 
-use super::{PATIENCE, gone};
+use super::{PATIENCE, Told, gone, strikes};
 use crate::bring_up::released;
 use crate::deletion::all_is_gone;
 use crate::records::warnings;
@@ -9,7 +9,7 @@ use crate::repair::{dies, manifests};
 use crate::rolls::{another_spec, changed};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look};
-use e2e::faults::{Ending, FaultyManager, How, Place, Sweep};
+use e2e::faults::{FaultyManager, How, Place, Sweep};
 use e2e::until::until;
 use kube::ResourceExt;
 
@@ -30,10 +30,9 @@ pub(super) enum Middle {
 pub(super) async fn sweep(bed: &mut Bed, middle: Middle) -> Result<()> {
     bed.kill_manager(0).await?;
     let name = middle.name();
-    let counted = tell(bed, middle, &format!("{name}-counted"), None).await.context("without a fault")?.0;
+    let counted = tell(bed, middle, &format!("{name}-counted"), None).await.context("without a fault")?.writes;
     let told = async |place: Place| {
-        let (_, struck) = tell(bed, middle, &format!("{name}-{}", place.slug()), Some(place)).await?;
-        anyhow::Ok(struck.map_or(Ending::NotReached, Ending::AfterFault))
+        anyhow::Ok(tell(bed, middle, &format!("{name}-{}", place.slug()), Some(place)).await?.ending())
     };
     let sweep = Sweep { name, writes: counted, at_once: AT_ONCE };
     sweep.run_wanted(&How::DEATHS, told).await?;
@@ -41,12 +40,7 @@ pub(super) async fn sweep(bed: &mut Bed, middle: Middle) -> Result<()> {
 }
 
 /// One life, with its writes from the deletion on and what the fault happened to.
-async fn tell(
-    bed: &Bed,
-    middle: Middle,
-    namespace: &str,
-    place: Option<Place>,
-) -> Result<(Vec<String>, Option<String>)> {
+async fn tell(bed: &Bed, middle: Middle, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
     Look::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
@@ -56,19 +50,16 @@ async fn tell(
     look.until_ready(PATIENCE).await?;
     released(&look).await?;
     middle.begins(bed, &look).await?;
-    let up = manager.writes().len();
-    if let Some(place) = &place {
-        manager.add(place.rule(up));
-    }
+    let up = strikes(&manager, place.as_ref());
     look.delete("Cluster", &look.cluster).await?;
     gone(&look).await?;
     all_is_gone(bed, &look).await.context("the deletion")?;
-    let told = warnings(&client, namespace).await?;
-    let unexpected: Vec<&String> = told.iter().filter(|warning| !middle.explains(warning)).collect();
+    let warnings = warnings(&client, namespace).await?;
+    let unexpected: Vec<&String> = warnings.iter().filter(|warning| !middle.explains(warning)).collect();
     ensure!(unexpected.is_empty(), "{} warnings: {unexpected:#?}", unexpected.len());
-    let struck = manager.strikes().first().map(|strike| strike.call.to_string());
-    let writes = manager.stop().await?.names().split_off(up);
-    Ok((writes, struck))
+    let told = Told::until_now(&manager, up);
+    manager.stop().await?;
+    Ok(told)
 }
 
 impl Middle {
