@@ -53,8 +53,8 @@ pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
     bed.exactly(&[(&anew, 3)]).await
 }
 
-/// Side by side, after the clusters have come up: the Cluster, also in the foreground, and the EtcdCluster alone; both also with every machine of
-/// etcd dead; and the Cluster while its user has paused the control plane.
+/// Side by side, after the clusters have come up: the Cluster, also in the foreground, and the EtcdCluster alone; both
+/// also with every machine of etcd dead; and the Cluster while its user has paused the control plane.
 pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let cluster = async |name, killed: bool| {

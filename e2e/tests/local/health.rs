@@ -23,8 +23,8 @@ struct Up<'a> {
     etcd: Membership,
 }
 
-/// One machine dies, reboots, hangs, is cut off, from all or only from us; then two die at once. Each time it is told, and once the machine is back
-/// all is as it was: members, Machines, endpoints. Nothing that was acknowledged is lost.
+/// One machine dies, reboots, hangs, is cut off, from all or only from us; then two die at once. Each time it is told,
+/// and once the machine is back all is as it was: members, Machines, endpoints. Nothing that was acknowledged is lost.
 pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     Look::make_namespace(&client, "health").await?;
