@@ -5,11 +5,14 @@ use crate::fixture::{ENDPOINTS, World};
 use api::names;
 use serde_json::json;
 
+mod claiming;
+mod client_secret;
 mod deletion;
 mod handover;
+mod overwritten;
+mod pauses;
 mod preconditions;
 mod properties;
-
 mod rollout;
 
 /// The steps of an undisturbed handover, by name.
@@ -18,4 +21,13 @@ const HANDOVER: [&str; 7] =
 
 fn name(step: &Step) -> String {
     step.to_string()
+}
+
+/// Handed over, and with machines of its own.
+fn running() -> World {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.control_plane.as_mut().unwrap()["status"]["initialization"] = json!({"controlPlaneInitialized": true});
+    world.settle();
+    world
 }

@@ -1,0 +1,79 @@
+//! Which etcd it is, and whose.
+
+use super::*;
+
+#[test]
+fn etcd_of_another_cluster_is_not_touched() {
+    let mut world = World::applied().etcd_ready();
+    world.etcd.as_mut().unwrap()["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "other", "uid": "cluster-2"}]);
+    insta::assert_snapshot!(world.story(), @"block: EtcdBelongsToAnotherCluster | EtcdCluster demo-etcd belongs to Cluster other: change or remove the annotation etcdcluster.cluster.x-k8s.io/managed-external-etcd of Cluster demo | Some(60s)");
+
+    let mut world = World::applied().etcd_ready();
+    world.etcd.as_mut().unwrap()["metadata"]["labels"] = json!({names::CLUSTER_NAME_LABEL: "other"});
+    world.others.push("other".to_owned());
+    assert!(matches!(world.settle(), (steps, Plan::Block(_)) if steps.is_empty()));
+    world.others.clear();
+    assert_eq!(world.settle().1, Plan::Steady, "a label of a Cluster that is gone binds nobody");
+}
+
+/// The Cluster went without its finalizer's work, and was applied again.
+#[test]
+fn etcd_of_an_earlier_cluster_of_the_same_name_is_taken_over() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.cluster["metadata"]["uid"] = json!("cluster-2");
+    let observation = world.observe();
+    assert_eq!(
+        plan(&observation),
+        Plan::Do(Step::Read(Need::Current)),
+        "the watch may be behind, and the other one alive"
+    );
+    assert_eq!(world.settle(), (vec![Step::ClaimEtcd], Plan::Steady));
+    let owners = &world.etcd.as_ref().unwrap()["metadata"]["ownerReferences"];
+    assert_eq!((owners.as_array().unwrap().len(), &owners[0]["uid"]), (1, &json!("cluster-2")), "{owners}");
+}
+
+#[test]
+fn a_kind_that_is_not_there_is_looked_for_less_and_less_often() {
+    let mut world = World { etcd_kind: false, ..World::applied() };
+    insta::assert_snapshot!(world.story(), @r"
+    Announce
+    Pause
+    block: EtcdKindInvalid | no such kind | Some(10s)
+    ");
+    let since = |second: &str, status: &str| {
+        let mut world = world.clone();
+        world.cluster["status"] = json!({"conditions": [{"type": "ManagedExternalEtcdReady", "status": status,
+            "reason": "x", "message": "", "lastTransitionTime": second}]});
+        match world.settle().1 {
+            Plan::Block(hold) => hold.again.unwrap().as_secs(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(since("1970-01-01T00:16:15Z", "False"), 25);
+    assert_eq!(since("1970-01-01T00:00:00Z", "False"), 60);
+    assert_eq!(since("1970-01-01T00:00:00Z", "True"), 10);
+
+    world.cluster["metadata"]["annotations"][names::MANAGED_ETCD_ANNOTATION] = json!("two words");
+    assert!(matches!(world.settle().1, Plan::Block(Hold { again: None, .. })));
+}
+
+#[test]
+fn a_cluster_that_names_no_etcd_any_more_is_left_clean() {
+    let mut world = World::applied();
+    world.settle();
+    world.cluster["metadata"]["annotations"] = json!({});
+    world.cluster["status"] = json!({"conditions": [{"type": "ManagedExternalEtcdReady", "status": "False",
+        "reason": "x", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
+    assert_eq!(world.settle(), (vec![Step::Unpause, Step::RemoveConditions], Plan::Steady));
+}
+
+/// A watch of Clusters that is behind may show one that is gone: etcd would go with it.
+#[test]
+fn which_cluster_is_alive_is_read_before_etcd_is_claimed_or_deleted() {
+    let mut world = World::applied();
+    assert_eq!(plan(&world.observe()), Plan::Do(Step::Read(Need::Current)));
+    world.delete_cluster();
+    assert_eq!(plan(&world.observe()), Plan::Do(Step::Read(Need::Current)));
+}
