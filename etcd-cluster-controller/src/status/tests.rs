@@ -1,18 +1,20 @@
 //! What the status says, and that it says nothing new when nothing has changed.
 
+mod alarms;
 mod between_steps;
+mod certificates;
 mod failures;
+mod refusals;
 mod without_backup;
 
 use super::transitions::transitions;
 use super::*;
 use crate::fixture::{Story, cluster, id, name};
 use crate::observation::{Certificates, ClusterLink, Membership, Outcome};
-use crate::plan::{Hold, Plan, Step, due, plan};
+use crate::plan::Plan;
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{Health, MemberRole, RolloutType};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::jiff::Timestamp;
 
 fn condition<'a>(status: &'a EtcdClusterStatus, type_: &str) -> &'a Condition {
     status.conditions.iter().find(|condition| condition.type_ == type_).unwrap()
@@ -336,71 +338,6 @@ fn a_member_removed_by_hand_is_reported() {
 }
 
 #[test]
-fn an_alarm_is_said_with_its_remedy_and_blames_nobody() {
-    for (kind, reason, cause) in [("NOSPACE", reasons::NO_SPACE, "quota"), ("CORRUPT", reasons::DATA_CORRUPT, "hashkv")]
-    {
-        let mut story = Story::with_voters(3, 3);
-        let before = story.settle();
-        assert_eq!(shows(&before, c::NO_ALARMS), ("True".to_owned(), reasons::NO_ALARMS.to_owned()));
-        story.alarms(&[(1, kind)]);
-        let raised = story.settle();
-        for type_ in [c::NO_ALARMS, c::AVAILABLE] {
-            assert_eq!(shows(&raised, type_), ("False".to_owned(), reason.to_owned()), "etcd refuses writes");
-        }
-        let message = &condition(&raised, c::NO_ALARMS).message;
-        let named = format!("alarm {kind} of member demo-etcd-1 (101, https://10.0.0.2:2379)");
-        assert!(message.contains(&named), "{message}");
-        assert!(message.contains(cause) && message.contains("etcdctl alarm disarm"), "{message}");
-        assert_eq!(condition(&raised, c::READY).message, *message, "people look there first");
-        let told: Vec<_> = transitions(&before, &raised).into_iter().map(|t| (t.warning, t.reason, t.note)).collect();
-        assert_eq!(told, [(true, reason, message.clone())], "one event");
-        assert!(raised.ready, "the endpoints are what they were");
-        assert_eq!(shows(&raised, c::MEMBERS_HEALTHY).0, "True");
-        assert_eq!(raised.members, before.members, "nobody is blamed");
-        assert!(matches!(story.plan(), Plan::Steady), "{:?}", story.plan());
-        story.pass(86_400);
-        assert_eq!(story.settle(), raised, "it is told once");
-        story.alarms(&[]);
-        let over = story.settle();
-        assert_eq!(shows(&over, c::AVAILABLE).0, "True");
-        assert_eq!(shows(&over, c::NO_ALARMS).0, "True");
-        assert!(condition(&over, c::READY).message.is_empty());
-    }
-}
-
-#[test]
-fn alarms_are_known_as_long_as_a_voter_answers() {
-    let mut story = Story::with_voters(3, 3);
-    story.alarms(&[(0, "NOSPACE"), (1, "NOSPACE"), (2, "CORRUPT")]);
-    let both = story.settle();
-    assert_eq!(shows(&both, c::NO_ALARMS).1, reasons::DATA_CORRUPT, "the worse one");
-    let message = condition(&both, c::NO_ALARMS).message.clone();
-    assert!(message.contains("demo-etcd-0 (100") && message.contains("demo-etcd-1 (101"), "{message}");
-    story.failing(0, "down");
-    story.failing(1, "down");
-    assert_eq!(shows(&story.settle(), c::NO_ALARMS).0, "False", "the third still says so");
-    story.failing(2, "down");
-    let nobody = story.settle();
-    assert_eq!(shows(&nobody, c::NO_ALARMS), ("Unknown".to_owned(), reasons::HEALTH_UNKNOWN.to_owned()));
-    let message = &condition(&nobody, c::NO_ALARMS).message;
-    let first = "no voter has answered as a voter, so etcd's alarms are not known: demo-etcd-0: ";
-    assert!(message.starts_with(first), "{message}");
-    let last =
-        "demo-etcd-2: https://10.0.0.3:2379: connection closed without an answer: down (since 1970-01-01T00:16:40Z)";
-    assert!(message.ends_with(last), "which address, why, and since when: {message}");
-    story.pass(30);
-    assert_eq!(condition(&story.settle(), c::NO_ALARMS).message, *message, "it says the same as time passes");
-    let new = Story::new(1).settle();
-    let message = &condition(&new, c::NO_ALARMS).message;
-    assert_eq!(message, "etcd's alarms are not known before there is a voter that reports them");
-    let mut strange = Story::with_voters(1, 1);
-    strange.alarms(&[(7, "OVERSLEPT")]);
-    let strange = strange.settle();
-    assert_eq!(shows(&strange, c::NO_ALARMS).1, reasons::ALARM_RAISED);
-    assert_eq!(shows(&strange, c::AVAILABLE).0, "True", "not every alarm stops writes");
-}
-
-#[test]
 fn a_learner_is_no_endpoint() {
     let mut story = Story::with_voters(3, 2);
     story.machine(2);
@@ -453,37 +390,6 @@ fn what_is_not_there_yet_is_said_in_words() {
 }
 
 #[test]
-fn an_expired_client_certificate_is_told_with_its_secret() {
-    let mut story = Story::with_voters(3, 3);
-    let expires = Some(story.observation.now);
-    story.observation.certificates =
-        Certificates::Ca { control_plane_ca: true, staged_client: false, expires, ca_expires: None };
-    let status = story.settle();
-    let expired = condition(&status, c::CERTIFICATES_AVAILABLE);
-    assert_eq!((expired.status.as_str(), expired.reason.as_str()), ("False", reasons::SECRET_INVALID));
-    let secret = "Secret demo-managed-etcd-apiserver-client expired at 1970-";
-    assert!(expired.message.contains(secret), "{}", expired.message);
-}
-
-#[test]
-fn a_client_certificate_that_is_renewed_in_time_changes_nothing() {
-    let mut story = Story::with_voters(3, 3);
-    story.pass(601);
-    let days = |days: i64| Timestamp::from_second(story.observation.now.as_second() + days * 86_400).ok();
-    let certificates =
-        |staged_client, expires| Certificates::Ca { control_plane_ca: true, staged_client, expires, ca_expires: None };
-    let (fresh, old) = (certificates(true, days(370)), certificates(false, days(364)));
-    story.observation.certificates = fresh;
-    let before = story.settle();
-    assert_eq!(due(&story.observation, &story.plan()), Some(std::time::Duration::from_secs(5 * 86_400)));
-    story.observation.certificates = old;
-    assert!(matches!(story.plan(), Plan::Do(Step::EnsureCertificates)));
-    let meanwhile = story.settle();
-    assert!(meanwhile.ready && before.ready);
-    assert_eq!(shows(&meanwhile, c::CERTIFICATES_AVAILABLE).0, "True");
-}
-
-#[test]
 fn scaling_up_is_no_alarm() {
     let mut story = Story::with_voters(1, 1);
     let before = story.settle();
@@ -532,80 +438,6 @@ fn a_changed_spec_is_shown() {
     story.etcd().spec.etcdadm_config_spec.version = None;
     story.etcd().spec.infrastructure_template.name = "etcd".to_owned();
     assert_eq!(story.settle().updated_replicas, 3);
-}
-
-#[test]
-fn a_refusal_is_told_of_once() {
-    let story = Story::new(3);
-    let mut decision = plan(&story.observation);
-    decision.next = Plan::Block(Hold::new(reasons::REFUSED, "forbidden"));
-    let after = status(&story.observation, &decision, None);
-    let told: Vec<_> = transitions(&EtcdClusterStatus::default(), &after).into_iter().map(|t| t.reason).collect();
-    assert_eq!(told, [reasons::REFUSED]);
-    assert!(transitions(&after, &after).is_empty());
-}
-
-#[test]
-fn a_step_that_fails_is_said_where_its_end_is_waited_for() {
-    let mut story = Story::with_voters(3, 1);
-    story.settle();
-    let failed = |story: &Story, why: &str| {
-        let decision = plan(&story.observation);
-        assert!(matches!(decision.next, Plan::Do(Step::CreateMachine { .. })), "{:?}", decision.next);
-        status(&story.observation, &decision, Some(why))
-    };
-    let first = failed(&story, "read tcp 10.0.0.9:4711: connection reset");
-    let said = condition(&first, c::READY);
-    assert_eq!(said.status, "False");
-    let end = "; the last attempt failed, and another follows: read tcp 10.0.0.9:4711: connection reset";
-    assert!(said.message.ends_with(end), "{}", said.message);
-    story.etcd().status = Some(first.clone());
-    let port = failed(&story, "read tcp 10.0.0.9:4712: connection reset");
-    assert!(!differs(Some(&first), &port), "another port alone is not written");
-    assert!(differs(Some(&first), &failed(&story, "no route to host")));
-    assert!(!condition(&story.settle(), c::READY).message.contains("failed"), "it is over");
-}
-
-#[test]
-fn what_cannot_be_observed_is_unknown_blames_nobody_and_is_written_once() {
-    let mut story = Story::with_voters(3, 3);
-    let known = story.settle();
-    let others = Condition { type_: "Other".to_owned(), ..condition(&known, c::READY).clone() };
-    story.etcd().status.as_mut().unwrap().conditions.push(others);
-    let refused =
-        |story: &Story| unobserved(&story.observation.etcd, "secrets cannot be listed", story.observation.now);
-    let after = refused(&story);
-    assert_eq!(shows(&after, c::READY), ("Unknown".to_owned(), reasons::REFUSED.to_owned()));
-    let types = |status: &EtcdClusterStatus| {
-        status.conditions.iter().map(|condition| condition.type_.clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(types(&after), types(&known), "all of ours, and none of others");
-    assert_eq!(condition(&after, c::MEMBERS_HEALTHY), condition(&known, c::MEMBERS_HEALTHY));
-    assert!(after.ready && after.members == known.members && after.endpoints == known.endpoints);
-    let told: Vec<_> = transitions(&known, &after).into_iter().map(|t| t.reason).collect();
-    assert_eq!(told, [reasons::REFUSED]);
-    story.etcd().status = Some(after.clone());
-    story.pass(60);
-    assert!(!differs(Some(&after), &refused(&story)), "the same again is not written");
-    assert_eq!(shows(&story.settle(), c::READY).0, "True");
-}
-
-#[test]
-fn a_deletion_is_said_whatever_is_refused() {
-    let mut story = Story::with_voters(3, 3);
-    story.settle();
-    let refused = |story: &Story| {
-        unobserved(&story.observation.etcd, "secrets cannot be listed: forbidden", story.observation.now)
-    };
-    assert_eq!(shows(&refused(&story), c::DELETING).0, "False");
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
-    let after = refused(&story);
-    assert_eq!(shows(&after, c::DELETING), ("True".to_owned(), reasons::DELETING.to_owned()));
-    let known = story.settle();
-    let message = condition(&known, c::DELETING).message.clone();
-    assert_eq!(condition(&refused(&story), c::DELETING).message, message, "what was known last");
-    story.etcd().status = None;
-    assert_eq!(shows(&refused(&story), c::DELETING).0, "True");
 }
 
 #[test]
