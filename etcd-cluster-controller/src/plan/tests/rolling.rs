@@ -1,9 +1,11 @@
 //! Rollouts, as stories.
 
+mod versions;
+
 use super::{admits, creates, has_left, leaves, reason};
 use crate::fixture::{Story, address, certificates_of_ca_until, id, name};
 use crate::observation::{Outcome, Template};
-use crate::plan::{Plan, Step, View, WhyDeleted, due, plan, version_refusal};
+use crate::plan::{Plan, Step, WhyDeleted, due, plan};
 use crate::status::status;
 use crate::status::transitions::transitions;
 use api::conditions::{self as c, reasons};
@@ -375,131 +377,6 @@ fn one_that_somebody_looks_into_stays() {
     machine.annotations.insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
     joins(&mut story, 3);
     assert_eq!(replaced(&story.plan()), Some(2));
-}
-
-#[test]
-fn a_version_that_cannot_be_gone_to_is_reported_and_everything_else_goes_on() {
-    let mut story = Story::with_voters(3, 3);
-    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &urls(0..3));
-    story.etcd().spec.etcdadm_config_spec.version = Some("3.8.0".to_owned());
-    assert_eq!(story.plan(), Plan::Steady, "it is not pinned");
-    let refused = condition(&story, c::MACHINES_UP_TO_DATE);
-    assert_eq!(refused.reason, reasons::UNSUPPORTED_VERSION_CHANGE);
-    assert!(refused.message.contains("go to 3.7 first"), "{refused:?}");
-    assert!(story.settle().ready);
-    story.failing(1, "down");
-    story.pass(60);
-    assert!(matches!(story.plan(), Plan::Do(Step::BeginRemediation(_))), "{:?}", story.plan());
-    story.settle();
-    assert_eq!(creates(&story.plan()), Some(3), "of the version before: {:?}", story.plan());
-    assert_eq!(crate::build::version(&story.observation.etcd), api::version::DEFAULT_ETCD_VERSION);
-}
-
-#[test]
-fn a_way_back_is_open_as_long_as_a_member_of_the_earlier_version_stays() {
-    let mut story = outdated(3, false);
-    joins(&mut story, 3);
-    runs(&mut story, 3, "3.7.3");
-    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.16".to_owned());
-    assert_eq!(version_refusal(&View::new(&story.observation)), None);
-    for index in 0..3 {
-        story.delete(index);
-    }
-    let refused = version_refusal(&View::new(&story.observation)).unwrap();
-    assert!(refused.contains("stay with 3.7"), "{refused}");
-    story.etcd().spec.etcdadm_config_spec.version = Some("3.8.0".to_owned());
-    let refused = version_refusal(&View::new(&story.observation)).unwrap();
-    assert!(refused.contains("go to 3.7 first"), "those that leave are members still: {refused}");
-}
-
-/// What is to be recorded is.
-fn records(story: &mut Story) {
-    while let Plan::Do(Step::Record { annotations, .. }) = story.plan() {
-        for (key, value) in annotations {
-            story.annotate(key, &value.unwrap());
-        }
-    }
-}
-
-fn pinned(story: &Story) -> &str {
-    crate::build::version(&story.observation.etcd)
-}
-
-fn asks_for(story: &mut Story, version: &str) {
-    story.etcd().spec.etcdadm_config_spec.version = Some(version.to_owned());
-    records(story);
-    story.settle();
-}
-
-/// The first of three runs 3.5, the others have been replaced by two of 3.6, and then 3.5 is asked for again.
-fn taken_back_halfway() -> Story {
-    let mut story = Story::new(3);
-    story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
-    edit(&mut story, "3.5.32");
-    for index in 0..3 {
-        story.machine(index);
-        story.voter(index);
-        runs(&mut story, index, "3.5.32");
-    }
-    story.publish();
-    story.settle();
-    asks_for(&mut story, "3.6.16");
-    for (old, new) in [(1, 3), (2, 4)] {
-        joins(&mut story, new);
-        assert_eq!(replaced(&story.plan()), Some(old), "{:?}", story.plan());
-        story.delete(old);
-        story.settle();
-        leaves(&mut story, old);
-    }
-    asks_for(&mut story, "3.5.32");
-    assert_eq!((pinned(&story), creates(&story.plan())), ("3.5.32", Some(5)), "one of them stays");
-    story
-}
-
-#[test]
-fn when_the_last_member_of_an_earlier_version_fails_new_ones_get_what_the_others_run() {
-    let mut story = taken_back_halfway();
-    story.failing(0, "down");
-    story.led_by(id(3));
-    records(&mut story);
-    assert_eq!(pinned(&story), "3.5.32", "it may be back in a moment");
-    story.pass(60);
-    records(&mut story);
-    assert_eq!(pinned(&story), "3.6.16", "when it has left, etcd takes none of 3.5 any more");
-    let refused = condition(&story, c::MACHINES_UP_TO_DATE);
-    assert_eq!(refused.reason, reasons::UNSUPPORTED_VERSION_CHANGE);
-    assert!(refused.message.contains("stay with 3.6"), "{refused:?}");
-    assert!(matches!(story.plan(), Plan::Do(Step::BeginRemediation(_))), "{:?}", story.plan());
-    story.settle();
-    assert_eq!(creates(&story.plan()), Some(5), "{:?}", story.plan());
-    story.healthy(0);
-    story.led_by(id(3));
-    runs(&mut story, 0, "3.5.32");
-    records(&mut story);
-    assert_eq!(pinned(&story), "3.5.32", "it is back, and so is the way");
-}
-
-#[test]
-fn when_the_last_member_of_an_earlier_version_goes_new_ones_get_what_the_others_run() {
-    let mut story = taken_back_halfway();
-    story.delete(0);
-    records(&mut story);
-    assert_eq!(pinned(&story), "3.6.16");
-    asks_for(&mut story, "3.4.40");
-    assert_eq!(pinned(&story), "3.6.16", "nor any version before");
-    asks_for(&mut story, "3.6.17");
-    assert_eq!((pinned(&story), condition(&story, c::MACHINES_UP_TO_DATE).reason.as_str()), ("3.6.17", "RollingOut"));
-}
-
-#[test]
-fn what_is_recorded_stays_while_it_is_not_known_what_runs() {
-    let mut story = taken_back_halfway();
-    story.failing(0, "down");
-    story.led_by(id(3));
-    story.pass(60);
-    story.unlisted();
-    records(&mut story);
-    assert_eq!(pinned(&story), "3.5.32");
 }
 
 #[test]
