@@ -2,6 +2,8 @@
 //! them, and the steps taken with the same builders that the controller uses. Every write of the hook is checked
 //! against the rules that may never be broken.
 
+mod users;
+
 use crate::adapter::{Adapter, KUBEADM};
 use crate::build;
 use crate::observation::{
@@ -123,62 +125,6 @@ impl World {
         self.cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     }
 
-    /// The user pauses the control plane, over whatever is there.
-    pub fn user_pause(&mut self) {
-        let revision = self.next();
-        if let Some(control_plane) = &mut self.control_plane {
-            control_plane["metadata"]["resourceVersion"] = revision;
-            control_plane["metadata"]["annotations"][names::PAUSED_ANNOTATION] = json!(USERS_VALUE);
-            self.user_pauses = true;
-        }
-    }
-
-    /// The user takes away whatever pauses the control plane.
-    pub fn user_unpause(&mut self) {
-        let revision = self.next();
-        if let Some(control_plane) = &mut self.control_plane {
-            control_plane["metadata"]["resourceVersion"] = revision;
-            if let Some(annotations) = control_plane["metadata"]["annotations"].as_object_mut() {
-                annotations.remove(names::PAUSED_ANNOTATION);
-            }
-            self.user_pauses = false;
-        }
-    }
-
-    /// The user applies the manifest of the control plane again.
-    pub fn user_restores_placeholder(&mut self) {
-        self.user_writes_endpoints(&[names::PLACEHOLDER_ENDPOINT]);
-    }
-
-    /// The user, or a tool of theirs, writes other endpoints into the control plane.
-    pub fn user_writes_endpoints(&mut self, endpoints: &[&str]) {
-        let revision = self.next();
-        if let Some(control_plane) = &mut self.control_plane {
-            control_plane["metadata"]["resourceVersion"] = revision;
-            control_plane["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"]["external"]["endpoints"] =
-                json!(endpoints);
-            respecified(control_plane);
-        }
-    }
-
-    /// The user, or a tool of theirs, writes an annotation of the control plane.
-    pub fn user_annotates(&mut self, name: &str, value: &str) {
-        let revision = self.next();
-        if let Some(control_plane) = &mut self.control_plane {
-            control_plane["metadata"]["resourceVersion"] = revision;
-            control_plane["metadata"]["annotations"][name] = json!(value);
-        }
-    }
-
-    /// Somebody replaces the etcd object by a manifest that has no annotations.
-    pub fn lose_record(&mut self) {
-        let revision = self.next();
-        if let Some(etcd) = &mut self.etcd {
-            etcd["metadata"]["resourceVersion"] = revision;
-            etcd["metadata"]["annotations"] = json!({});
-        }
-    }
-
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let annotations = self.control_plane.as_ref().map(|c| c["metadata"]["annotations"].clone()).unwrap_or_default();
         serde_json::from_value(annotations).unwrap_or_default()
@@ -197,15 +143,6 @@ impl World {
     /// The manager is replaced by one that remembers nothing.
     pub fn restart(&mut self) {
         self.remembered = None;
-    }
-
-    /// Somebody replaces the control plane by its manifest, which has no annotations.
-    pub fn user_replaces_control_plane(&mut self, endpoints: &[&str]) {
-        self.user_writes_endpoints(endpoints);
-        if let Some(control_plane) = &mut self.control_plane {
-            control_plane["metadata"]["annotations"] = json!({});
-            self.user_pauses = false;
-        }
     }
 
     /// What etcd has been told to be in use.
