@@ -163,9 +163,8 @@ pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
 pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let counted = tell(bed, "repair-counted", None).await.context("without a fault")?.writes;
-    let told = async |place: Place| {
-        anyhow::Ok(tell(bed, &format!("repair-{}", place.slug()), Some(place)).await?.ending())
-    };
+    let told =
+        async |place: Place| anyhow::Ok(tell(bed, &format!("repair-{}", place.slug()), Some(place)).await?.ending());
     let sweep = Sweep { name: "repair::survives_kills", writes: counted, at_once: AT_ONCE };
     sweep.run_wanted(&How::DEATHS, told).await?;
     bed.start_manager(0).await

@@ -7,7 +7,9 @@ use super::list::{leader_to_ask, whom};
 use super::verdict::Reported;
 use super::{Probes, Shared, Target};
 use crate::etcd_access::{Client, Expected, Fault, PeerCounters};
-use crate::observation::probe::{ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot, TargetKey};
+use crate::observation::probe::{
+    ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot, TargetKey,
+};
 use api::EtcdCluster;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;

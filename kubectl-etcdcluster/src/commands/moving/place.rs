@@ -3,8 +3,8 @@
 use crate::FIELD_MANAGER;
 use crate::connection::{Connection, Options};
 use crate::moving::{
-    CLASS_PAUSE, CLASSES, CLUSTER_PAUSE, CLUSTERCTL_LABEL, CLUSTERS, ETCD_CLUSTERS, Found, NODE, Rank, Side, is_of_move,
-    shared_class,
+    CLASS_PAUSE, CLASSES, CLUSTER_PAUSE, CLUSTERCTL_LABEL, CLUSTERS, ETCD_CLUSTERS, Found, NODE, Rank, Side,
+    is_of_move, shared_class,
 };
 use crate::reader::{Reader, dynamic};
 use crate::snapshot::Snapshot;
