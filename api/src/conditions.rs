@@ -384,7 +384,7 @@ mod tests {
         let told = |message: &str| drafted(message).in_the_words_of(&before, answer_in(message)).message;
         let varied = SAID.replace("18:37:40Z", "18:37:41Z").replace("4f0c2a7e-cafe", "aaaaaaaa-1234");
         assert_ne!(varied, SAID);
-        assert_eq!(told(&varied), SAID, "another time and request are no news");
+        assert_eq!(told(&varied), SAID, "another time and request are not news");
         for news in [SAID.replace("denied", "delayed"), SAID.replace("demo-etcd-1", "demo-etcd-2")] {
             assert_eq!(told(&news), news);
         }

@@ -206,7 +206,7 @@ async fn finish(
     } else {
         !is_live && can_wait(before, &after, &decision.next)
     };
-    // Other words for the same refusal are no reason to try again sooner.
+    // Other words for the same refusal are not a reason to try again sooner.
     let is_known = refused && before.is_some_and(|before| same_reasons(&before.conditions, &after.conditions));
     let deferred = context.deferred.left_if(can_wait, uid);
     if deferred.is_none() {

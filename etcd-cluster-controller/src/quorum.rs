@@ -68,7 +68,7 @@ pub enum Refusal {
 /// healthy cluster of `replicas` survives. A voter not known to be healthy counts as unhealthy, with one exception: the
 /// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
 /// And the quorum has to stay however many of those that were let go vote in their last moments; where it would not stay with the
-/// member either, it is no nearer to being lost. Whatever becomes of the quorum, a voter that may have the data does not go before
+/// member either, it is not nearer to being lost. Whatever becomes of the quorum, a voter that may have the data does not go before
 /// those that are let go: one that is well, and is not let go, has to be left.
 ///
 /// With `maxSurge: 0` a replacement has no room before the member is gone. So one may leave where all the others are well, and

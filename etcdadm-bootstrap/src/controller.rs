@@ -117,7 +117,7 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
             && reads.created.is_none()
             && let Some(left) = context.deferred.left(uid)
         {
-            // Other words for the same refusal are no reason to try again sooner.
+            // Other words for the same refusal are not a reason to try again sooner.
             let is_known = is_refused
                 && before.is_some_and(|before| conditions::same_reasons(&before.conditions, &status.conditions));
             return Ok(Action::requeue(again.filter(|_| is_known).unwrap_or(left)));

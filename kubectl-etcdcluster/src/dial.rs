@@ -220,7 +220,7 @@ mod tests {
         let [client, peer, closed] = [&client, &peer, &closed].map(String::as_str);
         assert_eq!(asked, [("a", client), ("b", closed), ("a", peer), ("b", closed)]);
         assert_eq!(all[0].answer, Ok("2030-01-02T00:00:00Z".parse().ok()));
-        assert_eq!(all[2].answer, Ok(None), "whatever listens there, it is no etcd");
+        assert_eq!(all[2].answer, Ok(None), "whatever listens there, it is not etcd");
         assert!(all[1].answer.is_err() && all[3].answer.is_err(), "{all:?}");
         assert!(client.ends_with(&format!(":{}", all[0].port())));
         served.join().unwrap();

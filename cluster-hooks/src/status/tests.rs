@@ -204,7 +204,7 @@ fn what_is_refused_to_us_is_unknown_and_nobodys_fault() {
     };
     let other = told(&world, "request 1", None);
     write(&mut world, &other);
-    assert_eq!(told(&world, "request 2", None), Update::Nothing, "another number is no news");
+    assert_eq!(told(&world, "request 2", None), Update::Nothing, "another number is not news");
     assert_eq!(told(&world, "it for now", Some(4)), Update::Later(Duration::from_secs(6)));
     assert!(matches!(told(&world, "it for now", Some(10)), Update::Write(_)), "other words are, later");
     world.cluster["spec"]["paused"] = json!(true);

@@ -107,7 +107,7 @@ impl<'a> Bare<'a> {
         let etcd = Membership::on(stays.clone()).await?;
         let id = |index: usize| {
             let found = etcd.members.iter().find(|member| member.name == name(index));
-            found.map(|member| member.id.clone()).with_context(|| format!("{} is no member", name(index)))
+            found.map(|member| member.id.clone()).with_context(|| format!("{} is not a member", name(index)))
         };
         let status = said(&stays, &[ETCDCTL, "endpoint", "status", "--write-out=json"]).await?;
         let status: Value = serde_json::from_str(&status).context("etcdctl's answer")?;

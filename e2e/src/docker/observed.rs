@@ -56,7 +56,7 @@ impl DockerBed {
         }
     }
 
-    /// The scenario does something that is no fault of a machine, such as ending a manager: it stands in the timeline.
+    /// The scenario does something that is not a fault of a machine, such as ending a manager: it stands in the timeline.
     /// Nothing happens where nobody observes.
     pub fn note(&self, what: &str) {
         if let Some(observed) = &self.observed {

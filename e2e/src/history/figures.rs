@@ -54,7 +54,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of these requests. From `ended` on nobody made new ones: that the last ones are not answered is no stall.
+    /// Those of these requests. From `ended` on nobody made new ones: that the last ones are not answered is not a stall.
     pub(super) fn of(samples: impl IntoIterator<Item = Sample>, ended: i64) -> Self {
         let samples: Vec<Sample> = samples.into_iter().collect();
         let count = |is_read: bool, fate: Fate| {

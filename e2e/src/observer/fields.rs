@@ -24,7 +24,7 @@ pub(super) fn changed(patch: &Value) -> Vec<String> {
     fields.into_iter().collect()
 }
 
-/// Every field that is no object, by its path; one that is taken away says so.
+/// Every field that is not an object, by its path; one that is taken away says so.
 fn leaves<'a>(value: &'a Value, path: &mut Vec<&'a str>, fields: &mut BTreeSet<String>) {
     match value {
         Value::Object(inner) if !inner.is_empty() => {

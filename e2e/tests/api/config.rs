@@ -71,7 +71,7 @@ fn ours(server: &Server, name: &str, documents: &[Value]) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// To kustomize, a patch whose target does not exist is no mistake.
+/// To kustomize, a patch whose target does not exist is not a mistake.
 fn shows_a_certificate_that_is_verified(documents: &[Value]) -> Result<()> {
     let of = |kind: &str| {
         let found = documents.iter().find(|document| document["kind"] == kind);

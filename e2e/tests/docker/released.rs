@@ -120,7 +120,7 @@ fn kubeconfig(bed: &DockerBed) -> Result<String> {
     let mut kubeconfig: Value = serde_json::from_slice(&fs::read(bed.plane.kubeconfig_for(users::PROVIDER)?)?)?;
     let cluster = kubeconfig["clusters"][0]["cluster"].as_object_mut().context("no cluster in the kubeconfig")?;
     let authority = cluster.remove("certificate-authority").context("no authority in the kubeconfig")?;
-    let authority = fs::read(authority.as_str().context("the authority is no file")?)?;
+    let authority = fs::read(authority.as_str().context("the authority is not a file")?)?;
     cluster.insert("certificate-authority-data".to_owned(), json!(STANDARD.encode(authority)));
     let file = bed.world().state("released")?.join("kubeconfig");
     fs::write(&file, kubeconfig.to_string()).with_context(|| format!("write {}", file.display()))?;

@@ -349,7 +349,7 @@ impl Moves<'_> {
         let state = self.state;
         for seat in 0..SEATS {
             if !state.machines.is[seat].exists() {
-                // Nothing keeps it, so that is no further fault.
+                // Nothing keeps it, so that is not a further fault.
                 if state.is_left_behind(seat) {
                     self.add(Move::Die(seat), |next| {
                         next.world.processes[seat] = Process::Off;

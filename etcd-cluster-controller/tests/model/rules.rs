@@ -294,7 +294,7 @@ pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result
 }
 
 /// Whether the voters that are well and stay are a quorum when everybody votes who is admitted, and nobody of them answers. Two
-/// beside a single voter are no worse than one.
+/// beside a single voter are not worse than one.
 fn outvotes_nobody(view: &View, admitted: Set) -> bool {
     let member = |seat: &usize| view.probes.members[*seat];
     let may_vote = |seat: &usize| !matches!(member(seat), Member::Voter | Member::Removed);

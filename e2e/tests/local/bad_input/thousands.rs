@@ -201,7 +201,7 @@ async fn is_patched(client: &Client, kind: (&str, &str), name: &str, document: &
     is_accepted(client, request.header(CONTENT_TYPE, "application/merge-patch+json"), document).await
 }
 
-/// That the API server refuses it is no error.
+/// That the API server refuses it is not an error.
 async fn is_accepted(client: &Client, request: Builder, document: &Value) -> Result<bool> {
     match client.request::<Value>(request.body(serde_json::to_vec(document)?)?).await {
         Ok(_) => Ok(true),
