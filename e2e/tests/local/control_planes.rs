@@ -8,6 +8,7 @@ use crate::records::warnings;
 use crate::rolls::{ROLLOUT, changed, is_voter, up_to_date};
 use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
+use api::EtcdClusterStatus;
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
 use e2e::bed::{Bed, Behaviour, ControlPlaneStub, Look, Manifests};
 use e2e::history::objects::{ObjectLoad, ObjectWriters};
@@ -123,10 +124,7 @@ impl Rollout {
             Ok(Some(()))
         })
         .await?;
-        let machines = are_well(bed, look, self.old.len()).await?;
-        only_theirs(bed, look, &machines).await?;
-        let status = look.status().await?;
-        ensure!(status.version == version, "it runs {}", status.version);
+        let (machines, status) = self.rests(bed, version).await?;
         ensure!(machines == self.old && status.endpoints == self.before, "{machines:?}: {}", status.endpoints);
         let seen = self.stub.seen();
         ensure!(seen.started == SERVERS, "{} API servers were started", seen.started);
@@ -168,6 +166,15 @@ impl Rollout {
         Ok(())
     }
 
+    /// All members are well, nobody else is one, and they run this version. Gives the Machines, and the status.
+    async fn rests(&self, bed: &Bed, version: &str) -> Result<(Vec<String>, EtcdClusterStatus)> {
+        let machines = are_well(bed, &self.look, self.old.len()).await?;
+        only_theirs(bed, &self.look, &machines).await?;
+        let status = self.look.status().await?;
+        ensure!(status.version == version, "it runs {}", status.version);
+        Ok((machines, status))
+    }
+
     /// Every member and every API server is replaced, each once.
     async fn is_carried_out(&mut self, bed: &Bed, version: &str) -> Result<()> {
         let look = &self.look;
@@ -179,10 +186,7 @@ impl Rollout {
             Ok(Some(()))
         })
         .await?;
-        let machines = are_well(bed, look, self.old.len()).await?;
-        only_theirs(bed, look, &machines).await?;
-        let status = look.status().await?;
-        ensure!(status.version == version, "it runs {}", status.version);
+        let (machines, status) = self.rests(bed, version).await?;
         self.stub.until_all_use(&status.endpoints, PATIENCE).await?;
         look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         self.carried_out += 1;
