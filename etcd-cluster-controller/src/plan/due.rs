@@ -1,7 +1,7 @@
 //! When to look again, if nothing happens before. Objects are watched and members are probed elsewhere, so this is only for
 //! what no event tells: times that run out, and answers that may have become different.
 
-use super::repair::recovers;
+use super::repair::{self, recovers};
 use super::{Plan, View, marked, metrics_client, stuck};
 use crate::build;
 use crate::observation::Observation;
@@ -29,6 +29,7 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
                 steady(&view),
                 marked::due(&view),
                 stuck::due(&view),
+                repair::due(&view),
                 rollout(observation),
                 expiry(observation),
                 renewal(observation),

@@ -3,12 +3,13 @@
 //! voters it is deleted at once, as no failure less is survived without it; and so it is with `maxSurge: 0`, as there is no room
 //! for its replacement before. A voter that recovers before that stays, and the replacement is one Machine too many.
 
-use super::growth::{is_late, missing_since};
+use super::growth::missing_since;
 use super::retire::may_leave;
-use super::{Hold, Plan, Step, View};
+use super::{Hold, Plan, Step, View, rollout};
 use crate::observation::probe::MemberFault;
 use crate::observation::{Observation, Outcome, Template};
 use crate::plan::step::WhyDeleted;
+use crate::roster::strangers::patience;
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use api::etcd_cluster::{LastRemediation, RemediationMode};
@@ -41,12 +42,35 @@ fn is_time(view: &View<'_>) -> bool {
         || (view.removes_first() && can_be_made_again(view))
 }
 
-/// The same of a voter that no Machine carries. A Machine that does not come in its time is replaced only when no voter
-/// is away, and this one cannot be brought back: so it does not wait for that one.
-pub(super) fn is_time_without_a_machine(view: &View<'_>) -> bool {
-    let is_overdue =
-        |seat: &Seat<'_>| !seat.is_voter() && seat.machine.is_some_and(|machine| is_late(view.observation, machine));
-    is_time(view) || view.roster.seats.iter().any(|seat| is_kept(view, seat) && is_overdue(seat))
+/// The same of a voter that no Machine carries.
+pub(super) fn is_time_without_a_machine(view: &View<'_>, voter: &Seat<'_>) -> bool {
+    is_time(view) || goes_from(view, voter).is_some_and(|from| from <= view.observation.now)
+}
+
+/// When the next voter that no Machine carries waits for no other Machine any more.
+pub(super) fn due(view: &View<'_>) -> Option<Duration> {
+    let now = view.observation.now;
+    let apart = view.roster.voters().filter(|seat| seat.machine.is_none());
+    let next = apart.filter_map(|seat| goes_from(view, seat)).filter(|from| *from > now).min()?;
+    Duration::try_from(next.duration_since(now)).ok()
+}
+
+/// From when on a voter that no Machine carries, and that has failed, waits for no Machine. One that does not come in its
+/// time is replaced only when no voter is away, and this voter cannot be brought back: so it waits for that one's grace, and
+/// no longer. One that could boot before this voter began to fail may be late for any reason, and says nothing of the next
+/// one. Where no other is to be made, it counts all the same, with a grace from when the voter has failed: else both would
+/// stay for good.
+fn goes_from(view: &View<'_>, voter: &Seat<'_>) -> Option<Timestamp> {
+    let observation = view.observation;
+    let Verdict::Unhealthy { since, .. } = voter.verdict else { return None };
+    let joins = view.roster.seats.iter().filter(|seat| seat.admitted && !seat.is_voter() && is_kept(view, seat));
+    let could_boot = joins.filter_map(|seat| observation.could_boot_since(seat.machine?));
+    let (new, old): (Vec<Timestamp>, Vec<Timestamp>) = could_boot.partition(|could_boot| *could_boot >= since);
+    let failed = || since.checked_add(patience(observation, voter.id()?)).ok();
+    let is_all = || !old.is_empty() && !rollout::is_lacking(view);
+    let begins = new.into_iter().min().or_else(|| failed().filter(|_| is_all()))?;
+    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
+    Timestamp::from_second(begins.as_second().saturating_add(grace)).ok()
 }
 
 /// Whether another Machine could be made, and would boot.

@@ -74,7 +74,7 @@ pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
 fn stranger_leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_even = view.roster.voters().count().is_multiple_of(2);
     let gives_nothing = seat.orphaned && (!seat.is_voter() || (is_even && !corrupt::holds(view)));
-    let is_time = || !seat.is_voter() || corrupt::is_named(view, seat) || repair::is_time_without_a_machine(view);
+    let is_time = || !seat.is_voter() || corrupt::is_named(view, seat) || repair::is_time_without_a_machine(view, seat);
     let goes = gives_nothing || (stranger_has_failed(view, seat) && is_time());
     goes && (!seat.is_voter() || view.observation.not_owned.is_empty())
 }

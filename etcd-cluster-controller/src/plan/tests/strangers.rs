@@ -6,7 +6,7 @@ use super::{admits, creates, reason};
 use crate::fixture::{CLUSTER_ID, Story, address, id, name};
 use crate::observation::probe::{Alarm, MemberFault};
 use crate::observation::{Membership, Outcome, Report};
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, due};
 use crate::status::transitions::transitions;
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{EtcdClusterStatus, OperationKind, RemediationMode, RemovalState};
@@ -150,6 +150,32 @@ fn one_that_never_had_a_machine_makes_way_too() {
     story.bootstrap(8);
     story.address(8);
     leaves(&mut story, 7);
+}
+
+/// The next one has its own time. Where none is to be made, the first has a grace more.
+#[test]
+fn one_is_not_given_up_for_a_machine_that_was_late_before() {
+    let mut story = Story::with_voters(5, 2);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
+    story.machine(2);
+    story.pass(3_600);
+    story.member(7, false);
+    story.settle();
+    story.probe_stranger(7, refused());
+    story.pass(660);
+    let mut complete = story.clone();
+    assert_eq!(creates(&step(&mut story)), Some(8));
+    (8..10).for_each(|index| story.held_back(index));
+    story.pass(100);
+    story.admit(8);
+    story.pass(599);
+    assert_eq!(reason(&step(&mut story)), reasons::WAITING_FOR_MACHINE_ADDRESS);
+    story.pass(1);
+    leaves(&mut story, 7);
+    complete.etcd().spec.replicas = 3;
+    assert_eq!(due(&complete.observation, &complete.plan()).map(|again| again.as_secs()), Some(600));
+    complete.pass(600);
+    leaves(&mut complete, 7);
 }
 
 /// Its machine may stay, and be somebody's own by now.
