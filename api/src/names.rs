@@ -52,7 +52,7 @@ pub const CLUSTER_ID_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/cluster-id
 /// `spec.etcdadmConfigSpec.version` from then on, so that neither a newer manager nor a removed field changes the version.
 pub const PINNED_VERSION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/etcd-version";
 /// Annotation on an EtcdCluster and on each EtcdadmConfig made for it: etcd's `max-learners`, `3` if the first etcd was 3.6 or
-/// later, else `1`. Never changed: members with different values drop each other's learners.
+/// later, else `1`. Never changed once a machine can boot: members with different values drop each other's learners.
 pub const MAX_LEARNERS_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/max-learners";
 /// Annotation on an EtcdCluster: the highest number used in the name of a Machine. Never goes back.
 pub const LAST_NAME_NUMBER_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/last-name-number";

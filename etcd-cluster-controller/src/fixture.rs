@@ -96,6 +96,8 @@ impl Story {
         let config =
             EtcdadmConfigSpec { version: Some(version(etcd).to_owned()), ..etcd.spec.etcdadm_config_spec.clone() };
         self.observation.configs.insert(name.clone(), config);
+        let limit = etcd.metadata.annotations.as_ref().and_then(|all| all.get(names::MAX_LEARNERS_ANNOTATION));
+        self.observation.learner_limits.extend(limit.map(|limit| (name.clone(), limit.clone())));
         let template = &etcd.spec.infrastructure_template;
         let annotations = BTreeMap::from([
             (names::PRE_TERMINATE_HOOK_ANNOTATION.to_owned(), names::PRE_TERMINATE_HOOK_OWNER.to_owned()),
@@ -158,6 +160,7 @@ impl Story {
         self.observation.bootstrapped.remove(&name(index));
         self.observation.probes.remove(&name(index));
         self.observation.configs.remove(&name(index));
+        self.observation.learner_limits.remove(&name(index));
     }
 
     pub(crate) fn annotate(&mut self, key: &str, value: &str) {
@@ -166,7 +169,13 @@ impl Story {
 
     /// As etcd up to 3.5 does.
     pub(crate) fn takes_one_learner(&mut self) {
-        self.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+        self.takes_learners("1");
+    }
+
+    /// So it is recorded, and so all Machines were made.
+    pub(crate) fn takes_learners(&mut self, limit: &str) {
+        self.annotate(names::MAX_LEARNERS_ANNOTATION, limit);
+        self.observation.learner_limits.values_mut().for_each(|made_with| limit.clone_into(made_with));
     }
 
     /// Rollouts take so many Machines more than wanted.

@@ -303,13 +303,22 @@ impl Observation {
         self.etcd.spec.health_check.interval()
     }
 
-    /// How many learners the cluster takes at a time: the least of what is recorded, and of what its members were made with, should
+    /// How many learners the cluster takes at a time: the least of what is recorded, and of what its Machines were made with, should
     /// somebody have changed the record. 1 where it is not recorded, as by etcd's own default.
     #[must_use]
     pub fn max_learners(&self) -> usize {
-        let recorded = self.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION);
-        let limits = recorded.into_iter().chain(self.learner_limits.values()).map(|limit| limit.parse().unwrap_or(1));
-        if recorded.is_some() { limits.min().unwrap_or(1) } else { 1 }
+        let number = |limit: &str| limit.parse::<usize>().unwrap_or(1);
+        let recorded = self.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION).map(String::as_str);
+        let made_with = self.machines.values().filter_map(|machine| self.learner_limit(machine));
+        made_with.map(number).fold(recorded.map_or(1, number), usize::min)
+    }
+
+    /// The learner limit that a Machine was made with: etcd's own default where its config says none, or is gone. `None`: no
+    /// watch shows the config yet, and the Machine has no bootstrap data, so it is no member either.
+    #[must_use]
+    pub fn learner_limit(&self, machine: &MachineView) -> Option<&str> {
+        let default = || (self.configs.contains_key(&machine.name) || self.has_data(machine)).then_some("1");
+        self.learner_limits.get(&machine.name).map(String::as_str).or_else(default)
     }
 
     /// Whether a Machine may become a member, or is one: it has bootstrap data, or may have by now.

@@ -68,7 +68,8 @@ impl Scene {
         self.etcd["metadata"]["annotations"][names::LAST_NAME_NUMBER_ANNOTATION] = json!(index.to_string());
         self.configs.push(json!({
             "apiVersion": "bootstrap.cluster.x-k8s.io/v1beta1", "kind": "EtcdadmConfig",
-            "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "metadata": {"name": name, "namespace": "default", "labels": labels, "annotations": {
+                names::MAX_LEARNERS_ANNOTATION: self.etcd["metadata"]["annotations"][names::MAX_LEARNERS_ANNOTATION]}},
             "spec": self.etcd["spec"]["etcdadmConfigSpec"]
         }));
         self.machines.push(json!({
@@ -165,7 +166,9 @@ pub(crate) fn healthy() -> Snapshot {
 /// By one member after the other, as etcd up to 3.5 does.
 pub(crate) fn growing() -> Snapshot {
     let mut scene = Scene::new(1);
-    scene.etcd["metadata"]["annotations"][names::MAX_LEARNERS_ANNOTATION] = json!("1");
+    for object in [&mut scene.etcd, &mut scene.configs[0]] {
+        object["metadata"]["annotations"][names::MAX_LEARNERS_ANNOTATION] = json!("1");
+    }
     scene.etcd["status"]["creationComplete"] = json!(false);
     scene.etcd["metadata"]["annotations"][names::ENDPOINTS_IN_USE_ANNOTATION] = json!("");
     // It boots since two minutes ago.

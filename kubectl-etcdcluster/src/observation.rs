@@ -31,6 +31,7 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
     observation.certificates = Certificates::Ca { control_plane_ca: true, staged_client: true, expires, ca_expires };
     observation.template = template;
     observation.configs = snapshot.configs.clone();
+    observation.learner_limits = snapshot.learner_limits.clone();
     observation.heard = Some(BTreeSet::new());
     for machine in &snapshot.machines {
         let (name, view) = (machine.view.name.clone(), machine.view.clone());

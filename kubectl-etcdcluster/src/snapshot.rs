@@ -24,6 +24,8 @@ pub struct Snapshot {
     pub machines: Vec<Machine>,
     /// What the Machines were made from, by name of the Machine.
     pub configs: BTreeMap<String, EtcdadmConfigSpec>,
+    /// The learner limits that these say, by name of the Machine.
+    pub learner_limits: BTreeMap<String, String>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -80,16 +82,19 @@ impl Objects {
         machines.sort_by_key(|machine| (number(&machine.view.name).unwrap_or(u64::MAX), machine.view.name.clone()));
         let clusters = self.clusters.iter().filter(|cluster| cluster.namespace() == namespace).map(ClusterView::read);
         let configs = self.configs.iter().filter(is_its).filter_map(|config| {
-            let spec = EtcdadmConfigSpec::deserialize(config.data.get("spec")?).ok()?;
             let is_it = |machine: &&Machine| {
                 machine.view.bootstrap_config.as_ref().is_some_and(|used| used.name == config.name_any())
             };
-            Some((machines.iter().find(is_it)?.view.name.clone(), spec))
+            Some((machines.iter().find(is_it)?.view.name.clone(), config))
         });
+        let configs: Vec<(String, &DynamicObject)> = configs.collect();
+        let spec = |config: &DynamicObject| EtcdadmConfigSpec::deserialize(config.data.get("spec")?).ok();
+        let limit = |config: &DynamicObject| config.annotations().get(names::MAX_LEARNERS_ANNOTATION).cloned();
         Snapshot {
             now,
             cluster: clusters.into_iter().find(|cluster| cluster.names_etcd_cluster(&name)),
-            configs: configs.collect(),
+            configs: configs.iter().filter_map(|(name, config)| Some((name.clone(), spec(config)?))).collect(),
+            learner_limits: configs.iter().filter_map(|(name, config)| Some((name.clone(), limit(config)?))).collect(),
             machines,
             etcd: etcd.clone(),
             unread: self.unread.clone(),

@@ -12,6 +12,7 @@ use crate::quorum::never_member;
 use crate::roster::{Seat, has_left, number};
 use api::conditions::reasons;
 use api::etcd_cluster::RemovalState;
+use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -144,8 +145,8 @@ fn leaving(view: &View<'_>) -> Option<Plan> {
     Some(wait(if waits_for_us { reasons::WAITING_FOR_SAFE_REMOVAL } else { reasons::DELETING }, message))
 }
 
-/// A Machine that has not been admitted, and would boot by an earlier spec: nothing is lost with it. It stays where what it is
-/// made from is not there, or where it is not known who is admitted.
+/// A Machine that has not been admitted, and would boot by an earlier spec, or with another learner limit than the others:
+/// nothing is lost with it. It stays where what it is made from is not there, or where it is not known who is admitted.
 fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     let observation = view.observation;
     if !matches!(observation.template, Template::Found { .. })
@@ -155,7 +156,9 @@ fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     }
     let waits = [Progress::HeldBack, Progress::NoAddress, Progress::NoMember];
     let mut waiting = machines.0.iter().filter(|(seat, _, state)| waits.contains(state) && !seat.admitted);
-    let (seat, machine, _) = waiting.find(|(_, machine, _)| !view.is_up_to_date(machine))?;
+    let recorded = observation.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION).map_or("1", String::as_str);
+    let differs = |machine: &MachineView| observation.learner_limit(machine).is_some_and(|limit| limit != recorded);
+    let (seat, machine, _) = waiting.find(|(_, machine, _)| !view.is_up_to_date(machine) || differs(machine))?;
     let proof = never_member(&view.roster, seat, observation.etcd.status.as_ref(), view.has_begun())?;
     Some(Step::DeleteHeldBack { name: machine.name.clone(), proof })
 }

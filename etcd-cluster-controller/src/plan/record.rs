@@ -26,14 +26,17 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.clone()));
     }
     // Members with different limits drop each other's learners, and panic: an object that was replaced or edited has
-    // not changed theirs. A Machine that has no member yet is going to have one with the limit that it was made with.
+    // not changed theirs. A Machine that has no member yet is going to have one with the limit that it was made with. One
+    // whose config says none changes no record: it may have been taken away there.
     let members = view.roster.members().filter_map(|(_, seat)| seat.machine);
     let mut machines = members.chain(view.observation.machines.values());
     let running = machines.find_map(|machine| view.observation.learner_limits.get(&machine.name));
     let shown = recorded.get(names::MAX_LEARNERS_ANNOTATION);
-    if shown.is_none() || running.is_some_and(|running| Some(running) != shown) {
-        let limit = || max_learners(&version, view.has_begun() || !view.observation.machines.is_empty()).to_owned();
-        annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(running.cloned().unwrap_or_else(limit)));
+    // Members of an earlier release, which recorded nothing, have 1.
+    let made_with = || running.or(shown).map_or("1", String::as_str);
+    let limit = if is_open(view) { max_learners(&version) } else { made_with() };
+    if shown.is_none_or(|shown| shown != limit) {
+        annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(limit.to_owned()));
     }
     if recorded.get(names::CLUSTER_ID_ANNOTATION).is_none_or(String::is_empty)
         // That of the first trusted list, or the one that the status of an earlier release has.
@@ -63,10 +66,16 @@ fn in_force(view: &View<'_>, spec: Option<&str>, pinned: &str) -> String {
     }
 }
 
-/// 3 where every member can have it from the first on: etcd up to 3.5 hard-codes 1, and so do members that run already.
-fn max_learners(version: &str, exists: bool) -> &'static str {
+/// Whether it is still open with which version etcd begins: no machine can have started one.
+fn is_open(view: &View<'_>) -> bool {
+    let observation = view.observation;
+    !view.has_begun() && !observation.machines.values().any(|machine| observation.has_data(machine))
+}
+
+/// Of an etcd that begins with this version: 3 where every member can have it from the first on. etcd up to 3.5 hard-codes 1.
+fn max_learners(version: &str) -> &'static str {
     let has_limit = version.parse::<EtcdVersion>().is_ok_and(|version| version.has_max_learners());
-    if has_limit && !exists { "3" } else { "1" }
+    if has_limit { "3" } else { "1" }
 }
 
 #[cfg(test)]
@@ -106,12 +115,13 @@ mod tests {
         story.etcd().spec.etcdadm_config_spec.version = Some("3.5.30".to_owned());
         assert_eq!(limit(&story), "1");
         story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+        story.machine(0);
         story.etcd().spec.etcdadm_config_spec.version = Some("3.7.0".to_owned());
         assert!(!recorded(&story).unwrap().contains_key(names::MAX_LEARNERS_ANNOTATION), "never changed");
         let mut earlier = bare(Story::with_voters(3, 3));
+        earlier.observation.learner_limits.clear();
         assert_eq!(limit(&earlier), "1", "members of an earlier release run with 1");
         let mut replaced = bare(Story::with_voters(3, 3));
-        replaced.observation.learner_limits.insert("demo-etcd-1".to_owned(), "3".to_owned());
         assert_eq!(limit(&replaced), "3", "somebody has replaced the object, and the members run as before");
         replaced.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
         assert_eq!(limit(&replaced), "3", "somebody has edited it");
@@ -121,11 +131,36 @@ mod tests {
         );
         let mut coming = Story::new(3);
         coming.machine(0);
-        coming.observation.learner_limits.insert("demo-etcd-0".to_owned(), "3".to_owned());
         let coming = bare(coming);
         assert_eq!(limit(&coming), "3", "somebody has replaced the object before the first member has come");
         earlier.etcd().status.as_mut().unwrap().version = "3.5.21".to_owned();
         assert_eq!(recorded(&earlier).unwrap()[names::PINNED_VERSION_ANNOTATION].as_deref(), Some("3.5.21"));
+    }
+
+    /// No etcd of 3.5 starts with another one. And no machine does with the one of before: it is held back, and made again.
+    #[test]
+    fn the_learner_limit_follows_the_version_until_a_machine_can_boot() {
+        let made_again = |story: &Story| matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. }));
+        let limit = |story: &Story| recorded(story).and_then(|all| all.get(names::MAX_LEARNERS_ANNOTATION).cloned());
+        let mut story = Story::new(3);
+        story.held_back(0);
+        for (version, follows) in [("3.5.30", "1"), ("3.6.16", "3"), ("3.5.30", "1")] {
+            story.etcd().spec.etcdadm_config_spec.version = Some(version.to_owned());
+            assert_eq!(limit(&story), Some(Some(follows.to_owned())), "{version}");
+            story.annotate(names::MAX_LEARNERS_ANNOTATION, follows);
+            story.annotate(names::PINNED_VERSION_ANNOTATION, version);
+        }
+        assert!(made_again(&story), "{:?}", story.plan());
+        story.gone(0);
+        story.held_back(0);
+        assert!(!made_again(&story), "{:?}", story.plan());
+        story.observation.learner_limits.insert("demo-etcd-0".to_owned(), "3".to_owned());
+        assert!(made_again(&story), "{:?}", story.plan());
+        story.observation.learner_limits.remove("demo-etcd-0");
+        assert!(!made_again(&story), "one of an earlier release has 1: {:?}", story.plan());
+        story.observation.learner_limits.insert("demo-etcd-0".to_owned(), "3".to_owned());
+        story.bootstrap(0);
+        assert_eq!(limit(&story), Some(Some("3".to_owned())), "it got its data in between, and boots with that");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From a [`View`] to the [`Observation`] that the shipped planner takes, and from the shipped status back.
 
+use crate::moves::MAX_LEARNERS;
 use crate::set::{SEATS, Set};
 use crate::state::{Etcd, Health, Kind, List, Machine, Member, Operation, Probe, Record, Removal, State, Status, View};
 use api::endpoints::EndpointLists;
@@ -166,6 +167,7 @@ impl Book {
         etcd.status = Some(written(&view.etcd));
         for seat in (0..SEATS).filter(|seat| view.machines.is[*seat].exists()) {
             observation.machines.insert(name(seat), machine(view, seat));
+            observation.learner_limits.insert(name(seat), MAX_LEARNERS.to_string());
             if view.secrets.data.has(seat) {
                 observation.bootstrapped.insert(name(seat), could_boot(view, seat));
             }
@@ -203,7 +205,7 @@ fn base() -> Observation {
         "metadata": {"name": "demo-etcd", "namespace": "default", "uid": "etcd-uid", "generation": 1,
                      "finalizers": [names::ETCD_CLUSTER_FINALIZER], "annotations": {
                          names::PINNED_VERSION_ANNOTATION: api::version::DEFAULT_ETCD_VERSION,
-                         names::MAX_LEARNERS_ANNOTATION: "3"}},
+                         names::MAX_LEARNERS_ANNOTATION: MAX_LEARNERS.to_string()}},
         "spec": {"replicas": 3, "infrastructureTemplate":
             {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": TEMPLATE}}
     }))
@@ -284,8 +286,8 @@ fn probe(view: &View, seat: usize) -> Option<Probed> {
         Probe::Healthy if view.probes.members[seat] == Member::Learner => (report(Ok(())), LONG),
         Probe::Healthy => (report(Ok(())), ALL_GRACES),
         Probe::Failing => (Outcome::MemberFault(MemberFault::Refused), 0),
-        // One that no Machine carries may have a grace besides.
-        Probe::LongFailing if is_gone => (Outcome::MemberFault(MemberFault::Refused), LONG + GRACE),
+        // One that no Machine carries may have a grace besides, and a Machine that is to take its place has one then.
+        Probe::LongFailing if is_gone => (Outcome::MemberFault(MemberFault::Refused), LONG + 2 * GRACE),
         Probe::LongFailing => (Outcome::MemberFault(MemberFault::Refused), LONG),
         Probe::NoLeader => (report(Err(MemberFault::NoLeader)), 0),
         Probe::LongNoLeader => (report(Err(MemberFault::NoLeader)), LONG),

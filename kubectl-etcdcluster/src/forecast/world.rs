@@ -147,7 +147,10 @@ impl World {
         let mut machine = build::machine(&parts, &kind);
         machine.metadata.uid = Some(format!("new-{name}"));
         machine.metadata.creation_timestamp = Some(Time(self.observation.now));
-        self.observation.configs.insert(name.clone(), build::config(&parts).spec);
+        let config = build::config(&parts);
+        let limit = config.annotations().get(names::MAX_LEARNERS_ANNOTATION).cloned();
+        self.observation.learner_limits.extend(limit.map(|limit| (name.clone(), limit)));
+        self.observation.configs.insert(name.clone(), config.spec);
         self.observation.machines.insert(name.clone(), MachineView::read(&machine));
         let annotations = self.etcd().annotations_mut();
         annotations.insert(names::LAST_NAME_NUMBER_ANNOTATION.to_owned(), number.to_string());
@@ -158,6 +161,7 @@ impl World {
     pub(super) fn vanish(&mut self, name: &str) {
         self.observation.machines.remove(name);
         self.observation.configs.remove(name);
+        self.observation.learner_limits.remove(name);
         self.observation.probes.remove(name);
     }
 

@@ -70,6 +70,8 @@ struct World {
     made: usize,
     /// Numbers in the names of Machines.
     used: BTreeSet<u64>,
+    /// The learner limit that the first Machine is made with.
+    limit: &'static str,
 }
 
 impl World {
@@ -77,7 +79,7 @@ impl World {
         // Growth alone: replacing is another story.
         story.etcd().spec.remediation.mode = RemediationMode::Report;
         story.etcd().spec.rollout_strategy.type_ = RolloutType::OnDelete;
-        Self { story, hidden: None, made: 0, used: BTreeSet::new() }
+        Self { story, hidden: None, made: 0, used: BTreeSet::new(), limit: "3" }
     }
 
     fn is_admitted(&self, index: usize) -> bool {
@@ -202,6 +204,7 @@ impl World {
                 if first {
                     // Before that no other is made: the bootstrap provider has nobody else to choose.
                     self.story.bootstrap(number(&new));
+                    self.story.takes_learners(self.limit);
                 }
             }
             Plan::Do(Step::Admit { name: new, admitted, .. }) => {
@@ -286,11 +289,10 @@ proptest! {
     #[test]
     fn growth_is_always_safe(
         replicas in prop::sample::select(vec![1, 3, 5, 7]),
-        max_learners in prop::sample::select(vec!["1", "2", "3"]),
+        limit in prop::sample::select(vec!["1", "2", "3"]),
         happenings in prop::collection::vec(interference(), 1..120),
     ) {
-        let mut world = World::new(Story::new(replicas));
-        world.story.annotate(names::MAX_LEARNERS_ANNOTATION, max_learners);
+        let mut world = World { limit, ..World::new(Story::new(replicas)) };
         for happening in happenings {
             world.happen(&happening);
             world.reconcile()?;

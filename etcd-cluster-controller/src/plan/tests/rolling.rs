@@ -200,7 +200,7 @@ fn members_that_join_with_a_vote_are_replaced_by_a_person() {
     let mut story = outdated(3, false);
     (0..3).for_each(|index| runs(&mut story, index, "3.5.9"));
     edit(&mut story, "3.5.33");
-    story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+    story.takes_one_learner();
     assert_eq!(story.plan(), Plan::Steady);
     let condition = condition(&story, c::MACHINES_UP_TO_DATE);
     assert!(condition.message.contains("join with a vote"), "{condition:?}");

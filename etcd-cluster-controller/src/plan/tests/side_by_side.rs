@@ -68,7 +68,7 @@ fn no_more_than_learners_may_catch_up() {
     assert_eq!(admit_all(&mut grows(4, 7)), [4, 5, 6]);
     let limited = |limit: &str| {
         let mut story = grows(4, 7);
-        story.annotate(names::MAX_LEARNERS_ANNOTATION, limit);
+        story.takes_learners(limit);
         admit_all(&mut story)
     };
     assert_eq!(limited("2"), [4, 5]);
@@ -104,8 +104,30 @@ fn one_where_somebody_has_changed_the_record() {
 #[test]
 fn one_where_the_limit_is_not_known() {
     let mut story = grows(3, 5);
-    story.annotate(names::MAX_LEARNERS_ANNOTATION, "many");
+    story.takes_learners("many");
     assert_eq!(admit_all(&mut story), [3]);
+}
+
+/// It has etcd's default, and would not take a second learner that the others have.
+#[test]
+fn one_beside_a_machine_that_was_made_without_a_limit() {
+    let mut story = grows(3, 5);
+    story.observation.learner_limits.remove(&name(1));
+    let mut gone = story.clone();
+    assert_eq!(admit_all(&mut story), [3]);
+    gone.observation.configs.remove(&name(1));
+    assert_eq!(admit_all(&mut gone), [3], "its config is gone, and says nothing any more");
+}
+
+/// It cannot have booted yet.
+#[test]
+fn a_config_that_no_watch_shows_yet_slows_nobody_down() {
+    let mut story = grows(1, 3);
+    for index in 1..3 {
+        story.observation.configs.remove(&name(index));
+        story.observation.learner_limits.remove(&name(index));
+    }
+    assert_eq!(admit_all(&mut story), [1, 2]);
 }
 
 /// Each of them costs the leader a snapshot.

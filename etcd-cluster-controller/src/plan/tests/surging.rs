@@ -209,7 +209,7 @@ fn what_cannot_roll_is_still_told_of_a_replacement() {
     let mut story = outdated(3, true);
     (0..3).for_each(|index| runs(&mut story, index, "3.5.9"));
     edit(&mut story, "3.5.33");
-    story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+    story.takes_one_learner();
     assert!(condition(&story, c::MACHINES_UP_TO_DATE).message.contains("delete a Machine"));
     story.delete(0);
     joins_of_several(&mut story, 3);

@@ -63,7 +63,7 @@ fn asks_for(story: &mut Story, version: &str) {
 /// The first of three runs 3.5, the others have been replaced by two of 3.6, and then 3.5 is asked for again.
 fn taken_back_halfway() -> Story {
     let mut story = Story::new(3);
-    story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+    story.takes_one_learner();
     edit(&mut story, "3.5.32");
     for index in 0..3 {
         story.machine(index);
