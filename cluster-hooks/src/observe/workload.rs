@@ -63,7 +63,7 @@ async fn client(kubeconfig: &str) -> Result<Client, String> {
 /// Nothing of what the parser says: it shows the lines around a fault, and with them what is secret.
 const NOT_READABLE: &str = "it cannot be read, as YAML or as a kubeconfig";
 const INCOMPLETE: &str = "the context that it names, or a certificate or key of that, is missing or cannot be read";
-const NOT_PLAIN: &str = "it names files, programs or a proxy, or a server that is not https with verified TLS: it may have only a token, or certificates in itself";
+const NOT_PLAIN: &str = "it may name only an https server with verified TLS, and have only a token, or certificates, in itself: no files, programs or proxy";
 
 /// Whether all that it takes is in the kubeconfig itself, for a server that proves who it is. Whoever may write the Secret
 /// must not have this process run a program, show a file of its own, or ask whatever answers over plain HTTP.
