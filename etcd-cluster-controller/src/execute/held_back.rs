@@ -31,7 +31,9 @@ pub(super) async fn delete(
     if !admission_is_as_observed(context, observation, cluster, name).await? {
         return Ok(Outcome::Outdated);
     }
-    let note = format!("deleted Machine {name}, which was held back: the spec that it was made from has changed");
+    let note = format!(
+        "deleted Machine {name}, which was held back: it was made from an earlier spec, or for another max-learners"
+    );
     delete_as_read(context, etcd, &live.metadata, note).await
 }
 

@@ -5,7 +5,7 @@
 
 use super::growth::missing_since;
 use super::retire::may_leave;
-use super::{Hold, Plan, Step, View, rollout};
+use super::{Hold, Plan, Step, View};
 use crate::observation::probe::MemberFault;
 use crate::observation::{Observation, Outcome, Template};
 use crate::plan::step::WhyDeleted;
@@ -58,8 +58,8 @@ pub(super) fn due(view: &View<'_>) -> Option<Duration> {
 /// From when on a voter that no Machine carries, and that has failed, waits for no Machine. One that does not come in its
 /// time is replaced only when no voter is away, and this voter cannot be brought back: so it waits for that one's grace, and
 /// no longer. One that could boot before this voter began to fail may be late for any reason, and says nothing of the next
-/// one. Where no other is to be made, it counts all the same, with a grace from when the voter has failed: else both would
-/// stay for good.
+/// one. Where no other comes, be it that none is wanted or that none can be made, it counts all the same, with a grace from
+/// when the voter has failed: else both would stay for good.
 fn goes_from(view: &View<'_>, voter: &Seat<'_>) -> Option<Timestamp> {
     let observation = view.observation;
     let Verdict::Unhealthy { since, .. } = voter.verdict else { return None };
@@ -67,8 +67,7 @@ fn goes_from(view: &View<'_>, voter: &Seat<'_>) -> Option<Timestamp> {
     let could_boot = joins.filter_map(|seat| observation.could_boot_since(seat.machine?));
     let (new, old): (Vec<Timestamp>, Vec<Timestamp>) = could_boot.partition(|could_boot| *could_boot >= since);
     let failed = || since.checked_add(patience(observation, voter.id()?)).ok();
-    let is_all = || !old.is_empty() && !rollout::is_lacking(view);
-    let begins = new.into_iter().min().or_else(|| failed().filter(|_| is_all()))?;
+    let begins = new.into_iter().min().or_else(|| failed().filter(|_| !old.is_empty()))?;
     let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
     Timestamp::from_second(begins.as_second().saturating_add(grace)).ok()
 }

@@ -67,8 +67,8 @@ pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
 /// - At once: one that is orphaned and gives etcd nothing. That is a learner; or one of an even number of voters, as
 ///   one voter less survives as many failures, and with it the quorum may hang on a machine that goes with its
 ///   infrastructure at any moment. No voter while etcd says that copies differ: its copy may be the right one.
-/// - When it has failed for long enough: every other one. One of an odd number of voters waits until the machine of its
-///   replacement is up too, unless an alarm of etcd names it.
+/// - When it has failed for long enough: every other one, but a stray where failures are only told. One of an odd number of
+///   voters waits until the machine of its replacement is up too, unless an alarm of etcd names it.
 /// - Never: a stray that answers, as it may be somebody's own; and no voter while there are Machines of an earlier
 ///   object of this name, as it may be on one of them.
 fn stranger_leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {

@@ -98,6 +98,10 @@ fn one_where_somebody_has_changed_the_record() {
     story.observation.learner_limits.insert(name(0), "1".to_owned());
     assert!(matches!(story.plan(), Plan::Do(Step::Record { .. })), "{:?}", story.plan());
     story.annotate(names::MAX_LEARNERS_ANNOTATION, "1");
+    for index in 3..5 {
+        assert!(matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. })), "{:?}", story.plan());
+        story.observation.learner_limits.insert(name(index), "1".to_owned());
+    }
     assert_eq!(admit_all(&mut story), [3]);
 }
 

@@ -178,6 +178,25 @@ fn one_is_not_given_up_for_a_machine_that_was_late_before() {
     leaves(&mut complete, 7);
 }
 
+/// One that answers is waited for, so no Machine is made beside it. With an even number left, that one goes too.
+#[test]
+fn one_is_given_up_in_the_end_where_no_machine_can_be_made() {
+    let mut story = Story::with_voters(5, 5);
+    story.machine(5);
+    story.pass(3_600);
+    (3..5).for_each(|index| story.gone(index));
+    story.probe_stranger(3, answers(3));
+    story.probe_stranger(4, refused());
+    story.settle();
+    story.pass(60);
+    assert!(matches!(story.plan(), Plan::Wait { .. }), "{:?}", story.plan());
+    assert_eq!(due(&story.observation, &story.plan()).map(|again| again.as_secs()), Some(600));
+    story.pass(600);
+    leaves(&mut story, 4);
+    has_left(&mut story, 4);
+    leaves(&mut story, 3);
+}
+
 /// Its machine may stay, and be somebody's own by now.
 #[test]
 fn one_that_answers_or_that_the_others_hear_is_told_and_stays() {
