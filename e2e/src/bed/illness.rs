@@ -32,6 +32,23 @@ while [ -e /run/stutters ]; do send STOP; sleep 0.4; send CONT; sleep 0.2; done
 /// Ends that, and fails if etcd was not stopped again and again.
 const STEADY: &str = "rm /run/stutters && sleep 2 && [ $(wc -l < /run/stuttered) -gt 6 ] && rm /run/stuttered";
 
+/// etcd stands still while its log is looked through: what it wrote meanwhile would be lost. dd ends with an error when the
+/// disk is full.
+const FILL: &str = r#"
+set -e
+cd /var/lib/etcd
+mountpoint -q .
+send() {
+    for p in /proc/[0-9]*; do
+        if [ "$(cat $p/comm 2>/dev/null)" = etcd ]; then kill -$1 ${p#/proc/}; fi
+    done
+}
+send STOP
+for log in $(find . -path '*/wal/*' -type f); do fallocate --dig-holes $log; done
+if dd if=/dev/zero of=filler bs=4k 2>/dev/null; then exit 1; fi
+send CONT
+"#;
+
 /// Puts a key and a certificate in place of what etcd shows. It reads them for every connection.
 const REPLACE: &str = "cd /etc/etcd/pki && for kind in key crt; do cp -p $1.$kind new.$kind; done && \
     printf %s \"$2\" > new.key && printf %s \"$3\" > new.crt && mv new.key $1.key && mv new.crt $1.crt";
@@ -88,14 +105,13 @@ pub fn small_disk(machine: &str) -> String {
     format!("if [ \"$(cat /etc/hostname)\" = {machine} ]; then {mount}; fi")
 }
 
-/// Fills the disk that [`small_disk`] has made, to the last page.
+/// Fills the disk that [`small_disk`] has made, to the last page: with what etcd has reserved for its log and not used
+/// yet, as where a disk reserves nothing.
 ///
 /// # Errors
 /// When the machine does not run, or has no such disk.
 pub fn fill_disk(machine: &Machine) -> Done<()> {
-    // dd ends with an error when it is full.
-    let fill = "mountpoint -q /var/lib/etcd && ! dd if=/dev/zero of=/var/lib/etcd/filler bs=4k 2> /dev/null";
-    inside(machine, &["sh", "-c", fill]).map(drop)
+    inside(machine, &["sh", "-c", FILL]).map(drop)
 }
 
 /// Takes away what [`fill_disk`] has filled it with.

@@ -56,7 +56,10 @@ impl Lanes {
         self.durations.add(scenario, begun.elapsed());
         let ending = ending?;
         lock(&self.idle).push(lane);
-        ending.failure.map_or(Ok(()), |failure| bail!(failure))
+        let Some(failure) = ending.failure else { return Ok(()) };
+        // The list of failures comes at the end, which may be two hours away.
+        println!("{scenario} | failed: {failure}");
+        bail!(failure)
     }
 
     /// How long the scenarios took that have ended.

@@ -50,7 +50,7 @@ pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
     let is_full = async || {
         bed.fault(&format!("{DOOMED}: its disk is full"), &[&machine], Silence::Lasting);
         on(&machine, fill_disk).await?;
-        // What etcd has reserved may last for long. Without room, it does not start again.
+        // Without room, it does not start again.
         on(&machine, |machine| machine.exec(&["sh", "-c", CRASH]).map(drop)).await?;
         let message = look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
         ensure!(message.contains(DOOMED), "it says: {message}");

@@ -180,7 +180,11 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
     // etcd refuses it in the first seconds after the last member has come.
     until("etcd lets it go", PATIENCE, async || {
-        said(&witness, &["/opt/bin/etcdctl.sh", "member", "remove", &member.id]).await.map(|_| Some(()))
+        if said(&witness, &["/opt/bin/etcdctl.sh", "member", "remove", &member.id]).await.is_err() {
+            let list = Membership::on(witness.clone()).await?;
+            ensure!(list.members.len() == 2, "{list:?}");
+        }
+        Ok(Some(()))
     })
     .await?;
     let begun = Instant::now();
