@@ -17,7 +17,7 @@ pub use schema::violations;
 
 use anyhow::{Context, Result};
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 /// Most changes of one document.

@@ -7,7 +7,7 @@ pub mod unit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use rand::Rng;
+use rand::RngExt;
 
 use crate::files;
 use crate::paths::Paths;

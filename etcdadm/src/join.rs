@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use etcd_values::EtcdVersion;
-use rand::Rng;
+use rand::RngExt;
 use tokio::time::Instant;
 
 use crate::compatibility::Role;

@@ -4,7 +4,7 @@ use super::record::Outcome;
 use super::request::{Op, PREFIX, Request, Txn};
 use super::response::Response;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use std::collections::HashMap;
 
 /// How many of a hundred requests are of a kind.

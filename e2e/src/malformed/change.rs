@@ -1,7 +1,7 @@
 //! What is done to a good document.
 
 use super::schema::{Place, is_time, places};
-use rand::Rng;
+use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 

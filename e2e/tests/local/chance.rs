@@ -19,7 +19,7 @@ use e2e::until::until;
 use futures::{StreamExt, TryStreamExt, stream};
 use in_use::{ControlPlane, recorded};
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -10,7 +10,7 @@ use e2e::scenarios::{is_full, seed};
 use e2e::until::until;
 use futures::future::try_join_all;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use futures::future::try_join_all;
 use local_infrastructure::machine::Machine;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use std::ops::Range;
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use api::names::ENDPOINTS_IN_USE_ANNOTATION;
 use e2e::bed::{Bed, Look, ObservedServers};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use rand::Rng;
+use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::json;
 use std::collections::BTreeSet;
