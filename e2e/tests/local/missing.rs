@@ -199,8 +199,17 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     only_theirs(bed, &look, &machines).await?;
 
     let add = ["/opt/bin/etcdctl.sh", "member", "add", "stranger", "--learner", "--peer-urls", STRANGER];
-    let begun = Instant::now();
-    said(&witness, &add).await?;
+    // It refuses that, too, in the first seconds after the replacement has come. What fails may be done all the same.
+    let begun = until("etcd takes the stranger", PATIENCE, async || {
+        let begun = Instant::now();
+        if let Err(refused) = said(&witness, &add).await {
+            let list = Membership::on(witness.clone()).await?;
+            let is_listed = list.members.iter().any(|member| member.peer_urls == [STRANGER]);
+            ensure!(is_listed, "{refused:#}; the members are {list:?}");
+        }
+        Ok(Some(begun))
+    })
+    .await?;
     let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
     ensure!(message.contains("runs on no Machine"), "it says: {message}");
     let now = until("the stranger is removed", PATIENCE, async || {
