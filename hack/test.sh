@@ -3,8 +3,9 @@
 #
 #   hack/test.sh [--unit] [--api] [--local] [--docker] [NAME]
 #
-#   --unit    formatting, lints, rustdoc, generated files, pure logic, dependencies, and the site of the documentation; with
-#             E2E_FULL=1 two builds of a release, which have to be the same
+#   --unit    formatting, lints, rustdoc, generated files, pure logic, the model of the plan with its figures,
+#             dependencies, and the site of the documentation; with E2E_FULL=1 also the model within larger bounds, which
+#             takes up to an hour, and two builds of a release, which have to be the same
 #   --api     CRDs, admission policies and examples against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
@@ -40,6 +41,8 @@ for path in */tests/*; do
     e2e/tests/api*) api_tests+=(--test "$test") ;;
     e2e/tests/docker*) docker_tests+=(--test "$test") ;;
     e2e/tests/* | etcdadm/tests/* | local-infrastructure/tests/*) local_tests+=(--test "$test") ;;
+    # By itself, as it shows its figures.
+    etcd-cluster-controller/tests/model) ;;
     *) unit_tests+=(--test "$test") ;;
     esac
 done
@@ -102,10 +105,16 @@ check() {
 
 # Always of the whole workspace: with the same packages selected, nothing is compiled twice.
 tests() {
-    local what=$1 before
+    local what=$1
     shift
+    counted "$what" cargo test --workspace --no-fail-fast ${name:+"$name"} "$@"
+}
+
+# A step that runs tests, which count as they are.
+counted() {
+    local what=$1 before
     before=$(lines_of_the_log)
-    step "$what" cargo test --workspace --no-fail-fast "$@" ${name:+-- "$name"} && return
+    step "$@" && return
     echo "$what" >>"$failed_steps"
     # It can fail without a failed test: when it does not compile, or crashes.
     tail -n "+$((before + 1))" "$log" | grep -q 'test result: .* [1-9][0-9]* failed' ||
@@ -202,6 +211,8 @@ for tier in "${tiers[@]}"; do
             tests "examples in documentation" --doc
         fi
         tests "unit tests" --lib --bins "${unit_tests[@]}"
+        # What each search has seen: of one that sees less than before, nothing else would tell.
+        tests "model" --test model -- --show-output
         ;;
     api)
         real_parts
@@ -234,6 +245,9 @@ case " ${tiers[*]} " in
         check "dependencies" hack/deny.sh
         check "site" hack/book.sh "$target/book"
         if [ -n "${E2E_FULL+set}" ]; then
+            # Each search is told when it ends: there is an hour of them.
+            counted "model within larger bounds" \
+                cargo test --release -p etcd-cluster-controller --test model -- --nocapture
             check "pictures of the site" hack/pictures.sh "$target/book" "$target/pictures"
             # Among them is the kubectl that renders a release.
             real_parts
