@@ -1,5 +1,5 @@
 //! The same three machines with the same bootstrap data, without this project's controllers: what a person with a script
-//! would do, one machine after the other; and three others in their place.
+//! would do, one machine after the other, or as ours come, side by side; and three others in their place.
 
 use super::PATIENCE;
 use crate::apply::apply_object;
@@ -18,6 +18,17 @@ use std::time::{Duration, Instant};
 const MEMBERS: usize = 3;
 /// The wrapper that etcdadm leaves on every machine.
 const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
+/// Learners that etcd takes at a time, where it is to take several: as many as an EtcdCluster gets.
+const MAX_LEARNERS: &str = "3";
+
+/// How machines follow each other.
+#[derive(Clone, Copy)]
+pub(super) enum Pace {
+    /// Each once the one before has run its bootstrap data.
+    OneByOne,
+    /// As ours: all but the very first, which has to be there before, are learners together.
+    SideBySide,
+}
 
 /// Applies Machine, LocalMachine and Secret of each member by hand: everything below this project's controllers is the
 /// same, Cluster API and its pace included.
@@ -34,7 +45,7 @@ pub(super) async fn through_cluster_api(bed: &Bed, namespace: &str) -> Result<Du
                 spec.remove("controlPlaneRef");
             }
         });
-    let data = UserData::new()?;
+    let data = UserData::new(Pace::OneByOne)?;
     let begun = Instant::now();
     manifests.apply(&client).await?;
     let look = Look::at(&client, &manifests);
@@ -58,8 +69,8 @@ pub(super) async fn through_cluster_api(bed: &Bed, namespace: &str) -> Result<Du
 }
 
 /// Makes the machines directly: no Cluster API, no API server.
-pub(super) async fn machines_alone(bed: &Bed, namespace: &str) -> Result<Duration> {
-    let mut bare = Bare::new(bed, namespace)?;
+pub(super) async fn machines_alone(bed: &Bed, namespace: &str, pace: Pace) -> Result<Duration> {
+    let mut bare = Bare::new(bed, namespace, pace)?;
     let begun = Instant::now();
     bare.joins().await?;
     let took = begun.elapsed();
@@ -71,20 +82,36 @@ pub(super) async fn machines_alone(bed: &Bed, namespace: &str) -> Result<Duratio
 pub(super) struct Bare<'a> {
     bed: &'a Bed,
     namespace: String,
+    pace: Pace,
     data: UserData,
     /// Of each machine, by its number.
     addresses: Vec<Ipv4Addr>,
 }
 
 impl<'a> Bare<'a> {
-    pub(super) fn new(bed: &'a Bed, namespace: &str) -> Result<Self> {
-        Ok(Self { bed, namespace: namespace.to_owned(), data: UserData::new()?, addresses: Vec::new() })
+    pub(super) fn new(bed: &'a Bed, namespace: &str, pace: Pace) -> Result<Self> {
+        let (namespace, data) = (namespace.to_owned(), UserData::new(pace)?);
+        Ok(Self { bed, namespace, pace, data, addresses: Vec::new() })
     }
 
-    /// Three machines more, each once the one before has run its bootstrap data.
+    /// Three machines more, at its pace.
     pub(super) async fn joins(&mut self) -> Result<()> {
-        for _ in 0..MEMBERS {
-            let index = self.addresses.len();
+        let wanted = self.addresses.len() + MEMBERS;
+        while self.addresses.len() < wanted {
+            let together = match self.pace {
+                Pace::SideBySide if !self.addresses.is_empty() => wanted - self.addresses.len(),
+                Pace::SideBySide | Pace::OneByOne => 1,
+            };
+            self.boot(together).await?;
+        }
+        Ok(())
+    }
+
+    /// So many machines at once. They find the members that were there before.
+    async fn boot(&mut self, together: usize) -> Result<()> {
+        let first = self.addresses.len();
+        let mut booting = Vec::new();
+        for index in first..first + together {
             let name = name(index);
             // Beyond what the controllers have given out in this run.
             let address = Ipv4Addr::new(10, 77, 200, 10 + u8::try_from(index)?);
@@ -92,6 +119,9 @@ impl<'a> Bare<'a> {
             let machine =
                 self.bed.machines.create(spec(self.bed, &self.namespace, &name, address)?, data.as_bytes())?;
             machine.power_on()?;
+            booting.push((name, address, machine));
+        }
+        for (name, address, machine) in booting {
             let what = format!("machine {name} has run its bootstrap data");
             let outcome = until(what, PATIENCE, async || Ok(machine.bootstrap()?)).await?;
             ensure!(outcome.succeeded, "{name}: {:?}", outcome.errors);
@@ -167,10 +197,11 @@ fn spec(bed: &Bed, namespace: &str, name: &str, address: Ipv4Addr) -> Result<Mac
 struct UserData {
     authority: CertificateAuthority,
     spec: api::EtcdadmConfigSpec,
+    max_learners: Option<&'static str>,
 }
 
 impl UserData {
-    fn new() -> Result<Self> {
+    fn new(pace: Pace) -> Result<Self> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -178,7 +209,11 @@ impl UserData {
         let certificate = params.self_signed(&key)?.pem();
         let authority = CertificateAuthority::from_pem(certificate.as_bytes(), key.serialize_pem().as_bytes())?;
         let spec = api::EtcdadmConfigSpec { version: Some("3.6.16".to_owned()), ..Default::default() };
-        Ok(Self { authority, spec })
+        let max_learners = match pace {
+            Pace::OneByOne => None,
+            Pace::SideBySide => Some(MAX_LEARNERS),
+        };
+        Ok(Self { authority, spec, max_learners })
     }
 
     fn of(&self, member: &str, voters: &[Ipv4Addr]) -> Result<String> {
@@ -195,7 +230,7 @@ impl UserData {
             role: &role,
             authority: &self.authority,
             spec: &self.spec,
-            max_learners: None,
+            max_learners: self.max_learners,
             secrets: &secrets,
         };
         let rendered = render(&bootstrap).map_err(|invalid| anyhow!("{}: {}", invalid.field, invalid.problem));

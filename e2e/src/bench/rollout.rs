@@ -1,6 +1,6 @@
 //! A rollout of three members: ours, and the same steps with etcdctl; and what a control plane notices of ours.
 
-use super::bare::Bare;
+use super::bare::{Bare, Pace};
 use super::{PATIENCE, table::Table};
 use crate::bed::{Bed, ControlPlaneStub, Look, Manifests, Seen, States};
 use crate::history::objects::{ObjectLoad, ObjectWriters};
@@ -97,9 +97,9 @@ async fn alone(bed: &Bed, namespace: &str) -> Result<Alone> {
     Ok(Alone { took, figures, moves, requests })
 }
 
-/// Three machines by hand, and three others in their place.
+/// Three machines by hand, one after the other, and three others in their place.
 async fn by_hand(bed: &Bed, namespace: &str) -> Result<Duration> {
-    let mut bare = Bare::new(bed, namespace)?;
+    let mut bare = Bare::new(bed, namespace, Pace::OneByOne)?;
     bare.joins().await?;
     let begun = Instant::now();
     bare.joins().await?;
