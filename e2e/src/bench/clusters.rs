@@ -1,7 +1,7 @@
 //! The manager beside many clusters of three simulated members: every one of them comes up, and is asked as always.
 
 use super::crowd::processor_time;
-use super::linear::Point;
+use super::linear::{Point, Used};
 use super::process::mebibytes;
 use super::table::Table;
 use super::{deaths, linear};
@@ -89,7 +89,9 @@ async fn measure(bed: &mut Bed, number: usize, table: &mut Table) -> Result<Poin
     // A run of failing checks ends with the first that succeeds.
     tokio::time::sleep(SETTLES).await;
     until_all_are_ready(bed, number).await?;
-    Ok(Point { clusters: number, processor: idle.processor, memory: idle.memory })
+    let used = |figures: &Figures| Used { processor: figures.processor, memory: figures.memory };
+    let failing = (number * 3 >= FROZEN).then(|| used(&failing));
+    Ok(Point { clusters: number, idle: used(&idle), failing })
 }
 
 /// What the manager uses.

@@ -5,13 +5,21 @@ use super::table::Table;
 /// How much more a further cluster may cost beside the most than beside the fewest.
 const GROWTH: f64 = 1.2;
 
-/// One of the figures of a point.
-type Figure = fn(&Point) -> f64;
+/// One of the figures of a point, if it has it.
+type Figure = fn(&Point) -> Option<f64>;
 
 /// What so many clusters have cost.
 pub(super) struct Point {
     pub(super) clusters: usize,
-    /// Milliseconds of processor time in a second, with nothing to do.
+    /// With nothing to do.
+    pub(super) idle: Used,
+    /// With one of a hundred members failing. `None`: there are fewer members.
+    pub(super) failing: Option<Used>,
+}
+
+/// What the manager has used.
+pub(super) struct Used {
+    /// Milliseconds of processor time in a second.
     pub(super) processor: f64,
     /// MiB.
     pub(super) memory: f64,
@@ -21,23 +29,29 @@ pub(super) struct Point {
 /// there are fewer than three of different numbers.
 pub(super) fn rows(points: &[Point], table: &mut Table) {
     let goal = format!("≤ {GROWTH}");
-    let figures: [(&str, Figure); 2] = [("processor time", |point| point.processor), ("memory", |point| point.memory)];
+    let figures: [(&str, Figure); 4] = [
+        ("idle: processor time", |point| Some(point.idle.processor)),
+        ("idle: memory", |point| Some(point.idle.memory)),
+        ("1 % of members frozen: processor time", |point| Some(point.failing.as_ref()?.processor)),
+        ("1 % of members frozen: memory", |point| Some(point.failing.as_ref()?.memory)),
+    ];
     for (what, figure) in figures {
         if let Some(growth) = growth(points, figure) {
-            table.row(&format!("a further cluster, idle: {what}, most to fewest"), format!("{growth:.2}"), &goal, "");
+            table.row(&format!("a further cluster, {what}, most to fewest"), format!("{growth:.2}"), &goal, "");
         }
     }
 }
 
-fn growth(points: &[Point], figure: impl Fn(&Point) -> f64) -> Option<f64> {
-    let mut sorted: Vec<&Point> = points.iter().collect();
-    sorted.sort_by_key(|point| point.clusters);
-    sorted.dedup_by_key(|point| point.clusters);
-    if sorted.len() < 3 {
+fn growth(points: &[Point], figure: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+    let known = points.iter().filter_map(|point| Some((point.clusters, figure(point)?)));
+    let mut known: Vec<(usize, f64)> = known.collect();
+    known.sort_by_key(|(clusters, _)| *clusters);
+    known.dedup_by_key(|(clusters, _)| *clusters);
+    if known.len() < 3 {
         return None;
     }
-    let further = |pair: &[&Point]| (figure(pair[1]) - figure(pair[0])) / count(pair[1].clusters - pair[0].clusters);
-    Some(further(&sorted[sorted.len() - 2..]) / further(&sorted[..2]))
+    let further = |pair: &[(usize, f64)]| (pair[1].1 - pair[0].1) / count(pair[1].0 - pair[0].0);
+    Some(further(&known[known.len() - 2..]) / further(&known[..2]))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "thousands at most")]
@@ -49,20 +63,39 @@ fn count(clusters: usize) -> f64 {
 mod tests {
     use super::*;
 
+    /// With so much memory while idle, and twice as much while members fail, where there are a hundred.
     fn of(memory: impl Fn(f64) -> f64) -> Vec<Point> {
-        let point = |clusters| Point { clusters, processor: 0.0, memory: memory(count(clusters)) };
-        [2000, 10, 100].into_iter().map(point).collect()
+        let used = |memory| Used { processor: 0.0, memory };
+        let point = |clusters| {
+            let memory = memory(count(clusters));
+            let failing = (clusters * 3 >= 100).then(|| used(2.0 * memory));
+            Point { clusters, idle: used(memory), failing }
+        };
+        [2000, 10, 500, 100].into_iter().map(point).collect()
+    }
+
+    fn idle(point: &Point) -> Option<f64> {
+        Some(point.idle.memory)
     }
 
     #[test]
     fn what_there_is_without_clusters_does_not_count() {
-        let growth = |memory: &dyn Fn(f64) -> f64| growth(&of(memory), |point| point.memory).unwrap();
+        let growth = |memory: &dyn Fn(f64) -> f64| growth(&of(memory), idle).unwrap();
         assert!((growth(&|clusters| 20.0 + clusters) - 1.0).abs() < 1e-9);
         assert!(growth(&|clusters| 20.0 + clusters * clusters) > 10.0);
     }
 
     #[test]
     fn two_numbers_do_not_tell() {
-        assert!(growth(&of(|clusters| clusters)[..2], |point| point.memory).is_none());
+        assert!(growth(&of(|clusters| clusters)[..2], idle).is_none());
+    }
+
+    #[test]
+    fn what_fails_is_judged_by_itself_and_from_a_hundred_members_on() {
+        let failing = |point: &Point| Some(point.failing.as_ref()?.memory);
+        let mut points = of(|clusters| clusters);
+        assert!((growth(&points, failing).unwrap() - 1.0).abs() < 1e-9);
+        points.retain(|point| point.clusters != 500);
+        assert!(growth(&points, failing).is_none() && growth(&points, idle).is_some());
     }
 }
