@@ -9,6 +9,7 @@ use crate::plane::Mark;
 use crate::plane::users::PROVIDER;
 use crate::until::until;
 use anyhow::{Result, ensure};
+use api::EtcdCluster;
 use api::etcd_cluster::{EtcdClusterStatus, MemberRole, OperationKind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -51,6 +52,7 @@ pub(super) async fn measure(bed: &Bed, rounds: usize, table: &mut Table) -> Resu
     let what = "rollout of three, and of a control plane of three API servers";
     table.row(what, format!("{:.1} s", used.took.as_secs_f64()), "", "218 s on docker");
     table.row("  API requests of ours", used.requests.to_string(), "≤ 200", "785");
+    table.row("  moves of leadership", used.moves.to_string(), "1", "");
     table.row("  peak of voters", used.voters.to_string(), "6", "6");
     table.row("  endpoints in use that no voter served, at most", used.dead.to_string(), "0", "");
     noticed(&used.figures, table);
@@ -87,14 +89,18 @@ async fn alone(bed: &Bed, namespace: &str) -> Result<Alone> {
     .await?;
     let took = begun.elapsed();
     let requests = asked(bed, mark)?;
-    let states = states.stop().await?;
-    let operations = states.iter().filter_map(|etcd| etcd.status.as_ref()?.operation.as_ref());
-    let moves = operations.filter(|operation| operation.kind == OperationKind::MoveLeader);
-    let moves: BTreeSet<&str> = moves.map(|operation| operation.member_id.as_str()).collect();
-    let moves = moves.len();
+    let moves = moves(&states.stop().await?);
     let figures = writers.end().await?.figures();
     super::remove(bed, &look).await?;
     Ok(Alone { took, figures, moves, requests })
+}
+
+/// Of how many members leadership was moved away.
+fn moves(states: &[EtcdCluster]) -> usize {
+    let operations = states.iter().filter_map(|etcd| etcd.status.as_ref()?.operation.as_ref());
+    let moves = operations.filter(|operation| operation.kind == OperationKind::MoveLeader);
+    let from: BTreeSet<&str> = moves.map(|operation| operation.member_id.as_str()).collect();
+    from.len()
 }
 
 /// Three machines by hand, one after the other, and three others in their place.
@@ -113,6 +119,7 @@ async fn by_hand(bed: &Bed, namespace: &str) -> Result<Duration> {
 struct Used {
     took: Duration,
     requests: usize,
+    moves: usize,
     voters: usize,
     /// Endpoints that an API server had, and that no voter served.
     dead: usize,
@@ -127,6 +134,7 @@ async fn beside_a_control_plane(bed: &Bed, namespace: &str) -> Result<Used> {
     look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
     let old = look.etcd_machines().await?;
     let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", OBJECTS).await?;
+    let states = States::of(look.etcds(), &look.etcd).await?;
     let (mark, begun) = (bed.plane.mark(), Instant::now());
     roll(&look).await?;
     let (mut voters, mut dead) = (0, 0);
@@ -138,9 +146,10 @@ async fn beside_a_control_plane(bed: &Bed, namespace: &str) -> Result<Used> {
     })
     .await?;
     let (took, requests) = (begun.elapsed(), asked(bed, mark)?);
+    let moves = moves(&states.stop().await?);
     let record = writers.end().await?;
     record.check()?;
-    let used = Used { took, requests, voters, dead, figures: record.figures() };
+    let used = Used { took, requests, moves, voters, dead, figures: record.figures() };
     super::remove(bed, &look).await?;
     stub.until_gone(PATIENCE).await?;
     Ok(used)
