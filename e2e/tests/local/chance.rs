@@ -150,7 +150,7 @@ impl Story<'_> {
     /// One or two changes. At most one member goes otherwise than by our own decision: two of three would be a quorum.
     fn changes(&mut self, machines: &[String]) -> Vec<Change> {
         let victim = machines[self.random.random_range(0..machines.len())].clone();
-        let sizes = [1, 3, 5];
+        let sizes = [1, 3, 5, 7];
         let size = sizes[self.random.random_range(0..sizes.len())];
         let first = match self.random.random_range(0..4) {
             0 if self.size >= 3 => Change::Die(victim),
