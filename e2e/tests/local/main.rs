@@ -325,6 +325,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(shards::by_watch_filter).long(true),
         scenario!(shards::by_namespace).long(true),
         scenario!(marked::by_a_health_check),
+        scenario!(marked::not_for_a_missing_node).long(true),
         scenario!(without_faults::nobody_is_warned),
         scenario!(by_hand::machines_are_deleted),
         scenario!(by_hand::the_only_one_that_is_dead).long(true),

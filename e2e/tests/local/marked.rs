@@ -1,4 +1,5 @@
-//! Cluster API's own MachineHealthCheck marks a Machine of etcd, and its member is replaced although it is healthy.
+//! Cluster API's own MachineHealthCheck marks a Machine of etcd, and its member is replaced although it is healthy: but
+//! not where it only misses a Node, which no Machine of etcd has.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
@@ -9,9 +10,16 @@ use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::apply::apply_object;
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::plane::users;
 use e2e::until::until;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Seconds that a MachineHealthCheck waits for a Node: Cluster API takes no fewer.
+const NODE_STARTUP: u64 = 30;
+/// How long is waited for what must not happen.
+const STEADY: Duration = Duration::from_secs(8);
 
 /// The leader's Machine. At first it is only said that it is marked. A MachineHealthCheck never takes its conditions back from a
 /// Machine without a Node, so they count although the annotation that has led to them is gone.
@@ -23,13 +31,12 @@ pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     let load = LowLoad::begin(bed, &look).await?;
     let status = look.status().await?;
     let doomed = &status.members.iter().find(|member| member.leader).context("nobody leads")?.machine;
-    apply_object(&bed.client(), &health_check(&look)).await?;
+    // It waits for no Node.
+    apply_object(&bed.client(), &health_check(&look, 0)).await?;
     annotate(&look, doomed, json!("")).await?;
     until("the MachineHealthCheck leaves it to the owner", PATIENCE, async || {
         let machine = look.api("Machine").get(doomed).await?;
-        let conditions = machine.data.pointer("/status/conditions").and_then(Value::as_array).context("none")?;
-        let asks = conditions.iter().any(|found| found["type"] == "OwnerRemediated" && found["status"] == "False");
-        Ok(asks.then_some(()))
+        Ok(why_not(&machine, "OwnerRemediated").is_some().then_some(()))
     })
     .await?;
     annotate(&look, doomed, Value::Null).await?;
@@ -58,15 +65,98 @@ pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Of etcd's Machines alone, which never have a Node.
-fn health_check(look: &Look) -> Value {
+/// A MachineHealthCheck that waits for Nodes marks all Machines of etcd, as none ever has one: nobody is replaced. It
+/// does so only where the control plane works and Cluster API reaches it. Here the first is said, and what Cluster API
+/// reaches is the management plane itself, which has no Nodes.
+pub(crate) async fn not_for_a_missing_node(bed: &mut Bed) -> Result<()> {
+    let (client, manifests) = (bed.client(), Manifests::new("no-node", "demo")?.without_control_plane());
+    Look::make_namespace(&client, &manifests.namespace).await?;
+    let look = Look::at(&client, &manifests);
+    // First of all: Cluster API tries to connect when the infrastructure is there, and again only after half a minute.
+    apply_object(&client, &kubeconfig(bed, &look)?).await?;
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    control_plane_works(&look).await?;
+    let machines = look.etcd_machines().await?;
+    let before = look.membership(&bed.machines, &machines).await?;
+    let load = LowLoad::begin(bed, &look).await?;
+    // It looks at them every 15 s at most. So it begins when all of them are late.
+    tokio::time::sleep(Duration::from_secs(NODE_STARTUP + 1)).await;
+    let begun = Instant::now();
+    apply_object(&client, &health_check(&look, NODE_STARTUP)).await?;
+    until("the MachineHealthCheck misses every Node, and leaves that to the owner", PATIENCE, async || {
+        for name in &machines {
+            let machine = look.api("Machine").get(name).await?;
+            let why = ["HealthCheckSucceeded", "OwnerRemediated"].map(|type_| why_not(&machine, type_));
+            let is_marked = why[0] == Some("NodeStartupTimeout") && why[1].is_some();
+            ensure!(is_marked, "{name}: the reasons are {why:?}");
+        }
+        Ok(Some(()))
+    })
+    .await?;
+    println!("  {}: all Machines were marked after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
+
+    tokio::time::sleep(STEADY).await;
+    let now = look.etcd_machines().await?;
+    ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
+    let after = look.membership(&bed.machines, &machines).await?;
+    ensure!(after == before, "etcd was {before:?}, and is {after:?}");
+    let last = look.status().await?.last_remediation;
+    ensure!(last.is_none(), "written down is {last:?}");
+    look.until_condition("Remediating", "False", "NotRemediating", STEADY).await?;
+    load.judged().await?;
+    let told = warnings(&client, &look.namespace).await?;
+    ensure!(told.is_empty(), "the warnings are {told:#?}");
+    Ok(())
+}
+
+/// The way to a workload cluster, for Cluster API: it leads to the management plane.
+fn kubeconfig(bed: &Bed, look: &Look) -> Result<Value> {
+    let file = bed.plane.kubeconfig_for(users::CAPI_CORE)?;
+    let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+    Ok(json!({
+        "apiVersion": "v1", "kind": "Secret", "type": names::CLUSTER_SECRET_TYPE,
+        "metadata": {
+            "name": format!("{}-kubeconfig", look.cluster), "namespace": look.namespace,
+            "labels": {names::CLUSTER_NAME_LABEL: look.cluster},
+        },
+        "stringData": {"value": text},
+    }))
+}
+
+/// Has the Cluster say that its control plane works, and has for as long as the Cluster is there. Once said, it stays.
+async fn control_plane_works(look: &Look) -> Result<()> {
+    let clusters = look.api("Cluster");
+    let since = clusters.get(&look.cluster).await?.metadata.creation_timestamp;
+    let works = json!({
+        "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
+        "lastTransitionTime": since,
+    });
+    let said = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": look.cluster},
+        "status": {"conditions": [works]},
+    });
+    let parameters = PatchParams::apply("control-plane").force();
+    clusters.patch_status(&look.cluster, &parameters, &Patch::Apply(&said)).await.context("the Cluster's condition")?;
+    Ok(())
+}
+
+/// The reason why a condition of a Machine is False.
+fn why_not<'m>(machine: &'m DynamicObject, type_: &str) -> Option<&'m str> {
+    let conditions = machine.data.pointer("/status/conditions")?.as_array()?;
+    let found = conditions.iter().find(|found| found["type"] == type_ && found["status"] == "False")?;
+    found["reason"].as_str()
+}
+
+/// Of etcd's Machines alone, which never have a Node. `node_startup`: seconds that it waits for one; 0: it does not.
+fn health_check(look: &Look, node_startup: u64) -> Value {
     json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
         "metadata": {"name": look.etcd, "namespace": look.namespace},
         "spec": {
             "clusterName": look.cluster,
             "selector": {"matchLabels": {names::ETCD_CLUSTER_LABEL: look.etcd}},
-            "checks": {"nodeStartupTimeoutSeconds": 0},
+            "checks": {"nodeStartupTimeoutSeconds": node_startup},
         },
     })
 }
