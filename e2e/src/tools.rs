@@ -15,6 +15,7 @@ mod manifests;
 mod module;
 mod node;
 mod openstack;
+mod others;
 mod progress;
 mod promtool;
 mod release;
@@ -33,6 +34,7 @@ pub use judge::Judge;
 use module::{ETCD_3_6, KUBERNETES, Module};
 pub use node::{Kubernetes, NodePrograms};
 pub use openstack::OpenStackProvider;
+pub use others::crds_of_others;
 pub use promtool::Promtool;
 pub use release::architecture;
 

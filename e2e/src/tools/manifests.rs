@@ -1,4 +1,5 @@
-//! Renders Cluster API's manifests from the module's own directories, once per version.
+//! Manifests from a module's own directories, once per version: Cluster API's are rendered, others are there as they are
+//! used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::build::go_output;
 use super::module::Module;
+use crate::apply::documents;
 use crate::cache;
 use crate::process::output;
 
@@ -36,20 +38,45 @@ const KEPT_KINDS: [&str; 4] =
 
 /// Gives the directory with the rendered manifests that belong to what `built` is the directory of.
 pub(super) fn ensure(module: &Module, managers: &[Source], built: &Path, kubectl: &Path) -> Result<PathBuf> {
-    let mut name = built.file_name().context("the programs have a directory")?.to_owned();
-    name.push("-manifests");
-    let directory = built.with_file_name(name);
-    let waiting = || eprintln!("{}: another run is rendering its manifests; waiting", module.name);
-    cache::directory(&directory, waiting, |into| {
-        // It is there already, unless nothing is built from it.
-        go_output(module, &["mod", "download", module.source])?;
-        let source = go_output(module, &["list", "-m", "-f", "{{.Dir}}", module.source])?;
+    beside(module, built, |source, into| {
         for (name, subdirectory) in managers {
-            let objects = render(kubectl, &Path::new(source.trim()).join(subdirectory).join("config/default"))?;
+            let objects = render(kubectl, &source.join(subdirectory).join("config/default"))?;
             // JSON, because it is read at every start and YAML takes many times as long.
             fs::write(into.join(format!("{name}.json")), serde_json::to_vec(&objects)?)?;
         }
         Ok(())
+    })
+}
+
+/// The same where nothing is to be rendered: each YAML file of a directory of the module becomes a JSON list of its
+/// documents.
+pub(super) fn ensure_files(module: &Module, subdirectory: &str, built: &Path) -> Result<PathBuf> {
+    beside(module, built, |source, into| {
+        let directory = source.join(subdirectory);
+        for entry in fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "yaml") {
+                let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+                let objects = documents(&text).with_context(|| format!("read {}", path.display()))?;
+                let name = Path::new(path.file_name().context("a file has a name")?).with_extension("json");
+                fs::write(into.join(name), serde_json::to_vec(&objects)?)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The directory beside `built` that `write` fills from the module's own one, if it is not there yet.
+fn beside(module: &Module, built: &Path, write: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
+    let mut name = built.file_name().context("the programs have a directory")?.to_owned();
+    name.push("-manifests");
+    let directory = built.with_file_name(name);
+    let waiting = || eprintln!("{}: another run is writing its manifests; waiting", module.name);
+    cache::directory(&directory, waiting, |into| {
+        // It is there already, unless nothing is built from it.
+        go_output(module, &["mod", "download", module.source])?;
+        let source = go_output(module, &["list", "-m", "-f", "{{.Dir}}", module.source])?;
+        write(Path::new(source.trim()), into)
     })?;
     Ok(directory)
 }

@@ -191,6 +191,20 @@ pub(super) const CLUSTER_API_OPENSTACK: Module = Module {
     tags: "",
 };
 
+/// The Prometheus operator, for its CRDs alone.
+pub(super) const PROMETHEUS_OPERATOR: Module =
+    of_crds("prometheus-operator", "github.com/prometheus-operator/prometheus-operator");
+
+/// cert-manager, for its CRDs alone.
+pub(super) const CERT_MANAGER: Module = of_crds("cert-manager", "github.com/cert-manager/cert-manager");
+
+/// The operator that installs providers, for its CRDs alone.
+pub(super) const CLUSTER_API_OPERATOR: Module = of_crds("cluster-api-operator", "sigs.k8s.io/cluster-api-operator");
+
+const fn of_crds(name: &'static str, source: &'static str) -> Module {
+    Module { name, source, programs: &[], version_variables: &[], tags: "" }
+}
+
 /// Prometheus' program for people, without the service discoveries that it would speak to clouds with: it only tests rules here.
 pub(super) const PROMTOOL: Module = Module {
     name: "promtool",

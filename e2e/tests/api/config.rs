@@ -1,7 +1,7 @@
 //! The folders of `config/`: kubectl renders each of them, a real API server takes what comes of it, and roles permit what they
 //! say.
 
-use crate::server::Server;
+use crate::server::{Server, try_create};
 use anyhow::{Context, Result, ensure};
 use e2e::apply::{apply, apply_object, documents};
 use e2e::process::output_of;
@@ -24,36 +24,28 @@ const TEMPLATE: &str = "bootstrap.cluster.x-k8s.io/etcdadmconfigtemplates";
 const CONFIG: &str = "bootstrap.cluster.x-k8s.io/etcdadmconfigs";
 /// A binding is in force a moment after it was written.
 const SOON: Duration = Duration::from_secs(20);
-/// Kinds of the Prometheus operator and of cert-manager, whose CRDs are not ours, and the folders that have some.
-const FOREIGN: [&str; 4] = ["PrometheusRule", "ServiceMonitor", "Certificate", "Issuer"];
-const WITH_FOREIGN: [&str; 2] = ["prometheus", "cert-manager"];
+/// Kinds of cluster-api-operator, cert-manager and the Prometheus operator, whose CRDs are not ours, and the folders that
+/// have some.
+const OF_OTHERS: [&str; 6] =
+    ["BootstrapProvider", "Certificate", "Issuer", "PrometheusRule", "ScrapeConfig", "ServiceMonitor"];
+const WITH_THEM: [&str; 2] = ["cert-manager", "prometheus"];
+/// What is applied as a file, and is of no folder that kustomize knows.
+const SAMPLES: [&str; 2] = [
+    include_str!("../../../config/operator/bootstrapprovider.yaml"),
+    include_str!("../../../config/prometheus/samples/etcd-scrape-config.yaml"),
+];
 
 pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
     let mut rendered = Vec::new();
     for folder in folders()? {
         let name = folder.file_name().unwrap_or_default().display().to_string();
-        let mut kustomize = Command::new(&server.kubectl);
-        kustomize.arg("kustomize").arg(&folder);
-        let documents = documents(&output_of(kustomize).await?).with_context(|| name.clone())?;
+        let documents = documents_of(server, &folder).await.with_context(|| name.clone())?;
         ensure!(!documents.is_empty(), "{name} is empty");
-        let text = |pointer: &str| -> BTreeSet<String> {
-            let texts = documents.iter().filter_map(|document| document.pointer(pointer)?.as_str());
-            texts.map(str::to_owned).collect()
-        };
-        let has_foreign = FOREIGN.iter().any(|kind| text("/kind").contains(*kind));
-        ensure!(has_foreign == WITH_FOREIGN.contains(&&*name), "{name}: the kinds of others in it are not as expected");
-        // Without it, the server would not even look.
-        for namespace in text("/metadata/namespace") {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            apply_object(&server.client, &namespace).await?;
-        }
+        make_namespaces(server, &documents).await?;
         if name == "cert-manager" {
             shows_a_certificate_that_is_verified(&documents)?;
         }
-        let mut apply = match has_foreign {
-            true => apply_from(server, "-f", &ours(server, &name, &documents)?),
-            false => apply_from(server, "-k", &folder),
-        };
+        let mut apply = apply_from(server, "-k", &folder);
         apply.args(["--force-conflicts", "--dry-run=server"]);
         output_of(apply).await?;
         rendered.push(name);
@@ -62,13 +54,44 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// A file with what the API server knows of a rendered folder.
-fn ours(server: &Server, name: &str, documents: &[Value]) -> Result<PathBuf> {
-    let is_ours = |document: &&Value| FOREIGN.iter().all(|kind| document["kind"] != *kind);
-    let items: Vec<&Value> = documents.iter().filter(is_ours).collect();
-    let file = server.kubeconfig.with_file_name(format!("config-{name}.json"));
-    fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())?;
-    Ok(file)
+/// Their own CRDs judge them: each is accepted as it stands, and refused with a field that is none. Otherwise the CRDs
+/// would let everything pass.
+pub(crate) async fn objects_for_others_are_what_they_take(server: &Server) -> Result<()> {
+    let mut judged = SAMPLES.map(documents).into_iter().collect::<Result<Vec<_>>>()?.concat();
+    for folder in folders()?.iter().filter(|folder| WITH_THEM.iter().any(|name| folder.ends_with(name))) {
+        judged.extend(documents_of(server, folder).await?);
+    }
+    judged.retain(|document| OF_OTHERS.iter().any(|kind| document["kind"] == *kind));
+    make_namespaces(server, &judged).await?;
+    for mut document in judged.clone() {
+        let what = format!("{} {}", document["kind"], document["metadata"]["name"]);
+        let accepted = try_create(&server.client, &document, &document.to_string()).await?;
+        ensure!(accepted.is_ok(), "{what}: {accepted:?}");
+        document["spec"]["noSuchField"] = json!(true);
+        let refused = try_create(&server.client, &document, &document.to_string()).await?;
+        let tells = |refusal: &String| refusal.contains("unknown field \"spec.noSuchField\"");
+        ensure!(refused.as_ref().is_err_and(tells), "{what} with a field that is none: {refused:?}");
+    }
+    let kinds: BTreeSet<&str> = judged.iter().filter_map(|document| document["kind"].as_str()).collect();
+    ensure!(kinds == BTreeSet::from(OF_OTHERS), "only {kinds:?} were judged");
+    Ok(())
+}
+
+/// What kustomize makes of a folder.
+async fn documents_of(server: &Server, folder: &Path) -> Result<Vec<Value>> {
+    let mut kustomize = Command::new(&server.kubectl);
+    kustomize.arg("kustomize").arg(folder);
+    documents(&output_of(kustomize).await?)
+}
+
+/// Makes the namespaces of these documents: without them, the server would not even look.
+async fn make_namespaces(server: &Server, documents: &[Value]) -> Result<()> {
+    let names = documents.iter().filter_map(|document| document.pointer("/metadata/namespace")?.as_str());
+    for name in BTreeSet::from_iter(names) {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        apply_object(&server.client, &namespace).await?;
+    }
+    Ok(())
 }
 
 /// To kustomize, a patch whose target does not exist is not a mistake.

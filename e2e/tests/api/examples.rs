@@ -1,18 +1,14 @@
 //! The files of `examples/`: a real API server takes every document, with the CRDs and the webhooks of Cluster API and of its
 //! docker infrastructure, and with the CRDs of its OpenStack infrastructure; and the documents of a file belong together.
 
-use crate::server::STRICT;
+use crate::server::try_create;
 use anyhow::{Context, Result, bail, ensure};
 use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
 use api::names::MANAGED_ETCD_ANNOTATION;
-use e2e::apply::api_for;
 use e2e::bed::crds;
 use e2e::plane::{AnotherManager, Plane, PlaneOptions};
 use e2e::tools::{DockerProvider, OpenStackProvider};
 use e2e::world::World;
-use http::Request;
-use http::header::CONTENT_TYPE;
-use kube::Client;
 use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +64,8 @@ pub(crate) async fn every_document_is_accepted(world: &World) -> Result<()> {
         for document in documents {
             count += 1;
             let name = format!("{file}: {} {}", document.kind, document.name);
-            if let Err(refusal) = try_create(&client, &document).await.with_context(|| name.clone())? {
+            let answer = try_create(&client, &document.value, &document.text).await.with_context(|| name.clone())?;
+            if let Err(refusal) = answer {
                 refusals.push(format!("{name}: {refusal}"));
             }
         }
@@ -112,19 +109,6 @@ fn ignores(control_plane: &Document) -> bool {
         let ignored = spec[configuration]["nodeRegistration"]["ignorePreflightErrors"].as_array();
         ignored.is_some_and(|ignored| ignored.iter().any(|check| check == "ExternalEtcdVersion"))
     })
-}
-
-/// Creates it as `kubectl apply --dry-run=server` does, or says why the server refuses it.
-async fn try_create(client: &Client, document: &Document) -> Result<Result<(), String>> {
-    let (api, _) = api_for(client, &document.value).await?;
-    let request = Request::post(format!("{}?dryRun=All&{STRICT}", api.resource_url()))
-        .header(CONTENT_TYPE, "application/yaml")
-        .body(document.text.clone().into_bytes())?;
-    match client.request::<Value>(request).await {
-        Ok(_) => Ok(Ok(())),
-        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Err(status.message)),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn repository(path: &str) -> PathBuf {

@@ -24,7 +24,7 @@ mod updates;
 use anyhow::Context;
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
-use e2e::tools::{DockerProvider, OpenStackProvider, Promtool, Tools};
+use e2e::tools::{DockerProvider, OpenStackProvider, Promtool, Tools, crds_of_others};
 use e2e::world::{World, block_on, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -35,6 +35,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 fn main() -> ExitCode {
     let prepare = |tools: &Tools| {
         Promtool::ensure()?;
+        crds_of_others()?;
         OpenStackProvider::ensure(tools)?;
         DockerProvider::ensure(tools).map(drop)
     };
@@ -93,7 +94,8 @@ type Test = for<'a> fn(&'a Server) -> LocalBoxFuture<'a, anyhow::Result<()>>;
 /// The API server, started for the first test.
 async fn server(slot: &mut Option<Plane>, world: &World) -> anyhow::Result<Server> {
     if slot.is_none() {
-        let options = PlaneOptions { cluster_api: false, crds: crds()?, ..PlaneOptions::default() };
+        let crds = [crds()?, crds_of_others()?].concat();
+        let options = PlaneOptions { cluster_api: false, crds, ..PlaneOptions::default() };
         *slot = Some(Plane::start(world, options).await?);
     }
     match slot {
@@ -117,6 +119,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(installed::every_crd_is_established),
         test!(installed::every_rule_has_a_message_and_is_judged),
         test!(config::every_folder_is_accepted),
+        test!(config::objects_for_others_are_what_they_take),
         test!(config::people_may_look_or_change),
         test!(config::kubernetes_own_roles_take_ours_in),
         test!(served::one_object_is_read_in_both_versions),

@@ -1,6 +1,7 @@
 //! Requests as kubectl makes them: strict about unknown fields, in the version that the document names.
 
 use anyhow::{Context, Result, bail};
+use e2e::apply::api_for;
 use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Client;
@@ -19,7 +20,7 @@ const KINDS: [(&str, &str, &str); 6] = [
 ];
 
 /// kubectl's default for `--validate`.
-pub(crate) const STRICT: &str = "fieldValidation=Strict";
+const STRICT: &str = "fieldValidation=Strict";
 
 /// What the API server answered.
 pub(crate) type Answer = Result<Value, String>;
@@ -102,6 +103,19 @@ impl Server {
             Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Err(status)),
             Err(error) => Err(error).with_context(|| format!("{method} {uri}")),
         }
+    }
+}
+
+/// Creates a document of any kind as `kubectl apply --dry-run=server` does, or says why the server refuses it.
+pub(crate) async fn try_create(client: &Client, document: &Value, text: &str) -> Result<Result<(), String>> {
+    let (api, _) = api_for(client, document).await?;
+    let request = Request::post(format!("{}?dryRun=All&{STRICT}", api.resource_url()))
+        .header(CONTENT_TYPE, "application/yaml")
+        .body(text.as_bytes().to_vec())?;
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(Ok(())),
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Err(status.message)),
+        Err(error) => Err(error.into()),
     }
 }
 
