@@ -9,6 +9,7 @@ mod table;
 
 use anyhow::{Context, Result};
 use e2e::bed::Bed;
+use e2e::tools::crds_of_others;
 use stage::Stage;
 use std::time::Instant;
 use table::{Fate, Typed, typed};
@@ -24,6 +25,8 @@ pub(crate) async fn know_every_command(_bed: &mut Bed) -> Result<()> {
 /// Whatever can be run here does what its page says.
 pub(crate) async fn say_what_works(bed: &mut Bed) -> Result<()> {
     let typed = typed()?;
+    // Pages have the reader apply what is for their operators.
+    bed.plane.apply_crds(&crds_of_others()?).await?;
     let mut stages = 0;
     for page in typed.chunk_by(|one, next| one.page == next.page) {
         stages += of_a_page(bed, page, stages).await.with_context(|| page[0].page.clone())?;

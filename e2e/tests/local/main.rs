@@ -63,7 +63,7 @@ use anyhow::{Context, Result, anyhow};
 use documents::restores;
 use e2e::bed::Bed;
 use e2e::scenarios::{Scenario, caught, is_full, prepare_and_run};
-use e2e::tools::{Clusterctl, Earlier, Etcd, Judge, Promtool, Release, Tools};
+use e2e::tools::{Clusterctl, Earlier, Etcd, Judge, Promtool, Release, Tools, crds_of_others};
 use e2e::world::World;
 use futures::future::LocalBoxFuture;
 use std::process::ExitCode;
@@ -77,8 +77,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Makes outside what only some scenarios use: clusterctl, promtool, earlier states of this project, and the judge of
-/// those that record what is written.
+/// Makes outside what only some scenarios use: clusterctl, promtool, CRDs of others, earlier states of this project, and
+/// the judge of those that record what is written.
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     let of_all_versions = ["rolls::versions_under_load", "control_planes::that_roll_back"];
     if wanted.iter().any(|name| of_all_versions.contains(name)) {
@@ -93,6 +93,9 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     }
     if wanted.iter().any(|name| name.starts_with("dashboard::")) {
         Promtool::ensure()?;
+    }
+    if wanted.contains(&"documents::say_what_works") {
+        crds_of_others()?;
     }
     for release in wanted.iter().filter_map(|name| releases::of(name)) {
         tools.clone().with_cluster_api(release)?;

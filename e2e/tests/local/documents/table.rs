@@ -37,9 +37,8 @@ const KIND: Fate = Excused("kind and its images come from registries; docker's o
 const REGISTRY: Fate = Excused("it needs a registry, or a tool for one");
 const PODS: Fate = Excused("no Pod runs here; docker's outsider:: has some");
 const CLUSTERCTL: Fate = Excused("clusterctl::whole_life runs it, on a release of its own");
-const OPERATOR: Fate = Excused("cluster-api-operator is not here; manager/tests/release looks at the sample");
+const OPERATOR: Fate = Excused("it prepares what cluster-api-operator reads, which is not here");
 const IMAGE: Fate = Excused("it changes the image of a machine; etcdadm's tests run the script on an empty one");
-const PROMETHEUS: Fate = Excused("Prometheus and its operator are not here; alerts:: judges the rules");
 const MOVE: Fate = Excused("clusterctl::moves does it, which has a second management cluster");
 const RESTORE: Fate = Excused("restores::from_a_snapshot types it");
 const SIGNING: Fate = Excused("manager/tests/release signs and verifies in these words");
@@ -47,7 +46,6 @@ const COMPUTER: Fate = Excused("it changes this computer");
 
 /// Page, or nothing for any; how commands begin; their fate. The first one that fits counts.
 const COMMANDS: &[(&str, &str, Fate)] = &[
-    ("docs/alerts.md", "kubectl apply --server-side -k config/prometheus", PROMETHEUS),
     ("docs/cluster-hooks.md", "kubectl patch kubeadmcontrolplane CONTROL_PLANE ", Judged),
     ("docs/cluster-hooks.md", "kubectl annotate crd ", Judged),
     ("docs/examples.md", "kind ", KIND),
@@ -68,7 +66,7 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/install.md", "clusterctl ", CLUSTERCTL),
     ("docs/install.md", "kubectl create namespace ", OPERATOR),
     ("docs/install.md", "kubectl -n capi-etcdadm-system ", OPERATOR),
-    ("docs/install.md", "kubectl apply -f config/operator/", OPERATOR),
+    ("docs/install.md", "kubectl apply -f config/operator/", Judged),
     ("docs/install.md", "kubectl apply --server-side -k config/namespaced", Excused("rbac::one_namespace installs it")),
     (
         "docs/install.md",
@@ -81,11 +79,6 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/kubectl-plugin.md", "sed ", Answers),
     ("docs/machine-image.md", "sudo ROOT=", IMAGE),
     ("docs/machine-image.md", "virt-customize ", IMAGE),
-    (
-        "docs/metrics.md",
-        "kubectl apply --server-side -k config/cert-manager",
-        Excused("cert-manager is not here; config::every_folder_is_accepted judges what is ours of it"),
-    ),
     ("docs/metrics.md", "kubectl get etcdclusters.etcdcluster.cluster.x-k8s.io -A -o json | jq ", Answers),
     ("docs/move.md", "clusterctl move ", MOVE),
     ("docs/move.md", "kubectl etcdcluster move ", MOVE),
