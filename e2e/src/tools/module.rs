@@ -205,6 +205,15 @@ const fn of_crds(name: &'static str, source: &'static str) -> Module {
     Module { name, source, programs: &[], version_variables: &[], tags: "" }
 }
 
+/// Makes metrics of what the API server has.
+pub(super) const KUBE_STATE_METRICS: Module = Module {
+    name: "kube-state-metrics",
+    source: "k8s.io/kube-state-metrics/v2",
+    programs: &[Program { name: "kube-state-metrics", package: "k8s.io/kube-state-metrics/v2" }],
+    version_variables: &[],
+    tags: "",
+};
+
 /// Prometheus' program for people, without the service discoveries that it would speak to clouds with: it only tests rules here.
 pub(super) const PROMTOOL: Module = Module {
     name: "promtool",

@@ -80,11 +80,7 @@ async fn manager_of_its_own(server: &Server) -> Result<PathBuf> {
             "subjects": [{"kind": "ServiceAccount", "name": "manager", "namespace": NAMESPACE}]});
         apply_object(&server.client, &binding).await?;
     }
-    let mut kubeconfig: Value = serde_json::from_str(&std::fs::read_to_string(&server.kubeconfig)?)?;
-    kubeconfig["users"][0]["user"] = json!({"token": token});
-    let path = server.kubeconfig.with_file_name("forbidden-manager.kubeconfig");
-    std::fs::write(&path, kubeconfig.to_string()).with_context(|| format!("write {}", path.display()))?;
-    Ok(path)
+    server.kubeconfig_with(&token, "forbidden-manager.kubeconfig")
 }
 
 /// Permits what the manager's role does, but for these verbs of these resources.

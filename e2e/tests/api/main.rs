@@ -11,6 +11,7 @@ mod etcd_cases;
 mod examples;
 mod forbidden;
 mod installed;
+mod kube_state_metrics;
 mod kubelet;
 mod malformed;
 mod metrics;
@@ -24,7 +25,8 @@ mod updates;
 use anyhow::Context;
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
-use e2e::tools::{DockerProvider, OpenStackProvider, Promtool, Tools, crds_of_others};
+use e2e::scenarios::is_full;
+use e2e::tools::{DockerProvider, KubeStateMetrics, OpenStackProvider, Promtool, Tools, crds_of_others};
 use e2e::world::{World, block_on, prepare_and_run};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
@@ -36,6 +38,9 @@ fn main() -> ExitCode {
     let prepare = |tools: &Tools| {
         Promtool::ensure()?;
         crds_of_others()?;
+        if is_full() {
+            KubeStateMetrics::ensure()?;
+        }
         OpenStackProvider::ensure(tools)?;
         DockerProvider::ensure(tools).map(drop)
     };
@@ -150,9 +155,10 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(telling::watch_prints_what_is_new),
         test!(telling::why_explains_what_holds_it_up),
     ];
-    // It waits for the manager's back-off.
-    if std::env::var_os("E2E_FULL").is_some() {
+    // One waits for the manager's back-off, the other has a program that takes minutes to build.
+    if is_full() {
         tests.push(test!(forbidden::is_said_once_and_until_it_is_permitted));
+        tests.push(test!(kube_state_metrics::shows_an_object_of_each_kind));
     }
     tests
 }

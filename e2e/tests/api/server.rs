@@ -7,6 +7,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Client;
 use kube::core::Status;
 use serde_json::{Value, json};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Our kinds and those of the local infrastructure, with group and plural.
@@ -40,6 +41,15 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(client: Client, kubeconfig: &Path, kubectl: &Path) -> Self {
         Self { client, kubeconfig: kubeconfig.to_owned(), kubectl: kubectl.to_owned() }
+    }
+
+    /// The kubeconfig of whoever has this token, in a file of this name.
+    pub(crate) fn kubeconfig_with(&self, token: &str, name: &str) -> Result<PathBuf> {
+        let mut kubeconfig: Value = serde_json::from_slice(&fs::read(&self.kubeconfig)?)?;
+        kubeconfig["users"][0]["user"] = json!({"token": token});
+        let path = self.kubeconfig.with_file_name(name);
+        fs::write(&path, kubeconfig.to_string()).with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
     }
 
     /// Creates an object in namespace default, or says why the server refuses it.
