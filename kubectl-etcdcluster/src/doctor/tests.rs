@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::certificates::Certificate;
+use crate::dial::{Figures, Fsyncs};
 use crate::fixture::{NOW, Scene};
 use crate::gather::crd_names;
 use crate::secrets::ValueSummary;
@@ -228,6 +229,21 @@ fn whatever_is_wrong_is_said_with_what_to_do() {
     let all = cases.map(|(what, change)| format!("==== {what}\n{}", broken(change)));
     assert!(all.iter().all(|said| said.lines().count() > 2), "{all:#?}");
     insta::assert_snapshot!(all.join("\n"));
+}
+
+/// They are judged, or it is said why not.
+#[test]
+fn disks_are_spoken_of_once() {
+    let spoken_of = |metrics: Option<Read<Vec<MemberMetrics>>>| -> Vec<(&'static str, Verdict)> {
+        let all = of_subject(&Subject { metrics, ..subject() }, &installation());
+        let of_disks = all.into_iter().filter(|(_, finding)| finding.seen.contains("disk"));
+        of_disks.map(|(check, finding)| (check, finding.verdict)).collect()
+    };
+    let fsyncs = Some(Fsyncs { count: 100.0, within: 0.002 });
+    let told = MemberMetrics { member: "demo-etcd-0".to_owned(), answer: Ok(Figures { ahead: 0, fsyncs }) };
+    assert_eq!(spoken_of(None), [("database", Verdict::Unseen)]);
+    assert_eq!(spoken_of(Some(Err("spec.metricsClientSecret is not true".to_owned()))), [("clocks", Verdict::Unseen)]);
+    assert_eq!(spoken_of(Some(Ok(vec![told]))), [("disks", Verdict::Ok)]);
 }
 
 #[test]
