@@ -64,6 +64,9 @@ setup_missing_packages() {
     [ -z "${E2E_FULL+set}" ] || setup_has_faketime || missing+=(libfaketime)
     # Scenarios have members on file systems of their own.
     [ -z "${E2E_FULL+set}" ] || setup_has mkfs.ext4 || missing+=(e2fsprogs)
+    # A scenario types what the documentation has people type.
+    [ -z "${E2E_FULL+set}" ] || setup_has jq || missing+=(jq)
+    [ -z "${E2E_FULL+set}" ] || setup_has make || missing+=(make)
     if [ -n "${SETUP_DOCKER:-}" ]; then
         setup_has dockerd && setup_has docker && setup_has runc || missing+=(docker.io)
         setup_has debootstrap || missing+=(debootstrap)
