@@ -7,8 +7,9 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # API reference
 
-Every field of this project's kinds, as the API server describes it (`kubectl explain`). [api.md](api.md) says how fields
-belong together, and what comes of them. `make generate` writes this page; the texts stand in `api/`.
+Every field of EtcdCluster, EtcdadmConfig and EtcdadmConfigTemplate, as the API server describes it (`kubectl explain`).
+[api.md](api.md) says how fields belong together, and what comes of them. The kinds of the local infrastructure have [a
+page of their own](local-infrastructure.md). `make generate` writes this one; the texts stand in `api/`.
 
 A field with `*` has to be given. A rule is what the API server says when a value breaks it.
 ";
