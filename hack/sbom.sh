@@ -6,15 +6,33 @@
 #   PROGRAM       manager, etcdadm or kubectl-etcdcluster
 #   ARCHITECTURE  amd64 or arm64
 #
-# cargo says what is linked in, Cargo.lock has the checksums, and rust-std stands for Rust's own library. Not in it are the C
-# library, and what only build scripts, macros and tests need. SOURCE_DATE_EPOCH is its date (0 without it), so that it is
-# always the same.
+# cargo says what is linked in, Cargo.lock has the checksums, and rust-std stands for Rust's own library, with the musl
+# that comes with it where a program has that. glibc is that of the C compiler for the architecture, which has to be there:
+# its static library says which version it is. Not in it is what only build scripts, macros and tests need, and what the
+# compiler adds (libgcc). SOURCE_DATE_EPOCH is its date (0 without it), so that it is always the same with the same Rust
+# and C library.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 [ $# = 2 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/sbom.sh >&2 && exit 2; }
 program=$1
 target=$(hack/target.sh "$@")
+
+fail() { echo "$*" >&2 && exit 1; }
+
+# What the C library of hack/programs.sh's compiler says of itself: it begins with `GNU C Library`, and ends with a version.
+glibc() {
+    local compiler=cc library pattern='GNU C Library ([^)"\\]*) [a-z ]* version [0-9.]*[0-9]'
+    [ "$(uname -m)" = "${target%%-*}" ] || compiler=${target%%-*}-linux-gnu-gcc
+    library=$("$compiler" -print-file-name=libc.a) || fail "$compiler is missing, whose C library is linked in"
+    LC_ALL=C grep --text --only-matching --max-count=1 "$pattern" "$library" ||
+        fail "$library does not say which version it is"
+}
+
+case "$target" in
+*-gnu) glibc=$(glibc) ;;
+*) glibc= ;;
+esac
 
 # One crate a line, with its depth before its name. What stood before in the tree is not repeated below it.
 tree() {
@@ -32,12 +50,14 @@ checksums() {
 
 # Texts are names, versions, checksums and licences: nothing in them has to be quoted.
 LC_ALL=C awk -F '\t' -v date="$(date --utc --date="@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)" -v target="$target" \
-    -v rust="$(rustc --version | cut -d ' ' -f 2)" '
+    -v rust="$(rustc --version | cut -d ' ' -f 2)" -v glibc="$glibc" '
     function fields(id,    licence, text) {
         licence = licences[id]
         gsub(/ *\/ */, " OR ", licence)
         text = "\"bom-ref\":\"" id "\",\"name\":\"" names[id] "\",\"version\":\"" versions[id] "\""
+        if (id in described) text = text ",\"description\":\"" described[id] "\""
         if (licence != "") text = text ",\"licenses\":[{\"expression\":\"" licence "\"}]"
+        if (names[id] == "glibc") text = text ",\"cpe\":\"cpe:2.3:a:gnu:glibc:" versions[id] ":*:*:*:*:*:*:*\""
         # Ours have no checksum, and are in no registry.
         if (id in sums) {
             text = text ",\"hashes\":[{\"alg\":\"SHA-256\",\"content\":\"" sums[id] "\"}]"
@@ -67,6 +87,14 @@ LC_ALL=C awk -F '\t' -v date="$(date --utc --date="@${SOURCE_DATE_EPOCH:-0}" +%Y
         std = "rust-std@" rust
         names[std] = "rust-std"; versions[std] = rust; licences[std] = "MIT OR Apache-2.0"
         needed[root] = needed[root] " " std
+        if (glibc != "") {
+            version = glibc
+            sub(/.* /, "", version)
+            library = "glibc@" version
+            names[library] = "glibc"; versions[library] = version; licences[library] = "LGPL-2.1-or-later"
+            described[library] = glibc
+            needed[root] = needed[root] " " library
+        }
         for (id in names) order[++count] = id
         for (i = 2; i <= count; i++)
             for (j = i; j > 1 && order[j - 1] > order[j]; j--) { t = order[j]; order[j] = order[j - 1]; order[j - 1] = t }

@@ -1,4 +1,5 @@
-//! What the programs of a release are made of: `hack/sbom.sh` names every crate that is linked in, and no other.
+//! What the programs of a release are made of: `hack/sbom.sh` names every crate that is linked in, and no other, and the
+//! C library.
 
 use crate::{output, repository};
 use rstest::rstest;
@@ -78,9 +79,14 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// For this computer's architecture: that of another one takes a compiler that may not be there.
 fn bill(program: &str) -> Value {
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "amd64",
+    };
     let mut script = Command::new(repository("hack/sbom.sh"));
-    let text = output(script.args([program, "amd64"]).env("SOURCE_DATE_EPOCH", "1700000000"));
+    let text = output(script.args([program, architecture]).env("SOURCE_DATE_EPOCH", "1700000000"));
     serde_json::from_slice(&text).unwrap()
 }
 
@@ -96,7 +102,8 @@ fn every_crate_that_is_linked_in_and_no_other(#[case] program: &str, #[case] som
     let mut named: BTreeSet<&str> = references.collect();
     assert_eq!(named.len(), list(&bill["components"]).len(), "one is there twice");
     assert!(named.iter().any(|reference| reference.starts_with("rust-std@")));
-    named.retain(|reference| !reference.starts_with("rust-std@"));
+    // The libraries below all crates.
+    named.retain(|reference| !reference.starts_with("rust-std@") && !reference.starts_with("glibc@"));
 
     // Nothing that only tests, macros or build scripts need.
     let root = graph.named(program);
@@ -115,6 +122,30 @@ fn every_crate_that_is_linked_in_and_no_other(#[case] program: &str, #[case] som
     for name in some {
         assert!(named.iter().any(|reference| reference.starts_with(&format!("{name}@"))), "{name} is missing");
     }
+}
+
+/// It is the one of this computer's compiler, by what its headers say.
+#[test]
+fn the_c_library_of_the_manager_is_named() {
+    let is_glibc = |component: &&Value| component["name"] == "glibc";
+    let bill_of_manager = bill("manager");
+    let glibc = list(&bill_of_manager["components"]).iter().find(is_glibc).expect("the manager has glibc in it");
+    let version = glibc["version"].as_str().unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-E", "-dM", "-include", "features.h", "-x", "c", "/dev/null"]);
+    let macros = String::from_utf8(output(&mut compiler)).unwrap();
+    let number = |name: &str| macros.lines().find_map(|line| line.strip_prefix(name)).expect("a macro of glibc");
+    assert_eq!(version, format!("{}.{}", number("#define __GLIBC__ "), number("#define __GLIBC_MINOR__ ")));
+    // Distributions mend theirs without another version: what it says of itself tells which one it is.
+    let said = glibc["description"].as_str().unwrap();
+    assert!(said.starts_with("GNU C Library (") && said.ends_with(&format!(" version {version}")), "{said}");
+    assert_eq!(glibc["cpe"], format!("cpe:2.3:a:gnu:glibc:{version}:*:*:*:*:*:*:*"));
+    let root = &bill_of_manager["metadata"]["component"]["bom-ref"];
+    let edge = list(&bill_of_manager["dependencies"]).iter().find(|edge| edge["ref"] == *root).unwrap();
+    assert!(list(&edge["dependsOn"]).contains(&glibc["bom-ref"]), "{edge}");
+
+    let bill_of_etcdadm = bill("etcdadm");
+    assert!(!list(&bill_of_etcdadm["components"]).iter().any(|component| is_glibc(&component)), "it has musl");
 }
 
 #[test]
