@@ -12,6 +12,9 @@
 #
 # SIGNING_KEY names a file with a private key, RSA or EC, as PEM: with it SHA256SUMS is signed, in SHA256SUMS.sig.
 #
+# RELEASE_HOMEPAGE says where the release is going to be published (HOMEPAGE of hack/krew.sh): with it the krew manifest of
+# the kubectl plugin is written too, about the archives of the plugin that are in DIRECTORY then.
+#
 # Two runs write the same bytes, with the same commit, kubectl, Rust, C compiler and C library; only a signature differs. The
 # date in them is that of the commit, or SOURCE_DATE_EPOCH. hack/reproduce.sh tries it.
 set -euo pipefail
@@ -50,6 +53,8 @@ find_kubectl() {
 manifests() {
     cp metadata.yaml "$to/metadata.yaml"
     "$kubectl" kustomize config/release >"$to/bootstrap-components.yaml"
+    "$kubectl" kustomize config/release-before-kubernetes-1.36 >"$to/bootstrap-components-before-kubernetes-1.36.yaml"
+    cp config/operator/bootstrapprovider.yaml "$to/bootstrapprovider.yaml"
     cp config/release/cluster-template.yaml "$to/cluster-template.yaml"
     cp examples/docker/cluster-template.yaml "$to/cluster-template-docker.yaml"
     cp examples/local/cluster-template.yaml "$to/cluster-template-local.yaml"
@@ -103,6 +108,10 @@ if [ -n "$everything" ]; then
     rm -f "$to"/*.tar "$to"/*.tar.gz "$to"/*.cdx.json "$to"/etcdadm-linux-* "$to/machine-image.sh"
     for architecture in ${ARCHITECTURES:-amd64 arm64}; do programs "$architecture"; done
     install -m 0755 hack/machine-image.sh "$to/machine-image.sh"
+fi
+if [ -n "${RELEASE_HOMEPAGE:-}" ]; then
+    hack/krew.sh "$version" "$to" "$RELEASE_HOMEPAGE" >"$work/krew.yaml"
+    install -m 0644 "$work/krew.yaml" "$to/kubectl-etcdcluster.krew.yaml"
 fi
 (cd "$to" && LC_ALL=C sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS && chmod 0644 SHA256SUMS)
 [ -z "${SIGNING_KEY:-}" ] || sign <"$to/SHA256SUMS" >"$to/SHA256SUMS.sig"

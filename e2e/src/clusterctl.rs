@@ -4,13 +4,13 @@
 //! API's managers run as processes of the bed, and the two kinds of cert-manager that clusterctl makes an object of to
 //! see whether it is there.
 
-use crate::apply::apply;
+use crate::apply::{apply, documents};
 use crate::bed::repository;
 use crate::process::output_of;
 use crate::tools::Clusterctl;
 use crate::until::until;
 use crate::world::World;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -20,8 +20,26 @@ use std::process::Command;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What `hack/release.sh --manifests` writes: metadata, components, four templates and the checksums.
-const FILES: usize = 7;
+/// What `hack/release.sh --manifests` writes: metadata, components twice, the operator's sample, four templates and the
+/// checksums.
+const FILES: usize = 9;
+
+/// Value of every variable of the templates that has no default, but for those that are arguments of clusterctl.
+const VARIABLES: [(&str, &str); 12] = [
+    // Kinds for the template for any infrastructure.
+    ("INFRASTRUCTURE_CLUSTER_KIND", "DevCluster"),
+    ("INFRASTRUCTURE_MACHINE_TEMPLATE_KIND", "DevMachineTemplate"),
+    ("OPENSTACK_CLOUD", "openstack"),
+    ("OPENSTACK_CONTROL_PLANE_MACHINE_FLAVOR", "m1.medium"),
+    ("OPENSTACK_DNS_NAMESERVERS", "10.0.0.10"),
+    ("OPENSTACK_ETCD_IMAGE_NAME", "etcd-3.6"),
+    ("OPENSTACK_ETCD_MACHINE_FLAVOR", "m1.small"),
+    ("OPENSTACK_EXTERNAL_NETWORK_ID", "00000000-0000-0000-0000-000000000001"),
+    ("OPENSTACK_IMAGE_NAME", "ubuntu-kube-v1.36.3"),
+    ("OPENSTACK_MANAGEMENT_CIDR", "192.0.2.0/24"),
+    ("OPENSTACK_NODE_MACHINE_FLAVOR", "m1.medium"),
+    ("OPENSTACK_SSH_KEY_NAME", "admin"),
+];
 
 /// The program, its repository and its configuration.
 pub struct Setup {
@@ -87,11 +105,10 @@ impl Setup {
     /// # Errors
     /// When it cannot be written.
     pub fn configure(&self, settings: Value) -> Result<()> {
-        let provider = |name: &str, type_: &str, directory: &Path, file: &str| json!({"name": name, "type": type_, "url": format!("file://{}", directory.join(file).display())});
         let mut configuration = settings;
         configuration["providers"] = json!([
-            provider("cluster-api", "CoreProvider", &self.core(), "core-components.yaml"),
-            provider("etcdadm", "BootstrapProvider", &self.released(), "bootstrap-components.yaml"),
+            provider("cluster-api", "CoreProvider", &self.core().join("core-components.yaml")),
+            provider("etcdadm", "BootstrapProvider", &self.released().join("bootstrap-components.yaml")),
         ]);
         Ok(fs::write(self.configuration(), configuration.to_string())?)
     }
@@ -133,11 +150,40 @@ impl Setup {
     /// # Errors
     /// When it fails; the error tells what it said.
     pub async fn run(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
+        let mut command = self.command(arguments, &self.configuration());
+        command.arg("--kubeconfig").arg(kubeconfig);
+        output_of(command).await
+    }
+
+    fn command(&self, arguments: &[&str], configuration: &Path) -> Command {
         let mut command = Command::new(self.program());
-        command.args(arguments).arg("--config").arg(self.configuration()).arg("--kubeconfig").arg(kubeconfig);
+        command.args(arguments).arg("--config").arg(configuration);
         command.env("XDG_CONFIG_HOME", &self.directory).env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
         command.env("ETCD_VERSION", &self.etcd_version);
+        command
+    }
+
+    /// What clusterctl makes of a template of the release, with arguments besides, for a Cluster called `demo`.
+    ///
+    /// # Errors
+    /// When it refuses; the error tells what it said.
+    pub async fn generate(&self, kubeconfig: &Path, template: &str, further: &[&str]) -> Result<String> {
+        let mut command = self.command(&["generate", "cluster", "demo"], &self.configuration());
+        command.arg("--kubeconfig").arg(kubeconfig).arg("--from").arg(self.released().join(template));
+        command.args(further).envs(VARIABLES);
         output_of(command).await
+    }
+
+    /// What clusterctl would install where the provider's `url` names this file of the release.
+    ///
+    /// # Errors
+    /// When it refuses; the error tells what it said.
+    pub async fn components(&self, file: &str) -> Result<Vec<Value>> {
+        let configuration = self.directory.join("components.yaml");
+        let etcdadm = provider("etcdadm", "BootstrapProvider", &self.released().join(file));
+        fs::write(&configuration, json!({"providers": [etcdadm]}).to_string())?;
+        let version = format!("etcdadm:{}", self.version);
+        documents(&output_of(self.command(&["generate", "provider", "--bootstrap", &version], &configuration)).await?)
     }
 
     /// Installs the release in a management cluster, and the core provider where there is none. `client`: a client for
@@ -156,6 +202,32 @@ impl Setup {
         arguments.extend(further);
         self.run(kubeconfig, &arguments).await.map(drop)
     }
+}
+
+/// A provider, as the configuration names it: `components` is the file that it is installed from.
+fn provider(name: &str, type_: &str, components: &Path) -> Value {
+    json!({"name": name, "type": type_, "url": format!("file://{}", components.display())})
+}
+
+/// A template with its variables replaced as clusterctl does, `${NAME}` or `${NAME:=default}`. The Cluster is called
+/// `demo` and has Kubernetes 1.36.3.
+///
+/// # Errors
+/// When a variable has neither a value nor a default.
+pub fn substituted(text: &str) -> Result<String> {
+    let arguments = [("CLUSTER_NAME", "demo"), ("KUBERNETES_VERSION", "v1.36.3")];
+    let mut parts = text.split("${");
+    let mut result = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (variable, rest) = part.split_once('}').context("a variable has no end")?;
+        let known = arguments.iter().chain(&VARIABLES).find(|known| known.0 == variable).map(|known| known.1);
+        match known.or_else(|| variable.split_once(":=").map(|variable| variable.1)) {
+            Some(value) => result.push_str(value),
+            None => bail!("variable {variable} has no value"),
+        }
+        result.push_str(rest);
+    }
+    Ok(result)
 }
 
 /// Makes a management cluster have cert-manager, as far as clusterctl asks for it.

@@ -2,10 +2,11 @@
 //! docker infrastructure, and with the CRDs of its OpenStack infrastructure; and the documents of a file belong together.
 
 use crate::server::try_create;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
 use api::names::MANAGED_ETCD_ANNOTATION;
 use e2e::bed::crds;
+use e2e::clusterctl::substituted;
 use e2e::plane::{AnotherManager, Plane, PlaneOptions};
 use e2e::tools::{DockerProvider, OpenStackProvider};
 use e2e::world::World;
@@ -15,24 +16,6 @@ use std::path::{Path, PathBuf};
 
 /// User of the docker infrastructure manager.
 const CAPD: &str = "capd";
-/// Value of every variable that has no default in a template.
-const VARIABLES: [(&str, &str); 14] = [
-    ("CLUSTER_NAME", "demo"),
-    ("KUBERNETES_VERSION", "v1.36.3"),
-    // Kinds for the template for any infrastructure.
-    ("INFRASTRUCTURE_CLUSTER_KIND", "DevCluster"),
-    ("INFRASTRUCTURE_MACHINE_TEMPLATE_KIND", "DevMachineTemplate"),
-    ("OPENSTACK_CLOUD", "openstack"),
-    ("OPENSTACK_CONTROL_PLANE_MACHINE_FLAVOR", "m1.medium"),
-    ("OPENSTACK_DNS_NAMESERVERS", "10.0.0.10"),
-    ("OPENSTACK_ETCD_IMAGE_NAME", "etcd-3.6"),
-    ("OPENSTACK_ETCD_MACHINE_FLAVOR", "m1.small"),
-    ("OPENSTACK_EXTERNAL_NETWORK_ID", "00000000-0000-0000-0000-000000000001"),
-    ("OPENSTACK_IMAGE_NAME", "ubuntu-kube-v1.36.3"),
-    ("OPENSTACK_MANAGEMENT_CIDR", "192.0.2.0/24"),
-    ("OPENSTACK_NODE_MACHINE_FLAVOR", "m1.medium"),
-    ("OPENSTACK_SSH_KEY_NAME", "admin"),
-];
 /// The template for any infrastructure, whose objects a person has to add.
 const ANY: &str = "config/release/cluster-template.yaml";
 /// What nothing refers to: it refers to others, or selects.
@@ -143,22 +126,6 @@ fn documents(path: &Path) -> Result<Vec<Document>> {
         }
     }
     Ok(documents)
-}
-
-/// The text with its variables replaced as clusterctl does: `${NAME}`, or `${NAME:=default}`.
-fn substituted(text: &str) -> Result<String> {
-    let mut parts = text.split("${");
-    let mut result = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (variable, rest) = part.split_once('}').context("a variable has no end")?;
-        let known = VARIABLES.iter().find(|known| known.0 == variable).map(|known| known.1);
-        match known.or_else(|| variable.split_once(":=").map(|variable| variable.1)) {
-            Some(value) => result.push_str(value),
-            None => bail!("variable {variable} has no value"),
-        }
-        result.push_str(rest);
-    }
-    Ok(result)
 }
 
 /// Kind and name of everything that `value` refers to.

@@ -4,6 +4,7 @@
 //! nodes for its Deployment.
 
 mod moves;
+mod release;
 mod upgrade;
 
 pub(crate) use moves::moves;
@@ -18,6 +19,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams};
+use release::{components_for_an_older_kubernetes, templates_are_generated};
 use serde_json::json;
 use std::time::Duration;
 use upgrade::upgrade;
@@ -33,7 +35,9 @@ const TAG: &str = "1.2.3";
 /// Install, make a cluster, look at it, upgrade beside it, delete it, uninstall.
 pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     let setup = released(bed).await?;
+    components_for_an_older_kubernetes(&setup).await?;
     install(&setup, &bed.plane).await?;
+    templates_are_generated(&setup, &bed.plane).await?;
     let look = a_cluster(bed, &setup).await?;
     upgrade(&setup, bed, &look).await?;
     look.delete("Cluster", &look.cluster).await?;
@@ -84,11 +88,8 @@ async fn uninstall(setup: &Setup, plane: &Plane) -> Result<()> {
 async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<Look> {
     let client = bed.client();
     Look::make_namespace(&client, NAMESPACE).await?;
-    let template = setup.released().join("cluster-template-local.yaml");
-    let from = template.to_str().context("a path in UTF-8")?;
-    let generate = ["generate", "cluster", "demo", "--from", from, "--target-namespace", NAMESPACE];
-    let generate = [&generate[..], &["--kubernetes-version", "v1.36.3"]].concat();
-    let manifest = setup.run(bed.plane.kubeconfig()?, &generate).await?;
+    let further = ["--target-namespace", NAMESPACE, "--kubernetes-version", "v1.36.3"];
+    let manifest = setup.generate(bed.plane.kubeconfig()?, "cluster-template-local.yaml", &further).await?;
     apply(&client, &manifest).await?;
     let look = Look::at(&client, &Manifests::new(NAMESPACE, "demo")?);
     look.until_ready(PATIENCE).await?;

@@ -53,3 +53,26 @@ fn without_any_archive_it_says_so() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("there is no kubectl-etcdcluster-OS-ARCH.tar.gz"), "{said}");
 }
+
+/// Whoever publishes a release says where, and has the manifest beside the archives that it is about.
+#[test]
+fn a_release_that_is_to_be_published_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let release = |homepage: &str| {
+        // Nothing is compiled: the archive is of an earlier run. Nothing is rendered.
+        let mut script = Command::new(repository("hack/release.sh"));
+        script.arg("--manifests").arg(directory.path()).env("KUBECTL", "echo").env("RELEASE_HOMEPAGE", homepage);
+        output(script.env("SOURCE_DATE_EPOCH", "1700000000").env_remove("SIGNING_KEY"));
+    };
+    fs::write(directory.path().join("kubectl-etcdcluster-linux-amd64.tar.gz"), "one").unwrap();
+    let file = directory.path().join("kubectl-etcdcluster.krew.yaml");
+    let sums = || fs::read_to_string(directory.path().join("SHA256SUMS")).unwrap();
+    release("https://example.org/ours");
+    let text = fs::read_to_string(&file).unwrap();
+    let address = format!("https://example.org/ours/releases/download/v{}/", env!("CARGO_PKG_VERSION"));
+    assert!(text.contains(&format!("{address}kubectl-etcdcluster-linux-amd64.tar.gz")), "{text}");
+    assert!(sums().contains("kubectl-etcdcluster.krew.yaml"), "it has no checksum");
+    release("");
+    assert!(!file.exists(), "it leads to a place where nothing is published");
+    assert!(!sums().contains("krew"));
+}

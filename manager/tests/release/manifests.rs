@@ -1,11 +1,12 @@
 //! What clusterctl needs of a release is there, and what a person can set is explained. The files themselves are rendered,
 //! and used with the real clusterctl, in the scenario `clusterctl::whole_life`.
 
-use crate::read;
+use crate::{output, read, repository};
 use clap::CommandFactory;
 use manager::flags::Flags;
 use serde_yaml::Value;
 use std::collections::BTreeSet;
+use std::process::Command;
 
 /// The templates of a release. Their documents have variables, which a YAML parser would not take.
 const TEMPLATES: [&str; 4] = [
@@ -136,6 +137,21 @@ fn the_operators_sample_is_for_this_version() {
     let namespace = namespace.as_str().unwrap();
     let label = format!("provider-components={}", label["provider-components"].as_str().unwrap());
     assert!(documentation.contains(&format!("kubectl -n {namespace} label configmap {version} {label}")));
+}
+
+/// Nothing is rendered here: it is about which files there are.
+#[test]
+fn every_file_that_is_written_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut script = Command::new(repository("hack/release.sh"));
+    script.arg("--manifests").arg(directory.path()).env("KUBECTL", "echo").env("SOURCE_DATE_EPOCH", "1700000000");
+    output(script.env_remove("SIGNING_KEY").env_remove("RELEASE_HOMEPAGE"));
+    let files = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name());
+    let files: BTreeSet<String> = files.map(|name| name.into_string().unwrap()).collect();
+    assert!(files.contains("bootstrapprovider.yaml") && files.contains("metadata.yaml"), "{files:?}");
+    let documentation = read("docs/install.md");
+    let missing: Vec<_> = files.iter().filter(|name| !documentation.contains(&format!("\n| `{name}` |"))).collect();
+    assert!(missing.is_empty(), "docs/install.md does not explain {missing:?}");
 }
 
 #[test]
