@@ -16,7 +16,7 @@ fail() { echo "$*" >&2 && exit 1; }
 [ $# = 2 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/pictures.sh >&2 && exit 2; }
 mkdir -p "$2"
 site=$(realpath "$1") to=$(realpath "$2")
-pages=(README docs/start docs/architecture docs/cluster-hooks docs/conditions docs/api-reference)
+pages=(README docs/start docs/concepts docs/architecture docs/cluster-hooks docs/conditions docs/api-reference)
 # What a picture of an empty page has, in bytes, and more.
 least=30000
 

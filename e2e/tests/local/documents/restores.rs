@@ -1,5 +1,5 @@
-//! A restore from a snapshot, as docs/troubleshooting.md has it: what stands in its blocks is typed on the machines,
-//! and then what the EtcdCluster says.
+//! A restore from a snapshot, as docs/tasks/back-up-and-restore.md has it: what stands in its blocks is typed on the
+//! machines, and then what the EtcdCluster says.
 
 use super::blocks::blocks;
 use super::shell::Shell;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 const NAMESPACE: &str = "restores";
-const PAGE: &str = "docs/troubleshooting.md";
+const PAGE: &str = "docs/tasks/back-up-and-restore.md";
 /// The members in the page's command.
 const EXAMPLE: &str =
     "demo-etcd-0=https://10.0.0.1:2380,demo-etcd-1=https://10.0.0.2:2380,demo-etcd-2=https://10.0.0.3:2380";
@@ -48,7 +48,7 @@ pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
 
     let mut keys = Keys::default();
     keys.write(&machines[0], BEFORE).await?;
-    // As docs/operations.md has it.
+    // As the page has it.
     said(&machines[0], &[ETCDCTL, "snapshot", "save", SNAPSHOT]).await?;
     said(&machines[0], &[ETCDCTL, "put", LATER, "1"]).await?;
     shell.succeeds(&typed.pause.replace("NAME", &look.etcd)).await?;
@@ -113,7 +113,7 @@ struct Typed {
 }
 
 impl Typed {
-    /// From the pause, which stands on the page more than once, to its end.
+    /// From the pause before the restore to the end of that pause.
     fn of_the_page() -> Result<Self> {
         let blocks = blocks()?;
         let of_the_page = blocks.iter().filter(|block| block.page == PAGE);
