@@ -2,10 +2,11 @@
 # Takes pictures of the site of the documentation, to be looked at, and checks what only a browser knows: that every diagram is
 # drawn.
 #
-#   hack/pictures.sh SITE DIRECTORY
+#   hack/pictures.sh SITE DIRECTORY [DASHBOARD]
 #
 #   SITE       what hack/book.sh has written
 #   DIRECTORY  where the pictures go
+#   DASHBOARD  the page that dashboard::has_something_to_show has drawn; left out if it is not there
 #
 # Chromium is installed if no browser of its kind is there, on Debian and as root. BROWSER names another one.
 set -euo pipefail
@@ -13,9 +14,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 fail() { echo "$*" >&2 && exit 1; }
 
-[ $# = 2 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/pictures.sh >&2 && exit 2; }
+[ $# = 2 ] || [ $# = 3 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/pictures.sh >&2 && exit 2; }
 mkdir -p "$2"
-site=$(realpath "$1") to=$(realpath "$2")
+site=$(realpath "$1") to=$(realpath "$2") dashboard=
+[ ! -e "${3:-}" ] || dashboard=$(realpath "$3")
 pages=(README docs/start docs/concepts docs/architecture docs/cluster-hooks docs/conditions docs/api-reference)
 # What a picture of an empty page has, in bytes, and more.
 least=30000
@@ -48,15 +50,21 @@ open_page() {
         fail "$page: $program fails: $(tail -n 5 "$work/said")"
 }
 
-for page in "${pages[@]}"; do
-    picture=$to/${page//\//-}.png
+# Takes a picture of a page, so many pixels high.
+take() {
+    local page=$1 height=$2 picture=$3 size
     rm -f "$picture"
-    open_page "$site/$page.html" --window-size=1280,1600 --screenshot="$picture"
+    open_page "$page" --window-size="1280,$height" --screenshot="$picture"
     [ -s "$picture" ] || fail "$page: no picture"
     size=$(stat --format=%s "$picture")
     [ "$size" -ge "$least" ] || fail "$page: nothing can be seen on $picture, of $size bytes"
     echo "$picture"
+}
+
+for page in "${pages[@]}"; do
+    take "$site/$page.html" 1600 "$to/${page//\//-}.png"
 done
+[ -z "$dashboard" ] || take "$dashboard" 2800 "$to/dashboard.png"
 
 # Before it is drawn, a diagram is its source. One that is wrong becomes a picture that says so.
 drawn=0

@@ -245,10 +245,8 @@ case " ${tiers[*]} " in
         check "dependencies" hack/deny.sh
         check "site" hack/book.sh "$target/book"
         if [ -n "${E2E_FULL+set}" ]; then
-            # Each search is told when it ends: there is an hour of them.
-            counted "model within larger bounds" \
-                cargo test --release -p etcd-cluster-controller --test model -- --nocapture
-            check "pictures of the site" hack/pictures.sh "$target/book" "$target/pictures"
+            check "pictures of the site" hack/pictures.sh "$target/book" "$target/pictures" \
+                "$target/tmp/dashboard/page.html"
             # Among them is the kubectl that renders a release.
             real_parts
             check "two releases that are the same" env ARCHITECTURES=amd64 hack/reproduce.sh

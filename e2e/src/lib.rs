@@ -15,6 +15,7 @@
 //! * [`scenarios`] runs them, in several worlds at once.
 //! * [`own_release`] is a release of this checkout, and [`clusterctl`] installs one.
 //! * [`malformed`] makes documents of our kinds that are probably wrong.
+//! * [`dashboard`] draws the panels of a dashboard from what Prometheus answers.
 //! * [`process`], [`until`], [`apply`] and [`tls`] are what scenarios are built of.
 
 pub mod apply;
@@ -22,6 +23,7 @@ pub mod bed;
 pub mod bench;
 pub mod cache;
 pub mod clusterctl;
+pub mod dashboard;
 pub mod demo;
 pub mod docker;
 mod evidence;

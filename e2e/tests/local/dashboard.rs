@@ -1,12 +1,16 @@
 //! The dashboard of `config/grafana`, with what a real manager serves while a cluster comes up: Prometheus itself
-//! judges whether a panel has anything to show.
+//! judges whether a panel has anything to show, and what it answers is drawn, to be looked at.
 
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::dashboard::{ask, page};
 use e2e::tools::Promtool;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const DASHBOARD: &str = include_str!("../../../config/grafana/etcdcluster.json");
@@ -19,23 +23,55 @@ const AFTERWARDS: usize = 5;
 /// Every query of every panel has an answer at some time between the first apply and a cluster that is well.
 pub(crate) async fn has_something_to_show(bed: &mut Bed) -> Result<()> {
     let queries = queries()?;
+    let begun = now();
     let scraped = scraped(bed).await?;
     let tests = tests(&queries, &scraped).to_string();
     // What panels ask for that are fed by nothing: a test that cannot fail tests nothing.
     let others: Vec<String> = queries.iter().map(|query| query.replace("etcdadm_provider_", "another_")).collect();
     let unfed = others.iter().find(|query| !query.contains("vector(0)")).context("a query without a default")?;
     let never = tests_of(unfed, &scraped);
+    println!("  {} queries, answered from {} answers of the manager", queries.len(), scraped.len());
     tokio::task::spawn_blocking(move || {
         // promtool wants rules, and these are about none.
         let rules = json!({"groups": [{"name": "none", "rules": [{"record": "none", "expr": "vector(0)"}]}]});
         let promtool = Promtool::ensure()?;
         promtool.test(&rules, &tests).context("a panel has nothing to show")?;
         ensure!(promtool.test(&rules, &never).is_err(), "promtool does not notice a panel with nothing to show");
-        anyhow::Ok(())
+        draw(&promtool, &queries, &from(&scraped, begun))
     })
-    .await??;
-    println!("  {} queries, answered from {} answers of the manager", queries.len(), scraped.len());
+    .await?
+}
+
+/// Draws what each query is answered, as a page of target/tmp, with the answers beside it. hack/pictures.sh takes a
+/// picture of it.
+fn draw(promtool: &Promtool, queries: &[String], scraped: &[String]) -> Result<()> {
+    let answers = ask(promtool, &series(scraped), queries, scraped.len())?;
+    let all: Vec<Value> =
+        queries.iter().zip(&answers).map(|(query, answer)| json!({"query": query, "answer": answer})).collect();
+    let dashboard: Value = serde_json::from_str(DASHBOARD)?;
+    let page = page(&dashboard, &answers);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dashboard");
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::write(folder.join("answers.json"), serde_json::to_string_pretty(&all)?).context("write the answers")?;
+    fs::write(folder.join("page.html"), page).context("write the page")?;
+    println!("  drawn: {}", folder.join("page.html").display());
+    let silent: Vec<&String> = queries.iter().zip(&answers).filter(|(_, it)| it.is_empty()).map(|(it, _)| it).collect();
+    ensure!(silent.is_empty(), "not drawn, as they have no answer: {silent:?}");
     Ok(())
+}
+
+/// The same with times that count from `begun`: promtool's clock begins at 0.
+fn from(scraped: &[String], begun: f64) -> Vec<String> {
+    let line = |line: &str| match line.rsplit_once(' ').map(|(name, value)| (name, value.parse::<f64>())) {
+        Some((name, Ok(time))) if name.contains("_timestamp_seconds{") => format!("{name} {}\n", time - begun),
+        _ => format!("{line}\n"),
+    };
+    scraped.iter().map(|text| text.lines().map(line).collect()).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the manager's metrics have times of the clock")]
+fn now() -> f64 {
+    Timestamp::now().as_duration().as_secs_f64()
 }
 
 /// What the panels ask Prometheus, for all namespaces and names.
@@ -68,8 +104,8 @@ async fn scraped(bed: &Bed) -> Result<Vec<String>> {
     Ok(scraped)
 }
 
-/// promtool's file: each series as it was at every time, and for each query that it was answered at least once.
-fn tests(queries: &[String], scraped: &[String]) -> Value {
+/// promtool's input: each series as it was at every time.
+fn series(scraped: &[String]) -> Vec<Value> {
     let mut series: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (time, text) in scraped.iter().enumerate() {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -79,8 +115,11 @@ fn tests(queries: &[String], scraped: &[String]) -> Value {
             values.push(value);
         }
     }
-    let series: Vec<Value> =
-        series.iter().map(|(name, values)| json!({"series": name, "values": values.join(" ")})).collect();
+    series.iter().map(|(name, values)| json!({"series": name, "values": values.join(" ")})).collect()
+}
+
+/// promtool's file: what it is given, and for each query that it was answered at least once.
+fn tests(queries: &[String], scraped: &[String]) -> Value {
     let end = format!("{}s", scraped.len() * INTERVAL);
     let answered = |query: &String| {
         let answers = format!("count_over_time((count({query}))[{end}:{INTERVAL}s]) > bool 0");
@@ -88,7 +127,7 @@ fn tests(queries: &[String], scraped: &[String]) -> Value {
     };
     let expected: Vec<Value> = queries.iter().map(answered).collect();
     json!({"tests": [{
-        "interval": format!("{INTERVAL}s"), "input_series": series, "promql_expr_test": expected,
+        "interval": format!("{INTERVAL}s"), "input_series": series(scraped), "promql_expr_test": expected,
     }]})
 }
 
