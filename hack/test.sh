@@ -4,8 +4,8 @@
 #   hack/test.sh [--unit] [--api] [--local] [--docker] [NAME]
 #
 #   --unit    formatting, lints, rustdoc, generated files, pure logic, the model of the plan with its figures,
-#             dependencies, and the site of the documentation; with E2E_FULL=1 also the model within larger bounds, which
-#             takes up to an hour, and two builds of a release, which have to be the same
+#             dependencies, and the site of the documentation; with E2E_FULL=1 its pictures, and two builds of a
+#             release, which have to be the same
 #   --api     CRDs, admission policies and examples against a real API server
 #   --local   the loop on real parts, in a world of namespaces on this computer
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
@@ -105,16 +105,10 @@ check() {
 
 # Always of the whole workspace: with the same packages selected, nothing is compiled twice.
 tests() {
-    local what=$1
-    shift
-    counted "$what" cargo test --workspace --no-fail-fast ${name:+"$name"} "$@"
-}
-
-# A step that runs tests, which count as they are.
-counted() {
     local what=$1 before
+    shift
     before=$(lines_of_the_log)
-    step "$@" && return
+    step "$what" cargo test --workspace --no-fail-fast ${name:+"$name"} "$@" && return
     echo "$what" >>"$failed_steps"
     # It can fail without a failed test: when it does not compile, or crashes.
     tail -n "+$((before + 1))" "$log" | grep -q 'test result: .* [1-9][0-9]* failed' ||
