@@ -1,12 +1,13 @@
-//! Rollouts of etcd beside a control plane that rolls out, with real API servers: each keeps the endpoints that it was
-//! started with. They are written to and read from all the time. The observer sees that each has enough live endpoints.
+//! Rollouts of etcd, and other numbers of members, beside a control plane that rolls out, with real API servers: each
+//! keeps the endpoints that it was started with. They are written to and read from all the time. The observer sees that
+//! each has enough live endpoints.
 
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::records::warnings;
 use crate::rolls::{ROLLOUT, changed, is_voter, up_to_date};
-use crate::shrinks::are_well;
+use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use api::EtcdClusterStatus;
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
@@ -19,8 +20,9 @@ use kube::ResourceExt;
 use serde_json::json;
 use std::time::Duration;
 
-/// API servers of a control plane.
+/// API servers of a control plane, and of one that rolls twice, as each takes its time to start.
 const SERVERS: usize = 3;
+const FEWER_SERVERS: usize = 2;
 /// Fewer acknowledged writes show little.
 const WRITES: usize = 100;
 /// For how long the old members have to wait while the control plane gets no further.
@@ -32,7 +34,7 @@ const STALL: Duration = Duration::from_millis(1_500);
 /// old members leave.
 pub(crate) async fn that_roll(bed: &mut Bed) -> Result<()> {
     let third = Etcd::V3_7.version()?;
-    let mut rollout = Rollout::begin(bed, Manifests::new("stub-rolls", "demo")?).await?;
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-rolls", "demo")?, SERVERS).await?;
     rollout.goes_to(&third).await?;
     rollout.is_carried_out(bed, &third).await?;
     rollout.ends_well(bed).await
@@ -42,7 +44,7 @@ pub(crate) async fn that_roll(bed: &mut Bed) -> Result<()> {
 /// said what they wait for. When it goes on, so do they.
 pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
     let third = Etcd::V3_7.version()?;
-    let mut rollout = Rollout::begin(bed, Manifests::new("stub-stalls", "demo")?).await?;
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-stalls", "demo")?, SERVERS).await?;
     rollout.stub.behave(Behaviour::Stalls);
     rollout.goes_to(&third).await?;
     rollout.is_held_up(bed, "0 of 3 are up to date", SERVERS).await.context("it stalls")?;
@@ -60,7 +62,7 @@ pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
     let (first, second, third) = (first?, second?, third?);
     let manifests = Manifests::new("stub-versions", "demo")?
         .with("EtcdCluster", |etcd| etcd["spec"]["etcdadmConfigSpec"]["version"] = json!(first));
-    let mut rollout = Rollout::begin(bed, manifests).await?;
+    let mut rollout = Rollout::begin(bed, manifests, SERVERS).await?;
     rollout.goes_to(&second).await?;
     rollout.until_a_member_runs(&second).await?;
     rollout.goes_to(&first).await?;
@@ -72,10 +74,22 @@ pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
+/// From three members to five, and back: each time the control plane is told once, with all that there are to be, and
+/// rolls once. Who was there before stays, or is one of those that stay.
+pub(crate) async fn that_scales(bed: &mut Bed) -> Result<()> {
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-scales", "demo")?, FEWER_SERVERS).await?;
+    for size in [5, 3] {
+        rollout.scales_to(bed, size).await.with_context(|| format!("to {size}"))?;
+    }
+    rollout.ends_well(bed).await
+}
+
 /// A cluster whose spec is about to change, with its control plane, and writers of objects in it.
 struct Rollout {
     look: Look,
     stub: ControlPlaneStub,
+    /// API servers of the control plane.
+    servers: usize,
     writers: ObjectWriters,
     /// The Machines and endpoints before the change.
     old: Vec<String>,
@@ -83,11 +97,13 @@ struct Rollout {
     mark: Mark,
     /// How many changes were carried out since then.
     carried_out: usize,
+    /// How often an API server has ended, leadership was moved, or a member that API servers use has left.
+    moments: usize,
 }
 
 impl Rollout {
-    async fn begin(bed: &Bed, manifests: Manifests) -> Result<Self> {
-        let (client, manifests) = (bed.client(), manifests.with_control_plane_stub(SERVERS));
+    async fn begin(bed: &Bed, manifests: Manifests, servers: usize) -> Result<Self> {
+        let (client, manifests) = (bed.client(), manifests.with_control_plane_stub(servers));
         Look::make_namespace(&client, &manifests.namespace).await?;
         manifests.apply(&client).await?;
         let look = Look::at(&client, &manifests);
@@ -97,7 +113,7 @@ impl Rollout {
         look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", ObjectLoad::default()).await?;
         let old = look.etcd_machines().await?;
-        Ok(Self { stub, writers, old, before, mark: bed.plane.mark(), carried_out: 0, look })
+        Ok(Self { stub, servers, writers, old, before, mark: bed.plane.mark(), carried_out: 0, moments: 0, look })
     }
 
     /// Asks for another version of etcd.
@@ -127,7 +143,7 @@ impl Rollout {
         let (machines, status) = self.rests(bed, version).await?;
         ensure!(machines == self.old && status.endpoints == self.before, "{machines:?}: {}", status.endpoints);
         let seen = self.stub.seen();
-        ensure!(seen.started == SERVERS, "{} API servers were started", seen.started);
+        ensure!(seen.started == self.servers, "{} API servers were started", seen.started);
         self.is_told(bed)
     }
 
@@ -162,7 +178,7 @@ impl Rollout {
         wanted.sort_unstable();
         ensure!(lists == wanted && self.before != status.endpoints, "in use are {lists:?}, not {wanted:?}");
         let seen = self.stub.seen();
-        ensure!(seen.started == servers && seen.ready == SERVERS, "of the control plane there is {seen:?}");
+        ensure!(seen.started == servers && seen.ready == self.servers, "of the control plane there is {seen:?}");
         Ok(())
     }
 
@@ -187,13 +203,47 @@ impl Rollout {
         })
         .await?;
         let (machines, status) = self.rests(bed, version).await?;
-        self.stub.until_all_use(&status.endpoints, PATIENCE).await?;
-        look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+        self.has_rolled(bed, machines, status.endpoints).await?;
+        // Members leave when nobody uses them any more.
+        self.moments += self.servers + 1;
+        Ok(())
+    }
+
+    /// Another number of members, of which as few as possible are others than before.
+    async fn scales_to(&mut self, bed: &Bed, size: usize) -> Result<()> {
+        let look = &self.look;
+        let before = look.membership(&bed.machines, &self.old).await?;
+        wanted(look, size).await?;
+        let endpoints = until(format!("the endpoints of {size} members are published"), ROLLOUT, async || {
+            let status = look.status().await?;
+            let published = status.endpoints.split(',').count();
+            ensure!(status.ready && published == size, "{}: {:?}", status.endpoints, status.conditions);
+            Ok(Some(status.endpoints))
+        })
+        .await?;
+        let machines = are_well(bed, look, size).await?;
+        only_theirs(bed, look, &machines).await?;
+        let after = look.membership(&bed.machines, &machines).await?;
+        let stay = self.old.len().min(size);
+        let stayed = before.stayed(&after);
+        ensure!(after.cluster_id == before.cluster_id && stayed == stay, "etcd was {before:?}, and is {after:?}");
+        let kept = self.before.split(',').filter(|url| endpoints.split(',').any(|other| other == *url)).count();
+        ensure!(kept == stay, "published were {}, and are {endpoints}", self.before);
+        let left = self.old.len() - stay;
+        self.has_rolled(bed, machines, endpoints).await?;
+        self.moments += self.servers + 1 + left;
+        Ok(())
+    }
+
+    /// Every API server is replaced, each once, by one that uses these endpoints.
+    async fn has_rolled(&mut self, bed: &Bed, machines: Vec<String>, endpoints: String) -> Result<()> {
+        self.stub.until_all_use(&endpoints, PATIENCE).await?;
+        self.look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         self.carried_out += 1;
-        let (seen, wanted) = (self.stub.seen(), (1 + self.carried_out) * SERVERS);
+        let (seen, wanted) = (self.stub.seen(), (1 + self.carried_out) * self.servers);
         ensure!(seen.started == wanted, "{} API servers were started, and not {wanted}", seen.started);
         self.is_told(bed)?;
-        (self.old, self.before) = (machines, status.endpoints);
+        (self.old, self.before) = (machines, endpoints);
         Ok(())
     }
 
@@ -208,8 +258,8 @@ impl Rollout {
         println!("  {}: {figures}", look.namespace);
         record.check()?;
         ensure!(figures.writes >= WRITES && figures.longest_stall <= STALL, "{figures}");
-        // One request of each writer may be under way when an API server ends, or the leader of etcd changes.
-        let moments = self.carried_out * (SERVERS + 1);
+        // One request of each writer may be under way at each of these.
+        let moments = self.moments;
         ensure!(figures.unknown <= ObjectLoad::default().writers * moments, "{moments} times: {figures}");
         ensure!(figures.failed == 0 && figures.failed_twice == 0, "{figures}");
 

@@ -286,6 +286,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(control_planes::that_roll).long(true),
         scenario!(control_planes::that_stall).long(true),
         scenario!(control_planes::that_roll_back).long(true),
+        scenario!(control_planes::that_scales).long(true),
         scenario!(rolls::with_room_for_one),
         scenario!(rolls::without_room),
         scenario!(certificates::that_expire).long(true),
