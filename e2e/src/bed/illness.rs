@@ -1,5 +1,5 @@
 //! What ails a machine that goes on running: a slow network, a slow or a full disk, certificates that have been
-//! replaced. All but certificates ends with the machine's next boot.
+//! replaced. All but certificates ends with the machine's next boot. And a database that is damaged, which stays so.
 
 use super::data::{Host, said};
 use super::lossy_disk;
@@ -8,8 +8,9 @@ use crate::tls::Identity;
 use crate::world::ADDRESS;
 use anyhow::Result;
 use local_infrastructure::machine::{Error, Machine, Result as Done};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,6 +49,10 @@ for log in $(find . -path '*/wal/*' -type f); do fallocate --dig-holes $log; don
 if dd if=/dev/zero of=filler bs=4k 2>/dev/null; then exit 1; fi
 send CONT
 "#;
+
+/// As much of etcd's database as has both pages that all the rest is found by, on every architecture: a page has 64 KiB
+/// at most.
+const FIRST_PAGES: u64 = 128 * 1024;
 
 /// Puts a key and a certificate in place of what etcd shows. It reads them for every connection.
 const REPLACE: &str = "cd /etc/etcd/pki && for kind in key crt; do cp -p $1.$kind new.$kind; done && \
@@ -133,6 +138,23 @@ pub fn etcd_data(machine: &Machine) -> Option<PathBuf> {
 
 fn device(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|metadata| metadata.dev())
+}
+
+/// Pulls the plug, overwrites the beginning of etcd's database, as a disk does that is going to fail, and starts the
+/// machine again. Its log is as it was.
+///
+/// # Errors
+/// When the machine cannot be stopped or started, or has no database.
+pub fn corrupt_database(machine: &Machine) -> Done<()> {
+    machine.kill()?;
+    let overwrite = || -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(machine.etcd_data().join("member/snap/db"))?;
+        let length = file.metadata()?.len().min(FIRST_PAGES);
+        file.write_all_at(&vec![0xff; usize::try_from(length).unwrap_or_default()], 0)?;
+        file.sync_all()
+    };
+    overwrite().map_err(|error| failed("overwriting etcd's database", error.to_string()))?;
+    machine.power_on()
 }
 
 /// Replaces a certificate of etcd, and its key: `server`, which it shows to clients, or `peer`, which it shows to other

@@ -9,12 +9,14 @@ use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, on, said};
-use e2e::bed::illness::{end_slow_disk, end_slow_network, slow_disk, slow_network};
+use e2e::bed::illness::{corrupt_database, end_slow_disk, end_slow_network, slow_disk, slow_network};
 use e2e::bed::{Bed, Look, Manifests, States};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
 use e2e::world::ADDRESS;
+use futures::future::try_join_all;
+use futures::try_join;
 use local_infrastructure::machine::{Machine, Result as Done, Way};
 use serde_json::json;
 use std::time::Duration;
@@ -43,6 +45,8 @@ struct Illness {
     what: &'static str,
     /// Whether it is certain that a check fails meanwhile.
     is_seen: bool,
+    /// Whether all members may have it at once: nothing gets lost, so there is a quorum.
+    of_all: bool,
     begins: Action,
     ends: Action,
 }
@@ -51,60 +55,77 @@ const NETWORKS: [Illness; 4] = [
     Illness {
         what: "it hears nobody",
         is_seen: true,
+        of_all: false,
         begins: |machine| machine.cut_off_one_way(Way::In),
         ends: Machine::reconnect,
     },
     Illness {
         what: "nobody hears it",
         is_seen: true,
+        of_all: false,
         begins: |machine| machine.cut_off_one_way(Way::Out),
         ends: Machine::reconnect,
     },
     Illness {
         what: "it loses a third of what it is sent",
         is_seen: false,
+        of_all: false,
         begins: |machine| machine.lose_packets(33),
         ends: Machine::reconnect,
     },
-    Illness { what: "its network is slow", is_seen: false, begins: slow_network, ends: end_slow_network },
+    Illness { what: "its network is slow", is_seen: false, of_all: true, begins: slow_network, ends: end_slow_network },
 ];
 
 const SLOW_DISK: [Illness; 1] =
-    [Illness { what: "its disk is slow", is_seen: false, begins: slow_disk, ends: end_slow_disk }];
+    [Illness { what: "its disk is slow", is_seen: false, of_all: true, begins: slow_disk, ends: end_slow_disk }];
+
+/// Who falls ill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ill {
+    Follower,
+    Leader,
+    All,
+}
 
 /// The networks of a follower and of the leader fall ill, each in every way, and recover before anybody counts as unhealthy:
-/// nobody is replaced, the endpoints stay, and nothing that was acknowledged is lost.
+/// nobody is replaced, the endpoints stay, and nothing that was acknowledged is lost. Then all three are slow at once.
 pub(crate) async fn networks(bed: &mut Bed) -> Result<()> {
     recover(bed, "ill-networks", PATIENT, &NETWORKS).await
 }
 
-/// The etcd of a follower and of the leader stands still most of the time, and answers in time all the same: however
-/// long that lasts, nobody is replaced. As with networks otherwise.
+/// The etcd of a follower, of the leader, and of all three stands still most of the time, and answers in time all the
+/// same: however long that lasts, nobody is replaced. As with networks otherwise.
 pub(crate) async fn slow_disks(bed: &mut Bed) -> Result<()> {
     recover(bed, "ill-slow-disks", IMPATIENT, &SLOW_DISK).await
 }
 
-/// A follower and the leader have each of these illnesses.
+/// A follower and the leader have each of these illnesses, and all members those that leave a quorum.
 async fn recover(bed: &Bed, namespace: &str, unhealthy_after: i64, illnesses: &[Illness]) -> Result<()> {
     let look = up(bed, namespace, unhealthy_after).await?;
     let machines = look.etcd_machines().await?;
     let before = (look.membership(&bed.machines, &machines).await?, look.status().await?.endpoints);
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    for Illness { what, is_seen, begins, ends } in illnesses {
-        for leads in [false, true] {
-            let status = look.status().await?;
-            let ill = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
-            let machine = bed.machines.get(&look.namespace, &ill.machine)?;
-            let role = if leads { "leader" } else { "follower" };
-            bed.fault(&format!("{role} {}: {what}", ill.machine), &[&machine], Silence::Lasting);
-            on(&machine, *begins).await.context(*what)?;
+    for Illness { what, is_seen, of_all, begins, ends } in illnesses {
+        for who in [Ill::Follower, Ill::Leader, Ill::All] {
+            if who == Ill::All && !of_all {
+                continue;
+            }
+            let members = look.status().await?.members.into_iter();
+            let is_it = |leads: bool| who == Ill::All || leads == (who == Ill::Leader);
+            let found = members.filter(|member| is_it(member.leader)).map(|member| member.machine);
+            let ill: Vec<String> = found.take(if who == Ill::All { usize::MAX } else { 1 }).collect();
+            ensure!(!ill.is_empty(), "no such member: {who:?}");
+            let machines = bed.machines_of(&look.namespace, &ill)?;
+            let theirs: Vec<&Machine> = machines.iter().collect();
+            bed.fault(&format!("{who:?} {ill:?}: {what}"), &theirs, Silence::Lasting);
+            try_join_all(machines.iter().map(|machine| on(machine, *begins))).await.context(*what)?;
             let end = Instant::now() + ILLNESS;
             if *is_seen {
                 look.until_condition("MembersHealthy", "False", "MemberUnhealthy", ILLNESS).await.context(*what)?;
             }
             tokio::time::sleep_until(end).await;
-            bed.fault_is_over(&format!("{role} {}: that is over", ill.machine), &[&machine]);
-            on(&machine, *ends).await.context(*what)?;
+            bed.fault_is_over(&format!("{who:?} {ill:?}: that is over"), &theirs);
+            try_join_all(machines.iter().map(|machine| on(machine, *ends))).await.context(*what)?;
             all_are_well(&look).await?;
         }
     }
@@ -115,17 +136,27 @@ async fn recover(bed: &Bed, namespace: &str, unhealthy_after: i64, illnesses: &[
     bed.exactly(&[(&look, 3)]).await
 }
 
-/// A byte of a member's log is another one than was written: etcd does not start there any more, the member is replaced, and
-/// nothing that was acknowledged is lost.
+/// A byte of a member's log is another one than was written; in a cluster beside it, the beginning of a member's
+/// database: etcd does not start there any more, the member is replaced, and nothing that was acknowledged is lost.
 pub(crate) async fn disks(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "ill-disks", IMPATIENT).await?;
+    let bed = &*bed;
+    let logs = are_damaged(bed, "ill-disks", "a byte of its log changes", Machine::corrupt_log);
+    let databases = are_damaged(bed, "ill-databases", "its database is overwritten", corrupt_database);
+    let logs = async { logs.await.context("logs") };
+    let databases = async { databases.await.context("databases") };
+    try_join!(logs, databases).map(drop)
+}
+
+/// This happens to a follower, and then to the leader.
+async fn are_damaged(bed: &Bed, namespace: &str, what: &str, damage: Action) -> Result<()> {
+    let look = up(bed, namespace, IMPATIENT).await?;
     let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
     for leads in [false, true] {
         let status = look.status().await?;
         let ill = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
         let machine = bed.machines.get(&look.namespace, &ill.machine)?;
-        bed.fault(&format!("{}: a byte of its log changes", ill.machine), &[&machine], Silence::Lasting);
-        on(&machine, Machine::corrupt_log).await?;
+        bed.fault(&format!("{}: {what}", ill.machine), &[&machine], Silence::Lasting);
+        on(&machine, damage).await?;
         let machines = replaced(bed, &look, &ill.machine).await?;
         only_theirs(bed, &look, &machines).await?;
         let endpoints = look.status().await?.endpoints;
