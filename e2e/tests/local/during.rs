@@ -55,7 +55,7 @@ enum Needs {
 }
 
 impl Fault {
-    const fn new(name: &'static str, begins: Action, ends: Option<Action>) -> Self {
+    pub(crate) const fn new(name: &'static str, begins: Action, ends: Option<Action>) -> Self {
         Self { name, begins, ends, needs: Needs::Nothing }
     }
 
@@ -74,8 +74,9 @@ impl Fault {
 pub(crate) const KILLED: Fault = Fault::new("killed", Machine::kill, Some(Machine::power_on));
 pub(crate) const FROZEN: Fault = Fault::new("frozen", Machine::freeze, Some(Machine::thaw));
 pub(crate) const CUT_OFF: Fault = Fault::new("cut-off", Machine::cut_off, Some(Machine::reconnect));
-const UNHEARD: Fault = Fault::new("unheard", |machine| machine.cut_off_one_way(Way::Out), Some(Machine::reconnect));
-const ROBBED: Fault = Fault::new("robbed", Machine::rob_disk, None);
+pub(crate) const UNHEARD: Fault =
+    Fault::new("unheard", |machine| machine.cut_off_one_way(Way::Out), Some(Machine::reconnect));
+pub(crate) const ROBBED: Fault = Fault::new("robbed", Machine::rob_disk, None);
 /// A byte of its log is another one than was written.
 const CORRUPTED: Fault = Fault { needs: Needs::Log, ..Fault::new("corrupted", Machine::corrupt_log, None) };
 /// It gets older data back.

@@ -4,7 +4,7 @@
 
 use crate::deletion::all_is_gone;
 use crate::departures::{only_theirs, replaced};
-use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, nothing_is_begun};
+use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, UNHEARD, nothing_is_begun};
 use crate::ill::{IMPATIENT, STALL, all_are_well, checked, copies_are_saved, unavailability_is_told};
 use crate::rolls::{FOLLOWERS, follow, nothing_is_lost};
 use crate::scale::data_of;
@@ -17,7 +17,7 @@ use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
-use local_infrastructure::machine::Machine;
+use local_infrastructure::machine::{Machine, Way};
 use std::time::Duration;
 
 /// How long it may take until it is told that there is no quorum.
@@ -91,9 +91,13 @@ async fn strikes(bed: &Bed, look: &Look, name: &str, fault: Lasting) -> Result<(
     loss.strike(&machine).await
 }
 
-/// What happens to a quorum or to all of three, and to how many machines.
-static OF_MANY: [(&Fault, usize); 6] =
-    [(&KILLED, 2), (&FROZEN, 2), (&CUT_OFF, 2), (&KILLED, 3), (&FROZEN, 3), (&CUT_OFF, 3)];
+/// They hear nobody, and would be heard.
+const DEAF: Fault = Fault::new("deaf", |machine| machine.cut_off_one_way(Way::In), Some(Machine::reconnect));
+
+/// What happens to a quorum or to all of three, and to how many machines. Where all are slow there is a quorum: see
+/// [`slow_disks`](crate::ill::slow_disks).
+static OF_MANY: [(&Fault, usize); 8] =
+    [(&KILLED, 2), (&FROZEN, 2), (&CUT_OFF, 2), (&UNHEARD, 2), (&KILLED, 3), (&FROZEN, 3), (&CUT_OFF, 3), (&DEAF, 3)];
 
 /// It is told, and nobody is replaced, removed or deleted, however long it lasts. When it is over, etcd is what it
 /// was, with everything that was acknowledged.

@@ -3,6 +3,7 @@
 
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
+use crate::during::{CUT_OFF, Fault, KILLED, ROBBED};
 use crate::load::LowLoad;
 use crate::places::{Told, strikes};
 use crate::records::warnings;
@@ -19,6 +20,7 @@ use e2e::observer::Silence;
 use e2e::plane::{Mark, Request, users};
 use e2e::process::Signal;
 use e2e::until::until;
+use futures::try_join;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -104,13 +106,24 @@ pub(crate) async fn is_called_off(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// Two of five die at once. Nobody can join before both are removed; in the end there are five again.
+/// Two of five die at once; in a cluster beside it, one is cut off and another one loses its disk. Nobody can join
+/// before both are removed; in the end there are five again.
 pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "repair-two", 5).await?;
+    let bed = &*bed;
+    let die = async { two_fail(bed, "repair-two", [&KILLED, &KILLED]).await.context("two die") };
+    let live = async { two_fail(bed, "repair-two-alive", [&CUT_OFF, &ROBBED]).await.context("two machines live") };
+    try_join!(die, live).map(drop)
+}
+
+/// This happens to the two newest ones.
+async fn two_fail(bed: &Bed, namespace: &str, faults: [&'static Fault; 2]) -> Result<()> {
+    let look = up(bed, namespace, 5).await?;
     let names = look.member_names(5);
     let load = LowLoad::begin(bed, &look).await?;
-    for doomed in &names[3..] {
-        dies(bed, &look, doomed).await?;
+    for (doomed, fault) in names[3..].iter().zip(faults) {
+        let machine = bed.machines.get(&look.namespace, doomed)?;
+        bed.fault(&format!("{doomed}: {}", fault.name), &[&machine], Silence::Lasting);
+        on(&machine, fault.begins).await?;
     }
     let machines = until("five others are well", BESIDE_OTHERS, async || {
         let machines = look.etcd_machines().await?;
