@@ -1,6 +1,8 @@
 //! A machine fails for good while its cluster is being changed, in each way and in each change. Nobody helps: its
-//! member is replaced, the change is carried out, and nothing that was acknowledged is lost.
+//! member is replaced, the change is carried out, and nothing that was acknowledged is lost. Where it fails for a
+//! moment only, nobody is replaced.
 
+mod passing;
 mod victim;
 
 use crate::bring_up::PATIENCE;
@@ -22,6 +24,8 @@ use local_infrastructure::machine::{Machine, Result as Done, Way};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use victim::{Found, Victim, find};
+
+pub(crate) use passing::with_faults_that_end;
 
 /// Clusters side by side: one has up to seven machines.
 const AT_ONCE: usize = 2;

@@ -317,6 +317,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(power_cuts::lose_what_was_not_synced).long(true),
         scenario!(during::bring_up).long(true),
         scenario!(during::departure).long(true),
+        scenario!(during::with_faults_that_end).long(true),
         scenario!(full::disk).long(true),
         scenario!(full::database).long(true),
         scenario!(forced::past_its_hook).long(true),

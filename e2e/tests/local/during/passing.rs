@@ -1,0 +1,119 @@
+//! A machine fails for a moment while its cluster is being changed, and is back before its member counts as unhealthy.
+//! The change goes on by itself, the member stays who it was, and nobody takes its place.
+
+use super::victim::{Victim, find};
+use super::{AT_ONCE, CUT_OFF, Change, FROZEN, Fault, Story, UNHEARD, ask_the_living, carried_out, up};
+use crate::away::deleted;
+use crate::bring_up::PATIENCE;
+use crate::deletion::all_is_gone;
+use crate::departures::only_theirs;
+use crate::ill::{ILLNESS, PATIENT, STALL, unhealthy_after};
+use crate::leases::made;
+use crate::rolls::{FOLLOWERS, another_spec, changed, is_voter, nothing_is_lost};
+use crate::scale::data_of;
+use crate::shrinks::wanted;
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::on;
+use e2e::bed::{Bed, Look};
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::until::until;
+use futures::{StreamExt, TryStreamExt, stream};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long it may take until a check has failed: less than [`PATIENT`], so that nobody counts as unhealthy.
+const SEEN: Duration = Duration::from_secs(20);
+
+/// Each fault comes into a change that has begun, and befalls one that votes and is to stay.
+static PASSING: [(Change, &Fault, Victim); 4] = [
+    (Change::Growth, &FROZEN, Victim::Leader),
+    (Change::Growth, &UNHEARD, Victim::Follower),
+    (Change::ScaleDown, &CUT_OFF, Victim::Follower),
+    (Change::Rollout, &FROZEN, Victim::Newcomer),
+];
+
+/// Two clusters grow from three to five, one shrinks from five to three, one gets another spec.
+pub(crate) async fn with_faults_that_end(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let stories = stream::iter(PASSING).map(async |(change, fault, victim)| {
+        let story = Story { bed, change, fault, victim };
+        story.passes().await.with_context(|| story.name())
+    });
+    stories.buffer_unordered(AT_ONCE).try_collect().await
+}
+
+impl Story<'_> {
+    async fn passes(&self) -> Result<()> {
+        let (bed, (before, after)) = (self.bed, self.change.sizes());
+        let ends = self.fault.ends.context("it does not end")?;
+        let look = up(bed, &format!("passing-{}", self.name()), before).await?;
+        unhealthy_after(&look, PATIENT).await?;
+        let old = look.etcd_machines().await?;
+        let etcd = until("the members agree", PATIENCE, async || Ok(Some(look.membership(&bed.machines, &old).await?)))
+            .await?;
+        let writers =
+            History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+
+        let mark = bed.plane.mark();
+        if self.change == Change::Rollout {
+            changed(&look, &another_spec()).await?;
+        } else {
+            wanted(&look, after).await?;
+        }
+        let found = until(format!("{} is there, and votes", self.victim.name()), PATIENCE, async || {
+            if !self.is_under_way(&look, &old).await? {
+                return Ok(None);
+            }
+            let Some(found) = find(bed, &look, &old, self.victim, &[]).await? else { return Ok(None) };
+            let members = look.status().await?.members;
+            let votes = members.iter().any(|member| member.machine == found.machine && is_voter(member));
+            Ok(votes.then_some(found))
+        })
+        .await?;
+        let name = found.machine.clone();
+        let machine = bed.machines.get(&look.namespace, &name)?;
+        // What others are asked settles by itself.
+        ask_the_living(&look.status().await?.endpoints, &[found], &writers);
+        bed.fault(&format!("{name}: {}, for a moment", self.fault.name), &[&machine], Silence::Lasting);
+        let begun = Instant::now();
+        on(&machine, self.fault.begins).await?;
+        fails_a_check(&look, &name).await?;
+        tokio::time::sleep_until(begun + ILLNESS).await;
+        bed.fault_is_over(&format!("{name}: that is over"), &[&machine]);
+        on(&machine, ends).await?;
+        println!("  {}: {name} was away for {:.1} s", look.namespace, begun.elapsed().as_secs_f32());
+
+        let machines = carried_out(bed, &look, after, &[], &writers).await?;
+        ensure!(machines.contains(&name), "{name} is none of {machines:?}");
+        let remediation = look.status().await?.last_remediation;
+        ensure!(remediation.is_none(), "{remediation:?}");
+        let (gone, stay): (Vec<String>, Vec<String>) = old.into_iter().partition(|name| !machines.contains(name));
+        let expected = if self.change == Change::Rollout { 0 } else { before.min(after) };
+        ensure!(stay.len() == expected, "gone are {gone:?}, and there are {machines:?}");
+        deleted(bed, &look, mark, &gone)?;
+        made(bed, &look, mark, after - stay.len())?;
+        let now = look.membership(&bed.machines, &machines).await?;
+        let stayed = etcd.stayed(&now);
+        ensure!(now.cluster_id == etcd.cluster_id && stayed == stay.len(), "etcd was {etcd:?}, and is {now:?}");
+        only_theirs(bed, &look, &machines).await?;
+        // After a rollout no member is left that has the log from its beginning.
+        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(bed, &look, &machines)? };
+        let figures = nothing_is_lost(&look, writers, &data).await?;
+        ensure!(figures.longest_stall <= STALL, "{figures}");
+        look.delete("Cluster", &look.cluster).await?;
+        all_is_gone(bed, &look).await
+    }
+}
+
+/// Waits until it is told that this member is not known to be well. It is not counted as unhealthy yet.
+async fn fails_a_check(look: &Look, name: &str) -> Result<()> {
+    until(format!("it is told that {name} is not well"), SEEN, async || {
+        let status = look.status().await?;
+        let told = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
+        let told = told.context("no condition")?;
+        ensure!(told.status != "True" && told.message.contains(name), "{told:?}");
+        Ok(Some(()))
+    })
+    .await
+}
