@@ -29,8 +29,9 @@ const WATCHES: [(&str, bool); 5] =
 /// How long a watch lags behind, from the change on: longer than it takes until a member counts as unhealthy and its
 /// replacement is made.
 const LAGS: Duration = Duration::from_secs(12);
-/// Clusters side by side, each with a manager of its own.
+/// Clusters side by side, each with a manager of its own; and of those that have one to four members.
 const AT_ONCE: usize = 2;
+const AT_ONCE_SMALL: usize = 4;
 /// How long a change may take beside others.
 const CHANGES: Duration = Duration::from_secs(300);
 
@@ -41,6 +42,8 @@ enum Moment {
     FirstLearner,
     /// An old member is to leave: that is written down, and about to be done.
     FirstOperation,
+    /// One that has died is to leave, or has left: its replacement is about to join.
+    Removal,
 }
 
 /// For each watch a cluster that grows from one to three, loses a Machine to a person, another one to a power cut, gets
@@ -66,6 +69,20 @@ pub(crate) async fn in_the_middle_of_changes(bed: &mut Bed) -> Result<()> {
         late.held_midway(tells).await.with_context(|| format!("the watch of {resource} lags behind"))
     });
     lives.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    bed.start_manager(0).await
+}
+
+/// For each watch that tells of changes a cluster that grows from one to three, loses a machine, and shrinks to one. The
+/// watch is held back from the first learner on, from the removal of the dead member on, and from the first departure
+/// on.
+pub(crate) async fn while_members_come_and_go(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let shared = &*bed;
+    let lives = stream::iter(WATCHES.into_iter().filter(|(_, tells)| *tells)).map(async |(resource, _)| {
+        let late = Late::up(shared, resource, &format!("lags-between-{resource}"), 1).await?;
+        late.held_between().await.with_context(|| format!("the watch of {resource} lags behind"))
+    });
+    lives.buffer_unordered(AT_ONCE_SMALL).try_collect::<()>().await?;
     bed.start_manager(0).await
 }
 
@@ -129,6 +146,52 @@ impl<'a> Late<'a> {
         Ok(())
     }
 
+    async fn held_between(self) -> Result<()> {
+        let kept = [
+            self.grows_from_the_first_learner().await.context("from the first learner on")?,
+            self.dies_and_is_removed().await.context("from the removal of a dead member on")?,
+            self.shrinks_from_the_first_departure().await.context("from the first departure on")?,
+        ];
+        println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
+        ensure!(kept.iter().sum::<usize>() > 0, "nothing was kept in any of the changes");
+        // Who is left need not have the log from its beginning.
+        let figures = nothing_is_lost(&self.look, self.writers, &[]).await?;
+        ensure!(figures.longest_stall <= STALL, "{figures}");
+        self.manager.stop().await?;
+        Ok(())
+    }
+
+    async fn grows_from_the_first_learner(&self) -> Result<usize> {
+        let (mark, look) = (self.bed.plane.mark(), &self.look);
+        let old = look.etcd_machines().await?;
+        wanted(look, 3).await?;
+        self.until_it_has_come(Moment::FirstLearner, &old).await?;
+        let kept = self.late(async || Ok(())).await?;
+        self.is_well(3).await?;
+        self.done(mark, &[], 2)?;
+        Ok(kept)
+    }
+
+    async fn dies_and_is_removed(&self) -> Result<usize> {
+        let mark = self.bed.plane.mark();
+        let (dead, machine) = self.whom_nobody_asks().await?;
+        self.kills(&dead, &machine).await?;
+        self.until_it_has_come(Moment::Removal, std::slice::from_ref(&dead)).await?;
+        let kept = self.late(async || Ok(())).await?;
+        self.is_replaced(mark, dead).await?;
+        Ok(kept)
+    }
+
+    async fn shrinks_from_the_first_departure(&self) -> Result<usize> {
+        let (mark, look) = (self.bed.plane.mark(), &self.look);
+        let old = look.etcd_machines().await?;
+        wanted(look, 1).await?;
+        self.until_it_has_come(Moment::FirstOperation, &old).await?;
+        let kept = self.late(async || Ok(())).await?;
+        self.is_shrunk(mark, old).await?;
+        Ok(kept)
+    }
+
     async fn grows(&self) -> Result<usize> {
         let (mark, look) = (self.bed.plane.mark(), &self.look);
         let kept = self.late(async || wanted(look, 3).await).await?;
@@ -148,24 +211,32 @@ impl<'a> Late<'a> {
     }
 
     async fn dies(&self) -> Result<usize> {
-        let (mark, look) = (self.bed.plane.mark(), &self.look);
-        let status = look.status().await?;
-        let dead = status.members.iter().find(|member| !member.leader).context("there is no follower")?;
-        let machine = self.bed.machines.get(&look.namespace, &dead.machine)?;
-        // Clients that ask it would wait, and nobody could say what became of it.
-        let others = status.endpoints.split(',').filter(|url| **url != *dead.client_url);
-        self.writers.endpoints(others.map(str::to_owned).collect());
-        let kept = self
-            .late(async || {
-                let what = format!("{}: its machine is killed", dead.machine);
-                self.bed.fault(&what, &[&machine], Silence::Lasting);
-                on(&machine, Machine::kill).await
-            })
-            .await?;
-        replaced(self.bed, look, &dead.machine).await?;
-        self.is_well(3).await?;
-        self.done(mark, std::slice::from_ref(&dead.machine), 1)?;
+        let mark = self.bed.plane.mark();
+        let (dead, machine) = self.whom_nobody_asks().await?;
+        let kept = self.late(async || self.kills(&dead, &machine).await).await?;
+        self.is_replaced(mark, dead).await?;
         Ok(kept)
+    }
+
+    /// A follower, and its machine. Clients that ask it when it is dead would wait, and nobody could say what became of
+    /// that.
+    async fn whom_nobody_asks(&self) -> Result<(String, Machine)> {
+        let status = self.look.status().await?;
+        let found = status.members.iter().find(|member| !member.leader).context("there is no follower")?;
+        let others = status.endpoints.split(',').filter(|url| **url != *found.client_url);
+        self.writers.endpoints(others.map(str::to_owned).collect());
+        Ok((found.machine.clone(), self.bed.machines.get(&self.look.namespace, &found.machine)?))
+    }
+
+    async fn kills(&self, dead: &str, machine: &Machine) -> Result<()> {
+        self.bed.fault(&format!("{dead}: its machine is killed"), &[machine], Silence::Lasting);
+        on(machine, Machine::kill).await
+    }
+
+    async fn is_replaced(&self, mark: Mark, dead: String) -> Result<()> {
+        replaced(self.bed, &self.look, &dead).await?;
+        self.is_well(3).await?;
+        self.done(mark, &[dead], 1)
     }
 
     async fn rolls(&self) -> Result<usize> {
@@ -182,24 +253,32 @@ impl<'a> Late<'a> {
         let (mark, look) = (self.bed.plane.mark(), &self.look);
         let old = look.etcd_machines().await?;
         changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": commands}})).await?;
-        until(format!("{moment:?} of {}", look.namespace), CHANGES, async || {
-            Ok(self.has_come(moment, &old).await?.then_some(()))
-        })
-        .await?;
+        self.until_it_has_come(moment, &old).await?;
         let kept = self.late(async || Ok(())).await?;
         rolled(self.bed, look, &old, &self.writers).await?;
         self.done(mark, &old, old.len())?;
         Ok(kept)
     }
 
+    async fn until_it_has_come(&self, moment: Moment, old: &[String]) -> Result<()> {
+        until(format!("{moment:?} of {}", self.look.namespace), CHANGES, async || {
+            Ok(self.has_come(moment, old).await?.then_some(()))
+        })
+        .await
+    }
+
     async fn has_come(&self, moment: Moment, old: &[String]) -> Result<bool> {
+        let first = old.first().context("there is no member")?;
         match moment {
             Moment::FirstLearner => {
-                let first = old.first().context("there is no member")?;
                 let etcd = Membership::on(self.bed.machines.get(&self.look.namespace, first)?).await?;
                 Ok(etcd.members.iter().any(|member| member.learner))
             }
             Moment::FirstOperation => Ok(self.look.status().await?.operation.is_some()),
+            Moment::Removal => {
+                let status = self.look.status().await?;
+                Ok(status.operation.is_some() || !status.members.iter().any(|member| member.machine == *first))
+            }
         }
     }
 
@@ -207,11 +286,15 @@ impl<'a> Late<'a> {
         let (mark, look) = (self.bed.plane.mark(), &self.look);
         let old = look.etcd_machines().await?;
         let kept = self.late(async || wanted(look, 1).await).await?;
+        self.is_shrunk(mark, old).await?;
+        Ok(kept)
+    }
+
+    async fn is_shrunk(&self, mark: Mark, old: Vec<String>) -> Result<()> {
         let left = self.is_well(1).await?;
         let gone: Vec<String> = old.into_iter().filter(|name| !left.contains(name)).collect();
         ensure!(gone.len() == 2, "{left:?} is not one of those before");
-        self.done(mark, &gone, 0)?;
-        Ok(kept)
+        self.done(mark, &gone, 0)
     }
 
     /// A change, of which the watch tells nothing for a while. Gives how many pieces were kept.

@@ -255,6 +255,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(stale::watches_one_by_one).long(true),
         scenario!(lags::in_every_change).long(true),
         scenario!(lags::in_the_middle_of_changes).long(true),
+        scenario!(lags::while_members_come_and_go).long(true),
         scenario!(chance::of_faults_and_changes).long(true),
         scenario!(kills::two_managers_at_once),
         scenario!(kills::local_infrastructure),
