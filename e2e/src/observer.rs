@@ -125,6 +125,14 @@ impl Observer {
         self.recorder.state().machines.into_keys().filter(is_it).collect()
     }
 
+    /// Everything so far.
+    ///
+    /// # Errors
+    /// When a part of it could not be written.
+    pub fn lines(&self) -> Result<Vec<Line>> {
+        self.recorder.lines()
+    }
+
     /// A violation that the scenario provokes. It is an error if it is not found.
     pub fn expect(&self, expected: Expected) {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner).push(expected);

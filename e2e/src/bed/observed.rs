@@ -1,7 +1,7 @@
 //! A bed under observation: one record for each scenario, judged at its end.
 
 use super::{Bed, illness};
-use crate::observer::record::ApiServer;
+use crate::observer::record::{ApiServer, Line};
 use crate::observer::{Expected, Observation, Servers, Silence};
 use crate::plane::workload::WorkloadApiServer;
 use anyhow::Result;
@@ -31,6 +31,14 @@ impl Bed {
     /// With the violations that were found and not expected; or when there is no whole record.
     pub fn end_observation(&mut self, failed: bool) -> Result<()> {
         self.observed.take().map_or(Ok(()), |observed| observed.end(&self.plane, failed))
+    }
+
+    /// What was observed until now; nothing where nobody observes.
+    ///
+    /// # Errors
+    /// When a part of it did not get into the record's file.
+    pub fn observed_so_far(&self) -> Result<Vec<Line>> {
+        self.observed.as_ref().map_or_else(|| Ok(Vec::new()), |observed| observed.observer().lines())
     }
 
     /// The scenario does something to machines: from now on their members may be silent, or leave etcd without our

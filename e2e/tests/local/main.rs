@@ -34,6 +34,7 @@ mod ill;
 mod in_place;
 mod kills;
 mod lags;
+mod large;
 mod lasting;
 mod leases;
 mod load;
@@ -276,6 +277,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(deletion::when_up),
         scenario!(scale::one_to_three),
         scenario!(scale::three_to_five),
+        scenario!(large::members_join_one_by_one).long(true),
         scenario!(domains::members_are_spread),
         scenario!(shrinks::three_to_one),
         scenario!(shrinks::five_to_one).long(true),

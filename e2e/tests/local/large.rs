@@ -1,0 +1,76 @@
+//! A database that is large. The leader sends all of it to each new member, so they join one after the other.
+
+use crate::bring_up::PATIENCE;
+use crate::departures::only_theirs;
+use crate::ill::{PATIENT, checked};
+use crate::shrinks::{alone, are_well, wanted};
+use anyhow::{Result, ensure};
+use e2e::bed::data::{Keys, said};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::observer::record::{Answer, Event, Line};
+use e2e::until::until;
+use std::collections::BTreeSet;
+
+/// With more than this, members join one at a time.
+const LARGE: i64 = 100 << 20;
+/// So many values of a megabyte: enough for the status, which tells of a change by a tenth.
+const VALUES: usize = 120;
+/// Writes those that it is given the numbers of.
+const FILL: &str = r#"xargs -P 2 -I {} sh -c '
+    head -c 1000000 /dev/zero | tr "\0" x | /opt/bin/etcdctl.sh put /filler/{} --command-timeout=20s > /dev/null
+'"#;
+/// How many keys there are of these.
+const COUNT: [&str; 6] = ["/opt/bin/etcdctl.sh", "get", "/filler/", "--prefix", "--count-only", "--write-out=fields"];
+
+/// From three members to five: by what the members themselves say ten times a second, there is never more than one
+/// learner. With a small database the two come side by side. In the end all five have everything.
+pub(crate) async fn members_join_one_by_one(bed: &mut Bed) -> Result<()> {
+    let look = alone(bed, checked(Manifests::new("large", "demo")?, PATIENT)).await?;
+    let old = look.etcd_machines().await?;
+    let first = bed.machines.get(&look.namespace, &old[0])?;
+    let mut keys = Keys::default();
+    keys.write(&first, 20).await?;
+    said(&first, &["sh", "-c", &format!("seq {VALUES} | {FILL}")]).await?;
+    all_are_large(&look).await?;
+
+    let begun = bed.observed_so_far()?.len();
+    wanted(&look, 5).await?;
+    let machines = are_well(bed, &look, 5).await?;
+    ensure!(old.iter().all(|name| machines.contains(name)), "of {old:?} there are {machines:?}");
+    let seen = bed.observed_so_far()?;
+    let learners: Vec<BTreeSet<&str>> = seen[begun..].iter().filter_map(|line| listed(line, &look)).collect();
+    let all: BTreeSet<&str> = learners.iter().flatten().copied().collect();
+    ensure!(all.len() == 2, "two were to learn, seen were {all:?}");
+    let most = learners.iter().map(BTreeSet::len).max().unwrap_or_default();
+    ensure!(most == 1, "{most} learned side by side: {learners:?}");
+
+    all_are_large(&look).await?;
+    let expected = format!("\"Count\" : {VALUES}");
+    for name in &machines {
+        let machine = bed.machines.get(&look.namespace, name)?;
+        keys.are_all_on(&machine).await?;
+        let counted = said(&machine, &COUNT).await?;
+        ensure!(counted.lines().any(|line| line == expected), "{name} has {counted}");
+    }
+    only_theirs(bed, &look, &machines).await
+}
+
+/// Waits until it is told of each member that its database is large.
+async fn all_are_large(look: &Look) -> Result<()> {
+    until("it is told that every database is large", PATIENCE, async || {
+        let members = look.status().await?.members;
+        let small = members.iter().find(|member| member.database_size_bytes.is_none_or(|size| size <= LARGE));
+        ensure!(small.is_none(), "{small:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// IDs of the learners that a member of this cluster has on its list, where this line is its answer.
+fn listed<'a>(line: &'a Line, look: &Look) -> Option<BTreeSet<&'a str>> {
+    let Event::Member(member) = &line.event else { return None };
+    let Answer::Status(status) = &member.answer else { return None };
+    let is_it = member.etcd == format!("{}/{}", look.namespace, look.etcd);
+    let ids = status.list.iter().filter(|member| member.learner).map(|member| member.id.as_str());
+    is_it.then(|| ids.collect())
+}
