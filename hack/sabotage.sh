@@ -4,7 +4,7 @@
 #   hack/sabotage.sh [--check] [NAME...]
 #
 #   --check  only look whether each file still fits the sources, and names a scenario that there is; nothing is built
-#   NAME     a file of e2e/sabotage without .patch; default: all of them
+#   NAME     a file of e2e/sabotage without .patch; default: what E2E_SABOTAGE says, or all of them
 #
 # Each file says before its patch what is broken, which rule that breaks, which scenario has to fail, and in which words: a
 # failure without them, as when it does not compile, does not count. The scenario runs under observation. A line for each says
@@ -21,6 +21,8 @@ case "${1:-}" in
 --check) only_check=1 && shift ;;
 -*) usage && exit ;;
 esac
+# shellcheck disable=SC2086 # Several names are several words.
+[ $# -gt 0 ] || set -- ${E2E_SABOTAGE:-}
 if [ $# = 0 ]; then
     for file in "$folder"/*.patch; do set -- "$@" "$(basename "$file" .patch)"; done
 fi

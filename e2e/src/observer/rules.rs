@@ -1,6 +1,7 @@
 //! The invariants: what no record may show. All of them are pure, so that a record can be judged again at any time.
 
 mod additions;
+mod coming;
 mod endpoints;
 mod fence;
 mod max_learners;
@@ -117,6 +118,7 @@ pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
         Box::new(strength::Strength::default()),
         Box::new(one_at_a_time::OneAtATime),
         Box::new(additions::Additions),
+        Box::new(coming::Coming::default()),
         Box::new(max_learners::MaxLearners::default()),
         Box::new(memory::Memory::default()),
         Box::new(fence::Fence::default()),

@@ -84,6 +84,12 @@ impl Story {
         self.and(Event::Machine(machine))
     }
 
+    /// A Machine has its bootstrap data.
+    pub(super) fn boots(self, number: usize) -> Self {
+        let (name, etcd, phase) = (format!("ns/m{number}"), ETCD.to_owned(), "Provisioning".to_owned());
+        self.and(Event::Machine(Machine { name, etcd, phase, ..Machine::default() }))
+    }
+
     /// Seconds pass, and something is seen that changes nothing.
     pub(super) fn after(mut self, seconds: i64) -> Self {
         self.at += SignedDuration::from_secs(seconds);

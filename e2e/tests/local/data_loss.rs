@@ -15,10 +15,18 @@ pub(crate) async fn of_the_only_member(bed: &mut Bed) -> Result<()> {
     Look::make_namespace(&bed.client(), "lost-one").await?;
     let names = ["robbed", "deleted", "off", "older", "stopped"];
     let stories = DataLoss::ALL.into_iter().zip(names).map(|(loss, name)| async move {
-        let mut cluster = Cluster::up(bed, "lost-one", name, 1).await?;
+        let mut cluster = Cluster::up(bed, "lost-one", name, 1, false).await?;
         cluster.loses(Loss { member: 0, loss }).await.with_context(|| loss.to_string())
     });
     try_join_all(stories).await.map(drop)
+}
+
+/// An older copy takes the place of the only member's data for a while, and clients ask all along: etcd's judge says
+/// whether they were told of an earlier time. In the end the latest data is back, and all is well.
+pub(crate) async fn beside_clients(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    Look::make_namespace(&bed.client(), "lost-used").await?;
+    Cluster::up(bed, "lost-used", "used", 1, true).await?.has_an_older_copy_for_a_while().await
 }
 
 /// Of three: one that joined gets an older copy back, and the one that initialized loses its disk. The bootstrap commands of a
@@ -56,7 +64,7 @@ async fn one_after_the_other(
 ) -> Result<()> {
     Look::make_namespace(&bed.client(), namespace).await?;
     for (number, losses) in clusters.iter().enumerate() {
-        let mut cluster = Cluster::up(bed, namespace, &format!("lost-{number}"), replicas).await?;
+        let mut cluster = Cluster::up(bed, namespace, &format!("lost-{number}"), replicas, true).await?;
         for (member, loss) in *losses {
             let what = || format!("member {member} of {replicas}: {loss}");
             cluster.loses(Loss { member: *member, loss: *loss }).await.with_context(what)?;

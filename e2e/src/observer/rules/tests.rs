@@ -123,6 +123,31 @@ fn members(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }
 
+/// The only voter of five.
+fn one() -> Story {
+    Story::of(5).list(&[(0, VOTER)]).answer(&[0]).after(10)
+}
+
+#[rstest]
+#[case::two_beside_one(one().boots(1).boots(2).after(1).after(1), &[])]
+#[case::three_beside_one(one().boots(1).boots(2).boots(3).after(1).after(1), &["too many on their way"])]
+#[case::two_beside_three(three().boots(3).boots(4).after(1).after(1), &[])]
+#[case::two_beside_two(
+    Story::of(5).list(&[(0, VOTER), (1, VOTER)]).answer(&[0, 1]).boots(2).boots(3).after(1).after(1),
+    &["too many on their way"]
+)]
+#[case::voters_boot_no_more(three().boots(0).boots(1).boots(2).after(1).after(1), &[])]
+#[case::one_of_them_is_let_go(one().boots(1).boots(2).boots(3).let_go(3).after(1).after(1), &[])]
+#[case::promotions_are_seen_soon(
+    one().boots(1).boots(2).boots(3).list(&[(0, VOTER), (1, LEARNER), (2, LEARNER)]).answer(&[0, 1, 2])
+        .list(&[(0, VOTER), (1, VOTER), (2, VOTER)]).answer(&[0, 1, 2]).after(1).after(1),
+    &[]
+)]
+#[case::a_scenario_has_made_a_fault(one().fault(&[1], None).boots(1).boots(2).boots(3).after(1).after(1), &[])]
+fn machines(#[case] story: Story, #[case] found: &[&str]) {
+    assert_eq!(story.found(), found);
+}
+
 #[rstest]
 #[case::seen_again(three().made(7, "one").made(7, "one"), &[])]
 #[case::of_another_machine(three().made(7, "one").made(7, "other"), &["name used again"])]

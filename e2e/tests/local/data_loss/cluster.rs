@@ -3,25 +3,30 @@
 use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::data::{DataLoss, Keys, never_comes_back};
+use e2e::bed::data::{DataLoss, Keys, never_comes_back, on, serves, stays_silent};
 use e2e::bed::{Bed, Look, Manifests, Membership, States, never_ready_again};
 use e2e::observer::Silence;
 use e2e::until::until;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
+use std::fs;
 use std::time::{Duration, Instant};
 
 /// Seconds between two checks, and until a member counts as unhealthy.
 const CHECKS: (i64, i64) = (1, 4);
 /// How long a member is watched that is to stay down: a few times what a restart takes.
 const WATCHED: Duration = Duration::from_secs(5);
+/// How long clients have to meet a member that has come up: some requests each.
+const MET: Duration = Duration::from_secs(2);
+/// In this time the observer has seen what lies on a disk.
+const SEEN: Duration = Duration::from_secs(3);
 
 /// A cluster that is up and in use.
 pub(super) struct Cluster<'a> {
     bed: &'a Bed,
     pub(super) look: Look,
     replicas: usize,
-    /// What the only member has. Where others vote, clients write all the time.
+    /// What the only member has, where no clients write all the time.
     keys: Keys,
     load: Option<LowLoad>,
 }
@@ -33,7 +38,8 @@ pub(super) struct Loss {
 }
 
 impl<'a> Cluster<'a> {
-    pub(super) async fn up(bed: &'a Bed, namespace: &str, name: &str, replicas: usize) -> Result<Self> {
+    /// `written`: clients write to it all the time.
+    pub(super) async fn up(bed: &'a Bed, namespace: &str, name: &str, replicas: usize, written: bool) -> Result<Self> {
         let client = bed.client();
         let manifests =
             Manifests::new(namespace, name)?.replicas(i64::try_from(replicas)?).with("EtcdCluster", |etcd| {
@@ -45,7 +51,7 @@ impl<'a> Cluster<'a> {
         manifests.apply(&client).await?;
         look.until_ready(PATIENCE).await?;
         released(&look).await?;
-        let load = if replicas > 1 { Some(LowLoad::begin(bed, &look).await?) } else { None };
+        let load = if written { Some(LowLoad::begin(bed, &look).await?) } else { None };
         Ok(Self { bed, look, replicas, keys: Keys::default(), load })
     }
 
@@ -92,6 +98,42 @@ impl<'a> Cluster<'a> {
         }
         println!("  {}: {loss}: {:.1} s", lost.spec().name, begun.elapsed().as_secs_f32());
         Ok(())
+    }
+
+    /// The machine of the only member gets an older copy of its data, later the latest again. Only then it is said what
+    /// is wrong: first by the judge of what clients were told, then by whoever has watched the member.
+    pub(super) async fn has_an_older_copy_for_a_while(mut self) -> Result<()> {
+        let load = self.load.take().context("nobody writes to it")?;
+        let machine = self.machine(&self.name(0))?;
+        let about = machine.spec().name.clone();
+        let saved = machine.saved_data();
+        let (older, latest) = (saved.with_file_name("older-data"), saved.with_file_name("latest-data"));
+        self.bed.fault(&format!("{about}: it gets an older copy of its data"), &[&machine], Silence::Lasting);
+        DataLoss::OlderCopy.prepare(&machine).await?;
+        // What is written now is not in the copy.
+        tokio::time::sleep(WATCHED).await;
+        on(&machine, Machine::power_off).await?;
+        fs::rename(&saved, &older).context("keep the older copy")?;
+        on(&machine, Machine::save_data).await?;
+        fs::rename(&saved, &latest).context("keep the latest data")?;
+        fs::rename(&older, &saved).context("choose the older copy")?;
+        on(&machine, Machine::put_back_data).await?;
+        on(&machine, Machine::power_on).await?;
+        let silent = stays_silent(&machine, WATCHED).await;
+        tokio::time::sleep(MET).await;
+        let untouched = DataLoss::OlderCopy.has_left_no_trace(&machine).await;
+
+        on(&machine, Machine::power_off).await?;
+        fs::remove_dir_all(&saved).context("remove the older copy")?;
+        fs::rename(&latest, &saved).context("choose the latest data")?;
+        on(&machine, Machine::put_back_data).await?;
+        tokio::time::sleep(SEEN).await;
+        self.bed.fault_is_over(&format!("{about}: it has its latest data"), &[&machine]);
+        on(&machine, Machine::power_on).await?;
+        serves(&machine).await?;
+        self.until_well().await?;
+        load.judged_by_logs(&[]).await?;
+        silent.and(untouched).context("the older copy")
     }
 
     /// Without a quorum that is what is said; with one, who is missing. The cluster is not ready in either case.
