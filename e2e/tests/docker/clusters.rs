@@ -1,10 +1,12 @@
 //! Clusters for scenarios: made from the example, looked at while they live, and gone.
 
 use anyhow::{Context, Result, ensure};
+use api::names::ENDPOINTS_IN_USE_ANNOTATION;
 use e2e::bed::{Look, Manifests};
 use e2e::docker::{DockerBed, EXAMPLE, KINDS};
 use e2e::plane::{Request, Requests, users};
 use e2e::until::until;
+use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -81,6 +83,15 @@ pub(crate) async fn servers(bed: &DockerBed, machine: &str) -> Result<Vec<String
     let mut servers: Vec<String> = servers.split(',').map(str::to_owned).collect();
     servers.sort_unstable();
     Ok(servers)
+}
+
+/// Whether these endpoints, which an API server was started with, are a list that the EtcdCluster has on record as in
+/// use.
+pub(crate) async fn is_recorded(look: &Look, endpoints: &[String]) -> Result<bool> {
+    let etcd = look.etcds().get(&look.etcd).await?;
+    let recorded = etcd.annotations().get(ENDPOINTS_IN_USE_ANNOTATION).map_or("", String::as_str);
+    let list = endpoints.join(",");
+    Ok(recorded.split(';').any(|found| found == list))
 }
 
 /// Deletes the only Cluster, and waits until the computer is as it was before: nothing that a deletion has to take with it is

@@ -2,7 +2,7 @@
 
 mod whole;
 
-use crate::clusters::{PATIENCE, change, control_plane_machines, gone, servers, writes_of_endpoints};
+use crate::clusters::{PATIENCE, change, control_plane_machines, gone, is_recorded, servers, writes_of_endpoints};
 use crate::writes::Writer;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Look, Manifests};
@@ -188,11 +188,12 @@ async fn below(bed: &DockerBed, name: &str, members: i64) -> Result<Below> {
     Ok(Below { look, workload, writer, mark })
 }
 
-/// There is one API server, and it was started with these endpoints.
+/// There is one API server, and it was started with these endpoints, which are on record as in use.
 async fn only_server_has(bed: &DockerBed, look: &Look, endpoints: &[String]) -> Result<()> {
     let machines = look.control_plane_machines().await?;
     let [machine] = machines.as_slice() else { anyhow::bail!("its Machines are {machines:?}") };
     ensure!(servers(bed, machine).await? == endpoints, "{machine} has others");
+    ensure!(is_recorded(look, endpoints).await?, "{endpoints:?} are not on record as in use");
     Ok(())
 }
 

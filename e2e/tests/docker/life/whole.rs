@@ -1,7 +1,7 @@
 //! One life of an etcd below a control plane of three nodes, which is written to all the time.
 
 use super::{GAP, is_named, lap};
-use crate::clusters::{PATIENCE, change, control_plane_machines, gone, servers, writes_of_endpoints};
+use crate::clusters::{PATIENCE, change, control_plane_machines, gone, is_recorded, servers, writes_of_endpoints};
 use crate::writes::Writer;
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use e2e::bed::{Look, Manifests};
@@ -32,8 +32,8 @@ const SHORTEST: usize = 3;
 const ACCEPTS: Duration = Duration::from_secs(1);
 
 /// Another version of etcd, three members and then five, three again, and the machine of one is destroyed: the
-/// control plane rolls once for each, all along every API server has enough endpoints that answer, and nothing that
-/// was written is lost.
+/// control plane rolls once for each, all along every API server has enough endpoints that answer, and a list on record
+/// as in use, and nothing that was written is lost.
 pub(crate) async fn of_one_etcd(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
@@ -194,16 +194,15 @@ impl Life<'_> {
     }
 }
 
-/// Looks at every API server, again and again, until one has fewer endpoints that answer than it has to have. Counts
-/// the looks.
+/// Looks at every API server, again and again, until one lacks something. Counts the looks.
 async fn too_few(bed: &DockerBed, look: &Look, looks: &mut usize) -> Error {
     loop {
         sleep(LOOKS).await;
         let Ok(planes) = look.control_plane_machines().await else { continue };
         for plane in planes {
-            let Some(seen) = lacking(bed, &plane).await else { continue };
+            let Some(seen) = lacking(bed, look, &plane).await else { continue };
             sleep(CONFIRMED).await;
-            if lacking(bed, &plane).await.as_ref() == Some(&seen) {
+            if lacking(bed, look, &plane).await.as_ref() == Some(&seen) {
                 return anyhow!("{seen}");
             }
         }
@@ -211,11 +210,14 @@ async fn too_few(bed: &DockerBed, look: &Look, looks: &mut usize) -> Error {
     }
 }
 
-/// What an API server lacks: f + 1 of the endpoints that it was started with have to answer. f is what as many members
-/// survive as there are in this list, however many are wanted by now: a list of five stays one until the control plane
-/// has rolled out. Nothing where none runs.
-async fn lacking(bed: &DockerBed, plane: &str) -> Option<String> {
+/// What an API server lacks: the list that it was started with has to be on record as in use, and f + 1 of these
+/// endpoints have to answer. f is what as many members survive as there are in this list, however many are wanted by
+/// now: a list of five stays one until the control plane has rolled out. Nothing where none runs.
+async fn lacking(bed: &DockerBed, look: &Look, plane: &str) -> Option<String> {
     let endpoints = servers(bed, plane).await.ok()?;
+    if !is_recorded(look, &endpoints).await.ok()? {
+        return Some(format!("{endpoints:?} of the API server on {plane} are not on record as in use"));
+    }
     let wanted = live_at_least(endpoints.len());
     let mut live = 0;
     for endpoint in &endpoints {
