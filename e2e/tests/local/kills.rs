@@ -5,6 +5,7 @@ use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::observer::writes;
 use e2e::plane::{Mark, users};
 use e2e::scenarios::{is_full, seed};
 use e2e::until::until;
@@ -21,7 +22,8 @@ const KILLS_A_WAVE: usize = 15;
 /// Between two kills. A manager needs a third of a second for its first step, so some of its lives see none.
 const LIFETIMES: std::ops::Range<u64> = 50..1800;
 
-/// Our manager dies again and again, at random moments of the way to three members; it is started again at once.
+/// Our manager dies again and again, at random moments of the way to three members; it is started again at once. Each
+/// time it is printed what it has written last.
 pub(crate) async fn manager_at_random_points(bed: &mut Bed) -> Result<()> {
     let kills = if is_full() { KILLS.1 } else { KILLS.0 };
     let seed = seed()?;
@@ -45,6 +47,7 @@ async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) ->
     let before = bed.plane.mark();
     let mut loads = [None, None];
     let mut killed = 0;
+    let mut life = before;
     while killed < most {
         tokio::time::sleep(Duration::from_millis(random.random_range(LIFETIMES))).await;
         if all_released(&looks).await? {
@@ -54,8 +57,11 @@ async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) ->
         if is_full() {
             are_written_to(bed, &looks, &mut loads).await?;
         }
+        let last = last_write(bed, life)?;
+        life = bed.plane.mark();
         bed.kill_and_restart_manager(0).await?;
         killed += 1;
+        println!("  kill {killed} of wave {wave}, after {last}");
     }
     come_up(bed, &looks, before).await?;
     for load in loads.into_iter().flatten() {
@@ -67,6 +73,13 @@ async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) ->
         look.delete("Cluster", &look.cluster).await?;
     }
     Ok(killed)
+}
+
+/// The manager's last write in its present life, by the API server's own account: what the kill comes after.
+fn last_write(bed: &Bed, life: Mark) -> Result<String> {
+    let ours = bed.plane.requests_since(life)?.user(users::PROVIDER);
+    let last = writes(&ours).into_iter().next_back();
+    Ok(last.map_or_else(|| "no write".to_owned(), |write| format!("{}: {}", write.deed(), write.code)))
 }
 
 /// Begins to write to those that have an etcd by now.
