@@ -94,7 +94,7 @@ pub fn is_full() -> bool {
     std::env::var_os(FULL).is_some()
 }
 
-/// Whether sweeps are to try every place, which takes an hour: `E2E_EVERY_PLACE` is set.
+/// Whether sweeps are to try every place, which takes hours: `E2E_EVERY_PLACE` is set.
 #[must_use]
 pub fn tries_every_place() -> bool {
     std::env::var_os(EVERY_PLACE).is_some()

@@ -21,6 +21,7 @@ mod progress;
 mod promtool;
 mod release;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -74,8 +75,7 @@ impl Tools {
     /// When Go is not there, a build fails, or `KUBEBUILDER_ASSETS` lacks one of its three programs.
     pub fn ensure() -> Result<Self> {
         // Looked at before anything is built: a wrong directory should be heard of at once.
-        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty());
-        let assets = assets.map(|directory| Assets::find(Path::new(&directory))).transpose()?;
+        let assets = Assets::named(std::env::var_os("KUBEBUILDER_ASSETS"))?;
         let etcd = build::ensure(&ETCD_3_6, &|_| true)?;
         let kubernetes =
             build::ensure(&KUBERNETES, &|program| assets.is_none() || !Assets::NAMES.contains(&program.name))?;
@@ -120,6 +120,11 @@ struct Assets {
 impl Assets {
     const NAMES: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 
+    /// Those in the directory that the variable names, if it names one.
+    fn named(variable: Option<OsString>) -> Result<Option<Self>> {
+        variable.filter(|value| !value.is_empty()).map(|directory| Self::find(Path::new(&directory))).transpose()
+    }
+
     fn find(directory: &Path) -> Result<Self> {
         let find = |name: &str| {
             let path = directory.join(name);
@@ -135,4 +140,25 @@ impl Assets {
 /// Where our own Go modules are in this checkout.
 fn module_dir(module: &Module) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(module.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assets_are_all_in_the_directory_that_is_named_or_nowhere() {
+        assert!(Assets::named(None).unwrap().is_none());
+        assert!(Assets::named(Some(OsString::new())).unwrap().is_none());
+        let directory = tempfile::tempdir().unwrap();
+        let variable = || Some(directory.path().as_os_str().to_owned());
+        for name in Assets::NAMES {
+            let told = Assets::named(variable()).err().unwrap().to_string();
+            assert!(told.starts_with("KUBEBUILDER_ASSETS=/") && told.ends_with(&format!(" has no {name}")), "{told}");
+            std::fs::write(directory.path().join(name), "").unwrap();
+        }
+        let found = Assets::named(variable()).unwrap().unwrap();
+        let wanted = Assets::NAMES.map(|name| directory.path().join(name));
+        assert_eq!([found.etcd, found.kube_apiserver, found.kubectl], wanted);
+    }
 }
