@@ -7,7 +7,8 @@
 #             dependencies, and the site of the documentation; with E2E_FULL=1 its pictures, and two builds of a
 #             release, which have to be the same
 #   --api     CRDs, admission policies and examples against a real API server
-#   --local   the loop on real parts, in a world of namespaces on this computer
+#   --local   the loop on real parts, in a world of namespaces on this computer; where root runs it, with E2E_FULL=1 a part of it
+#             without root too
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
 #   NAME      only tests whose name contains it, and none of the checks
 #
@@ -103,12 +104,15 @@ check() {
     fi
 }
 
+# Before the command of tests.
+as=()
+
 # Always of the whole workspace: with the same packages selected, nothing is compiled twice.
 tests() {
     local what=$1 before
     shift
     before=$(lines_of_the_log)
-    step "$what" cargo test --workspace --no-fail-fast ${name:+"$name"} "$@" && return
+    step "$what" "${as[@]}" cargo test --workspace --no-fail-fast ${name:+"$name"} "$@" && return
     echo "$what" >>"$failed_steps"
     # It can fail without a failed test: when it does not compile, or crashes.
     tail -n "+$((before + 1))" "$log" | grep -q 'test result: .* [1-9][0-9]* failed' ||
@@ -172,6 +176,15 @@ programs_for_containers() {
         cp --force "$programs"/{etcdadm,manager,local-infrastructure,e2e,kubectl-etcdcluster} "$target/containers"
 }
 
+# An ordinary user's worlds are user namespaces with one user ID. The machines again in such a one, and one cluster by a
+# root who has not the right to make any other namespaces either.
+without_root() {
+    LOCAL_INFRASTRUCTURE_TEST_USERNS=1 tests "machines without root" --test machine
+    as=(setpriv --inh-caps=-sys_admin --bounding-set=-sys_admin)
+    tests "a cluster without root" --test local -- --exact bring_up::three_members
+    as=()
+}
+
 docker_tests() {
     E2E_PROGRAMS=$target/containers tests "docker tests" "${docker_tests[@]}"
 }
@@ -216,6 +229,7 @@ for tier in "${tiers[@]}"; do
         real_parts
         ! docker_runs_beside || beside docker docker_tests
         tests "local tests" "${local_tests[@]}"
+        [ -n "$name" ] || [ -z "${E2E_FULL+set}" ] || [ "$(id -u)" != 0 ] || without_root
         # What a person types first, as it is typed: whether it needs docker's parts is its own business.
         [ -n "$name" ] || check "demo" env -u SETUP_DOCKER hack/demo.sh --once
         ;;
