@@ -107,6 +107,7 @@ impl Story {
             name,
             namespace: "default".to_owned(),
             uid: format!("uid-{index}"),
+            resource_version: "7".to_owned(),
             cluster: "demo".to_owned(),
             labels: BTreeMap::new(),
             annotations,

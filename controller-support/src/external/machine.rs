@@ -42,6 +42,8 @@ pub struct MachineView {
     pub namespace: String,
     /// UID.
     pub uid: String,
+    /// The version that was read.
+    pub resource_version: String,
     /// Cluster it belongs to.
     pub cluster: String,
     /// Labels.
@@ -95,6 +97,7 @@ impl MachineView {
             name: machine.name_any(),
             namespace: machine.namespace().unwrap_or_default(),
             uid: machine.uid().unwrap_or_default(),
+            resource_version: machine.resource_version().unwrap_or_default(),
             cluster: string(data, "/spec/clusterName")
                 .or_else(|| machine.labels().get(names::CLUSTER_NAME_LABEL).cloned())
                 .unwrap_or_default(),
@@ -173,14 +176,15 @@ mod tests {
     fn a_machine_is_read() {
         let machine: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
-            "metadata": {"name": "demo-etcd-0", "namespace": "default", "uid": "u", "ownerReferences": [
+            "metadata": {"name": "demo-etcd-0", "namespace": "default", "uid": "u", "resourceVersion": "7",
+                "ownerReferences": [
                 {"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster", "name": "demo-etcd", "uid": "e", "controller": true}]},
             "spec": {"clusterName": "demo", "failureDomain": "a", "bootstrap": {"configRef": {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "EtcdadmConfig", "name": "demo-etcd-0"}}},
             "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}], "initialization": {"infrastructureProvisioned": true}}
         }))
         .unwrap();
         let view = MachineView::read(&machine);
-        assert_eq!(view.cluster, "demo");
+        assert_eq!((view.cluster.as_str(), view.resource_version.as_str()), ("demo", "7"));
         assert_eq!(view.controller.unwrap().uid, "e");
         assert_eq!(view.bootstrap_config.unwrap().name, "demo-etcd-0");
         assert_eq!(view.addresses, [("InternalIP".to_owned(), "10.0.0.2".to_owned())]);

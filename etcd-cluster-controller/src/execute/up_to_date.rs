@@ -1,6 +1,7 @@
 //! The condition `UpToDate` on our Machines, which Cluster API leaves to whoever owns them. Without it a Cluster never counts
 //! its workers as up to date, and etcd's Machines are among those.
 
+use super::Outcome;
 use super::machines::machines;
 use crate::CONTROLLER;
 use crate::build::{expires_soon, is_up_to_date};
@@ -12,7 +13,8 @@ use controller_support::apply;
 use controller_support::external::MachineView;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde_json::json;
+use kube::discovery::ApiResource;
+use serde_json::{Value, json};
 
 /// What is put off once it was tried: to say that a Machine is up to date, and that it is not.
 const IS: &str = "up-to-date";
@@ -33,17 +35,30 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
         // Before the write: the watch shows that a moment later.
         context.put_off.put(&machine.uid, what);
         context.put_off.forget(&machine.uid, opposite);
-        let [status, reason, message] = shown(observation, machine, up_to_date);
-        let condition = json!({"type": MACHINE_UP_TO_DATE, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": format!("{:.0}", observation.now)});
-        let object = json!({"apiVersion": kind.api_version, "kind": kind.kind,
-            "metadata": {"name": machine.name, "uid": machine.uid}, "status": {"conditions": [condition]}});
+        let object = object(observation, kind, machine, up_to_date);
         let api = machines(context, &observation.etcd);
         let manager = format!("{CONTROLLER}-up-to-date");
-        if let Err(error) = apply::apply_status::<DynamicObject>(&api, &manager, &machine.name, &object).await {
-            tracing::warn!(%error, etcd = observation.etcd.name_any(), "UpToDate of a Machine was not set");
+        let answer = apply::apply_status::<DynamicObject>(&api, &manager, &machine.name, &object).await;
+        match Outcome::of(answer) {
+            // Somebody else has changed the Machine: its event is on its way, and everything is decided again.
+            Ok(Outcome::Outdated) => context.put_off.forget(&machine.uid, what),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, etcd = observation.etcd.name_any(), "UpToDate of a Machine was not set");
+            }
         }
     }
+}
+
+/// What is applied. With the version that was read: a manager that has been overtaken does not put an older answer
+/// back.
+fn object(observation: &Observation, kind: &ApiResource, machine: &MachineView, up_to_date: bool) -> Value {
+    let [status, reason, message] = shown(observation, machine, up_to_date);
+    let condition = json!({"type": MACHINE_UP_TO_DATE, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": format!("{:.0}", observation.now)});
+    let metadata = json!({"name": machine.name, "uid": machine.uid, "resourceVersion": machine.resource_version});
+    json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata,
+        "status": {"conditions": [condition]}})
 }
 
 /// Status, reason and message of the condition.
@@ -70,6 +85,16 @@ fn differing(observation: &Observation) -> Vec<(&MachineView, bool)> {
 mod tests {
     use super::*;
     use crate::fixture::{Story, name};
+    use kube::core::GroupVersionKind;
+
+    #[test]
+    fn it_is_written_over_the_version_that_was_read() {
+        let story = Story::with_voters(1, 1);
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Machine"));
+        let object = object(&story.observation, &kind, &story.observation.machines[&name(0)], false);
+        assert_eq!(object["metadata"], json!({"name": name(0), "uid": "uid-0", "resourceVersion": "7"}));
+        assert_eq!(object["status"]["conditions"][0]["reason"], reasons::MADE_FROM_AN_EARLIER_SPEC);
+    }
 
     #[test]
     fn the_condition_is_set_where_it_differs() {

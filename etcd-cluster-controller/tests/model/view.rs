@@ -248,6 +248,7 @@ fn machine(view: &View, seat: usize) -> MachineView {
         name: name(seat),
         namespace: "default".to_owned(),
         uid: uid(seat),
+        resource_version: String::new(),
         cluster: "demo".to_owned(),
         labels: BTreeMap::new(),
         annotations: view.machines.hook.has(seat).then_some(hook).into_iter().chain([template]).collect(),
