@@ -70,7 +70,7 @@ pub(crate) async fn execute(
 /// machine could not be made, started or removed.
 ///
 /// # Errors
-/// If the API server refuses the status.
+/// If the API server refuses the status, or somebody else has changed the object.
 pub(crate) async fn report(
     context: &Context,
     object: &LocalMachine,
@@ -85,7 +85,9 @@ pub(crate) async fn report(
         context.written.remember(object.clone());
         return Ok(());
     }
-    context.written.remember(write_status(&context.shared.client, object, &after).await?);
+    if !write_status(&context.shared.client, &context.written, object, &after).await? {
+        return Ok(());
+    }
     let about = object.object_ref(&());
     for Transition { warning, reason, note } in transitions(before, &after) {
         if warning {

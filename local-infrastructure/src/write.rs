@@ -1,7 +1,10 @@
 //! How objects of ours are written.
 
 use crate::crd::{FIELD_MANAGER, FINALIZER};
-use controller_support::{Result, ResultExt, apply::apply_status};
+use controller_support::{
+    Error, Result, ResultExt, WriteCache,
+    apply::{self, StatusWrite},
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -44,14 +47,30 @@ pub(crate) async fn write<K: Kind>(
     answer.doing(|| format!("applying {} {name}", K::kind(&())))
 }
 
-/// Applies the status.
+/// Applies the status over the version that it was computed from, and remembers the answer. Whether the object is still
+/// there.
 ///
 /// # Errors
-/// If the API server refuses it.
-pub(crate) async fn write_status<K: Kind>(client: &Client, object: &K, status: &impl Serialize) -> Result<K> {
-    let mut desired = ours(object);
-    desired["status"] = json!(status);
-    apply_status(&api(client, object), FIELD_MANAGER, &object.name_any(), &desired).await
+/// [`Error::NotReady`] if somebody else has changed the object: everything is decided again. Or if the API server
+/// refuses it.
+pub(crate) async fn write_status<K: Kind>(
+    client: &Client,
+    written: &WriteCache<K>,
+    object: &K,
+    status: &impl Serialize,
+) -> Result<bool> {
+    match apply::write_status(&api(client, object), FIELD_MANAGER, object, status).await? {
+        StatusWrite::Written(answer) => {
+            written.remember(*answer);
+            Ok(true)
+        }
+        StatusWrite::Gone => Ok(false),
+        StatusWrite::Outdated => {
+            // A restore of the management cluster may have undone what is remembered.
+            written.forget(&object.uid().unwrap_or_default());
+            Err(Error::NotReady(format!("the {} has changed meanwhile; deciding again", K::kind(&()))))
+        }
+    }
 }
 
 fn ours<K: Kind>(object: &K) -> Value {

@@ -38,18 +38,17 @@ pub(super) async fn execute(context: &Context, observation: &Observation, step: 
 /// Writes what a reconcile came to, if it differs. What has been let go gets nothing more.
 ///
 /// # Errors
-/// If the API server refuses the status.
+/// If the API server refuses the status, or somebody else has changed the object.
 pub(super) async fn report(context: &Context, observation: &Observation, plan: &Plan<Step>) -> Result<()> {
     let object = &observation.object;
     if observation.is_deleting() && *plan == Plan::Steady {
         return Ok(());
     }
     let after = status(observation, plan);
-    let now = if object.status.as_ref() == Some(&after) {
-        object.clone()
+    if object.status.as_ref() == Some(&after) {
+        context.written.remember(object.clone());
     } else {
-        write_status(&context.shared.client, object, &after).await?
-    };
-    context.written.remember(now);
+        write_status(&context.shared.client, &context.written, object, &after).await?;
+    }
     Ok(())
 }
