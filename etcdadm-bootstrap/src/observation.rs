@@ -100,6 +100,8 @@ pub(crate) enum Lock {
         holder: LockInformation,
         /// Whether that very Machine exists. `None`: the watch does not know of it, and the API server has not been asked.
         exists: Option<bool>,
+        /// When it was created. `None`: the watch does not know of it.
+        created: Option<Timestamp>,
         /// Version of the lock, so that only this state of it is taken over.
         resource_version: String,
     },

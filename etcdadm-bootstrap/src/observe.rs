@@ -119,9 +119,10 @@ fn lock(context: &Context, machine: &MachineView, cluster: &str, reads: &Reads) 
         return Lock::Ours;
     }
     let found = context.machines.get(&machine.namespace, &holder.machine_name);
-    let watched = found.is_some_and(|found| holder.is(&found.name_any(), &found.uid().unwrap_or_default()));
-    let exists = watched.then_some(true).or(reads.holder_exists);
-    Lock::Held { holder, exists, resource_version: lock.resource_version }
+    let found = found.filter(|found| holder.is(&found.name_any(), &found.uid().unwrap_or_default()));
+    let exists = found.is_some().then_some(true).or(reads.holder_exists);
+    let created = found.and_then(|found| Some(found.creation_timestamp()?.0));
+    Lock::Held { holder, exists, created, resource_version: lock.resource_version }
 }
 
 /// Whether a Secret is of an earlier EtcdCluster for the same Cluster, and about to be collected.

@@ -29,9 +29,16 @@ pub(super) fn initialize(observation: &Observation, ready: &Ready<'_>) -> Result
             Err(block_unwatched(observation, reasons::NAME_TAKEN, message))
         }
         Lock::Held { exists: None, .. } => Err(Plan::Do(Step::Read(Need::LockHolder))),
-        Lock::Held { holder, exists: Some(true), .. } => {
+        Lock::Held { holder, exists: Some(true), created, .. } => {
+            let created = created.map(|at| format!(", created at {at:.0},")).unwrap_or_default();
+            // No controller replaces a Machine before etcd has begun.
+            let then = match etcd_cluster_of(ready.machine) {
+                Some(_) => "another one initializes etcd then",
+                None => "this condition says then how to go on",
+            };
             let message = format!(
-                "Machine {} joins when Machine {} has initialized etcd: it waits for Secret {init}",
+                "Machine {} joins when Machine {}{created} has initialized etcd: it waits for Secret {init}. If that one \
+                 never does, look at its console, and delete that Machine: {then}",
                 ready.machine.name, holder.machine_name
             );
             Err(wait(reasons::WAITING_FOR_INITIALIZATION, message))

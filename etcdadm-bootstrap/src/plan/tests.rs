@@ -22,7 +22,15 @@ fn changed(mut observation: Observation, change: impl FnOnce(&mut Observation)) 
 
 fn held(exists: Option<bool>) -> Lock {
     let holder = LockInformation { machine_name: "demo-etcd-7".to_owned(), machine_uid: Some("seventh".to_owned()) };
-    Lock::Held { holder, exists, resource_version: "42".to_owned() }
+    let created = exists.filter(|exists| *exists).map(|_| Timestamp::UNIX_EPOCH);
+    Lock::Held { holder, exists, created, resource_version: "42".to_owned() }
+}
+
+/// As where the holder has been read live.
+fn forget_created(observation: &mut Observation) {
+    if let Lock::Held { created, .. } = &mut observation.lock {
+        *created = None;
+    }
 }
 
 /// A Machine without an EtcdCluster.
@@ -121,7 +129,11 @@ fn summary(plan: &Plan) -> String {
 #[case::lock_free(|s: &mut O| { s.lock = Lock::Free; s.guard = None }, "do create init lock demo-etcd-lock")]
 #[case::lock_lost(
     |s: &mut O| { s.lock = held(Some(true)); s.guard = None },
-    "wait WaitingForInitialization: Machine demo-etcd-0 joins when Machine demo-etcd-7 has initialized etcd: it waits for Secret demo-etcd-init"
+    "wait WaitingForInitialization: Machine demo-etcd-0 joins when Machine demo-etcd-7, created at 1970-01-01T00:00:00Z, has initialized etcd: it waits for Secret demo-etcd-init. If that one never does, look at its console, and delete that Machine: another one initializes etcd then"
+)]
+#[case::lock_lost_and_the_watch_lags_behind(
+    |s: &mut O| { free_standing(s); s.lock = held(Some(true)); s.guard = None; forget_created(s) },
+    "wait WaitingForInitialization: Machine demo-etcd-0 joins when Machine demo-etcd-7 has initialized etcd: it waits for Secret demo-etcd-init. If that one never does, look at its console, and delete that Machine: this condition says then how to go on"
 )]
 #[case::holder_gone(|s: &mut O| { s.lock = held(Some(false)); s.guard = None }, "do take init lock demo-etcd-lock over from demo-etcd-7")]
 #[case::no_lock_at_all(
