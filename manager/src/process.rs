@@ -3,6 +3,7 @@
 use crate::admin::Admin;
 use crate::diagnostics::{Diagnostics, unknown_suites};
 use crate::flags::{ControllerName, Flags};
+use crate::foreign;
 use crate::lease::{Candidate, Times};
 use crate::limits::raise_open_files;
 use crate::logs::{self, LogLevel};
@@ -131,15 +132,7 @@ async fn run_controllers(flags: &Flags, shared: &Shared) {
 async fn run_controller(name: ControllerName, shared: &Shared) {
     let mut delay = RETRY.0;
     loop {
-        let run = async {
-            match name {
-                ControllerName::EtcdCluster => etcd_cluster_controller::run(shared.clone()).await,
-                ControllerName::EtcdadmBootstrap => etcdadm_bootstrap::run(shared.clone()).await,
-                ControllerName::ClusterHooks => cluster_hooks::run(shared.clone()).await,
-                ControllerName::ControlPlaneRemediation => cluster_hooks::remediation::run(shared.clone()).await,
-            }
-        };
-        match run.await {
+        match run_until_it_ends(name, shared).await {
             Ok(()) if shared.shutdown.is_requested() => return,
             Ok(()) => tracing::info!(controller = ?name, "starting again"),
             Err(error) => tracing::warn!(controller = ?name, %error, "cannot start yet, trying again"),
@@ -148,6 +141,18 @@ async fn run_controller(name: ControllerName, shared: &Shared) {
             () = tokio::time::sleep(delay) => delay = (delay * 2).min(RETRY.1),
             () = shared.shutdown.clone().requested() => return,
         }
+    }
+}
+
+async fn run_until_it_ends(name: ControllerName, shared: &Shared) -> controller_support::Result<()> {
+    if matches!(name, ControllerName::EtcdCluster | ControllerName::EtcdadmBootstrap) {
+        foreign::refuse(&shared.kinds).await?;
+    }
+    match name {
+        ControllerName::EtcdCluster => etcd_cluster_controller::run(shared.clone()).await,
+        ControllerName::EtcdadmBootstrap => etcdadm_bootstrap::run(shared.clone()).await,
+        ControllerName::ClusterHooks => cluster_hooks::run(shared.clone()).await,
+        ControllerName::ControlPlaneRemediation => cluster_hooks::remediation::run(shared.clone()).await,
     }
 }
 

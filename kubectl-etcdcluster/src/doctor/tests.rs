@@ -16,7 +16,12 @@ fn installation() -> Installation {
     let labels = ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2", api::names::ETCD_PROVIDER_CONTRACT_LABEL];
     let crd = |name: String| Crd {
         name,
-        labels: labels.map(|label| (label.to_owned(), "v1alpha4_v1beta1".to_owned())).into(),
+        labels: labels
+            .map(|label| (label, "v1alpha4_v1beta1"))
+            .into_iter()
+            .chain([("cluster.x-k8s.io/provider", "bootstrap-etcdadm")])
+            .map(|(label, value)| (label.to_owned(), value.to_owned()))
+            .collect(),
         served: vec!["v1alpha4".to_owned(), "v1beta1".to_owned()],
         storage: "v1beta1".to_owned(),
         stored: vec!["v1beta1".to_owned()],
@@ -131,10 +136,17 @@ fn whatever_is_wrong_is_said_with_what_to_do() {
     type Change = fn(&mut Subject, &mut Installation);
     let external = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external";
     assert!(subject().control_plane.unwrap().unwrap().pointer(external).is_some());
-    let cases: [(&str, Change); 34] = [
+    let cases: [(&str, Change); 35] = [
         ("a CRD is missing", |_, i| i.crds.as_mut().unwrap().retain(|crd| !crd.name.starts_with("etcdclusters"))),
         ("a CRD without its contract", |_, i| {
             i.crds.as_mut().unwrap().iter_mut().for_each(|crd| drop(crd.labels.remove("cluster.x-k8s.io/v1beta2")));
+        }),
+        ("a CRD of EKS Anywhere", |_, i| {
+            let crds = i.crds.as_mut().unwrap();
+            let crd = crds.iter_mut().find(|crd| crd.name.starts_with("etcdadmconfigs.")).unwrap();
+            let all = [("v1alpha3", "v1alpha3"), ("v1beta1", "v1beta1"), ("provider", "bootstrap-etcdadm-bootstrap")];
+            crd.labels = all.map(|(label, value)| (format!("cluster.x-k8s.io/{label}"), value.to_owned())).into();
+            crd.served = vec!["v1alpha3".to_owned(), "v1beta1".to_owned()];
         }),
         ("Cluster API is missing", |_, i| i.crds.as_mut().unwrap().retain(|crd| !crd.name.starts_with("machines."))),
         ("CRDs may not be read", |_, i| i.crds = Err("forbidden".to_owned())),
