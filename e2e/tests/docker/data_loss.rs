@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 const WATCHED: Duration = Duration::from_secs(8);
 
 /// Losses of the only member, and the clusters that they happen to.
-const OF_THE_ONLY_MEMBER: [(DataLoss, &str); 4] = [
+const OF_THE_ONLY_MEMBER: [(DataLoss, &str); 5] = [
     (DataLoss::RobbedDisk, "robbed"),
     (DataLoss::DeletedDirectory, "deleted"),
     (DataLoss::DeletedWhileOff, "off"),
     (DataLoss::OlderCopy, "older"),
+    (DataLoss::CopyFromBeforeStop, "stopped"),
 ];
 
 /// Side by side: each loss, in a cluster of its own with one member. Nothing is made in its place.
@@ -37,10 +38,15 @@ pub(crate) async fn of_the_only_member(bed: &mut DockerBed) -> Result<()> {
     try_join_all(stories).await.map(drop)
 }
 
-/// Of three, each in another way: those that joined, and at last the one that initialized. Their bootstrap commands ask
-/// those before them, which have to be there to answer.
+/// Of three, each in another way: those that joined, the one that initialized, and the last of their replacements. Their
+/// bootstrap commands ask those before them, which have to be there to answer.
 pub(crate) async fn of_one_of_three(bed: &mut DockerBed) -> Result<()> {
-    let losses = [(2, DataLoss::DeletedDirectory), (1, DataLoss::OlderCopy), (0, DataLoss::RobbedDisk)];
+    let losses = [
+        (2, DataLoss::DeletedDirectory),
+        (1, DataLoss::OlderCopy),
+        (0, DataLoss::RobbedDisk),
+        (5, DataLoss::CopyFromBeforeStop),
+    ];
     one_after_the_other(bed, "lost", 3, &losses).await
 }
 
@@ -50,6 +56,7 @@ pub(crate) async fn of_one_of_five(bed: &mut DockerBed) -> Result<()> {
         (4, DataLoss::DeletedWhileOff),
         (3, DataLoss::CopyFromBeforeStop),
         (2, DataLoss::RobbedDisk),
+        (1, DataLoss::DeletedDirectory),
         (0, DataLoss::OlderCopy),
     ];
     one_after_the_other(bed, "lost-five", 5, &losses).await
@@ -60,7 +67,8 @@ async fn one_after_the_other(bed: &DockerBed, name: &str, replicas: usize, losse
     Look::make_namespace(&bed.client(), name).await?;
     let look = up(bed, name, name, i64::try_from(replicas)?).await?;
     look_closely(&look).await?;
-    let (names, mut keys) = (look.member_names(replicas), Keys::default());
+    // Replacements go on with the numbers.
+    let (names, mut keys) = (look.member_names(replicas + losses.len()), Keys::default());
     for (member, loss) in losses {
         let (lost, begun) = (&names[*member], Instant::now());
         loses(bed, &look, lost, *loss, &mut keys).await.with_context(|| format!("{lost}: {loss}"))?;

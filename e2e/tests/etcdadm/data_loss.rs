@@ -4,6 +4,7 @@ use crate::hands::{Person, types_it_again};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::Membership;
 use e2e::bed::data::{DataLoss, Keys, never_comes_back, stays_silent};
+use e2e::scenarios::is_full;
 use e2e::tools::Etcd;
 use e2e::world::World;
 use futures::future::try_join_all;
@@ -36,13 +37,16 @@ pub(crate) async fn of_one_of_three(world: World, etcd: Etcd) -> Result<()> {
     of_three(&world, etcd, &[DataLoss::RobbedDisk, DataLoss::DeletedDirectory, DataLoss::OlderCopy]).await
 }
 
-/// The one that initialized, by an older copy; then one that joined, by a lost disk.
+/// The one that initialized, by an older copy; then one that joined, by a lost disk, and with `E2E_FULL=1` the other by
+/// a copy from before its last stop.
 pub(crate) async fn of_the_first_of_three(world: World, etcd: Etcd) -> Result<()> {
-    of_three(&world, etcd, &[DataLoss::OlderCopy, DataLoss::RobbedDisk]).await
+    let losses = [DataLoss::OlderCopy, DataLoss::RobbedDisk, DataLoss::CopyFromBeforeStop];
+    of_three(&world, etcd, if is_full() { &losses[..] } else { &losses[..2] }).await
 }
 
 /// The one that initialized, by a lost disk, and one that joined, by an older copy, at once: as many as five survive. Both
-/// are removed, and replaced. Then one more that joined, by a deleted directory.
+/// are removed, and replaced. Then two more that joined: by a deleted directory, and of the four that are left, which
+/// survive one failure too, by a copy from before its last stop.
 pub(crate) async fn of_two_of_five(world: World, etcd: Etcd) -> Result<()> {
     let begun = Instant::now();
     let person = Person::with(&world, etcd)?;
@@ -86,10 +90,13 @@ pub(crate) async fn of_two_of_five(world: World, etcd: Etcd) -> Result<()> {
     ensure!(after.voters().len() == 5, "{after:?}");
     go_on(&members, &after, &mut keys).await?;
 
-    let deleted = members.remove(0);
-    person.will_join(&deleted, &members).await?;
-    loses(&deleted, &members, DataLoss::DeletedDirectory, &mut keys).await?;
-    members.push(deleted);
+    for loss in [DataLoss::DeletedDirectory, DataLoss::CopyFromBeforeStop] {
+        let lost = members.remove(0);
+        person.will_join(&lost, &members).await?;
+        loses(&lost, &members, loss, &mut keys).await.with_context(|| loss.to_string())?;
+        person.removes(&lost, &members[0]).await?;
+        lost.destroy()?;
+    }
     members.into_iter().try_for_each(|member| Ok(member.destroy()?))
 }
 

@@ -49,7 +49,7 @@ pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
 pub(crate) async fn of_one_of_five(bed: &mut Bed) -> Result<()> {
     let clusters: [&[_]; 3] = [
         &[(2, OlderCopy), (4, DeletedDirectory), (0, RobbedDisk)],
-        &[(0, DeletedDirectory)],
+        &[(1, CopyFromBeforeStop), (0, DeletedDirectory)],
         &[(1, RobbedDisk), (0, OlderCopy)],
     ];
     one_after_the_other(bed, "lost-five", 5, &clusters).await
