@@ -100,7 +100,9 @@ pub(crate) async fn warnings(client: &Client, namespace: &str) -> Result<Vec<Str
     Ok(told(client, namespace).await?.into_iter().map(|warning| warning.text).collect())
 }
 
-/// Warnings of ours in a namespace.
+/// Warnings of ours in a namespace. What others say of their own objects is not counted: they warn in the best of lives
+/// too, and in other words with each release. So does KubeadmControlPlane while a Machine of its comes up
+/// (`ControlPlaneUnhealthy`, in `scale.go` of Cluster API 1.14).
 pub(crate) async fn told(client: &Client, namespace: &str) -> Result<Vec<Warning>> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let events = events.list(&ListParams::default()).await.context("list events")?.items;
