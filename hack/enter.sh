@@ -12,7 +12,7 @@ inside=
 program=${WORLD_OF:-demo}
 for environment in /proc/[0-9]*/environ; do
     executable=$(readlink "${environment%environ}exe" 2>/dev/null) || continue
-    # Built anew since it was started.
+    # Built again since it was started.
     executable=${executable% (deleted)}
     [[ ${executable##*/} == "$program" || ${executable##*/} == "$program"-* ]] || continue
     if tr '\0' '\n' 2>/dev/null <"$environment" | grep -qx 'CAPE_WORLD_STAGE=inside'; then

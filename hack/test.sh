@@ -241,7 +241,7 @@ done
 end_of_what_runs_beside
 case " ${tiers[*]} " in
 *" docker "*)
-    # With nothing beside it: it builds programs anew that other tests run.
+    # With nothing beside it: it builds programs again that other tests run.
     [ -n "$name" ] || [ -z "${E2E_FULL+set}" ] ||
         check "demo with docker" hack/demo.sh --once --infrastructure docker
     ;;

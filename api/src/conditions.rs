@@ -88,7 +88,7 @@ pub mod reasons {
     pub const WAITING_FOR_MACHINE_ADDRESS: &str = "WaitingForMachineAddress";
     /// A Machine has an address and its member does not answer yet.
     pub const WAITING_FOR_MEMBER: &str = "WaitingForMember";
-    /// A Machine's start-up grace is over and no member of it has been seen.
+    /// A Machine's start-up grace is over and no member of it has answered.
     pub const MACHINE_NOT_BOOTING: &str = "MachineNotBooting";
     /// A member is still a learner.
     pub const WAITING_FOR_PROMOTION: &str = "WaitingForPromotion";

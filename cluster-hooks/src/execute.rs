@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_condition_for_another_version_is_decided_anew_and_is_no_error() {
+    async fn a_condition_for_another_version_is_decided_again_and_is_not_an_error() {
         let context = context();
         let condition: Condition = serde_json::from_value(json!({"type": "ManagedExternalEtcdReady", "status": "True",
             "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}))

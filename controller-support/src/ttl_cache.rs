@@ -88,7 +88,7 @@ mod tests {
         assert_eq!((cache.get("a"), cache.age("a")), (Some(1), Some(TTL / 2)));
         cache.insert("a".to_owned(), 2);
         tokio::time::advance(TTL / 2).await;
-        assert_eq!(cache.get("a"), Some(2), "inserting anew counts");
+        assert_eq!(cache.get("a"), Some(2), "inserting again counts");
         tokio::time::advance(TTL / 2).await;
         assert_eq!((cache.get("a"), cache.age("a")), (None, None));
         cache.insert("b".to_owned(), 3);

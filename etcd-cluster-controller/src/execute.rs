@@ -64,7 +64,7 @@ impl Outcome {
 /// Does one step.
 pub(crate) async fn execute(context: &Context, observation: &Observation, step: &Step) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
-    // What needs a Cluster is planned only for one that was seen.
+    // What needs a Cluster is planned only for one that was observed.
     let missing = || Error::Internal("a step was planned for a Cluster that was not observed".to_owned());
     let cluster = || observation.cluster.one().map(|cluster| cluster.name.as_str()).ok_or_else(missing);
     match step {

@@ -314,7 +314,7 @@ impl Observation {
     }
 
     /// The learner limit that a Machine was made with: etcd's own default where its config says none, or is gone. `None`: no
-    /// watch shows the config yet, and the Machine has no bootstrap data, so it is no member either.
+    /// watch shows the config yet, and the Machine has no bootstrap data, so it is not a member either.
     #[must_use]
     pub fn learner_limit(&self, machine: &MachineView) -> Option<&str> {
         let default = || (self.configs.contains_key(&machine.name) || self.has_data(machine)).then_some("1");

@@ -109,7 +109,7 @@ mod tests {
         }
         assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
         let other = WrittenEndpoints::after(Some(&written), &["https://10.0.0.2:2379".to_owned()], &at(now));
-        assert_eq!(other.corrections, 8, "endpoints that change meanwhile do not start the fight anew");
+        assert_eq!(other.corrections, 8, "endpoints that change meanwhile do not start the fight again");
         assert!(!written.is_due(at(now + 299).0) && written.is_due(at(now + 300).0));
         assert!(written.is_due(at(now - 1).0), "the clock was set back");
         let quiet = WrittenEndpoints::after(Some(&written), &endpoints, &at(now + 3600));

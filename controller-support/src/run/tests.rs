@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 #[test]
-fn the_delay_doubles_up_to_a_limit_and_starts_anew_after_a_success() {
+fn the_delay_doubles_up_to_a_limit_and_starts_again_after_a_success() {
     let failures = Failures::default();
     let delays: Vec<u128> = (0..12).map(|_| failures.next("a".to_owned()).as_millis()).collect();
     assert_eq!(&delays[..4], [100, 200, 400, 800]);

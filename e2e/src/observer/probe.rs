@@ -74,7 +74,7 @@ impl Probe {
     }
 
     /// Its answer, which is waited for longer than the deadline: on a busy computer a connection takes its time, and
-    /// one that is begun anew every second is never there. What has not come by the deadline is told at once.
+    /// one that is begun again every second is never there. What has not come by the deadline is told at once.
     async fn answer(&self, connection: &mut Connection, last: &mut Instant) -> Option<Result<Status, String>> {
         let begun = Instant::now();
         let mut asked = pin!(self.ask(connection));

@@ -223,7 +223,7 @@ impl Story {
     }
 
     /// The EtcdCluster is deleted, and another one of that name is made.
-    pub(super) fn anew(mut self) -> Self {
+    pub(super) fn applied_again(mut self) -> Self {
         self = self.and(Event::Gone { what: "etcd".to_owned(), name: ETCD.to_owned() });
         self.etcd(|etcd| etcd.uid = "another".to_owned())
     }

@@ -118,7 +118,7 @@ impl Fleet {
         if let Some(machine) = self.machines().by_key.get_mut(&key) {
             machine.bootstrap = Some(Bootstrap { succeeded: errors.is_empty(), errors, milliseconds });
         }
-        // Nobody listens while the controllers begin anew: then they look at all machines.
+        // Nobody listens while the controllers begin again: then they look at all machines.
         let _ = self.0.changes.send(key);
     }
 

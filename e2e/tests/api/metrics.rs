@@ -60,7 +60,7 @@ async fn what_is_logged_can_be_set(server: &Server, prometheus: &str, log: &Path
     let admin = reader(&server.client, "default", "admin", Some("capi-etcdadm-log-level")).await?;
     ensure!(set_log_level(METRICS_PORT, None, "4").await? == Err(401), "without a token");
     ensure!(set_log_level(METRICS_PORT, Some(prometheus), "4").await? == Err(403), "with the role for metrics");
-    ensure!(set_log_level(METRICS_PORT, Some(&admin), "debgu").await? == Err(400), "what is no level");
+    ensure!(set_log_level(METRICS_PORT, Some(&admin), "debgu").await? == Err(400), "what is not a level");
     ensure!(!tokio::fs::read_to_string(log).await?.contains("DEBUG"), "debug logs before they are asked for");
     ensure!(set_log_level(METRICS_PORT, Some(&admin), "debug").await? == Ok("debug\n".to_owned()), "with the role");
     until("debug logs come", PATIENCE, async || {

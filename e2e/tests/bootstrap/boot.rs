@@ -14,7 +14,7 @@ use serde_json::json;
 use std::net::Ipv4Addr;
 
 /// A first machine gets new, empty disks, and its bootstrap data still says `init`: a day later it starts no etcd.
-pub(crate) async fn installed_anew(world: World) -> Result<()> {
+pub(crate) async fn reinstalled(world: World) -> Result<()> {
     make_image(&world)?;
     let (cert, key) = new_authority()?;
     let authority = CertificateAuthority::from_pem(cert.as_bytes(), key.as_bytes())?;

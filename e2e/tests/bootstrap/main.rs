@@ -12,7 +12,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let scenarios = vec![
         Scenario::of_a_world("bootstrap_data_with_every_field_boots", boot::every_field),
-        Scenario::of_a_world("bootstrap_data_starts_no_etcd_on_a_machine_installed_anew", boot::installed_anew),
+        Scenario::of_a_world("bootstrap_data_starts_no_etcd_on_a_reinstalled_machine", boot::reinstalled),
         Scenario::of_a_world("bootstrap_one_of_two_initializes_and_the_other_joins", scenarios::one_initializes),
         Scenario::of_a_world("bootstrap_costs_few_requests_and_none_afterwards", scenarios::costs_little),
         Scenario::of_a_world("bootstrap_takes_the_lock_over_from_a_machine_that_is_gone", scenarios::takes_over),

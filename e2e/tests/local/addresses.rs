@@ -71,7 +71,7 @@ pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
     // Nobody writes to the other one any more, which has no quorum.
     load.judged().await?;
 
-    // And so it stays when the spec has changed, and everything is looked at anew.
+    // And so it stays when the spec has changed, and everything is looked at again.
     and_after_another_look(bed, &ours, &before).await
 }
 
@@ -171,7 +171,7 @@ async fn pause(look: &Look, machine: &str, value: Option<&str>) -> Result<()> {
     patched.map(drop).with_context(|| format!("pause LocalMachine {machine}, or no longer"))
 }
 
-/// Also when all is looked at anew, and its last member is left alone.
+/// Also when all is looked at again, and its last member is left alone.
 async fn and_after_another_look(bed: &Bed, ours: &Look, before: &EtcdClusterStatus) -> Result<()> {
     let patch = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 3}}});
     crate::boots::look_again(ours, &patch).await?;

@@ -37,7 +37,7 @@ pub(crate) async fn that_expire(bed: &mut Bed) -> Result<()> {
         let machine = bed.machines.get(&look.namespace, &member.machine)?;
         replace_certificate(&machine, "server", &identity(&authority, &member, LEFT)?).await?;
     }
-    // Over a connection that is open, a member shows nothing anew.
+    // Over a connection that is open, a member shows nothing new.
     bed.kill_and_restart_manager(0).await?;
     until("the status says when they expire", PATIENCE, async || expire_in(&look, LEFT - 2, LEFT).await).await?;
     ensure!(look.etcd_machines().await? == old, "the Machines have been replaced too early");
@@ -72,7 +72,7 @@ pub(crate) async fn that_have_expired(bed: &mut Bed) -> Result<()> {
     let (machine, expired) = (bed.machines.get(&look.namespace, &ill.machine)?, identity(&authority, ill, EXPIRED)?);
     bed.fault(&format!("{}: its certificates have expired", ill.machine), &[&machine], Silence::Lasting);
     replace_certificate(&machine, "server", &expired).await?;
-    // Over a connection that is open, a member shows nothing anew.
+    // Over a connection that is open, a member shows nothing new.
     bed.kill_and_restart_manager(0).await?;
     nobody_is_blamed(&look, "the other members hear it").await?;
     ensure!(look.etcd_machines().await? == old, "a member that the others hear is replaced");

@@ -19,7 +19,7 @@ const GONE: Duration = Duration::from_secs(90);
 const USERS: &str = "by-a-user";
 
 /// Side by side: the Cluster, and the EtcdCluster alone, each deleted when the first member has just got its bootstrap data,
-/// and when the second has; also with the control plane paused by its user. An EtcdCluster applied anew begins anew.
+/// and when the second has; also with the control plane paused by its user. An EtcdCluster that is applied again is a new one.
 pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let cluster = async |name, members| {
@@ -40,17 +40,17 @@ pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
         look.delete("Cluster", &look.cluster).await?;
         gone_once_the_user_allows(bed, &look).await
     };
-    let (_, _, anew, _, _) = try_join!(
+    let (_, _, again, _, _) = try_join!(
         cluster("middle-cluster-1", 1),
         cluster("middle-cluster-2", 2),
         etcd_alone("middle-etcd-1", 1),
         etcd_alone("middle-etcd-2", 2),
         paused(),
     )?;
-    Manifests::new(&anew.namespace, &anew.cluster)?.apply(&bed.client()).await?;
-    anew.until_ready(PATIENCE).await?;
-    released(&anew).await?;
-    bed.exactly(&[(&anew, 3)]).await
+    Manifests::new(&again.namespace, &again.cluster)?.apply(&bed.client()).await?;
+    again.until_ready(PATIENCE).await?;
+    released(&again).await?;
+    bed.exactly(&[(&again, 3)]).await
 }
 
 /// Side by side, after the clusters have come up: the Cluster, also in the foreground, and the EtcdCluster alone; both

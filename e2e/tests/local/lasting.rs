@@ -135,7 +135,7 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize) -> Result<()> {
 }
 
 /// Two of three lose their disks, and with them the quorum loses its data: it is told, and nothing is done, as the third
-/// has all that there is. Neither of them begins anew. When the Cluster is deleted, all of it goes.
+/// has all that there is. Neither of them begins again. When the Cluster is deleted, all of it goes.
 pub(crate) async fn of_a_quorum_that_loses_its_data(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "lasting-quorum-robbed").await?;
     let names = look.etcd_machines().await?;

@@ -71,7 +71,7 @@ async fn live(bed: &Bed, number: usize, sizes: &[usize]) -> Result<Look> {
     Ok(look)
 }
 
-/// No member was said to run on no Machine: a watch that lags is no reason to.
+/// No member was said to run on no Machine: a watch that lags is not a reason to.
 fn nobody_is_doubted(states: &[EtcdCluster]) -> Result<()> {
     let conditions = states.iter().filter_map(|etcd| etcd.status.as_ref()).flat_map(|status| &status.conditions);
     let doubts: Vec<&str> = conditions

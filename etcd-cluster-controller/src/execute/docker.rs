@@ -24,7 +24,7 @@ pub(super) async fn set_provider_id(
     };
     let kind = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
     let api = apply::dynamic(&context.shared.client, &kind, &etcd.namespace().unwrap_or_default());
-    // With the resource version: it has to be the one that was seen bootstrapped.
+    // With the resource version: it has to be the one that was observed as bootstrapped.
     let metadata = json!({"resourceVersion": docker.resource_version});
     let patch = json!({"metadata": metadata, "spec": {"providerID": provider_id}});
     let outcome = Outcome::of(apply::merge::<DynamicObject>(&api, CONTROLLER, &reference.name, &patch).await)?;

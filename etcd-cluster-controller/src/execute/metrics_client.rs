@@ -52,7 +52,7 @@ async fn make(context: &Context, observation: &Observation, cluster: &str) -> Re
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).map_err(internal)?;
     let client = new_client(&ca, Client::Metrics, now).map_err(internal)?;
     let wanted = build::metrics_client_secret(etcd, cluster, &ca.cert, (client.cert.as_str(), client.key.as_str()));
-    // One that was not seen has just been made by another manager.
+    // One that is not cached has just been made by another manager.
     let refresh = context.secrets.get(&etcd.namespace().unwrap_or_default(), &wanted.name_any()).is_some();
     put(context, etcd, wanted, refresh).await
 }

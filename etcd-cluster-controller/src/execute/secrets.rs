@@ -42,7 +42,7 @@ pub(super) async fn ensure(context: &Context, observation: &Observation, cluster
     if !has_client {
         let client = new_client(&ca, Client::ApiServer, now).map_err(internal)?;
         let wanted = build::client_secret(etcd, cluster, &client.cert, &client.key);
-        // One that was seen cannot be used, or else we would not be here. One that was not has just been made by another
+        // One that is cached cannot be used, or else we would not be here. One that is not has just been made by another
         // manager.
         let observation = context.secrets.get(&etcd.namespace().unwrap_or_default(), &wanted.name_any()).is_some();
         return put(context, etcd, wanted, observation).await;
@@ -121,7 +121,7 @@ fn usable(secret: &str, ca: std::result::Result<CertAndKey, String>) -> ControlF
 }
 
 /// Tells joining members where the voters are. Those that have been admitted in between are not forgotten: a version of
-/// the Secret that was not seen is left alone.
+/// the Secret that was not observed is left alone.
 pub(super) async fn publish_init(
     context: &Context,
     observation: &Observation,
@@ -132,7 +132,7 @@ pub(super) async fn publish_init(
     if observation.init_version.is_none() {
         return put(context, &observation.etcd, secret, false).await;
     }
-    // The one that was seen is this EtcdCluster's. One that is gone is not made again by a write that is meant for it: its
+    // The one that was observed is this EtcdCluster's. One that is gone is not made again by a write that is meant for it: its
     // version alone would not prevent that.
     secret.metadata.resource_version = observation.init_version.clone();
     secret.metadata.uid = observation.init_uid.clone();

@@ -210,7 +210,7 @@ async fn members_that_all_refuse_this_controller_are_not_to_blame() {
 }
 
 #[tokio::test]
-async fn a_refresh_asks_anew_and_a_change_of_plan_is_followed_at_once() {
+async fn a_refresh_asks_again_and_a_change_of_plan_is_followed_at_once() {
     let mut world = World::new();
     world.wanted.interval = Duration::from_secs(3600);
     let member = world.member(voter(0xc, 1, &[1]));

@@ -74,7 +74,7 @@ const OURS: [&str; 16] = [
     c::DELETING,
 ];
 
-/// Nothing is observed, because the API server refuses a read. That is no member's fault: Ready is Unknown, and the
+/// Nothing is observed, because the API server refuses a read. That is not the fault of any member: Ready is Unknown, and the
 /// others go on saying what was known last, but for a deletion.
 pub(super) fn unobserved(etcd: &EtcdCluster, message: &str, now: &Time) -> Vec<Condition> {
     let before = etcd.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();

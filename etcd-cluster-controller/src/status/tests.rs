@@ -447,7 +447,7 @@ fn what_is_waited_for_is_said() {
     let waiting = story.settle();
     assert_eq!(shows(&waiting, c::READY), ("False".to_owned(), reasons::WAITING_FOR_CLUSTER.to_owned()));
     assert_eq!(condition(&waiting, c::READY).message, "no Cluster names it");
-    assert!(transitions(&EtcdClusterStatus::default(), &waiting).is_empty(), "waiting is no alarm");
+    assert!(transitions(&EtcdClusterStatus::default(), &waiting).is_empty(), "waiting is not an alarm");
     story.observation.cluster = ClusterLink::Several(vec![cluster(), cluster()]);
     let blocked = story.settle();
     let told: Vec<&str> = transitions(&waiting, &blocked).iter().map(|t| t.reason).collect();

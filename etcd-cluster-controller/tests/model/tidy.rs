@@ -26,7 +26,7 @@ impl State {
                 if member == Member::Removed {
                     self.world.members[seat] = Member::None;
                 } else if member.is_listed() && !self.is_known_to_have_begun() {
-                    // The first member alone, and nobody has used it: another Machine begins anew.
+                    // The first member alone, and nobody has used it: another Machine begins again.
                     (self.world.members[seat], self.world.begun) = (Member::None, false);
                 }
                 if self.world.first == Some(seat) {

@@ -98,7 +98,7 @@ fn good_leaves_are_kept() {
 }
 
 #[test]
-fn leaves_that_no_longer_do_are_issued_anew() {
+fn leaves_that_no_longer_do_are_issued_again() {
     let f = fixture();
     let authority = Authority::create(&f.paths, f.now).unwrap();
     let all = [SERVER, PEER, ETCDCTL, API_SERVER];
@@ -244,7 +244,7 @@ fn leaves_hold_for_clocks_a_day_behind_but_not_before_their_authority() {
 }
 
 #[test]
-fn an_authority_that_was_not_finished_is_finished_or_made_anew() {
+fn an_authority_that_was_not_finished_is_finished_or_made_again() {
     let f = fixture();
     let authority = Authority::create(&f.paths, f.now).unwrap();
     // Killed before the key took its place.

@@ -134,10 +134,10 @@ fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
     for own in [Own::Unstarted { learner: LEARNER }, Own::Started { learner: LEARNER }] {
         assert_eq!(join(&observation(own, LOST, DOWN, None)), JoinStep::RemoveOwnLearner(OWN), "{own:?}");
     }
-    // Added anew by this run or by a person, after the record says what was lost.
+    // Added again by this run or by a person, after the record says what was lost.
     for record in [record(0, 0x99), removal_confirmed(0x99)] {
-        let anew = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, Some(record));
-        assert_eq!(join(&anew), JoinStep::Start(OWN));
+        let again = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, Some(record));
+        assert_eq!(join(&again), JoinStep::Start(OWN));
     }
 }
 
@@ -226,7 +226,7 @@ fn data_of_another_cluster_is_never_touched() {
 fn a_member_that_was_removed_never_adds_itself_again(#[case] data: Data) {
     let removed = observation(Own::Absent, data, DOWN, Some(record(CLUSTER, OWN)));
     assert!(refusal(&removed).contains("removed"), "{}", refusal(&removed));
-    assert!(refusal(&removed).contains("member.json"), "it says how to join anew: {}", refusal(&removed));
+    assert!(refusal(&removed).contains("member.json"), "it says how to join again: {}", refusal(&removed));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn an_interrupted_init_goes_on(
     }
 }
 
-/// A machine that was installed anew has no memory of its own.
+/// A machine that was reinstalled has no memory of its own.
 #[rstest]
 #[case::in_time(NO_DATA, 0, false)]
 #[case::late(NO_DATA, 1, true)]

@@ -138,7 +138,7 @@ async fn a_download_is_checked_cached_and_not_repeated() {
 
     std::fs::write(&f.archive, b"damaged").unwrap();
     obtain(&f).await.unwrap();
-    assert_eq!(std::fs::read(&f.archive).unwrap(), CONTENT, "a damaged archive is fetched anew");
+    assert_eq!(std::fs::read(&f.archive).unwrap(), CONTENT, "a damaged archive is fetched again");
 }
 
 /// Builds of others do not have upstream's names.

@@ -360,7 +360,7 @@ impl Machine {
     }
 
     /// Gets new, empty disks and is installed again, from the same user-data: it has its programs and the CA.
-    pub fn installs_anew(&self) {
+    pub fn is_reinstalled(&self) {
         self.power_off();
         for directory in ["var", "etc/systemd"] {
             fs::remove_dir_all(self.root.join(directory)).unwrap();

@@ -228,7 +228,7 @@ async fn a_voter_without_its_data_waits_for_its_removal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_machine_that_is_installed_anew_does_not_start_an_empty_cluster() {
+async fn a_first_machine_that_is_reinstalled_does_not_start_an_empty_cluster() {
     let day = time::Duration::hours(24);
     for release in releases() {
         let network = Network::new(&release);
@@ -239,7 +239,7 @@ async fn a_first_machine_that_is_installed_anew_does_not_start_an_empty_cluster(
         first.init_until(-day).await.unwrap();
 
         let id = first.id();
-        first.installs_anew();
+        first.is_reinstalled();
         let message = first.init_until(-day).await.unwrap_err().to_string();
         assert!(message.contains("a second, empty one"), "{message}");
         assert!(!first.paths().data_dir().exists() && !first.paths().unit().exists(), "nothing was made");
@@ -262,7 +262,7 @@ async fn a_machine_waits_until_the_member_that_had_its_address_is_removed() {
         let mut third = network.member(3, &first).await;
 
         let former = third.id();
-        third.installs_anew();
+        third.is_reinstalled();
         third.is_called("m4");
         let message = format!("{:#}", third.join_as(&[&first], None, false).await.unwrap_err());
         assert!(message.contains(&format!("member {former} (m3)")), "{message}");
@@ -349,7 +349,7 @@ async fn a_cluster_that_is_out_of_space_takes_a_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_cannot_start_with_what_it_was_told_is_told_anew() {
+async fn a_member_that_cannot_start_with_what_it_was_told_is_told_again() {
     for release in releases() {
         let network = Network::new(&release);
         let first = network.machine(1);

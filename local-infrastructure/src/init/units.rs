@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_add_up_and_begin_anew_after_an_empty_line() {
+    fn lists_add_up_and_begin_again_after_an_empty_line() {
         let policy = Policy::parse(
             "[Service]\nRestartPreventExitStatus=1 SIGKILL\nRestartPreventExitStatus=\nRestartPreventExitStatus=78\n\
              ExecStopPost=-/opt/bin/etcd-guard.sh stopped\n",

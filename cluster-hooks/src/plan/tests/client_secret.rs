@@ -84,7 +84,7 @@ fn a_client_secret_of_another_ca_keeps_the_control_plane_back() {
 }
 
 #[test]
-fn a_client_secret_of_an_etcd_that_is_gone_is_made_anew() {
+fn a_client_secret_of_an_etcd_that_is_gone_is_made_again() {
     let mut world = World::applied().etcd_ready();
     world.settle();
     world.etcd.as_mut().unwrap()["metadata"]["uid"] = json!("etcd-2");

@@ -83,7 +83,7 @@ fn a_deletion_is_confirmed_as_the_machine_is_live() {
         machine["metadata"]["uid"] = json!("made again");
     });
     assert_eq!(confirmed(another), None, "another Machine of this name");
-    assert_eq!(confirmed(machine("b", deleting)), None, "what is to be noted now is planned anew");
+    assert_eq!(confirmed(machine("b", deleting)), None, "what is to be noted now is planned again");
     assert_eq!(confirmed(machine("b", |_| ())), None, "it is healthy again");
 }
 

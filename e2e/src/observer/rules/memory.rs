@@ -16,7 +16,7 @@ pub const NAME: &str = "forgetful voter";
 /// What a member told so long before it fell silent is on its disk: it may tell of an entry a moment before it has
 /// written it, and that it is silent is known a second later at most.
 const WRITTEN: SignedDuration = SignedDuration::from_secs(2);
-/// For so long a member that has a leader may be behind what it knew: after a restart it hears anew what is committed.
+/// For so long a member that has a leader may be behind what it knew: after a restart it hears again what is committed.
 const CATCHES_UP: SignedDuration = SignedDuration::from_secs(2);
 
 /// For so long a member of another cluster may answer at an address before its Machine is seen to have that.
@@ -154,7 +154,7 @@ impl Memory {
     }
 
     /// A member of another cluster answers: it may have got the address of a machine that is gone, or a Machine is said to have
-    /// the address of another one. Otherwise its etcd has begun anew.
+    /// the address of another one. Otherwise its etcd has begun again.
     fn still_strange(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let (now, state) = (moment.now(), moment.after);
         let ends = matches!(moment.line.event, Event::Ended);
@@ -172,13 +172,13 @@ impl Memory {
         let finding = |((etcd, url, other), (since, told)): (&Stranger, &mut (Timestamp, bool))| {
             *told = true;
             let id = state.etcds.get(etcd).map_or("", |view| view.id.as_str());
-            let what = format!("{url} is a member of cluster {other}, not of {id}: etcd has begun anew");
+            let what = format!("{url} is a member of cluster {other}, not of {id}: etcd has begun again");
             Finding::about(etcd, "", what).since(*since)
         };
         due.map(finding).collect()
     }
 
-    /// The EtcdCluster is gone: one of the same name begins anew.
+    /// The EtcdCluster is gone: one of the same name begins again.
     fn forget(&mut self, etcd: &str) {
         self.known.retain(|(of, _), _| of != etcd);
         self.ids.retain(|(of, _), _| of != etcd);

@@ -18,7 +18,7 @@ impl Rule for Reuse {
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let Event::Machine(machine) = &moment.line.event else { return Vec::new() };
-        // An EtcdCluster that is applied anew counts from the beginning.
+        // An EtcdCluster that is applied again counts from the beginning.
         let etcd = moment.after.etcds.get(&machine.etcd).filter(|view| !moment.after.is_ending(view));
         let Some(etcd) = etcd else { return Vec::new() };
         let key = (etcd.object.uid.clone(), machine.name.clone());

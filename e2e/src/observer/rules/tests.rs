@@ -154,7 +154,7 @@ fn machines(#[case] story: Story, #[case] found: &[&str]) {
 #[case::of_an_etcd_cluster_that_goes(
     three().made(7, "one").etcd(|etcd| etcd.deleting = true).made(7, "other"), &[]
 )]
-#[case::of_an_etcd_cluster_applied_anew(three().made(7, "one").anew().made(7, "other"), &[])]
+#[case::of_an_etcd_cluster_applied_again(three().made(7, "one").applied_again().made(7, "other"), &[])]
 fn names(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }
@@ -178,7 +178,7 @@ fn names(#[case] story: Story, #[case] found: &[&str]) {
 #[case::a_removed_member_is_back(
     replaced(three()).list(&[(0, LEARNER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]), &["forgetful voter"]
 )]
-#[case::etcd_begins_anew(three().stranger(1).after(1), &["forgetful voter"])]
+#[case::etcd_begins_again(three().stranger(1).after(1), &["forgetful voter"])]
 #[case::an_etcd_goes_with_its_machine_before_the_first_one_that_stays(
     Story::of(3).let_go(4).stranger(4).after(9).list(&[(0, VOTER), (1, VOTER), (2, VOTER)]).answer(&[0, 1, 2]).after(9),
     &[]
@@ -187,7 +187,7 @@ fn names(#[case] story: Story, #[case] found: &[&str]) {
 #[case::its_machine_is_seen_a_moment_later(three().fault(&[1], None).stranger(1).after(1).given_away(1).after(60), &[])]
 #[case::its_machine_is_seen_too_late(three().fault(&[1], None).stranger(1).after(9).given_away(1).after(60), &["forgetful voter"])]
 #[case::a_machine_is_said_to_have_anothers_address(three().beside_another().fault(&[1], None).stranger(1).after(60), &[])]
-#[case::another_etcd_cluster_of_that_name(three().anew().list(&[(0, VOTER)]).stranger(0).after(9), &[])]
+#[case::another_etcd_cluster_of_that_name(three().applied_again().list(&[(0, VOTER)]).stranger(0).after(9), &[])]
 fn memories(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }

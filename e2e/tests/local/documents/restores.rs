@@ -53,7 +53,7 @@ pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
     said(&machines[0], &[ETCDCTL, "put", LATER, "1"]).await?;
     shell.succeeds(&typed.pause.replace("NAME", &look.etcd)).await?;
     look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
-    // For the observer, a restored etcd is one that has begun anew. It judges what was before, and then what follows.
+    // For the observer, a restored etcd is a new one. It judges what was before, and then what follows.
     bed.end_observation(false)?;
 
     let begun = Instant::now();

@@ -137,7 +137,7 @@ fn what_has_arrived_is_taken_over_as_it_is() {
 }
 
 #[test]
-fn nothing_begins_anew_before_the_members_have_answered() {
+fn nothing_begins_again_before_the_members_have_answered() {
     let mut story = arrived(&Story::with_voters(3, 3));
     story.observation.probes.clear();
     story.observation.membership = Membership::NotAsked;

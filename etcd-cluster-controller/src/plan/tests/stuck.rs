@@ -162,7 +162,7 @@ fn the_time_of_a_pause_does_not_count() {
     is_replaced(&story, 2);
 }
 
-/// etcd takes nobody in while a voter is away: whoever waits for that is not stuck, and has its time anew afterwards.
+/// etcd takes nobody in while a voter is away: whoever waits for that is not stuck, and has its time again afterwards.
 #[test]
 fn the_time_counts_only_while_every_voter_is_well() {
     let mut story = booting();

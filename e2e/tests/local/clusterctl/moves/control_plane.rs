@@ -3,7 +3,7 @@
 //! It is Cluster API's own, but no machine of the local infrastructure can run what kubeadm makes: no API server
 //! answers at the Cluster's endpoint, so Cluster API never finds the control plane initialized, nor a Node of its
 //! Machine. clusterctl asks for both. So the scenario says them in the status, where a kubelet would have Cluster API
-//! say them, and on each side anew, since a status is not moved. What follows from that in the Cluster, Cluster API
+//! say them, and on each side again, since a status is not moved. What follows from that in the Cluster, Cluster API
 //! says itself.
 
 use super::{PATIENCE, STAYS};
