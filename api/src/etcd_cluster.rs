@@ -247,8 +247,9 @@ pub struct HealthCheck {
     #[schemars(range(min = 1, max = 86400))]
     pub unhealthy_after_seconds: i32,
     /// Seconds that a Machine has to become a member, from the moment it may boot. After that, MachineNotBooting is
-    /// reported, and the next Machine is admitted if that is safe. After twice as long, or up to six times where others before it
-    /// did not become members either, the Machine is replaced, unless `remediation.mode` is Report. Default 600.
+    /// reported, and the next Machine is admitted if that is safe. After twice as long, or up to six times where others
+    /// before it did not become members either, the Machine is replaced, unless `remediation.mode` is Report. Default
+    /// 600.
     #[serde(default = "default_grace")]
     #[schemars(range(min = 1, max = 86400))]
     pub startup_grace_seconds: i32,

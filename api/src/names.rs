@@ -40,8 +40,8 @@ pub const DELETE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
 /// On a Machine that was made to replace one whose member has failed, or that was marked for remediation: that replacement, as
 /// `status.lastRemediation` has it.
 pub const REMEDIATION_FOR_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/remediation-for";
-/// On a Machine that this provider deletes while its EtcdCluster stays: why. A Machine that is being deleted and does not carry it
-/// was deleted by a person.
+/// On a Machine that this provider deletes while its EtcdCluster stays: why. A Machine that is being deleted and does
+/// not carry it was deleted by a person.
 pub const DELETED_FOR_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/deleted-for";
 /// Value of [`PAUSED_ANNOTATION`] when the Cluster hook has set it: only such a pause is ever lifted. A user's pause over ours
 /// changes it, and makes it theirs.
@@ -89,8 +89,8 @@ pub const ETCD_PROVIDER_CONTRACT_LABEL: &str = "etcdcluster.cluster.x-k8s.io/pro
 /// semicolons between them. The Cluster hook writes it; see the etcd-provider contract and [`crate::endpoints`].
 pub const ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/endpoints-in-use";
 
-/// Annotation on an EtcdCluster, set by a person: members leave although API servers use their endpoints, as long as its value is
-/// the EtcdCluster's `metadata.generation`. It is for a control plane that never rolls out.
+/// Annotation on an EtcdCluster, set by a person: members leave although API servers use their endpoints, as long as
+/// its value is the EtcdCluster's `metadata.generation`. It is for a control plane that never rolls out.
 pub const IGNORE_ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use";
 
 /// Annotation on an EtcdCluster, set by a person: IDs of members (hexadecimal, with commas between them) that no

@@ -19,7 +19,8 @@ use std::time::Duration;
 /// What a reconcile comes to.
 pub type Plan = controller_support::Plan<Step>;
 
-/// A step. Each write is refused by the API server if the object has changed since it was observed; the claim, if its owners have.
+/// A step. Each write is refused by the API server if the object has changed since it was observed; the claim, if its
+/// owners have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Ask for what the decision depends on.

@@ -17,8 +17,8 @@ const SAME: Duration = Duration::from_secs(360);
 
 /// Publishes events of one controller.
 ///
-/// A [`Recorder`] takes an event of the same reason about the same object for the same one, whatever its note says: of two members
-/// that fail, only the first would be named. So each sentence has a recorder of its own.
+/// A [`Recorder`] takes an event of the same reason about the same object for the same one, whatever its note says: of
+/// two members that fail, only the first would be named. So each sentence has a recorder of its own.
 #[derive(Clone)]
 pub struct Events {
     client: Client,

@@ -105,8 +105,8 @@ impl Context {
         self.followed.watch(&self.shared.caches, kind, None, map)
     }
 
-    /// The watch of a kind of Clusters' infrastructure. From the first use on, changes reach the EtcdClusters of Clusters that have
-    /// not taken over what it reports.
+    /// The watch of a kind of Clusters' infrastructure. From the first use on, changes reach the EtcdClusters of
+    /// Clusters that have not taken over what it reports.
     pub(crate) fn watch_infrastructure(&self, kind: &ApiResource) -> Cached {
         let (clusters, etcds, infrastructure) = (self.clusters.clone(), self.etcds.clone(), kind.kind.clone());
         let map =

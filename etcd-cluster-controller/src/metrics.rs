@@ -1,4 +1,5 @@
-//! Metrics of etcd clusters: read off the watches and the prober when they are asked for, so that none outlives its EtcdCluster.
+//! Metrics of etcd clusters: read off the watches and the prober when they are asked for, so that none outlives its
+//! EtcdCluster.
 
 mod decisions;
 #[cfg(test)]

@@ -61,7 +61,8 @@ pub struct Observation {
     /// Names of Machines that carry this EtcdCluster's label, and are not controlled by it: those of an earlier object of its
     /// name, as after a restore that has created all objects again.
     pub not_owned: Vec<String>,
-    /// Failure domains that the infrastructure of the Cluster reports, if it is provisioned and the Cluster does not say so yet.
+    /// Failure domains that the infrastructure of the Cluster reports, if it is provisioned and the Cluster does not
+    /// say so yet.
     pub reported_domains: Option<BTreeSet<String>>,
     /// DockerMachines that have addresses while their Machines have none, by name of the Machine.
     pub docker_machines: BTreeMap<String, DockerMachineView>,
@@ -142,11 +143,11 @@ impl Observation {
         }
     }
 
-    /// Takes what the prober knows. As long as no cluster ID is recorded, any etcd that trusts the CA could be taken for ours, as
-    /// one that has the address that a Machine was given: so only a list counts that a new etcd has. That is one member, called
-    /// after a Machine that has its bootstrap data, as that says. A Machine that was let go before it had initialized etcd, and
-    /// does it in its last moments, takes that etcd with it: the next one initializes another. The status says who was let go,
-    /// as a watch may show the hook still.
+    /// Takes what the prober knows. As long as no cluster ID is recorded, any etcd that trusts the CA could be taken
+    /// for ours, as one that has the address that a Machine was given: so only a list counts that a new etcd has. That
+    /// is one member, called after a Machine that has its bootstrap data, as that says. A Machine that was let go
+    /// before it had initialized etcd, and does it in its last moments, takes that etcd with it: the next one
+    /// initializes another. The status says who was let go, as a watch may show the hook still.
     pub fn take(&mut self, snapshot: Snapshot) {
         // What answers where no Machine is says nothing of a Machine, and nothing of the cluster's identity.
         self.probes.clear();
@@ -303,8 +304,8 @@ impl Observation {
         self.etcd.spec.health_check.interval()
     }
 
-    /// How many learners the cluster takes at a time: the least of what is recorded, and of what its Machines were made with, should
-    /// somebody have changed the record. 1 where it is not recorded, as by etcd's own default.
+    /// How many learners the cluster takes at a time: the least of what is recorded, and of what its Machines were made
+    /// with, should somebody have changed the record. 1 where it is not recorded, as by etcd's own default.
     #[must_use]
     pub fn max_learners(&self) -> usize {
         let number = |limit: &str| limit.parse::<usize>().unwrap_or(1);

@@ -24,9 +24,9 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 const CA_LIFE: Duration = Duration::days(3650);
 /// How long this controller's client certificate is valid.
 const CONTROLLER_LIFE: Duration = Duration::days(365);
-/// How long the API servers' client certificate is valid. A control-plane machine gets a copy when it is made, and no other ever.
-/// The members' certificates last a year, and the control plane rolls out with the members: so a copy that is good for more than a
-/// year outlives its machine.
+/// How long the API servers' client certificate is valid. A control-plane machine gets a copy when it is made, and no
+/// other ever. The members' certificates last a year, and the control plane rolls out with the members: so a copy that
+/// is good for more than a year outlives its machine.
 const API_SERVER_LIFE: Duration = Duration::days(730);
 /// How long the client certificate for Prometheus is valid. It cannot be revoked, and it opens all of etcd.
 const METRICS_LIFE: Duration = Duration::days(90);

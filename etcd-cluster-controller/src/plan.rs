@@ -136,8 +136,8 @@ impl<'a> View<'a> {
         self.observation.etcd.spec.removes_first()
     }
 
-    /// Whether there may be another Machine. Where there is no room for more than are wanted, those on their way out take it until
-    /// they are gone.
+    /// Whether there may be another Machine. Where there is no room for more than are wanted, those on their way out
+    /// take it until they are gone.
     pub(crate) fn has_room(&self) -> bool {
         !self.removes_first() || self.observation.machines.len() < self.wanted()
     }

@@ -64,12 +64,13 @@ pub enum Refusal {
     HangsOnReleased,
 }
 
-/// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is what a
-/// healthy cluster of `replicas` survives. A voter not known to be healthy counts as unhealthy, with one exception: the
-/// member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it gives counts as lost.
-/// And the quorum has to stay however many of those that were let go vote in their last moments; where it would not stay with the
-/// member either, it is not nearer to being lost. Whatever becomes of the quorum, a voter that may have the data does not go before
-/// those that are let go: one that is well, and is not let go, has to be left.
+/// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is
+/// what a healthy cluster of `replicas` survives. A voter not known to be healthy counts as unhealthy, with one
+/// exception: the member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it
+/// gives counts as lost. And the quorum has to stay however many of those that were let go vote in their last moments;
+/// where it would not stay with the member either, it is not nearer to being lost. Whatever becomes of the quorum, a
+/// voter that may have the data does not go before those that are let go: one that is well, and is not let go, has to
+/// be left.
 ///
 /// With `maxSurge: 0` a replacement has no room before the member is gone. So one may leave where all the others are well, and
 /// at most one fewer than wanted: a quorum is left, and no second one leaves before the replacement votes.
@@ -160,9 +161,9 @@ impl MayGo {
     }
 }
 
-/// The member of a Machine has left etcd, by us or by somebody else, and a linearizable list has no member of that Machine. A
-/// machine may add its member once more if that had not started, and if it has removed it itself, as a learner that has lost its
-/// data: then it goes as one that has never been a member does.
+/// The member of a Machine has left etcd, by us or by somebody else, and a linearizable list has no member of that
+/// Machine. A machine may add its member once more if that had not started, and if it has removed it itself, as a
+/// learner that has lost its data: then it goes as one that has never been a member does.
 #[must_use]
 pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &MachineView) -> Option<MayGo> {
     let record = records.iter().find(|record| record.machine_uid == machine.uid)?;
@@ -205,7 +206,8 @@ pub fn never_member(
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
 }
 
-/// Whether the quorum stays if the machine of a seat without a member votes in its last moments, where it can, and is destroyed.
+/// Whether the quorum stays if the machine of a seat without a member votes in its last moments, where it can, and is
+/// destroyed.
 fn goes_safely(roster: &Roster<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool {
     let is_other = |seat: &Seat<'_>| seat.machine.is_none_or(|other| other.name != machine.name);
     !seat.may_vote || survives_coming(roster, is_other, coming(roster, is_other) + 1) >= 0

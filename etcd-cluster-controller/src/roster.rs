@@ -218,8 +218,8 @@ impl<'a> Roster<'a> {
         self.seats.iter().find(|seat| seat.machine.is_some_and(|machine| machine.name == name))
     }
 
-    /// The member that answers at the address of a seat's Machine, if it may be that one's: one that is called after another Machine
-    /// is that Machine's, at an address that has changed hands.
+    /// The member that answers at the address of a seat's Machine, if it may be that one's: one that is called after
+    /// another Machine is that Machine's, at an address that has changed hands.
     #[must_use]
     pub fn answering_at(&self, seat: &Seat<'_>) -> Option<&Seat<'a>> {
         let report = seat.probe.and_then(Probe::report)?;

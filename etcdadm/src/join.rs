@@ -381,8 +381,8 @@ impl<'a> Join<'a> {
         pause
     }
 
-    /// Waits before the next attempt, if there is one: not where none is wanted, nor where it would fail in the same way. A clock
-    /// that is wrong may be set meanwhile.
+    /// Waits before the next attempt, if there is one: not where none is wanted, nor where it would fail in the same
+    /// way. A clock that is wrong may be set meanwhile.
     async fn wait_out(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
         if !self.retry || matches!(failure, Failure::Refused(_) | Failure::Untrusted { by_clock: false, .. }) {
             return Err(anyhow!(failure).context(what.to_owned()));

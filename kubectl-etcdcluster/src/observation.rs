@@ -25,8 +25,8 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
     let uid = etcd.uid().unwrap_or_default();
     let status = etcd.status.clone().unwrap_or_default();
     let mut observation = Observation::new(snapshot.now, Arc::new(etcd), cluster);
-    // Secrets are not read: once etcd has come up, they are as its status says. Without the CA it is not known when that expires:
-    // CAs are good for ten years.
+    // Secrets are not read: once etcd has come up, they are as its status says. Without the CA it is not known when
+    // that expires: CAs are good for ten years.
     let (expires, ca_expires) = (None, Some(Timestamp::MAX));
     observation.certificates = Certificates::Ca { control_plane_ca: true, staged_client: true, expires, ca_expires };
     observation.template = template;

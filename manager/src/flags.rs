@@ -88,13 +88,13 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
     pub health_addr: Option<Address>,
 
-    /// Where /metrics is served over TLS, to callers whose token the API server knows, and whom it lets `get` the path /metrics.
-    /// Such as :8443.
+    /// Where /metrics is served over TLS, to callers whose token the API server knows, and whom it lets `get` the path
+    /// /metrics. Such as :8443.
     #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
     pub diagnostics_address: Option<Address>,
 
-    /// Folder with the certificate for --diagnostics-address: tls.crt and tls.key, which are read again every minute. Default: one
-    /// that nobody has signed.
+    /// Folder with the certificate for --diagnostics-address: tls.crt and tls.key, which are read again every minute.
+    /// Default: one that nobody has signed.
     #[arg(long, value_name = "FOLDER")]
     pub diagnostics_cert_dir: Option<PathBuf>,
 

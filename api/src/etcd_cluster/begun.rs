@@ -4,8 +4,9 @@ use super::EtcdCluster;
 use crate::names;
 
 impl EtcdCluster {
-    /// The recorded ID of etcd's cluster, in hexadecimal: the annotation's, or else the status's. One of them may be lost in a move
-    /// or a restore, and emptying the annotation must not have the next etcd that answers taken for ours.
+    /// The recorded ID of etcd's cluster, in hexadecimal: the annotation's, or else the status's. One of them may be
+    /// lost in a move or a restore, and emptying the annotation must not have the next etcd that answers taken for
+    /// ours.
     #[must_use]
     pub fn recorded_cluster_id(&self) -> Option<&str> {
         let annotated = self.metadata.annotations.as_ref().and_then(|all| all.get(names::CLUSTER_ID_ANNOTATION));

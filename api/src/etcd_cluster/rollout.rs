@@ -29,9 +29,9 @@ pub struct RollingUpdate {
     /// 3, 3, 4 for 1, 3, 5, 7 replicas, which is enough for one rollout of the control plane. Where no API server uses
     /// them, there is 1.
     ///
-    /// 0 is for infrastructure that has no room: whatever the reason, a member leaves before the Machine of its replacement is
-    /// made. Until the new member votes, etcd survives one failure less. The control plane rolls out three times for one rollout
-    /// of etcd. Not with one replica.
+    /// 0 is for infrastructure that has no room: whatever the reason, a member leaves before the Machine of its
+    /// replacement is made. Until the new member votes, etcd survives one failure less. The control plane rolls out
+    /// three times for one rollout of etcd. Not with one replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 7))]
     pub max_surge: Option<i32>,

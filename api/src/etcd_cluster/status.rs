@@ -69,9 +69,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub removed_members: Vec<RemovedMember>,
-    /// UIDs of Machines that are let go without having become members: each is written before its Machine is let go. Before etcd
-    /// has begun, an etcd that one of them initializes in its last moments is not taken for this EtcdCluster's. Afterwards, one
-    /// that exists still is counted as a voter that is down, as it may join and is destroyed then.
+    /// UIDs of Machines that are let go without having become members: each is written before its Machine is let go.
+    /// Before etcd has begun, an etcd that one of them initializes in its last moments is not taken for this
+    /// EtcdCluster's. Afterwards, one that exists still is counted as a voter that is down, as it may join and is
+    /// destroyed then.
     #[serde(default, rename = "releasedMachineUIDs", skip_serializing_if = "Vec::is_empty")]
     pub released_machine_uids: Vec<String>,
     /// The latest replacement of an unhealthy member, or of one whose Machine is marked for remediation. It is written before

@@ -117,7 +117,8 @@ impl EtcdView {
         }
     }
 
-    /// Whether it may be claimed as it is now: it is the one that was observed, and still nobody's, or that of the same namesake.
+    /// Whether it may be claimed as it is now: it is the one that was observed, and still nobody's, or that of the same
+    /// namesake.
     pub fn is_still_open(&self, live: &Self) -> bool {
         let owned_as_observed = live.claim == self.claim && live.owners == self.owners;
         live.uid == self.uid && owned_as_observed && live.claim.is_open() && !live.deleting

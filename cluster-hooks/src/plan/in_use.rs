@@ -10,8 +10,9 @@ use api::names;
 /// Lists that may be in use. One enters before the control plane is given it, and leaves only once it is known that every
 /// machine has been made with another.
 ///
-/// `recorded` are on the etcd object, `control_plane` is in the control plane, `next` is about to be written into it. `used` are
-/// those of its machines, and of those that join it later; None: they are still being replaced, or cannot be told.
+/// `recorded` are on the etcd object, `control_plane` is in the control plane, `next` is about to be written into it.
+/// `used` are those of its machines, and of those that join it later; None: they are still being replaced, or cannot be
+/// told.
 fn in_use(
     recorded: &EndpointLists,
     control_plane: &[String],

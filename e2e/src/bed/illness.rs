@@ -103,7 +103,8 @@ pub fn end_slow_disk(machine: &Machine) -> Done<()> {
 }
 
 /// A command for before etcdadm, which gives the machine of this name a data disk of its own that can be filled: with
-/// room for etcd's log, which is allocated in advance, and for as much beside it as etcdadm asks for. Other machines do nothing.
+/// room for etcd's log, which is allocated in advance, and for as much beside it as etcdadm asks for. Other machines do
+/// nothing.
 #[must_use]
 pub fn small_disk(machine: &str) -> String {
     let mount = "mount -t tmpfs -o size=224m,mode=0700 tmpfs /var/lib/etcd";

@@ -63,8 +63,8 @@ pub async fn metrics(port: u16, token: Option<&str>) -> Result<Result<String, u1
     Ok(answer)
 }
 
-/// Sets what a manager logs, at the secure server on a port of this computer: the filter that it answers, or the status that says
-/// why not.
+/// Sets what a manager logs, at the secure server on a port of this computer: the filter that it answers, or the status
+/// that says why not.
 ///
 /// # Errors
 /// When it does not answer.

@@ -214,7 +214,8 @@ pub(super) const KUBE_STATE_METRICS: Module = Module {
     tags: "",
 };
 
-/// Prometheus' program for people, without the service discoveries that it would speak to clouds with: it only tests rules here.
+/// Prometheus' program for people, without the service discoveries that it would speak to clouds with: it only tests
+/// rules here.
 pub(super) const PROMTOOL: Module = Module {
     name: "promtool",
     source: "github.com/prometheus/prometheus",

@@ -137,8 +137,8 @@ pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     rolled_once(bed, &look, writer, mark).await
 }
 
-/// Every member of etcd is replaced below a cluster that works: the control plane rolls once, the old members leave when it has,
-/// and writes go on.
+/// Every member of etcd is replaced below a cluster that works: the control plane rolls once, the old members leave
+/// when it has, and writes go on.
 pub(crate) async fn of_an_etcd_that_rolls(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let Below { look, workload, writer, mark } = below(bed, "roll", 3).await?;

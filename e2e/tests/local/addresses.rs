@@ -75,8 +75,9 @@ pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
     and_after_another_look(bed, &ours, &before).await
 }
 
-/// Two clusters of one CA, all of whose members are well. The Machine of one shows the address of the other's, and the other way
-/// round, as where an infrastructure mixes them up: neither takes anything over from the other, and nothing is changed.
+/// Two clusters of one CA, all of whose members are well. The Machine of one shows the address of the other's, and the
+/// other way round, as where an infrastructure mixes them up: neither takes anything over from the other, and nothing
+/// is changed.
 pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
     are_exchanged(bed, ["addresses-c", "addresses-d"], TOLD).await
 }

@@ -28,10 +28,10 @@ const LATER: Duration = Duration::from_secs(30);
 /// Grace of the clusters with a machine that never boots: as short as a busy computer allows for the other machines.
 const GRACE: i64 = 20;
 
-/// Side by side: a machine that takes 90 seconds to boot is waited for without a word of complaint; one that never boots
-/// is reported, and the cluster goes on around it as far as is safe, and then it is replaced, where that is the mode; one that is
-/// deleted before it boots, and initializes etcd
-/// all the same, takes that etcd with it; one that is deleted after its time, and joins all the same, takes nothing with it.
+/// Side by side: a machine that takes 90 seconds to boot is waited for without a word of complaint; one that never
+/// boots is reported, and the cluster goes on around it as far as is safe, and then it is replaced, where that is the
+/// mode; one that is deleted before it boots, and initializes etcd all the same, takes that etcd with it; one that is
+/// deleted after its time, and joins all the same, takes nothing with it.
 pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
     Look::make_namespace(&bed.client(), "boots").await?;
     try_join!(late(bed), second_never(bed), replaced(bed), first_never(bed), deleted(bed), given_up(bed))?;
@@ -161,8 +161,8 @@ async fn deleted(bed: &Bed) -> Result<()> {
     ends_with(bed, &look, &["deleted-etcd-1", "deleted-etcd-2", "deleted-etcd-3"]).await
 }
 
-/// The second of three is deleted, and the first votes alone when its time is over: it is kept until another one votes too, as it
-/// may join still. Let go, it does so: its member is removed, and nothing is lost.
+/// The second of three is deleted, and the first votes alone when its time is over: it is kept until another one votes
+/// too, as it may join still. Let go, it does so: its member is removed, and nothing is lost.
 async fn given_up(bed: &Bed) -> Result<()> {
     let (dead, slow) = ("given-etcd-1", "given-etcd-2");
     let manifests = Manifests::new("boots", "given")?.with("EtcdCluster", short_grace);

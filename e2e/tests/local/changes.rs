@@ -1,5 +1,6 @@
-//! The spec is changed, and at the writes that follow our manager is killed before them, killed after them, or loses the answer.
-//! Each time the change is carried out once, nothing is left over, and nothing that was acknowledged meanwhile is lost.
+//! The spec is changed, and at the writes that follow our manager is killed before them, killed after them, or loses
+//! the answer. Each time the change is carried out once, nothing is left over, and nothing that was acknowledged
+//! meanwhile is lost.
 
 mod used;
 

@@ -124,7 +124,8 @@ async fn apply(bed: &Bed, name: &str, replicas: i64) -> Result<Look> {
     Ok(Look::at(&client, &manifests))
 }
 
-/// Kills every machine of etcd, and waits until that is known. They die one after the other: nobody is to be replaced meanwhile.
+/// Kills every machine of etcd, and waits until that is known. They die one after the other: nobody is to be replaced
+/// meanwhile.
 async fn kill_all(bed: &Bed, look: &Look) -> Result<()> {
     let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 2});
     let patch = json!({"spec": {"healthCheck": check, "remediation": {"mode": "Report"}}});

@@ -21,8 +21,8 @@ const NODE_STARTUP: u64 = 30;
 /// How long is waited for what must not happen.
 const STEADY: Duration = Duration::from_secs(8);
 
-/// The leader's Machine. At first it is only said that it is marked. A MachineHealthCheck never takes its conditions back from a
-/// Machine without a Node, so they count although the annotation that has led to them is gone.
+/// The leader's Machine. At first it is only said that it is marked. A MachineHealthCheck never takes its conditions
+/// back from a Machine without a Node, so they count although the annotation that has led to them is gone.
 pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     let report = json!({"mode": "Report"});
     let manifests = Manifests::new("marked", "demo")?;

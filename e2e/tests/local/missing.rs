@@ -71,8 +71,8 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// A member is removed with etcdctl. That its Machine has no member any more is told; what was written is there, and neither its
-/// machine nor the bootstrap commands bring it back.
+/// A member is removed with etcdctl. That its Machine has no member any more is told; what was written is there, and
+/// neither its machine nor the bootstrap commands bring it back.
 pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "member-missing").await?;
     let names = look.member_names(3);
@@ -120,8 +120,8 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// What later members are told and admitted by is deleted while all is well, and somebody adds a learner by hand: the Secret is made
-/// again with the same content, the stranger is told and left alone, and nothing is added beside it.
+/// What later members are told and admitted by is deleted while all is well, and somebody adds a learner by hand: the
+/// Secret is made again with the same content, the stranger is told and left alone, and nothing is added beside it.
 pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     let look = up(bed, "init-missing").await?;
     let load = LowLoad::begin(bed, &look).await?;

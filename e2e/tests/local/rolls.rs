@@ -113,9 +113,9 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// With a control plane that uses the endpoints: three become six, it is told of the new ones once, and the old ones stay as long
-/// as it has not rolled out, which none ever does here: no write fails. All that is up to us happens as the plugin has foretold
-/// it. Deleting the Cluster goes on as ever.
+/// With a control plane that uses the endpoints: three become six, it is told of the new ones once, and the old ones
+/// stay as long as it has not rolled out, which none ever does here: no write fails. All that is up to us happens as
+/// the plugin has foretold it. Deleting the Cluster goes on as ever.
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let look = used(bed, Manifests::new("rolls-used", "demo")?).await?;
     let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
@@ -166,8 +166,9 @@ pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// A rollout of three with room for so many Machines more: the control plane is told of the members that are there when no other
-/// old one may leave. It never rolls out here, so nothing goes on until a person says that it may. Gives every status on the way.
+/// A rollout of three with room for so many Machines more: the control plane is told of the members that are there when
+/// no other old one may leave. It never rolls out here, so nothing goes on until a person says that it may. Gives every
+/// status on the way.
 async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Result<Vec<EtcdClusterStatus>> {
     let narrow = |etcd: &mut Value| etcd["spec"]["rolloutStrategy"] = json!({"rollingUpdate": {"maxSurge": max_surge}});
     let look = used(bed, Manifests::new(namespace, "demo")?.with("EtcdCluster", narrow)).await?;
@@ -222,8 +223,8 @@ pub(crate) async fn ignore_what_is_in_use(look: &Look) -> Result<()> {
     Ok(())
 }
 
-/// Five of another spec, while API servers use the old ones: two of these make room for new ones, three stay, and the control plane
-/// is told once.
+/// Five of another spec, while API servers use the old ones: two of these make room for new ones, three stay, and the
+/// control plane is told once.
 pub(crate) async fn five_beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let five = |etcd: &mut Value| etcd["spec"]["replicas"] = json!(5);
     let look = used(bed, Manifests::new("rolls-five", "demo")?.with("EtcdCluster", five)).await?;

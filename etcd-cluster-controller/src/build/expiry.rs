@@ -26,8 +26,8 @@ pub fn replaced_before_expiry(etcd: &EtcdCluster, machine: &str) -> Option<Times
     certificate_expires(etcd, machine)?.checked_sub(window(etcd)).ok()
 }
 
-/// Whether the certificate of a Machine's member expires soon, and a new one would be good for longer. No certificate is good for
-/// longer than its CA: close to the end of that, a new Machine would be replaced as soon as it is there.
+/// Whether the certificate of a Machine's member expires soon, and a new one would be good for longer. No certificate
+/// is good for longer than its CA: close to the end of that, a new Machine would be replaced as soon as it is there.
 #[must_use]
 pub fn expires_soon(observation: &Observation, machine: &MachineView) -> bool {
     let Certificates::Ca { ca_expires: Some(ca_expires), .. } = observation.certificates else { return false };

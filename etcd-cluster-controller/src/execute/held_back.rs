@@ -37,8 +37,8 @@ pub(super) async fn delete(
     delete_as_read(context, etcd, &live.metadata, note).await
 }
 
-/// Whether the admissions are those that were observed, and a Machine without bootstrap data still has none. The watches may lag
-/// behind, and one that has been admitted may be a member by now.
+/// Whether the admissions are those that were observed, and a Machine without bootstrap data still has none. The
+/// watches may lag behind, and one that has been admitted may be a member by now.
 pub(super) async fn admission_is_as_observed(
     context: &Context,
     observation: &Observation,

@@ -66,9 +66,9 @@ async fn set_hook(
     Outcome::of(apply::merge::<DynamicObject>(&api, CONTROLLER, &machine.name, &patch).await)
 }
 
-/// Deletes one Machine of an EtcdCluster that stays. Our hook keeps it until its member has left etcd, so it is deleted only
-/// with that, and only if the Machines are the very ones that were observed: another manager may have deleted one meanwhile. Before
-/// it is deleted it says that we do that, as who deletes a Machine otherwise has decided on its data.
+/// Deletes one Machine of an EtcdCluster that stays. Our hook keeps it until its member has left etcd, so it is deleted
+/// only with that, and only if the Machines are the very ones that were observed: another manager may have deleted one
+/// meanwhile. Before it is deleted it says that we do that, as who deletes a Machine otherwise has decided on its data.
 pub(super) async fn delete(
     context: &Context,
     observation: &Observation,

@@ -139,9 +139,9 @@ fn is_of_an_earlier(secret: &DynamicObject, uid: &str) -> bool {
     secret.owner_references().iter().any(|owner| owner.kind == "EtcdCluster" && owner.uid != uid)
 }
 
-/// Whom the Secret with our CA belongs to, if not to us: an earlier EtcdCluster, or what makes CAs for another Cluster, and
-/// takes the Secret with it when it goes. A Cluster makes no CA, and what is not a provider's of Cluster API is a user's own way
-/// of making Secrets. An earlier EtcdCluster comes first: the Secret goes soon.
+/// Whom the Secret with our CA belongs to, if not to us: an earlier EtcdCluster, or what makes CAs for another Cluster,
+/// and takes the Secret with it when it goes. A Cluster makes no CA, and what is not a provider's of Cluster API is a
+/// user's own way of making Secrets. An earlier EtcdCluster comes first: the Secret goes soon.
 pub(crate) fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a OwnerReference> {
     let of_a_provider =
         |owner: &OwnerReference| api_group(&owner.api_version).ends_with(&format!(".{}", names::CLUSTER_GROUP));

@@ -44,8 +44,8 @@ impl<'v, 'a> InUse<'v, 'a> {
         self.of_seat(seat).next().is_some()
     }
 
-    /// A list that would have too few live endpoints without a member: fewer than f + 1 that are served by voters that are well.
-    /// With it comes how many it would have. `before`: a member that has left by then.
+    /// A list that would have too few live endpoints without a member: fewer than f + 1 that are served by voters that
+    /// are well. With it comes how many it would have. `before`: a member that has left by then.
     pub(super) fn endangered_by(&self, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Option<(&EndpointList, usize)> {
         let mut without = self.of_seat(seat).map(|list| (list, self.alive_without(list, seat, before)));
         without.find(|(list, alive)| *alive <= list.len() / 2)
@@ -93,8 +93,8 @@ impl<'v, 'a> InUse<'v, 'a> {
         self.lists.iter().count() > 1 && self.has_published()
     }
 
-    /// Whether the control plane has yet to roll out with what is published: it does so, is about to be given it, or uses a member
-    /// that is not among that.
+    /// Whether the control plane has yet to roll out with what is published: it does so, is about to be given it, or
+    /// uses a member that is not among that.
     pub(super) fn is_behind(&self) -> bool {
         let published = published(self.view);
         let is_ready = self.view.observation.etcd.status.as_ref().is_some_and(|status| status.ready);

@@ -138,7 +138,8 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
             Some("no other machine would boot until the infrastructure of the Cluster is provisioned".to_owned())
         }
         () if seat.is_voter() => obstacle_of_a_voter(view),
-        // Otherwise one after the other would be made, marked and kept. One whose member has started leaves etcd, and is not kept.
+        // Otherwise one after the other would be made, marked and kept. One whose member has started leaves etcd, and
+        // is not kept.
         () if !seat.has_started() && is_to_wait(view) => Some(
             "another Machine that is late is kept, as it could take the quorum with it; it goes when another member has joined, or by hand as MachinesDeleting says"
                 .to_owned(),

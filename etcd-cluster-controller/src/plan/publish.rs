@@ -91,8 +91,8 @@ impl<'v, 'a> PublishedList<'v, 'a> {
         theirs.filter(|url| self.urls.contains(&url.as_str())).count()
     }
 
-    /// Where a voter is said to be. It is published once it answers there, and stays as long as it is a voter: a client skips an
-    /// endpoint that is down, while a changed list would roll the whole control plane.
+    /// Where a voter is said to be. It is published once it answers there, and stays as long as it is a voter: a client
+    /// skips an endpoint that is down, while a changed list would roll the whole control plane.
     fn endpoint(&self, seat: &Seat<'_>) -> Option<String> {
         let observation = self.view.observation;
         let present = observation.client_url(seat.machine?);

@@ -1,7 +1,8 @@
-//! Voters that have failed for long enough are replaced. A replacement boots first, and then the Machine of the failed voter
-//! is deleted: it goes the way of every Machine that is deleted, and the replacement joins in its place. With an even number of
-//! voters it is deleted at once, as no failure less is survived without it; and so it is with `maxSurge: 0`, as there is no room
-//! for its replacement before. A voter that recovers before that stays, and the replacement is one Machine too many.
+//! Voters that have failed for long enough are replaced. A replacement boots first, and then the Machine of the failed
+//! voter is deleted: it goes the way of every Machine that is deleted, and the replacement joins in its place. With an
+//! even number of voters it is deleted at once, as no failure less is survived without it; and so it is with `maxSurge:
+//! 0`, as there is no room for its replacement before. A voter that recovers before that stays, and the replacement is
+//! one Machine too many.
 
 use super::growth::missing_since;
 use super::retire::may_leave;
@@ -247,8 +248,8 @@ fn seconds_since(observation: &Observation, last: &LastRemediation) -> i64 {
     observation.now.as_second().saturating_sub(last.time.0.as_second())
 }
 
-/// Why a replacement is not replaced itself now. `what`: its member, and what is wrong with it. `period`: how long it waits, and
-/// the field that says so.
+/// Why a replacement is not replaced itself now. `what`: its member, and what is wrong with it. `period`: how long it
+/// waits, and the field that says so.
 pub(super) fn limit(
     observation: &Observation,
     machine: &MachineView,

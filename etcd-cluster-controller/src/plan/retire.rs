@@ -104,8 +104,9 @@ pub(super) fn what_becomes_of(view: &View<'_>, seat: &Seat<'_>) -> String {
     format!("It is left alone while it answers, and removed once its checks have failed for {after} s")
 }
 
-/// Whether a learner was added just now, and its etcd is about to start. From then on its machine knows that it was a member, and
-/// does not join again. One that is removed before might, and its Machine would be kept for as long as it may join.
+/// Whether a learner was added just now, and its etcd is about to start. From then on its machine knows that it was a
+/// member, and does not join again. One that is removed before might, and its Machine would be kept for as long as it
+/// may join.
 fn is_starting(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_new = seat.member.is_some() && !seat.is_voter() && !seat.has_started() && !seat.is_unhealthy();
     is_new && !seat.released && seat.machine.is_some_and(|machine| view.observation.is_in_grace(machine))
@@ -132,8 +133,8 @@ fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<May
     member_gone(&view.roster, records, machine).or_else(|| never_member(&view.roster, seat, status, view.has_begun()))
 }
 
-/// A healthy voter to lead in place of a member that goes: the newest, as the oldest are most likely to be replaced next. Rather
-/// one whose data is not in doubt.
+/// A healthy voter to lead in place of a member that goes: the newest, as the oldest are most likely to be replaced
+/// next. Rather one whose data is not in doubt.
 pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
     let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_well());
     let place = |seat: &Seat<'_>| view.roster.seats.iter().position(|other| other.id() == seat.id());
@@ -158,8 +159,8 @@ pub(super) fn waits_for_another(view: &View<'_>, seat: &Seat<'_>) -> bool {
     may_remove(&view.roster, id, &view.observation.etcd.spec).is_err() || keeps_copies(view, seat).is_err()
 }
 
-/// Whether a member is on its way out, is held back by nothing but its endpoint, and takes the room of another one. It counts as
-/// one that stays for what the control plane is told: only a rollout of that sets it free.
+/// Whether a member is on its way out, is held back by nothing but its endpoint, and takes the room of another one. It
+/// counts as one that stays for what the control plane is told: only a rollout of that sets it free.
 pub(super) fn is_held_by_its_endpoint(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_enough = || view.roster.voters().filter(|voter| voter.is_well()).count() >= view.wanted();
     !view.has_room()

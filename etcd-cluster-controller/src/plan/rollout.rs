@@ -56,8 +56,9 @@ pub(crate) fn is_outdated(view: &View<'_>, seat: &Seat<'_>) -> bool {
     rolls && is_kept(view, seat) && is_superseded(view, seat)
 }
 
-/// Whether others are there, or come, in place of a seat's Machine, as it does not match the spec. When it is deleted, its member
-/// stays as long as API servers use its endpoint. One that leaves may match again: then those in its place do not.
+/// Whether others are there, or come, in place of a seat's Machine, as it does not match the spec. When it is deleted,
+/// its member stays as long as API servers use its endpoint. One that leaves may match again: then those in its place
+/// do not.
 pub(super) fn is_superseded(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let differs = |seat: &Seat<'_>| seat.machine.is_some_and(|machine| !view.is_up_to_date(machine));
     let others_differ = || view.roster.voters().any(|other| is_kept(view, other) && differs(other));

@@ -2,8 +2,9 @@
 //! does not get on, one whose member somebody else has removed. Such a Machine is replaced like a
 //! [marked](super::marked) one.
 //!
-//! It is reported after one grace and replaced after two. What has kept it from voting may keep the next one from it too: a
-//! template, an image, a command. So each Machine gets a grace more than the one that was made before it, until one of them votes.
+//! It is reported after one grace and replaced after two. What has kept it from voting may keep the next one from it
+//! too: a template, an image, a command. So each Machine gets a grace more than the one that was made before it, until
+//! one of them votes.
 
 use super::View;
 use super::growth::{is_late, missing_since};
@@ -27,8 +28,8 @@ struct Stuck {
     replaced_from: Timestamp,
 }
 
-/// Whether a Machine is stuck. Not before etcd has begun: then another Machine would initialize it. Nor while a member is listed
-/// that runs on no known Machine, as it may be this one's.
+/// Whether a Machine is stuck. Not before etcd has begun: then another Machine would initialize it. Nor while a member
+/// is listed that runs on no known Machine, as it may be this one's.
 fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> {
     let (observation, roster) = (view.observation, &view.roster);
     if machine.deleting || seat.is_voter() || !view.has_begun() || roster.unseated().is_some() {

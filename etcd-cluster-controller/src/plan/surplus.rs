@@ -30,7 +30,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let leads = |seat: &Seat<'_>| is_unused && seat.leads();
     let (seat, machine) =
         free.iter().min_by_key(|(seat, machine)| order(seat, machine, in_domain_of(machine), leads(seat)))?;
-    // A Machine that is held back carries nothing, whatever is known of the others. Where Machines may be missing, nobody counts.
+    // A Machine that is held back carries nothing, whatever is known of the others. Where Machines may be missing,
+    // nobody counts.
     let may_choose =
         (!seat.admitted || (is_settled(view) && !corrupt::holds(view))) && view.observation.not_owned.is_empty();
     (may_choose && recovers(view).is_none())
@@ -42,11 +43,12 @@ fn is_settled(view: &View<'_>) -> bool {
     view.roster.is_listed() && view.roster.voters().all(Seat::is_settled)
 }
 
-/// Whom a person has chosen goes first; then who serves least: those that have failed, those that are not members yet, learners.
-/// Of healthy voters one goes that shares its failure domain with most others, and of these the newest, also if it leads: the
-/// oldest are in every list of endpoints that API servers may still use. The very oldest is never the first to go: it may be the
-/// only one of such a list. So only Machines that may go count for a domain: one that is paused would make the oldest one's
-/// domain look full. Where no API server uses any, the leader goes last: leadership need not move.
+/// Whom a person has chosen goes first; then who serves least: those that have failed, those that are not members yet,
+/// learners. Of healthy voters one goes that shares its failure domain with most others, and of these the newest, also
+/// if it leads: the oldest are in every list of endpoints that API servers may still use. The very oldest is never the
+/// first to go: it may be the only one of such a list. So only Machines that may go count for a domain: one that is
+/// paused would make the oldest one's domain look full. Where no API server uses any, the leader goes last: leadership
+/// need not move.
 fn order(
     seat: &Seat<'_>,
     machine: &MachineView,

@@ -153,8 +153,8 @@ impl Removal {
         }
     }
 
-    /// Whether rule 1 lets the member go: in every case that is possible as far as anybody knows, and however many of those that
-    /// are let go vote in their last moments.
+    /// Whether rule 1 lets the member go: in every case that is possible as far as anybody knows, and however many of
+    /// those that are let go vote in their last moments.
     fn is_safe(&self, late: usize, spec: &EtcdClusterSpec) -> bool {
         let wanted = usize::try_from(spec.replicas).unwrap();
         let votes = usize::from(self.target != Kind::Learner);

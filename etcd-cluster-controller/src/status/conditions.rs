@@ -254,8 +254,8 @@ fn scaling_up(decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     Draft::new(c::SCALING_UP, true, reason, message)
 }
 
-/// More Machines than wanted stay, or have been deleted for that. Not those that are to be replaced, while an unhealthy voter is
-/// replaced or in a rollout.
+/// More Machines than wanted stay, or have been deleted for that. Not those that are to be replaced, while an unhealthy
+/// voter is replaced or in a rollout.
 fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     let wanted = decision.goal.voters;
     let machines = view.observation.machines.len();

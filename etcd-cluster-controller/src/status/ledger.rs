@@ -29,8 +29,8 @@ pub(super) fn last_remediation(before: Option<LastRemediation>, next: &Plan) -> 
     }
 }
 
-/// The Machines that are let go without having become members. Before etcd has begun none is forgotten: a manager whose watches lag
-/// may still find the etcd of one that is gone.
+/// The Machines that are let go without having become members. Before etcd has begun none is forgotten: a manager whose
+/// watches lag may still find the etcd of one that is gone.
 pub(super) fn released_machine_uids(view: &View<'_>, before: &EtcdClusterStatus, next: &Plan) -> Vec<String> {
     let is_there = |uid: &String| view.observation.machines.values().any(|machine| machine.uid == *uid);
     let mut uids: Vec<String> =

@@ -21,7 +21,8 @@ use state::{Budget, State};
 /// What takes more is too long for a unit test.
 const LIMIT: Bounds = Bounds { states: 200_000, mib: 2_048, seconds: 600 };
 
-/// Explores, prints the figures, and fails with the way to the rule that is broken, or if there is more than the bounds let it see.
+/// Explores, prints the figures, and fails with the way to the rule that is broken, or if there is more than the bounds
+/// let it see.
 fn check(name: &str, starts: &[State], bounds: Bounds) {
     let report = search(name, starts, bounds);
     if let Some(cut) = report.cut {

@@ -379,8 +379,8 @@ fn is_as_wanted(state: &State, decided: &Decided) -> bool {
         && (state.etcd.in_use.is_empty() || state.etcd.in_use == InUse::only(status.endpoints))
 }
 
-/// Nobody has seen that the member of a Machine started before it was removed, so whether its machine comes again is not known; it
-/// could take the quorum with it, and nobody else is to come.
+/// Nobody has seen that the member of a Machine started before it was removed, so whether its machine comes again is
+/// not known; it could take the quorum with it, and nobody else is to come.
 fn is_kept_for_good(state: &State, seat: usize) -> bool {
     let (machines, status) = (&state.machines, &state.etcd.status);
     let is_kept = machines.is[seat].exists() && machines.deleting.has(seat) && machines.hook.has(seat);

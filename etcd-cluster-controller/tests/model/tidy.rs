@@ -146,8 +146,8 @@ impl State {
         ]
     }
 
-    /// Puts the Machines that there are in the order of what is true of them, and of what the status remembers of them: old ones
-    /// first, and the leader before the others.
+    /// Puts the Machines that there are in the order of what is true of them, and of what the status remembers of them:
+    /// old ones first, and the leader before the others.
     fn sort(&mut self) {
         let there: Vec<usize> = (0..SEATS).filter(|seat| self.machines.is[*seat].exists()).collect();
         for (at, seat) in there.iter().enumerate() {

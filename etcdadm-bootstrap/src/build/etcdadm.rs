@@ -6,8 +6,9 @@ use etcd_values::{
     CLUSTER_ID, DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, TIMEOUT, check_cipher_suites, check_flags,
 };
 
-/// How long etcdadm goes on: nobody runs it a second time, and a machine may have to wait for a voter that is down, or to catch up
-/// with a large database. The longest `startupGraceSeconds`, after which nobody waits for the machine any more.
+/// How long etcdadm goes on: nobody runs it a second time, and a machine may have to wait for a voter that is down, or
+/// to catch up with a large database. The longest `startupGraceSeconds`, after which nobody waits for the machine any
+/// more.
 const PATIENCE: &str = "24h";
 
 /// The command that makes the machine a member and then says so. It fails if etcdadm does: `set -e` alone would not

@@ -1,5 +1,6 @@
-//! `__complete`: what kubectl asks a plugin for completions with, by a program `kubectl_complete-etcdcluster`. The answer has the
-//! form of Cobra: one candidate a line, and a number at the end that says whether files come into question too.
+//! `__complete`: what kubectl asks a plugin for completions with, by a program `kubectl_complete-etcdcluster`. The
+//! answer has the form of Cobra: one candidate a line, and a number at the end that says whether files come into
+//! question too.
 
 use crate::cli::Cli;
 use crate::connection::Options;

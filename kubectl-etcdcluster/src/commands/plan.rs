@@ -168,8 +168,8 @@ impl Candidate<'_> {
 /// How the API server begins what it says of unknown fields.
 const UNKNOWN_FIELDS: &str = "strict decoding error: ";
 
-/// Whether an answer is about what was sent: a schema or rule, a policy or webhook, a conflict. A server-side apply with an unknown
-/// field is answered with an internal error.
+/// Whether an answer is about what was sent: a schema or rule, a policy or webhook, a conflict. A server-side apply
+/// with an unknown field is answered with an internal error.
 fn is_refusal(status: &Status) -> bool {
     matches!(status.code, 400 | 403 | 409 | 422) || status.message.contains("field not declared in schema")
 }

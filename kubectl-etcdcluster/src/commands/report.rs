@@ -29,8 +29,8 @@ use std::process::ExitCode;
 pub struct Arguments {
     /// Name of the EtcdCluster
     pub name: String,
-    /// Where to write it: a file if it ends with .tar.gz or .tgz, else a folder, which is made. Default: a file here, named after
-    /// the EtcdCluster and the time
+    /// Where to write it: a file if it ends with .tar.gz or .tgz, else a folder, which is made. Default: a file here,
+    /// named after the EtcdCluster and the time
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
 }

@@ -29,8 +29,8 @@ impl World {
         self.promote() || self.control_plane_moves() || self.infrastructure_deletes()
     }
 
-    /// A Machine that nothing keeps any more is gone. It comes last: infrastructure may take its time, and then most Machines exist
-    /// side by side.
+    /// A Machine that nothing keeps any more is gone. It comes last: infrastructure may take its time, and then most
+    /// Machines exist side by side.
     fn infrastructure_deletes(&mut self) -> bool {
         let is_kept = |machine: &MachineView| machine.annotations.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION);
         let mut machines = self.observation.machines.values();

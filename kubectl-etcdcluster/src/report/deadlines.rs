@@ -59,8 +59,8 @@ fn expiries(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
     })
 }
 
-/// The clauses of a message that have a time, such as "if that lasts until …, it counts as MachineNotBooting". The time itself
-/// is left out of them.
+/// The clauses of a message that have a time, such as "if that lasts until …, it counts as MachineNotBooting". The time
+/// itself is left out of them.
 fn in_message(message: &str) -> Vec<Deadline> {
     let clauses = message.split("; ").flat_map(|part| part.split(". "));
     let clauses = clauses.filter_map(|clause| {

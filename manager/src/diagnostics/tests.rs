@@ -21,7 +21,8 @@ struct ApiServer {
 }
 
 impl ApiServer {
-    /// Knows the tokens `prometheus`, `admin` and `visitor`. Lets the first read the metrics, and the second set what is logged.
+    /// Knows the tokens `prometheus`, `admin` and `visitor`. Lets the first read the metrics, and the second set what
+    /// is logged.
     fn client(self: &Arc<Self>) -> Client {
         let (tokens, access) = (self.clone(), self.clone());
         let tokens = move |body: String| {

@@ -1,5 +1,6 @@
-//! Flags of Cluster API's managers that have no effect here. They are accepted, so that what is written for all providers alike,
-//! such as by cluster-api-operator, need not be written differently for this one. Each is told of in the log.
+//! Flags of Cluster API's managers that have no effect here. They are accepted, so that what is written for all
+//! providers alike, such as by cluster-api-operator, need not be written differently for this one. Each is told of in
+//! the log.
 
 use super::values;
 use clap::builder::ValueParser;

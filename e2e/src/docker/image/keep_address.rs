@@ -1,6 +1,6 @@
-//! Docker gives addresses away in the order in which containers start, so after a power cut each may get another's. A machine
-//! keeps its own, as it would on any other infrastructure: etcd's members, their certificates and a cluster's endpoints are made
-//! for it.
+//! Docker gives addresses away in the order in which containers start, so after a power cut each may get another's. A
+//! machine keeps its own, as it would on any other infrastructure: etcd's members, their certificates and a cluster's
+//! endpoints are made for it.
 
 use super::{file, script};
 use crate::world::World;

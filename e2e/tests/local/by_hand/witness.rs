@@ -48,8 +48,8 @@ impl Witness {
         Ok(Self { load, votes: Counting { stop, task } })
     }
 
-    /// Ends. The judge finds nothing wrong, there were at least so many voters and a quorum of them ran at every look, and for no
-    /// longer than `stall` the members could not be listed.
+    /// Ends. The judge finds nothing wrong, there were at least so many voters and a quorum of them ran at every look,
+    /// and for no longer than `stall` the members could not be listed.
     pub(super) async fn stop(mut self, voters: usize, stall: Duration) -> Result<()> {
         self.votes.stop.store(true, Ordering::Relaxed);
         let votes = (&mut self.votes.task).await?.context("the votes")?;

@@ -63,8 +63,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// A member loses its data. It stays away, whatever happens to its machine; meanwhile the cluster is not Ready, nobody changes
-    /// the members, and no key is lost.
+    /// A member loses its data. It stays away, whatever happens to its machine; meanwhile the cluster is not Ready,
+    /// nobody changes the members, and no key is lost.
     pub(super) async fn loses(&mut self, Loss { member, loss }: Loss) -> Result<()> {
         let begun = Instant::now();
         let lost = self.machine(&self.name(member))?;

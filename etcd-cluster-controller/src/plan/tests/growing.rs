@@ -283,9 +283,9 @@ fn number(name: &str) -> usize {
 }
 
 proptest! {
-    /// Never more Machines than wanted, never more of them on their way than learners may catch up, never one more member while a
-    /// voter is down, a learner late, a Machine of a member gone or the member list unknown; and nobody's admission is revoked,
-    /// nor one deleted that may have booted.
+    /// Never more Machines than wanted, never more of them on their way than learners may catch up, never one more
+    /// member while a voter is down, a learner late, a Machine of a member gone or the member list unknown; and
+    /// nobody's admission is revoked, nor one deleted that may have booted.
     #[test]
     fn growth_is_always_safe(
         replicas in prop::sample::select(vec![1, 3, 5, 7]),

@@ -1,5 +1,5 @@
-//! What the plan does in the lives of clusters, from the first step to the last, as text files: each state in short, and what is
-//! decided in it. A change of the plan shows as a change of a story, to be read and accepted:
+//! What the plan does in the lives of clusters, from the first step to the last, as text files: each state in short,
+//! and what is decided in it. A change of the plan shows as a change of a story, to be read and accepted:
 //! `INSTA_UPDATE=always cargo test -p etcd-cluster-controller --lib lives`.
 
 use super::rolling::{edit, outdated, urls};

@@ -87,8 +87,9 @@ impl State {
         self
     }
 
-    /// The same, where states that differ only in the order of the Machines' numbers are one. Where the planner takes the lowest
-    /// number of several that it holds to be alike, it is asked about one order of them; the others are for fewer members.
+    /// The same, where states that differ only in the order of the Machines' numbers are one. Where the planner takes
+    /// the lowest number of several that it holds to be alike, it is asked about one order of them; the others are for
+    /// fewer members.
     pub fn by_symmetry(mut self) -> Self {
         self.symmetric = true;
         self
