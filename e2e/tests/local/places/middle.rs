@@ -5,10 +5,10 @@ use super::{PATIENCE, Told, gone, strikes};
 use crate::bring_up::released;
 use crate::deletion::all_is_gone;
 use crate::records::warnings;
-use crate::repair::{dies, manifests};
+use crate::repair::{self, dies};
 use crate::rolls::{another_spec, changed};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look};
+use e2e::bed::{Bed, Look, Manifests};
 use e2e::faults::{FaultyManager, How, Place, Sweep};
 use e2e::until::until;
 use kube::ResourceExt;
@@ -44,7 +44,7 @@ async fn tell(bed: &Bed, middle: Middle, namespace: &str, place: Option<Place>) 
     let client = bed.client();
     Look::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
-    let manifests = manifests(namespace, 3)?;
+    let manifests = middle.manifests(namespace)?;
     let look = Look::at(&client, &manifests);
     manifests.apply(&client).await?;
     look.until_ready(PATIENCE).await?;
@@ -67,6 +67,15 @@ impl Middle {
         match self {
             Self::Rollout => "rollout-deleted",
             Self::Repair => "repair-deleted",
+        }
+    }
+
+    /// Without a repair, members have the time that they have by default: one that waits for its turn to start, beside
+    /// another one that is promoted, would be told otherwise.
+    fn manifests(self, namespace: &str) -> Result<Manifests> {
+        match self {
+            Self::Rollout => Ok(Manifests::new(namespace, "demo")?.replicas(3)),
+            Self::Repair => repair::manifests(namespace, 3),
         }
     }
 
