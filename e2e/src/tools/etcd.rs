@@ -2,14 +2,16 @@
 
 use anyhow::Result;
 
-use super::module::{ETCD_3_5, ETCD_3_6, ETCD_3_7, Module};
+use super::module::{ETCD_3_5, ETCD_3_6, ETCD_3_6_10, ETCD_3_7, Module};
 use super::{build, release};
 
-/// A minor version of etcd that machines can run. Each is pinned to one patch version.
+/// A version of etcd that machines can run. Each is pinned to one patch version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Etcd {
     /// The oldest that a member can have as a learner.
     V3_5,
+    /// An earlier patch version of 3.6, from which no member goes to 3.7.
+    V3_6_10,
     /// The one that [`super::Tools::ensure`] makes: the default of machines, and the management plane's.
     V3_6,
     /// The newest.
@@ -18,11 +20,15 @@ pub enum Etcd {
 
 impl Etcd {
     /// All of them, the oldest first.
-    pub const ALL: [Self; 3] = [Self::V3_5, Self::V3_6, Self::V3_7];
+    pub const ALL: [Self; 4] = [Self::V3_5, Self::V3_6_10, Self::V3_6, Self::V3_7];
+
+    /// One of each minor version, the oldest first.
+    pub const MINORS: [Self; 3] = [Self::V3_5, Self::V3_6, Self::V3_7];
 
     fn module(self) -> &'static Module {
         match self {
             Self::V3_5 => &ETCD_3_5,
+            Self::V3_6_10 => &ETCD_3_6_10,
             Self::V3_6 => &ETCD_3_6,
             Self::V3_7 => &ETCD_3_7,
         }

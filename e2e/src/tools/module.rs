@@ -44,6 +44,9 @@ pub(super) const ETCD_3_6: Module = Module {
     tags: "",
 };
 
+/// An earlier patch version of it, for machines.
+pub(super) const ETCD_3_6_10: Module = Module { name: "etcd-3.6.10", ..ETCD_3_6 };
+
 /// etcd 3.5, for machines.
 pub(super) const ETCD_3_5: Module = Module { name: "etcd-3.5", ..ETCD_3_6 };
 

@@ -59,26 +59,18 @@ pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// From etcd 3.5 over 3.6 to 3.7, with a way back while versions are mixed. What cannot be done in one step is refused.
+/// From etcd 3.5 over two patch versions of 3.6 to 3.7, with a way back while versions are mixed. What cannot be done
+/// in one step is refused.
 pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
-    let [first, second, third] = Etcd::ALL.map(Etcd::version);
-    let (first, second, third) = (first?, second?, third?);
+    let [first, earlier, second, third] = Etcd::ALL.map(Etcd::version);
+    let (first, earlier, second, third) = (first?, earlier?, second?, third?);
     let manifests = Manifests::new("rolls-versions", "demo")?;
     let at_first = |etcd: &mut Value| etcd["spec"]["etcdadmConfigSpec"]["version"] = json!(first);
     let look = alone(bed, manifests.with("EtcdCluster", at_first)).await?;
     let states = Record::of(&bed.client(), &look.namespace).await?;
     let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
-    let version = |version: &str| json!({"etcdadmConfigSpec": {"version": version}});
 
-    let old = look.etcd_machines().await?;
-    changed(&look, &version(&third)).await?;
-    until("the jump is refused", PATIENCE, async || {
-        let condition = up_to_date(&look.status().await?)?;
-        Ok((condition.1 == "UnsupportedVersionChange" && condition.2.contains("go to 3.6 first")).then_some(()))
-    })
-    .await?;
-    ensure!(look.etcd_machines().await? == old && look.status().await?.ready, "it did more than refuse");
-
+    is_refused(&look, &third, "go to 3.6 first").await?;
     changed(&look, &version(&second)).await?;
     until("a member of the next version votes", ROLLOUT, async || {
         let status = look.status().await?;
@@ -96,20 +88,45 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    let back = are_well(bed, &look, 3).await?;
+    let machines = are_well(bed, &look, 3).await?;
     follow(&writers, &look.status().await?);
 
-    changed(&look, &version(&second)).await?;
-    let machines = rolled(bed, &look, &back, &writers).await?;
-    ensure!(look.status().await?.version == second, "it runs {}", look.status().await?.version);
-    changed(&look, &version(&third)).await?;
-    rolled(bed, &look, &machines, &writers).await?;
-    ensure!(look.status().await?.version == third, "it runs {}", look.status().await?.version);
+    let machines = goes_to(bed, &look, &earlier, &machines, &writers).await?;
+    is_refused(&look, &third, "go to 3.6.11 first").await?;
+    let machines = goes_to(bed, &look, &second, &machines, &writers).await?;
+    goes_to(bed, &look, &third, &machines, &writers).await?;
 
     let figures = nothing_is_lost(&look, writers, &[]).await?;
     hardly_noticed(&figures, &states.stop().await?)?;
     let told = warnings(&bed.client(), &look.namespace).await?;
     ensure!(told.iter().all(|warning| warning.starts_with("UnsupportedVersionChange")), "the warnings are {told:#?}");
+    Ok(())
+}
+
+fn version(version: &str) -> Value {
+    json!({"etcdadmConfigSpec": {"version": version}})
+}
+
+/// Every Machine is replaced by one with this version of etcd. Gives their names.
+async fn goes_to(bed: &Bed, look: &Look, asked: &str, old: &[String], writers: &History) -> Result<Vec<String>> {
+    changed(look, &version(asked)).await?;
+    let machines = rolled(bed, look, old, writers).await?;
+    let runs = look.status().await?.version;
+    ensure!(runs == asked, "it runs {runs}, and not {asked}");
+    Ok(machines)
+}
+
+/// A version that the members cannot go to is asked for: it is said what they can go to, and nothing is done.
+async fn is_refused(look: &Look, asked: &str, instead: &str) -> Result<()> {
+    let machines = look.etcd_machines().await?;
+    changed(look, &version(asked)).await?;
+    until(format!("{asked} is refused"), PATIENCE, async || {
+        let condition = up_to_date(&look.status().await?)?;
+        ensure!(condition.1 == "UnsupportedVersionChange" && condition.2.contains(instead), "{condition:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    ensure!(look.etcd_machines().await? == machines && look.status().await?.ready, "it did more than refuse {asked}");
     Ok(())
 }
 
