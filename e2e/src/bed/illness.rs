@@ -17,11 +17,11 @@ use std::process::Command;
 /// How much a slow network carries in a second: more than a member that leads sends under the load of scenarios, so that
 /// all of it arrives, later.
 const SLOW: &str = "1mbit";
-/// Sends what does not fit through a slow network at once.
-const BURST: &str = "head -c 8000 /dev/zero > /dev/udp/$0/9";
+/// Sends what does not fit through a slow network at once, to an address where nobody has to listen.
+pub(crate) const BURST: &str = "head -c 8000 /dev/zero > /dev/udp/$0/9";
 
 /// Stops etcd for two thirds of the time, for less than an election takes each time.
-const STUTTER: &str = r#"
+pub(crate) const STUTTER: &str = r#"
 send() {
     for p in /proc/[0-9]*; do
         if [ "$(cat $p/comm 2>/dev/null)" = etcd ]; then kill -$1 ${p#/proc/} && echo >> /run/stuttered; fi
@@ -30,8 +30,11 @@ send() {
 : > /run/stutters
 while [ -e /run/stutters ]; do send STOP; sleep 0.4; send CONT; sleep 0.2; done
 "#;
+/// Begins that, with [`STUTTER`] as its argument.
+pub(crate) const BEGIN: &str = "setsid sh -c \"$0\" < /dev/null > /dev/null 2>&1 &";
 /// Ends that, and fails if etcd was not stopped again and again.
-const STEADY: &str = "rm /run/stutters && sleep 2 && [ $(wc -l < /run/stuttered) -gt 6 ] && rm /run/stuttered";
+pub(crate) const STEADY: &str =
+    "rm /run/stutters && sleep 2 && [ $(wc -l < /run/stuttered) -gt 6 ] && rm /run/stuttered";
 
 /// etcd stands still while its log is looked through: what it wrote meanwhile would be lost. dd ends with an error when the
 /// disk is full.
@@ -65,14 +68,9 @@ const REPLACE: &str = "cd /etc/etcd/pki && for kind in key crt; do cp -p $1.$kin
 pub fn slow_network(machine: &Machine) -> Done<()> {
     inside(machine, &shape("eth0"))?;
     outside(&shape(&cable(machine)))?;
-    // That nobody listens there does not matter.
     machine.exec(&["bash", "-c", BURST, ADDRESS])?;
     let told = inside(machine, &["tc", "-s", "qdisc", "show", "dev", "eth0"])?;
-    let waited = told.split("overlimits ").nth(1).and_then(|rest| rest.split(' ').next());
-    match waited.and_then(|times| times.parse::<u64>().ok()) {
-        Some(times) if times > 0 => Ok(()),
-        _ => Err(failed("tc", format!("nothing is slowed down: {told}"))),
-    }
+    if has_waited(&told) { Ok(()) } else { Err(failed("tc", format!("nothing is slowed down: {told}"))) }
 }
 
 /// Ends what [`slow_network`] has begun.
@@ -90,8 +88,7 @@ pub fn end_slow_network(machine: &Machine) -> Done<()> {
 /// # Errors
 /// When the machine does not run.
 pub fn slow_disk(machine: &Machine) -> Done<()> {
-    let begin = "setsid sh -c \"$0\" < /dev/null > /dev/null 2>&1 &";
-    inside(machine, &["sh", "-c", begin, STUTTER]).map(drop)
+    inside(machine, &["sh", "-c", BEGIN, STUTTER]).map(drop)
 }
 
 /// Ends what [`slow_disk`] has begun.
@@ -168,8 +165,14 @@ pub async fn replace_certificate(machine: &impl Host, which: &str, identity: &Id
 }
 
 /// A command that lets a device send so much in a second, and no more. The rest waits.
-fn shape(device: &str) -> [&str; 13] {
+pub(crate) fn shape(device: &str) -> [&str; 13] {
     ["tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", SLOW, "burst", "2kb", "latency", "500ms"]
+}
+
+/// Whether something has had to wait at a device, by what tc says of it.
+pub(crate) fn has_waited(told: &str) -> bool {
+    let waited = told.split("overlimits ").nth(1).and_then(|rest| rest.split(' ').next());
+    waited.and_then(|times| times.parse::<u64>().ok()).is_some_and(|times| times > 0)
 }
 
 /// The bridge's end of the machine's cable.

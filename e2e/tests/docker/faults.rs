@@ -1,5 +1,5 @@
-//! One cluster meets one fault after the other: networks that are cut, for a while; then a log in which a byte has
-//! changed, and certificates that have expired, for which a member is replaced.
+//! One cluster meets one fault after the other: networks that are cut or slow and an etcd that stutters, for a while;
+//! then a log in which a byte has changed, and certificates that have expired, for which a member is replaced.
 
 use crate::clusters::{PATIENCE, change, gone, up};
 use crate::data_loss;
@@ -12,17 +12,18 @@ use e2e::docker::DockerBed;
 use e2e::history::{History, Load, MemberData};
 use e2e::tls::Authority;
 use e2e::until::until;
+use local_infrastructure::machine::Way;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// One client and one watch, which follow the endpoints that they are told.
 const LOAD: Load = Load { seed: None, clients: 1, keys: 4, rest: Duration::from_millis(50), keep_endpoints: false };
-/// The longest that nothing may be written: a leader that is cut off, and the elections after it.
+/// The longest that nothing may be written: a leader that is cut off or slow, and the elections after it.
 const STALL: Duration = Duration::from_secs(30);
-/// How long a network is cut at least, and how long it may take until that is seen.
+/// How long a member is ill at least, and how long it may take until a cut is seen.
 const CUT: Duration = Duration::from_secs(8);
 const SEEN: Duration = Duration::from_secs(20);
-/// Seconds until a member counts as unhealthy: more than a cut lasts, or few.
+/// Seconds until a member counts as unhealthy: more than it is ill, or few.
 const PATIENT: i64 = 40;
 const IMPATIENT: i64 = 5;
 /// Kills etcd. systemd starts it again.
@@ -30,8 +31,9 @@ const CRASH: [&str; 4] = ["systemctl", "kill", "--signal=KILL", "etcd"];
 /// A day in the past.
 const EXPIRED: (i32, u8, u8) = (2020, 1, 1);
 
-/// Cuts are told and nobody is replaced; of the two others the member is replaced, without help, and nobody else. The
-/// first member stays all along, and has the log from its beginning: by that, nothing that was acknowledged is lost.
+/// Of what passes nobody is replaced, and cuts are told; of the two others the member is replaced, without help, and
+/// nobody else. The first member stays all along, and has the log from its beginning: by that, nothing that was
+/// acknowledged is lost.
 pub(crate) async fn one_after_the_other(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     Look::make_namespace(&bed.client(), "faults").await?;
@@ -41,15 +43,30 @@ pub(crate) async fn one_after_the_other(bed: &mut DockerBed) -> Result<()> {
     let writers = History::begin(bed.world(), "faults", &look.etcd_access().await?, LOAD).await?;
 
     let leader = member(&look, |member| member.leader).await?;
-    recovers(&look, &leader, "cut off from everything", bed.cut_off(&leader.machine), bed.reconnect(&leader.machine))
-        .await?;
+    let (cut, end) = (bed.cut_off(&leader.machine), bed.reconnect(&leader.machine));
+    recovers(&look, &leader, "cut off from everything", true, cut, end).await?;
     let follower = member(&look, |member| !member.leader).await?;
     let others = look.status().await?.members.into_iter().filter(|other| other.name != follower.name);
     let others: Vec<String> = others.map(|other| host(&other).to_owned()).collect();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
     let cut = bed.cut_off_from(&follower.machine, &others);
-    recovers(&look, &follower, "cut off from the other members", cut, bed.reconnect(&follower.machine)).await?;
-    ensure!(look.etcd_machines().await? == names, "a member was replaced for a cut: {:?}", look.etcd_machines().await?);
+    let end = bed.reconnect(&follower.machine);
+    recovers(&look, &follower, "cut off from the other members", true, cut, end).await?;
+    let leader = member(&look, |member| member.leader).await?;
+    let (cut, end) = (bed.cut_off_one_way(&leader.machine, Way::In), bed.reconnect(&leader.machine));
+    recovers(&look, &leader, "hearing nobody", true, cut, end).await?;
+    let follower = member(&look, |member| !member.leader).await?;
+    let (cut, end) = (bed.cut_off_one_way(&follower.machine, Way::Out), bed.reconnect(&follower.machine));
+    recovers(&look, &follower, "heard by nobody", true, cut, end).await?;
+    // These may be too short for a check to fail.
+    let leader = member(&look, |member| member.leader).await?;
+    let (slow, end) = (bed.slow_network(&leader.machine), bed.end_slow_network(&leader.machine));
+    recovers(&look, &leader, "slow to send", false, slow, end).await?;
+    let leader = member(&look, |member| member.leader).await?;
+    let (stutters, end) = (bed.slow_disk(&leader.machine), bed.end_slow_disk(&leader.machine));
+    recovers(&look, &leader, "standing still again and again", false, stutters, end).await?;
+    let machines = look.etcd_machines().await?;
+    ensure!(machines == names, "a member was replaced for what has passed: {machines:?}");
 
     unhealthy_after(&look, IMPATIENT).await?;
     let begun = Instant::now();
@@ -73,17 +90,31 @@ pub(crate) async fn one_after_the_other(bed: &mut DockerBed) -> Result<()> {
     gone(bed, &look).await
 }
 
-/// A member's network is cut for a while: that is told, and all are well when it is over.
+/// A member is ill for a while: that is told where a check is sure to fail, and all are well when it is over.
 async fn recovers(
     look: &Look,
     ill: &MemberStatus,
     what: &str,
+    is_seen: bool,
     begins: impl Future<Output = Result<()>>,
     ends: impl Future<Output = Result<()>>,
 ) -> Result<()> {
     let begun = Instant::now();
     begins.await.with_context(|| format!("{}: {what}", ill.name))?;
-    until(format!("it is told that {} fails: {what}", ill.name), SEEN, async || {
+    if is_seen {
+        is_told(look, ill).await.with_context(|| format!("{}: {what}", ill.name))?;
+    }
+    // The scenario is about this time.
+    tokio::time::sleep(CUT.saturating_sub(begun.elapsed())).await;
+    ends.await.with_context(|| format!("{}: no longer {what}", ill.name))?;
+    look.until_all_are_well(PATIENCE).await?;
+    println!("  {}: {what}: all well after {:.1} s", ill.name, begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// Waits until it is told that a member fails.
+async fn is_told(look: &Look, ill: &MemberStatus) -> Result<()> {
+    until(format!("it is told that {} fails", ill.name), SEEN, async || {
         let conditions = look.status().await?.conditions;
         let healthy = conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
         let healthy = healthy.context("no condition MembersHealthy")?;
@@ -91,13 +122,7 @@ async fn recovers(
         ensure!(healthy.status == "False" && healthy.message.contains(&ill.name), "{healthy:?}");
         Ok(Some(()))
     })
-    .await?;
-    // The scenario is about this time.
-    tokio::time::sleep(CUT.saturating_sub(begun.elapsed())).await;
-    ends.await.with_context(|| format!("{}: no longer {what}", ill.name))?;
-    look.until_all_are_well(PATIENCE).await?;
-    println!("  {}: {what}: all well after {:.1} s", ill.name, begun.elapsed().as_secs_f32());
-    Ok(())
+    .await
 }
 
 /// Shows certificates that have expired, to clients and to the other members. Connections that are open would go on.

@@ -1,10 +1,12 @@
-//! What ails a container that is not frozen or killed: a network that is cut, a log in which a byte has changed. What
-//! [`crate::bed::illness`] does with certificates works here too.
+//! What ails a container that is not frozen or killed: a network that is cut or slow, an etcd that stutters, a log in
+//! which a byte has changed. What [`crate::bed::illness`] does with certificates works here too.
 
 use super::DockerBed;
+use crate::bed::illness::{BEGIN, BURST, STEADY, STUTTER, has_waited, shape};
 use crate::docker::volumes::Volumes;
 use crate::process::output;
 use anyhow::{Context, Result, ensure};
+use local_infrastructure::machine::Way;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,11 @@ use std::process::Command;
 
 /// Where the first record of a log has been written, whatever it holds.
 const IN_THE_FIRST_RECORDS: u64 = 100;
+/// A container's end of its cable.
+const CABLE: &str = "eth0";
+/// Drops what others send to a container, and what it sends.
+const NOTHING_COMES: &str = "-A PREROUTING ! -i lo -j DROP\n";
+const NOTHING_GOES: &str = "-A OUTPUT ! -o lo -j DROP\n";
 
 impl DockerBed {
     /// Cuts a container off from everything: packets are dropped in both directions until [`Self::reconnect`], or until
@@ -21,7 +28,20 @@ impl DockerBed {
     /// When it does not run, or the rules are refused.
     pub async fn cut_off(&self, container: &str) -> Result<()> {
         self.fault(&format!("{container} is cut off"), &[container]);
-        self.filter(container, "-A PREROUTING ! -i lo -j DROP\n-A OUTPUT ! -o lo -j DROP\n").await
+        self.filter(container, &[NOTHING_COMES, NOTHING_GOES].concat()).await
+    }
+
+    /// Cuts one way of its network, in place of every other cut.
+    ///
+    /// # Errors
+    /// As for [`Self::cut_off`].
+    pub async fn cut_off_one_way(&self, container: &str, way: Way) -> Result<()> {
+        let (what, rule) = match way {
+            Way::In => ("hears nobody", NOTHING_COMES),
+            Way::Out => ("is heard by nobody", NOTHING_GOES),
+        };
+        self.fault(&format!("{container} {what}"), &[container]);
+        self.filter(container, rule).await
     }
 
     /// Cuts it off from these addresses only, in place of every other cut.
@@ -47,14 +67,62 @@ impl DockerBed {
     /// uses it. This computer's own iptables sets them, which docker needs too: that in an image may be for another
     /// kernel.
     async fn filter(&self, container: &str, rules: &str) -> Result<()> {
-        let pid = self.daemon.docker(&["inspect", "--format", "{{.State.Pid}}", container]).await?;
-        ensure!(pid.trim() != "0", "{container} does not run");
         let file = self.world.state("docker/rules")?.join(container);
         fs::write(&file, format!("*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n{rules}COMMIT\n"))
             .with_context(|| format!("write {}", file.display()))?;
-        let mut restore = Command::new("nsenter");
-        restore.args(["--net", "--target", pid.trim(), "iptables-restore"]).arg(file);
-        output(&mut restore).map(drop)
+        self.in_network(container, &["iptables-restore", &file.to_string_lossy()]).await.map(drop)
+    }
+
+    /// Slows down what a container sends: 1 Mbit/s goes through, and the rest waits.
+    ///
+    /// # Errors
+    /// When it does not run, or nothing is slowed down.
+    pub async fn slow_network(&self, container: &str) -> Result<()> {
+        self.fault(&format!("{container}: its network is slow"), &[container]);
+        self.in_network(container, &shape(CABLE)).await?;
+        let gateway = "{{range .NetworkSettings.Networks}}{{.Gateway}}{{end}}";
+        let gateway = self.daemon.docker(&["inspect", "--format", gateway, container]).await?;
+        self.daemon.exec(container, &["bash", "-c", BURST, gateway.trim()]).await?;
+        let told = self.in_network(container, &["tc", "-s", "qdisc", "show", "dev", CABLE]).await?;
+        ensure!(has_waited(&told), "nothing is slowed down: {told}");
+        Ok(())
+    }
+
+    /// Ends what [`Self::slow_network`] has begun.
+    ///
+    /// # Errors
+    /// When it does not run, or its network was not slow.
+    pub async fn end_slow_network(&self, container: &str) -> Result<()> {
+        self.fault_is_over(&format!("{container}: its network is as fast as before"), &[container]);
+        self.in_network(container, &["tc", "qdisc", "del", "dev", CABLE, "root"]).await.map(drop)
+    }
+
+    /// Makes etcd stutter as with a disk that takes long to write: it stands still most of the time, and comes to
+    /// everything.
+    ///
+    /// # Errors
+    /// When the container does not run.
+    pub async fn slow_disk(&self, container: &str) -> Result<()> {
+        self.fault(&format!("{container}: its etcd stands still most of the time"), &[container]);
+        self.exec(container, &["sh", "-c", BEGIN, STUTTER]).await.map(drop)
+    }
+
+    /// Ends what [`Self::slow_disk`] has begun.
+    ///
+    /// # Errors
+    /// When the container does not run, or its etcd has not stood still.
+    pub async fn end_slow_disk(&self, container: &str) -> Result<()> {
+        self.fault_is_over(&format!("{container}: its etcd goes on"), &[container]);
+        self.exec(container, &["sh", "-c", STEADY]).await.map(drop)
+    }
+
+    /// What a program of this computer says in the network of a container.
+    async fn in_network(&self, container: &str, command: &[&str]) -> Result<String> {
+        let pid = self.daemon.docker(&["inspect", "--format", "{{.State.Pid}}", container]).await?;
+        ensure!(pid.trim() != "0", "{container} does not run");
+        let mut enter = Command::new("nsenter");
+        enter.args(["--net", "--target", pid.trim()]).args(command);
+        output(&mut enter)
     }
 
     /// Kills a machine, changes one byte of the latest file of etcd's log, among what has been written, and starts it
