@@ -4,6 +4,7 @@ mod additions;
 mod coming;
 mod endpoints;
 mod fence;
+mod machines;
 mod max_learners;
 mod memory;
 mod one_at_a_time;
@@ -126,6 +127,7 @@ pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
         Box::new(published::Published::default()),
         Box::new(rollouts::Rollouts::default()),
         Box::new(reuse::Reuse::default()),
+        Box::new(machines::Machines::default()),
         Box::new(sight::Sight::default()),
     ];
     let mut state = State::default();

@@ -276,6 +276,15 @@ impl Story {
         self
     }
 
+    /// A person writes something.
+    pub(super) fn by_hand(mut self, verb: &str, resource: &str, name: &str) -> Self {
+        self = self.write(verb, resource, name);
+        if let Some(write) = self.writes.last_mut() {
+            (write.ours, write.by_hand) = (false, true);
+        }
+        self
+    }
+
     /// Names of the rules that find something, each once.
     pub(super) fn found(self) -> Vec<&'static str> {
         let story = self.and(Event::Ended);

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::RemovalState;
 use api::{EtcdCluster, names};
 use e2e::bed::{Bed, Look, Manifests};
+use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
 use futures::try_join;
@@ -257,12 +258,13 @@ async fn ends_with(bed: &Bed, look: &Look, machines: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the fault, and then the cluster.
+/// Makes the fault, of a machine that is not there yet, and then the cluster.
 async fn apply(
     bed: &Bed,
     manifests: Manifests,
     fault: impl FnOnce(&local_infrastructure::machine::Machines) -> local_infrastructure::machine::Result<()>,
 ) -> Result<Look> {
+    bed.fault("machines boot late, or never", &[], Silence::Lasting);
     fault(&bed.machines)?;
     manifests.apply(&bed.client()).await?;
     Ok(Look::at(&bed.client(), &manifests))

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use etcd_values::DEFAULT_ETCD_VERSION;
 use etcdadm::Wanted;
 use etcdadm::cli::{self, Command as Subcommand, MemberArgs};
 use etcdadm::init_system::{Boxed, InitSystem, UnitState};
@@ -18,7 +19,6 @@ use etcdadm::kept::Kept;
 use etcdadm::node::Node;
 use etcdadm::paths::Paths;
 use etcdadm::settings::Settings;
-use etcd_values::DEFAULT_ETCD_VERSION;
 
 /// A version of etcd on this computer.
 #[derive(Clone, Debug)]

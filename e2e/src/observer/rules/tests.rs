@@ -149,13 +149,37 @@ fn machines(#[case] story: Story, #[case] found: &[&str]) {
 }
 
 #[rstest]
-#[case::seen_again(three().made(7, "one").made(7, "one"), &[])]
-#[case::of_another_machine(three().made(7, "one").made(7, "other"), &["name used again"])]
+#[case::seen_again(three().grow().made(7, "one").made(7, "one"), &[])]
+#[case::of_another_machine(three().grow().made(7, "one").made(7, "other"), &["name used again"])]
 #[case::of_an_etcd_cluster_that_goes(
-    three().made(7, "one").etcd(|etcd| etcd.deleting = true).made(7, "other"), &[]
+    three().grow().made(7, "one").etcd(|etcd| etcd.deleting = true).made(7, "other"), &[]
 )]
-#[case::of_an_etcd_cluster_applied_again(three().made(7, "one").applied_again().made(7, "other"), &[])]
+#[case::of_an_etcd_cluster_applied_again(three().grow().made(7, "one").applied_again().made(7, "other"), &[])]
 fn names(#[case] story: Story, #[case] found: &[&str]) {
+    assert_eq!(story.found(), found);
+}
+
+#[rstest]
+#[case::one_too_many(three().made(7, "one"), &["made or deleted without a cause"])]
+#[case::after_another_spec(three().grow().made(7, "one"), &[])]
+#[case::another_spec_is_seen_a_moment_later(three().made(7, "one").after(1).grow(), &[])]
+#[case::another_spec_comes_too_late(three().made(7, "one").after(9).grow(), &["made or deleted without a cause"])]
+#[case::after_a_fault(three().fault(&[1], None).made(7, "one"), &[])]
+#[case::after_a_fault_of_no_machine(three().fault(&[], None).made(7, "one"), &[])]
+#[case::after_what_a_person_writes(three().by_hand("patch", "secrets", "ns/c-ca").made(7, "one"), &[])]
+#[case::after_what_a_person_writes_elsewhere(
+    three().by_hand("patch", "secrets", "other/c-ca").made(7, "one"), &["made or deleted without a cause"]
+)]
+#[case::we_delete_a_voters_machine(
+    three().write("delete", "machines", "ns/m0").let_go(0), &["made or deleted without a cause"]
+)]
+#[case::a_person_deletes_it(three().by_hand("delete", "machines", "ns/m0").let_go(0), &[])]
+#[case::we_delete_it_after_another_spec(three().grow().write("delete", "machines", "ns/m0").let_go(0), &[])]
+#[case::we_delete_one_without_a_member(three().write("delete", "machines", "ns/m4").let_go(4), &[])]
+#[case::the_etcd_cluster_goes(
+    three().etcd(|etcd| etcd.deleting = true).write("delete", "machines", "ns/m0").let_go(0), &[]
+)]
+fn machines(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }
 
