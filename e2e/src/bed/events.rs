@@ -8,8 +8,8 @@ use kube::Api;
 use kube::api::ListParams;
 use std::time::Duration;
 
-/// Events come after the status that they are about.
-const PUBLISHED: Duration = Duration::from_secs(10);
+/// Events come after the status that they are about, on a busy computer a good while.
+const PUBLISHED: Duration = Duration::from_secs(60);
 
 impl Look {
     /// Events about an object, oldest first, as `<type> <reason>: <note>`.

@@ -91,10 +91,16 @@ async fn loses(bed: &DockerBed, look: &Look, name: &str, loss: DataLoss, keys: &
     loss.strike(&lost).await?;
     never_comes_back(&lost, loss, WATCHED).await?;
 
-    let message = look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
-    ensure!(message.contains(name), "the member is named: {message}");
-    let status = look.status().await?;
-    ensure!(!status.ready, "the cluster is said to be ready: {:?}", status.conditions);
+    until(format!("{name} is said to fail, and the cluster not to be ready"), PATIENCE, async || {
+        let status = look.status().await?;
+        let healthy = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
+        let healthy = healthy.context("no condition MembersHealthy")?;
+        let is_told = healthy.reason == "MemberUnhealthy" && healthy.message.contains(name);
+        ensure!(is_told && healthy.status == "False", "{healthy:?}");
+        ensure!(!status.ready, "it is said to be ready: {:?}", status.conditions);
+        Ok(Some(()))
+    })
+    .await?;
     never_ready_again(&states.stop().await?)?;
     let now = look.etcd_machines().await?;
     ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");

@@ -1,7 +1,9 @@
 //! Deleting a Cluster finishes in whatever state its etcd is, says meanwhile what it waits for, and leaves nothing. Etcd
 //! goes after the workers and before the control plane.
 
-use crate::clusters::{PATIENCE, annotate, applied, container, documents, gone, look_closely, released, up};
+use crate::clusters::{
+    PATIENCE, annotate, applied, booting_slowly, container, documents, gone, look_closely, released, up,
+};
 use crate::departure::{etcd_went_between, told};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::MemberRole;
@@ -41,7 +43,9 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
         deleted(bed, &look, "no member yet").await
     };
     let booting = async || {
-        let look = applied(bed, namespace, "early-booting", 1).await?;
+        let manifests = booting_slowly(documents(namespace, "early-booting", 1)?);
+        manifests.apply(&bed.client()).await?;
+        let look = Look::at(&bed.client(), &manifests);
         container(bed, &look.member_names(1)[0]).await?;
         ensure!(!look.status().await?.initialized, "the member is up already: nothing is shown");
         ensure!(look.control_plane_is_paused().await?, "the control plane is not paused by us");

@@ -1,7 +1,7 @@
 //! A user's own pause is respected throughout: on the Cluster, in its spec or as an annotation, and on the control plane.
 //! Nothing is done to what is paused until the user lifts the pause, and then everything goes on.
 
-use crate::clusters::{PATIENCE, change, container, documents, granted, released, up};
+use crate::clusters::{PATIENCE, booting_slowly, change, container, documents, granted, released, up};
 use anyhow::{Result, ensure};
 use api::names;
 use e2e::bed::{Look, Manifests};
@@ -58,7 +58,7 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     Look::make_namespace(&bed.client(), "pause-early").await?;
     let clusters = WAYS.map(async |(way, name)| {
-        let manifests = documents("pause-early", &format!("early-{name}"), 1)?;
+        let manifests = booting_slowly(documents("pause-early", &format!("early-{name}"), 1)?);
         manifests.apply(&bed.client()).await?;
         let look = Look::at(&bed.client(), &manifests);
         container(bed, &look.member_names(1)[0]).await?;

@@ -87,7 +87,8 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
             .then_some(()))
     })
     .await?;
-    let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]);
+    // A watch is renewed when its time has come, whatever happens.
+    let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]).filter(|request| request.verb != "watch");
     println!("the end of a rollout:\n{ours}");
     ensure!(ours.len() <= 8, "{ours}");
     Ok(())

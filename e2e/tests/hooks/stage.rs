@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// For everything that takes a moment.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// For everything that takes a moment, also on a computer that is busy with other things.
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 /// Users of the API server that hooks are.
 pub(crate) const HOOKS: [&str; 2] = ["hook-0", "hook-1"];
 pub(crate) const PLACEHOLDER: &str = "https://placeholder.invalid:2379";
