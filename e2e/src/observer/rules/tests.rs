@@ -144,7 +144,7 @@ fn one() -> Story {
     &[]
 )]
 #[case::a_scenario_has_made_a_fault(one().fault(&[1], None).boots(1).boots(2).boots(3).after(1).after(1), &[])]
-fn machines(#[case] story: Story, #[case] found: &[&str]) {
+fn on_their_way(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }
 
