@@ -65,7 +65,7 @@ async fn killed_at_random(bed: &Bed, random: &mut StdRng) -> Result<()> {
             kills += 1;
         } else {
             let number = if random.random_ratio(PAIRS, 10) && kills + 2 <= KILLS { 2 } else { 1 };
-            let doomed: Vec<String> = machines.choose_multiple(random, number).cloned().collect();
+            let doomed: Vec<String> = machines.sample(random, number).cloned().collect();
             dies_and_comes_back(bed, &look, &doomed, random.random_range(OFF)).await?;
             kills += number;
         }

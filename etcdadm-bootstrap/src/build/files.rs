@@ -152,7 +152,7 @@ fn content(bootstrap: &Bootstrap<'_>, field: &str, file: &File) -> Result<(Vec<u
 /// The content may be a secret: the message must not quote any of it.
 fn without_value(error: &base64::DecodeError) -> String {
     match error {
-        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => {
             format!("unexpected character at {at}")
         }
         base64::DecodeError::InvalidLength(length) => format!("a length of {length} is not possible"),

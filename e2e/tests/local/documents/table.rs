@@ -89,7 +89,7 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/tasks/back-up-and-restore.md", "/opt/bin/etcdutl snapshot restore ", RESTORE),
     ("docs/tasks/back-up-and-restore.md", "rm /etc/etcd/epoch ", RESTORE),
     ("docs/tasks/delete.md", "kubectl annotate ", Afresh),
-    ("docs/tasks/monitor.md", "kubectl apply --server-side -k config/prometheus", PROMETHEUS),
+    ("docs/tasks/monitor.md", "kubectl apply --server-side -k config/prometheus", Judged),
     ("docs/tasks/monitor.md", "kubectl -n capi-etcdadm-system create serviceaccount ", Judged),
     ("docs/tasks/monitor.md", "HOLDER=$(kubectl ", PODS),
     ("docs/tasks/monitor.md", "kubectl -n capi-etcdadm-system port-forward ", PODS),
