@@ -63,11 +63,13 @@ impl Place {
         (1..=writes).flat_map(|number| ways.iter().map(move |how| Self::number(number, *how))).collect()
     }
 
-    /// Every `every`-th of `writes` writes, with the ways taking turns.
+    /// Every `every`-th of `writes` writes, with the ways taking turns. `skipped` says which of the first writes is one of them,
+    /// and in which way.
     #[must_use]
-    pub fn sample(writes: usize, ways: &[How], every: usize) -> Vec<Self> {
-        let numbers = (1..=writes).step_by(every);
-        numbers.zip(ways.iter().cycle()).map(|(number, how)| Self::number(number, *how)).collect()
+    pub fn sample(writes: usize, ways: &[How], every: usize, skipped: usize) -> Vec<Self> {
+        let numbers = (1 + skipped % every..=writes).step_by(every);
+        let ways = ways.iter().cycle().skip(skipped / every);
+        numbers.zip(ways).map(|(number, how)| Self::number(number, *how)).collect()
     }
 
     fn number(number: usize, how: How) -> Self {
@@ -159,8 +161,15 @@ mod tests {
 
     #[test]
     fn a_sample_has_all_ways() {
-        let names: Vec<String> = Place::sample(12, &How::DEATHS, 5).iter().map(Place::to_string).collect();
-        assert_eq!(names, ["1:killed-before", "6:killed-after", "11:answer-lost"]);
+        let names = |skipped: usize| -> Vec<String> {
+            Place::sample(12, &How::DEATHS, 5, skipped).iter().map(Place::to_string).collect()
+        };
+        assert_eq!(names(0), ["1:killed-before", "6:killed-after", "11:answer-lost"]);
+        assert_eq!(names(7), ["3:killed-after", "8:answer-lost"]);
+        let mut all: Vec<String> = (0..15).flat_map(names).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 36, "many samples have every place");
         assert_eq!(Place::all(12, &How::DEATHS).len(), 36);
     }
 }

@@ -1,7 +1,7 @@
 //! The same story once for each place.
 
 use super::place::{At, How, Place};
-use crate::scenarios::tries_every_place;
+use crate::scenarios::{seed, tries_every_place};
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
 use futures::stream;
@@ -14,8 +14,8 @@ const PLACE: &str = "E2E_PLACE";
 /// After so many failures the rest tells nothing new.
 const ENOUGH: usize = 5;
 
-/// Without `E2E_EVERY_PLACE`, every so many-th write is a place.
-const SAMPLE: usize = 3;
+/// Without `E2E_EVERY_PLACE`, so many places are tried at most. A story takes a minute or two.
+const SAMPLE: usize = 12;
 
 /// How a story with a fault ended.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ struct Row {
 
 impl Sweep<'_> {
     /// Tells the story at a sample of the writes, each in one of these ways; or, with `E2E_EVERY_PLACE` set, at all of them in
-    /// each.
+    /// each. Chance decides where a sample begins, so that many runs hit them all.
     ///
     /// # Errors
     /// As [`Sweep::run`].
@@ -52,7 +52,9 @@ impl Sweep<'_> {
         if tries_every_place() {
             return self.run_all(ways, story).await;
         }
-        self.run(Place::sample(self.writes.len(), ways, SAMPLE), story).await.map(drop)
+        let every = self.writes.len().div_ceil(SAMPLE).max(1);
+        let skipped = usize::try_from(seed()? % (every * ways.len()) as u64)?;
+        self.run(Place::sample(self.writes.len(), ways, every, skipped), story).await.map(drop)
     }
 
     /// Tells the story at each write of a part of it, in one of these ways; or, with `E2E_EVERY_PLACE` set, at all writes in
@@ -70,7 +72,7 @@ impl Sweep<'_> {
         if tries_every_place() {
             return self.run_all(ways, story).await;
         }
-        let places = Place::sample(self.writes.len(), ways, 1)[part].to_vec();
+        let places = Place::sample(self.writes.len(), ways, 1, 0)[part].to_vec();
         let hit = self.run(places, story).await?;
         let is_hit = |name: &str| hit.iter().any(|(write, _)| write == name);
         let missed: Vec<&str> = written.iter().copied().filter(|name| !is_hit(name)).collect();
