@@ -162,6 +162,14 @@ impl Kinds {
         Ok(self.metadata(group, kind).await?.annotations.unwrap_or_default())
     }
 
+    /// The labels on the CRD of a kind. Costs a request every time.
+    ///
+    /// # Errors
+    /// See [`KindError`].
+    pub async fn labels(&self, group: &str, kind: &str) -> Result<BTreeMap<String, String>, KindError> {
+        Ok(self.metadata(group, kind).await?.labels.unwrap_or_default())
+    }
+
     async fn metadata(&self, group: &str, kind: &str) -> Result<ObjectMeta, KindError> {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         match crds.get_metadata_opt(&format!("{}.{group}", resource(group, "v1", kind).plural)).await {

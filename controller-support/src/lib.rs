@@ -10,6 +10,7 @@ pub mod error;
 pub mod events;
 pub mod external;
 pub mod followed;
+pub mod foreign;
 pub mod kinds;
 pub mod metrics;
 pub mod pki;

@@ -7,7 +7,7 @@ use crate::pki::JudgedCas;
 use crate::prober::Prober;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Cached, DeferredStatuses, Events, Followed, Result, Shared, TtlCache, WriteCache};
+use controller_support::{Cached, DeferredStatuses, Events, Followed, Result, Shared, TtlCache, WriteCache, foreign};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -15,7 +15,7 @@ use kube::discovery::ApiResource;
 use kube::runtime::reflector::ObjectRef;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OnceCell, mpsc};
 
 /// How long what nothing waits for is not tried again. Reconciles may come several times a second.
 pub(crate) const PUT_OFF: Duration = Duration::from_secs(600);
@@ -66,6 +66,8 @@ pub(crate) struct Context {
     pub(crate) etcds: Cached,
     pub(crate) judged_cas: Arc<JudgedCas>,
     pub(crate) decisions: Decisions,
+    /// Set once the CRD of EtcdadmConfigs is known not to be another provider's.
+    own_crd: OnceCell<()>,
     followed: Followed<EtcdCluster>,
 }
 
@@ -93,9 +95,18 @@ impl Context {
             etcds: shared.caches.watch(&etcds, None),
             judged_cas: Arc::default(),
             decisions: Decisions::new(&shared.metrics),
+            own_crd: OnceCell::new(),
             shared,
             followed: Followed::new(changes),
         })
+    }
+
+    /// Makes sure that EtcdadmConfigs are ours to make.
+    ///
+    /// # Errors
+    /// As [`foreign::refuse`].
+    pub(crate) async fn refuse_foreign_crd(&self) -> Result<()> {
+        self.own_crd.get_or_try_init(|| foreign::refuse(&self.shared.kinds)).await.map(|()| ())
     }
 
     /// The watch of a kind of template. From the first use on, its changes reach the EtcdClusters that refer to it.

@@ -228,9 +228,9 @@ async fn finish(
 
 /// What nothing waits for. Answers when to look again, if something is left.
 async fn side_tasks(context: &Context, observation: &Observation) -> Option<Duration> {
-    show_up_to_date(context, observation).await;
-    let again = set_deletion_timeouts(context, observation).await;
+    let shown = show_up_to_date(context, observation).await;
+    let set = set_deletion_timeouts(context, observation).await;
     keep_metrics_client(context, observation).await;
     label_ca_for_moves(context, observation).await;
-    again
+    shown.or(set)
 }

@@ -29,6 +29,7 @@ use crate::build::InitContent;
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::{Hold, Step};
+use api::conditions::reasons;
 use api::{EtcdCluster, names};
 use controller_support::{Error, Result, apply};
 use kube::ResourceExt;
@@ -76,6 +77,11 @@ pub(crate) async fn execute(context: &Context, observation: &Observation, step: 
             secrets::publish_init(context, observation, cluster()?, &content).await
         }
         Step::CreateMachine { number, failure_domain, expected } => {
+            match context.refuse_foreign_crd().await {
+                Ok(()) => {}
+                Err(Error::Refused(why)) => return Ok(Outcome::Blocked(Hold::new(reasons::REFUSED, why))),
+                Err(error) => return Err(error),
+            }
             member::create(context, observation, cluster()?, (*number, failure_domain.as_deref()), expected).await
         }
         Step::Admit { name, admitted } => member::admit(context, observation, cluster()?, name, admitted).await,

@@ -3,7 +3,6 @@
 pub mod admin;
 pub mod diagnostics;
 pub mod flags;
-pub mod foreign;
 pub mod lease;
 pub mod limits;
 pub mod logs;

@@ -3,7 +3,6 @@
 use crate::admin::Admin;
 use crate::diagnostics::{Diagnostics, unknown_suites};
 use crate::flags::{ControllerName, Flags};
-use crate::foreign;
 use crate::lease::{Candidate, Times};
 use crate::limits::raise_open_files;
 use crate::logs::{self, LogLevel};
@@ -145,7 +144,8 @@ async fn run_controller(name: ControllerName, shared: &Shared) {
 }
 
 async fn run_until_it_ends(name: ControllerName, shared: &Shared) -> controller_support::Result<()> {
-    if matches!(name, ControllerName::EtcdCluster | ControllerName::EtcdadmBootstrap) {
+    // Who makes bootstrap data beside another provider would do harm. Members that there are still need the others.
+    if name == ControllerName::EtcdadmBootstrap {
         foreign::refuse(&shared.kinds).await?;
     }
     match name {

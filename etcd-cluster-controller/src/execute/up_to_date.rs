@@ -5,7 +5,7 @@ use super::Outcome;
 use super::machines::machines;
 use crate::CONTROLLER;
 use crate::build::{expires_soon, is_up_to_date};
-use crate::context::Context;
+use crate::context::{Context, PUT_OFF};
 use crate::observation::Observation;
 use crate::plan::is_left_alone;
 use api::conditions::{MACHINE_UP_TO_DATE, reasons};
@@ -15,21 +15,25 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// What is put off once it was tried: to say that a Machine is up to date, and that it is not.
 const IS: &str = "up-to-date";
 const IS_NOT: &str = "not-up-to-date";
 
-/// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later.
-pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation) {
+/// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later: answers when, if
+/// something is left.
+pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation) -> Option<Duration> {
     let kind = context.machines.resource();
     // Earlier versions have conditions of another form.
     if kind.version != "v1beta2" {
-        return;
+        return None;
     }
+    let mut again = None;
     for (machine, up_to_date) in differing(observation) {
         let (what, opposite) = if up_to_date { (IS, IS_NOT) } else { (IS_NOT, IS) };
         if context.put_off.has(&machine.uid, what) {
+            again = Some(PUT_OFF);
             continue;
         }
         // Before the write: the watch shows that a moment later.
@@ -45,9 +49,11 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, etcd = observation.etcd.name_any(), "UpToDate of a Machine was not set");
+                again = Some(PUT_OFF);
             }
         }
     }
+    again
 }
 
 /// What is applied. With the version that was read: a manager that has been overtaken does not put an older answer

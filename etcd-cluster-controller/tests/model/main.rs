@@ -187,7 +187,7 @@ fn of_five_and_seven_one_is_replaced() {
     check("one of seven is down", &[State::with_one_down(7, none).by_symmetry()], LIMIT);
 }
 
-/// `make model` runs it, and `hack/test.sh --unit` with `E2E_FULL=1`.
+/// `make model` runs it, and `.ci/full`.
 #[test]
 fn more_of_everything() {
     if !is_full() {

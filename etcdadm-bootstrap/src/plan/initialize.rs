@@ -31,14 +31,19 @@ pub(super) fn initialize(observation: &Observation, ready: &Ready<'_>) -> Result
         Lock::Held { exists: None, .. } => Err(Plan::Do(Step::Read(Need::LockHolder))),
         Lock::Held { holder, exists: Some(true), created, .. } => {
             let created = created.map(|at| format!(", created at {at:.0},")).unwrap_or_default();
-            // No controller replaces a Machine before etcd has begun.
+            // No controller replaces a Machine before etcd has begun. Without an EtcdCluster, a person makes the Secret.
             let then = match etcd_cluster_of(ready.machine) {
-                Some(_) => "another one initializes etcd then",
-                None => "this condition says then how to go on",
+                Some(_) => "If that one never does, look at its console, and delete that Machine: another one \
+                            initializes etcd then"
+                    .to_owned(),
+                None => format!(
+                    "If etcd runs there, create Secret {init} with its client URLs (key clientUrls) and the cluster's ID (key \
+                     clusterId). If it never does, look at that Machine's console, and delete it: this condition says then \
+                     how to go on"
+                ),
             };
             let message = format!(
-                "Machine {} joins when Machine {}{created} has initialized etcd: it waits for Secret {init}. If that one \
-                 never does, look at its console, and delete that Machine: {then}",
+                "Machine {} joins when Machine {}{created} has initialized etcd: it waits for Secret {init}. {then}",
                 ready.machine.name, holder.machine_name
             );
             Err(wait(reasons::WAITING_FOR_INITIALIZATION, message))

@@ -133,7 +133,7 @@ fn summary(plan: &Plan) -> String {
 )]
 #[case::lock_lost_and_the_watch_lags_behind(
     |s: &mut O| { free_standing(s); s.lock = held(Some(true)); s.guard = None; forget_created(s) },
-    "wait WaitingForInitialization: Machine demo-etcd-0 joins when Machine demo-etcd-7 has initialized etcd: it waits for Secret demo-etcd-init. If that one never does, look at its console, and delete that Machine: this condition says then how to go on"
+    "wait WaitingForInitialization: Machine demo-etcd-0 joins when Machine demo-etcd-7 has initialized etcd: it waits for Secret demo-etcd-init. If etcd runs there, create Secret demo-etcd-init with its client URLs (key clientUrls) and the cluster's ID (key clusterId). If it never does, look at that Machine's console, and delete it: this condition says then how to go on"
 )]
 #[case::holder_gone(|s: &mut O| { s.lock = held(Some(false)); s.guard = None }, "do take init lock demo-etcd-lock over from demo-etcd-7")]
 #[case::no_lock_at_all(

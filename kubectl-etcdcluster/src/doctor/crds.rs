@@ -4,6 +4,7 @@ use super::{Finding, Installation};
 use crate::facts::Crd;
 use crate::gather::crd_names;
 use api::names::{BOOTSTRAP_GROUP, ETCD_CLUSTER_GROUP, ETCD_PROVIDER_CONTRACT_LABEL};
+use controller_support::foreign;
 
 const VERSION: &str = "v1beta1";
 const APPLY: &str = "install the provider's CRDs: kubectl apply --server-side -k config/crd, or clusterctl";
@@ -46,16 +47,14 @@ fn core(crd: &Crd) -> Option<Finding> {
 }
 
 /// Whose it is, if not ours: EKS Anywhere has a CRD of the same name, for an earlier contract alone.
-fn other_owner(crd: &Crd) -> Option<&str> {
-    let owner = crd.labels.get("cluster.x-k8s.io/provider").map_or("it does not say whose", String::as_str);
-    let is_ours = owner == "bootstrap-etcdadm" || !crd.versions_for("cluster.x-k8s.io/v1beta2").is_empty();
-    (crd.name.ends_with(&format!(".{BOOTSTRAP_GROUP}")) && !is_ours).then_some(owner)
+fn other_owner(crd: &Crd) -> Option<String> {
+    crd.name.ends_with(&format!(".{BOOTSTRAP_GROUP}")).then(|| foreign::owner(&crd.labels))?
 }
 
 fn ours(crd: &Crd) -> Option<Finding> {
     if let Some(owner) = other_owner(crd) {
         return Some(Finding::fault(
-            format!("{} is another provider's ({owner}), such as that of EKS Anywhere; two cannot share it", crd.name),
+            format!("{} is another provider's, such as that of EKS Anywhere: {owner}. Two cannot share it", crd.name),
             "use another management cluster, and do not apply this provider's CRDs here",
         ));
     }
