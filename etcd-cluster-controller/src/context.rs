@@ -106,7 +106,7 @@ impl Context {
     /// # Errors
     /// As [`foreign::refuse`].
     pub(crate) async fn refuse_foreign_crd(&self) -> Result<()> {
-        self.own_crd.get_or_try_init(|| foreign::refuse(&self.shared.kinds)).await.map(|()| ())
+        self.own_crd.get_or_try_init(|| foreign::refuse(&self.shared.kinds)).await.copied()
     }
 
     /// The watch of a kind of template. From the first use on, its changes reach the EtcdClusters that refer to it.

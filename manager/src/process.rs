@@ -146,7 +146,7 @@ async fn run_controller(name: ControllerName, shared: &Shared) {
 async fn run_until_it_ends(name: ControllerName, shared: &Shared) -> controller_support::Result<()> {
     // Who makes bootstrap data beside another provider would do harm. Members that there are still need the others.
     if name == ControllerName::EtcdadmBootstrap {
-        foreign::refuse(&shared.kinds).await?;
+        controller_support::foreign::refuse(&shared.kinds).await?;
     }
     match name {
         ControllerName::EtcdCluster => etcd_cluster_controller::run(shared.clone()).await,

@@ -60,6 +60,9 @@ fn replaced(story: Story) -> Story {
     three().silent(0).after(4).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]),
     &["silent voter"]
 )]
+#[case::nobody_answers_while_it_goes(
+    three().announced(0).silent(0).silent(1).silent(2).after(4).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]), &[]
+)]
 #[case::a_voter_is_removed_first(
     three().announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(5),
     &["weaker than before"]

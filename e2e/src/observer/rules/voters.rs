@@ -29,6 +29,9 @@ impl Rule for Voters {
                 let Some(since) = moment.before.silent_since(view, voter, moment.now()) else { continue };
                 let leaves = after.is_some_and(|after| !after.list.iter().any(|listed| listed.id == voter.id));
                 let limit = if leaves { LEAVES } else { GRACE };
+                // While no member answers, nobody tells that this one has left.
+                let told = || view.seats.values().filter(|seat| view.is_live(seat)).map(|seat| seat.since).min();
+                let since = if leaves { told().unwrap_or(moment.now()).max(since) } else { since };
                 let lasts = moment.now().duration_since(since);
                 if lasts >= limit && self.found.insert((name.clone(), voter.id.clone(), since)) {
                     let left = if leaves { ", before it left" } else { "" };
