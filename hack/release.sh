@@ -102,11 +102,10 @@ kubectl=$(find_kubectl)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$to"
-find "$to" -maxdepth 1 -name '*.yaml' ! -name '*.krew.yaml' -delete
-rm -f "$to"/SHA256SUMS*
+rm -f "$to"/*.yaml "$to"/SHA256SUMS*
 manifests
 if [ -n "$everything" ]; then
-    rm -f "$to"/*.krew.yaml "$to"/*.tar "$to"/*.tar.gz "$to"/*.cdx.json "$to"/etcdadm-linux-* "$to/machine-image.sh"
+    rm -f "$to"/*.tar "$to"/*.tar.gz "$to"/*.cdx.json "$to"/etcdadm-linux-* "$to/machine-image.sh"
     for architecture in ${ARCHITECTURES:-amd64 arm64}; do programs "$architecture"; done
     install -m 0755 hack/machine-image.sh "$to/machine-image.sh"
 fi
