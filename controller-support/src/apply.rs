@@ -1,7 +1,8 @@
 //! Writing: server-side apply with one field manager, or a narrow patch on objects that others own.
 //! Any answer but success is an error, unless a function says otherwise.
 
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
+use crate::write_cache::WriteCache;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions, TypeMeta,
 };
@@ -80,6 +81,33 @@ where
         Err(error) if error.is_not_found() => Ok(StatusWrite::Gone),
         Err(error) => Err(error),
     }
+}
+
+/// The same for a controller that remembers what it writes. Whether the object is still there.
+///
+/// # Errors
+/// [`Error::NotReady`] if somebody else has changed the object: everything is decided again. As [`write_status`]
+/// otherwise.
+pub async fn write_remembered_status<K>(
+    api: &Api<K>,
+    field_manager: &str,
+    written: &WriteCache<K>,
+    read: &K,
+    status: &impl Serialize,
+) -> Result<bool>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    match write_status(api, field_manager, read, status).await? {
+        StatusWrite::Written(answer) => written.remember(*answer),
+        StatusWrite::Gone => return Ok(false),
+        StatusWrite::Outdated => {
+            // A restore of the management cluster may have undone what is remembered.
+            written.forget(read.meta().uid.as_deref().unwrap_or_default());
+            return Err(Error::NotReady(format!("the {} has changed meanwhile; deciding again", K::kind(&()))));
+        }
+    }
+    Ok(true)
 }
 
 /// With the UID, so that a later object of the same name does not get this status, and with the version.

@@ -1,10 +1,7 @@
 //! How objects of ours are written.
 
 use crate::crd::{FIELD_MANAGER, FINALIZER};
-use controller_support::{
-    Error, Result, ResultExt, WriteCache,
-    apply::{self, StatusWrite},
-};
+use controller_support::{Result, ResultExt, WriteCache, apply};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -51,26 +48,14 @@ pub(crate) async fn write<K: Kind>(
 /// there.
 ///
 /// # Errors
-/// [`Error::NotReady`] if somebody else has changed the object: everything is decided again. Or if the API server
-/// refuses it.
+/// As [`apply::write_remembered_status`].
 pub(crate) async fn write_status<K: Kind>(
     client: &Client,
     written: &WriteCache<K>,
     object: &K,
     status: &impl Serialize,
 ) -> Result<bool> {
-    match apply::write_status(&api(client, object), FIELD_MANAGER, object, status).await? {
-        StatusWrite::Written(answer) => {
-            written.remember(*answer);
-            Ok(true)
-        }
-        StatusWrite::Gone => Ok(false),
-        StatusWrite::Outdated => {
-            // A restore of the management cluster may have undone what is remembered.
-            written.forget(&object.uid().unwrap_or_default());
-            Err(Error::NotReady(format!("the {} has changed meanwhile; deciding again", K::kind(&()))))
-        }
-    }
+    apply::write_remembered_status(&api(client, object), FIELD_MANAGER, written, object, status).await
 }
 
 fn ours<K: Kind>(object: &K) -> Value {

@@ -6,8 +6,7 @@ use crate::status::differs;
 use crate::status::transitions::{Transition, transitions};
 use api::EtcdCluster;
 use api::etcd_cluster::EtcdClusterStatus;
-use controller_support::apply::{self, StatusWrite};
-use controller_support::{Error, Result};
+use controller_support::{Result, apply};
 use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
@@ -18,21 +17,15 @@ use std::sync::Arc;
 /// that version.
 ///
 /// # Errors
-/// [`Error::NotReady`] if somebody else has changed the object: everything is decided again.
+/// [`NotReady`](controller_support::Error::NotReady) if somebody else has changed the object: everything is decided again.
 pub(crate) async fn write_status(context: &Context, etcd: &Arc<EtcdCluster>, after: EtcdClusterStatus) -> Result<()> {
     if !differs(etcd.status.as_ref(), &after) {
         return Ok(());
     }
     let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
     let newest = context.written.newest(etcd.clone());
-    match apply::write_status(&api, CONTROLLER, newest.as_ref(), &after).await? {
-        StatusWrite::Written(answer) => context.written.remember(*answer),
-        StatusWrite::Gone => return Ok(()),
-        StatusWrite::Outdated => {
-            // A restore of the management cluster may have undone what is remembered.
-            context.written.forget(newest.metadata.uid.as_deref().unwrap_or_default());
-            return Err(Error::NotReady("the EtcdCluster has changed meanwhile; deciding again".to_owned()));
-        }
+    if !apply::write_remembered_status(&api, CONTROLLER, &context.written, newest.as_ref(), &after).await? {
+        return Ok(());
     }
     let about = etcd.object_ref(&());
     for Transition { warning, reason, note } in transitions(&etcd.status.clone().unwrap_or_default(), &after) {
