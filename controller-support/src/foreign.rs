@@ -26,7 +26,7 @@ pub async fn refuse(kinds: &Kinds) -> Result<()> {
 
 /// Whether these are labels of another provider's CRD of EtcdadmConfigs: what tells so, for people.
 #[must_use]
-pub fn owner(labels: &BTreeMap<String, String>) -> Option<String> {
+pub fn evidence(labels: &BTreeMap<String, String>) -> Option<String> {
     match labels.get(PROVIDER).map(String::as_str) {
         Some(EKS_ANYWHERE) => Some(format!("its label {PROVIDER} is {EKS_ANYWHERE}")),
         Some(OURS) => None,
@@ -36,7 +36,7 @@ pub fn owner(labels: &BTreeMap<String, String>) -> Option<String> {
 }
 
 fn judge(found: Result<BTreeMap<String, String>, KindError>) -> Result<()> {
-    let Some(why) = owner(&found?) else { return Ok(()) };
+    let Some(why) = evidence(&found?) else { return Ok(()) };
     Err(Error::Refused(format!(
         "CRD etcdadmconfigs.{BOOTSTRAP_GROUP} is another provider's, such as that of EKS Anywhere: {why}. Two providers cannot share it: use another management cluster. If it is this provider's and has lost its labels, apply it again"
     )))

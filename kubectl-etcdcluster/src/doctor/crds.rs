@@ -48,7 +48,7 @@ fn core(crd: &Crd) -> Option<Finding> {
 
 /// Whose it is, if not ours: EKS Anywhere has a CRD of the same name, for an earlier contract alone.
 fn other_owner(crd: &Crd) -> Option<String> {
-    crd.name.ends_with(&format!(".{BOOTSTRAP_GROUP}")).then(|| foreign::owner(&crd.labels))?
+    crd.name.ends_with(&format!(".{BOOTSTRAP_GROUP}")).then(|| foreign::evidence(&crd.labels))?
 }
 
 fn ours(crd: &Crd) -> Option<Finding> {
