@@ -308,10 +308,15 @@ impl Observation {
     /// with, should somebody have changed the record. 1 where it is not recorded, as by etcd's own default.
     #[must_use]
     pub fn max_learners(&self) -> usize {
-        let number = |limit: &str| limit.parse::<usize>().unwrap_or(1);
-        let recorded = self.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION).map(String::as_str);
         let made_with = self.machines.values().filter_map(|machine| self.learner_limit(machine));
-        made_with.map(number).fold(recorded.map_or(1, number), usize::min)
+        let limits = made_with.chain([self.recorded_learner_limit()]);
+        limits.map(|limit| limit.parse().unwrap_or(1)).min().unwrap_or(1)
+    }
+
+    /// The learner limit that is recorded, and that Machines are made with: etcd's own default where it is not.
+    #[must_use]
+    pub fn recorded_learner_limit(&self) -> &str {
+        self.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION).map_or("1", String::as_str)
     }
 
     /// The learner limit that a Machine was made with: etcd's own default where its config says none, or is gone. `None`: no

@@ -12,7 +12,6 @@ use crate::quorum::never_member;
 use crate::roster::{Seat, has_left, number};
 use api::conditions::reasons;
 use api::etcd_cluster::RemovalState;
-use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -156,7 +155,7 @@ fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     }
     let waits = [Progress::HeldBack, Progress::NoAddress, Progress::NoMember];
     let mut waiting = machines.0.iter().filter(|(seat, _, state)| waits.contains(state) && !seat.admitted);
-    let recorded = observation.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION).map_or("1", String::as_str);
+    let recorded = observation.recorded_learner_limit();
     let differs = |machine: &MachineView| observation.learner_limit(machine).is_some_and(|limit| limit != recorded);
     let (seat, machine, _) = waiting.find(|(_, machine, _)| !view.is_up_to_date(machine) || differs(machine))?;
     let proof = never_member(&view.roster, seat, observation.etcd.status.as_ref(), view.has_begun())?;

@@ -5,9 +5,7 @@ use super::View;
 use crate::build;
 use crate::observation::Probe;
 use crate::roster::Seat;
-use api::names;
 use api::version::EtcdVersion;
-use kube::ResourceExt;
 
 /// What a member has to run at least before the next minor version joins it.
 /// Source: etcd's upgrade guides, and etcd#19557 and #20793 for 3.5.
@@ -40,8 +38,7 @@ pub(super) fn newest(view: &View<'_>) -> Option<String> {
 fn why_not(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
     let all = running(view, |_| true);
     let lowest = all.iter().min()?;
-    let limit = view.observation.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION);
-    let has_limit = limit.is_some_and(|limit| limit != "1");
+    let has_limit = view.observation.recorded_learner_limit() != "1";
     let stay = running(view, stays);
     explain(wanted, lowest, stay.iter().min().unwrap_or(lowest), has_limit)
 }

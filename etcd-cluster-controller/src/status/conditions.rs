@@ -74,8 +74,8 @@ const OURS: [&str; 16] = [
     c::DELETING,
 ];
 
-/// Nothing is observed, because the API server refuses a read. That is not the fault of any member: Ready is Unknown, and the
-/// others go on saying what was known last, but for a deletion.
+/// Nothing is observed, because the API server refuses a read. No member is at fault: Ready is Unknown, and the others go
+/// on saying what was known last, but for a deletion.
 pub(super) fn unobserved(etcd: &EtcdCluster, message: &str, now: &Time) -> Vec<Condition> {
     let before = etcd.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let mut drafts = vec![Draft::unknown(c::READY, reasons::REFUSED, message).in_known_words(before)];
