@@ -1,6 +1,8 @@
 //! The create path as a table of stories, and what must hold in every one.
 
+mod booting;
 mod corrupt;
+mod deleting;
 mod every_roster;
 mod growing;
 mod ipv6;
@@ -322,130 +324,6 @@ fn a_member_without_a_machine_holds_everything_up() {
 }
 
 #[test]
-fn a_slow_boot_is_waited_for_and_a_dead_one_is_passed_by() {
-    let mut story = Story::with_voters(5, 1);
-    story.takes_one_learner();
-    story.pass(10_000);
-    (1..5).for_each(|index| story.held_back(index));
-    story.pass(10_000);
-    story.admit(1);
-    story.address(1);
-    story.pass(90);
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MEMBER, "its grace began when it was admitted");
-    story.pass(510);
-    assert_eq!(admits(&story.plan()), Some("demo-etcd-2"), "the dead one is not a member, so the next is safe");
-    for index in 2..5 {
-        story.admit(index);
-        story.address(index);
-        story.voter(index);
-    }
-    story.publish();
-    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING, "no Machine beyond the wanted number");
-}
-
-#[test]
-fn a_machine_that_gets_no_bootstrap_data_is_passed_by_like_one_that_does_not_boot() {
-    let mut story = Story::with_voters(3, 1);
-    story.takes_one_learner();
-    story.held_back(1);
-    story.held_back(2);
-    story.pass(10_000);
-    story.admit(1);
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
-    story.pass(600);
-    assert_eq!(admits(&story.plan()), Some("demo-etcd-2"));
-}
-
-#[test]
-fn a_machine_that_was_never_admitted_is_not_late() {
-    let mut story = Story::new(3);
-    (0..3).for_each(|index| story.held_back(index));
-    story.bootstrap(0);
-    story.pass(3_600);
-    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING);
-    story.delete_at_once(0);
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "its user has deleted the dead one");
-    story.observation.machines.remove(&name(0));
-    story.observation.bootstrapped.remove(&name(0));
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
-    story.bootstrap(1);
-    assert_eq!(creates(&story.plan()), Some(3));
-    story.held_back(3);
-    story.pass(599);
-    assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "its grace began with its data");
-    story.pass(1);
-    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING);
-}
-
-#[test]
-fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
-    let deletes = |story: &Story| match story.plan() {
-        Plan::Do(Step::DeleteHeldBack { name, .. }) => Some(name),
-        _ => None,
-    };
-    // The first does not boot; whoever corrects the spec will delete it.
-    let mut story = Story::new(3);
-    (0..3).for_each(|index| story.held_back(index));
-    story.bootstrap(0);
-    assert_eq!(deletes(&story), None);
-    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
-    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
-    for index in 1..3 {
-        assert_eq!(deletes(&story), Some(name(index)));
-        story.delete_at_once(index);
-    }
-    assert_eq!(deletes(&story), None, "the one that has its data may be a member any moment");
-    // If it has gone already, the next comes before it initializes.
-    let mut story = Story::new(3);
-    (1..3).for_each(|index| story.held_back(index));
-    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
-    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
-    assert_eq!(deletes(&story), Some(name(1)));
-    // And beside voters, before one is admitted.
-    let mut story = Story::with_voters(3, 1);
-    story.held_back(1);
-    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
-    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
-    assert_eq!(deletes(&story), Some(name(1)));
-    story.observation.template = Template::NotFound("it does not exist".to_owned());
-    assert_eq!(deletes(&story), None, "none could be made in its place");
-    story.observation.template = Story::new(3).observation.template;
-    story.observation.init_version = None;
-    assert_eq!(deletes(&story), None, "who is admitted is not known");
-    story.publish();
-    story.admit(1);
-    assert_eq!(deletes(&story), None);
-}
-
-#[test]
-fn a_learner_that_never_gets_on_is_reported_first() {
-    let mut story = Story::with_voters(3, 1);
-    story.takes_one_learner();
-    story.pass(1_000);
-    story.machine(1);
-    story.held_back(2);
-    story.member(1, true);
-    story.failing(1, "down");
-    let again = |story: &Story| due(&story.observation, &story.plan()).map(|again| again.as_secs());
-    assert_eq!(again(&story), Some(600), "its grace ends");
-    story.pass(599);
-    assert_eq!(again(&story), Some(1));
-    story.pass(1);
-    let plan = story.plan();
-    assert!(matches!(&plan, Plan::Wait(hold) if hold.message.contains("still a learner")), "{plan:?}");
-    assert_eq!(again(&story), Some(600), "then it is replaced");
-}
-
-#[test]
-fn a_dead_first_machine_is_only_reported() {
-    let mut story = Story::new(3);
-    story.machine(0);
-    story.held_back(1);
-    story.pass(3_600);
-    assert_eq!(reason(&story.plan()), reasons::MACHINE_NOT_BOOTING, "nobody is admitted, and no Machine is made");
-}
-
-#[test]
 fn a_second_empty_etcd_is_never_made() {
     let mut story = Story::with_voters(3, 3);
     story.observation.machines.clear();
@@ -500,72 +378,6 @@ fn a_missing_template_is_reported() {
 }
 
 #[test]
-fn deletion_needs_nothing_of_etcd() {
-    let mut story = Story::with_voters(3, 3);
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
-    story.observation.cluster = ClusterLink::None { message: String::new(), living: None };
-    story.observation.certificates = Certificates::Unknown;
-    story.unlisted();
-    story.delete(0);
-    let plan = story.plan();
-    let Plan::Do(Step::DeleteMachines { delete, release, .. }) = &plan else { panic!("{plan:?}") };
-    assert_eq!((delete, release), (&vec![name(1), name(2)], &vec![name(0)]), "one waits for our hook");
-    for index in 0..3 {
-        story.delete(index);
-        story.observation.machines.get_mut(&name(index)).unwrap().annotations.clear();
-    }
-    assert_eq!(reason(&story.plan()), reasons::DELETING);
-    story.observation.machines.clear();
-    assert_eq!(story.plan(), Plan::Do(Step::RemoveFinalizer));
-}
-
-#[test]
-fn a_running_etcd_is_deleted_only_with_a_persons_word() {
-    let mut story = Story::with_voters(3, 3);
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
-    assert_eq!(reason(&story.plan()), reasons::DELETION_NOT_CONFIRMED);
-    story.annotate(names::CONFIRM_DELETION_ANNOTATION, "another");
-    assert_eq!(reason(&story.plan()), reasons::DELETION_NOT_CONFIRMED);
-    let mut confirmed = story.clone();
-    confirmed.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
-    assert!(matches!(confirmed.plan(), Plan::Do(Step::DeleteMachines { .. })));
-    story.cluster().deleting = true;
-    assert_eq!(reason(&story.plan()), reasons::DELETING, "the Cluster hook says when nobody needs it any more");
-    assert!(story.plan().hold().unwrap().message.contains("kubectl annotate -n default etcdclusters."));
-    story.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
-    assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "the Cluster goes");
-    let mut fresh = Story::new(3);
-    fresh.held_back(0);
-    fresh.etcd().metadata.deletion_timestamp = Some(Time(fresh.observation.now));
-    assert!(matches!(fresh.plan(), Plan::Do(Step::DeleteMachines { .. })), "there is nothing to lose");
-}
-
-#[test]
-fn a_begun_etcd_whose_cluster_lost_hold_of_it_is_not_deleted_without_a_persons_word() {
-    let mut story = Story::with_voters(3, 3);
-    story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
-    // Nothing is read of an etcd whose Cluster does not name it.
-    story.observation.init_urls = None;
-    let (message, living) = (String::new(), Some("demo".to_owned()));
-    let links = [
-        ClusterLink::None { message: message.clone(), living: living.clone() },
-        ClusterLink::UsesAnother { message: message.clone(), living },
-        ClusterLink::Several(vec![cluster(), ClusterView { deleting: true, ..cluster() }]),
-    ];
-    for link in links {
-        story.observation.cluster = link;
-        assert_eq!(reason(&story.plan()), reasons::DELETION_NOT_CONFIRMED);
-        let mut confirmed = story.clone();
-        confirmed.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
-        assert!(matches!(confirmed.plan(), Plan::Do(Step::DeleteMachines { .. })));
-    }
-    story.observation.cluster = ClusterLink::Several(vec![ClusterView { deleting: true, ..cluster() }]);
-    assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "the Clusters go");
-    story.observation.cluster = ClusterLink::None { message, living: None };
-    assert!(matches!(story.plan(), Plan::Do(Step::DeleteMachines { .. })), "there is no Cluster");
-}
-
-#[test]
 fn numbers_are_not_used_twice() {
     let mut story = Story::with_voters(5, 3);
     assert_eq!(creates(&story.plan()), Some(3));
@@ -616,51 +428,6 @@ fn a_member_whose_machine_is_gone_is_not_taken_for_one_on_its_way() {
     story.machine(3).addresses.clear();
     story.publish();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
-}
-
-#[test]
-fn a_closed_port_is_told_with_its_address_and_the_deadline() {
-    let mut story = Story::with_voters(3, 1);
-    story.takes_one_learner();
-    story.machine(1);
-    story.held_back(2);
-    story.probe(1, Outcome::MemberFault(crate::observation::probe::MemberFault::Refused));
-    let plan = story.plan();
-    let message = &plan.hold().unwrap().message;
-    let until = "if that lasts until 1970-01-01T00:26:40Z, it counts as MachineNotBooting";
-    for part in ["demo-etcd-1", "https://10.0.0.2:2379", "connection refused", until] {
-        assert!(message.contains(part), "{part} is missing in {message}");
-    }
-}
-
-#[test]
-fn a_port_that_stays_closed_is_told_when_the_grace_is_over_too() {
-    let refused = || Outcome::MemberFault(crate::observation::probe::MemberFault::Refused);
-    // Without the first there is nothing to join; a later one is passed by. And a learner is waited for.
-    let mut first = Story::new(3);
-    first.machine(0);
-    let mut later = Story::with_voters(3, 2);
-    later.machine(2);
-    let mut learner = Story::with_voters(3, 2);
-    learner.machine(2);
-    learner.member(2, true);
-    for (mut story, index, url) in [
-        (first, 0, "https://10.0.0.1:2379"),
-        (later, 2, "https://10.0.0.3:2379"),
-        (learner, 2, "https://10.0.0.3:2379"),
-    ] {
-        story.pass(20);
-        story.observation.probes.remove(&name(index));
-        story.probe(index, refused());
-        story.pass(600);
-        let plan = story.plan();
-        let message = &plan.hold().unwrap().message;
-        let since = ["since 1970-01-01T00:17:00Z", "could boot at 1970-01-01T00:16:40Z"];
-        let grace = "600 s (spec.healthCheck.startupGraceSeconds)";
-        for part in [name(index).as_str(), url, "connection refused", since[0], since[1], grace] {
-            assert!(message.contains(part), "{part} is missing in {message}");
-        }
-    }
 }
 
 #[test]
