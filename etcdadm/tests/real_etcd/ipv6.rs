@@ -4,7 +4,8 @@
 use std::net::{Ipv6Addr, TcpListener};
 use std::time::{Duration, Instant};
 
-use crate::machine::{Network, releases};
+use crate::machine::Network;
+use crate::releases::releases;
 
 /// Whether there is IPv6 here. Waits until nobody else uses etcd's ports of its loopback address.
 async fn is_there() -> bool {

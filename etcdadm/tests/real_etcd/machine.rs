@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use etcd_values::DEFAULT_ETCD_VERSION;
 use etcdadm::Wanted;
 use etcdadm::cli::{self, Command as Subcommand, MemberArgs};
 use etcdadm::init_system::{Boxed, InitSystem, UnitState};
@@ -20,74 +19,7 @@ use etcdadm::node::Node;
 use etcdadm::paths::Paths;
 use etcdadm::settings::Settings;
 
-/// A version of etcd on this computer.
-#[derive(Clone, Debug)]
-pub struct Release {
-    pub version: String,
-    programs: PathBuf,
-}
-
-/// Names one more etcd.
-const NAMED: &str = "ETCDADM_TEST_ETCD";
-/// Minor versions that have to be there with `E2E_FULL`.
-const MINORS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
-
-/// The etcd of [`all_releases`] that etcdadm installs by default, if it is among them; all of them with `E2E_FULL`, or
-/// with one that is named. Every test takes as long again with each.
-pub fn releases() -> Vec<Release> {
-    let all = all_releases();
-    if ["E2E_FULL", NAMED].iter().any(|asks| std::env::var_os(asks).is_some()) {
-        return all;
-    }
-    let default: Vec<Release> = all.iter().filter(|it| it.version == DEFAULT_ETCD_VERSION).cloned().collect();
-    if default.is_empty() { all } else { default }
-}
-
-/// Of each minor version the newest etcd that the project's cache has, and that of `ETCDADM_TEST_ETCD`: a directory
-/// with etcd and etcdctl. Without any, tests fail.
-pub fn all_releases() -> Vec<Release> {
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
-    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|set| !set.is_empty()).map_or_else(home, PathBuf::from);
-    let tools = fs::read_dir(cache.join("cluster-api-provider-etcdadm/tools"));
-    let cached = tools.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let mut found: Vec<Release> = cached.filter_map(release).collect();
-    found.sort_by(|a, b| b.version.cmp(&a.version));
-    found.dedup_by(|older, newer| minor(older) == minor(newer));
-    found.extend(std::env::var_os(NAMED).map(PathBuf::from).and_then(release));
-    found.sort_by(|a, b| a.version.cmp(&b.version));
-    found.dedup_by(|a, b| a.version == b.version);
-    assert!(
-        !found.is_empty(),
-        "there is no etcd to test with: run `cargo run -p e2e -- tools build`, or name a directory with etcd and etcdctl \
-         in ETCDADM_TEST_ETCD"
-    );
-    if std::env::var_os("E2E_FULL").is_some() {
-        for minor in MINORS {
-            assert!(
-                found.iter().any(|release| release.version.starts_with(minor)),
-                "with E2E_FULL, etcd {minor}x is needed too: run `cargo run -p e2e -- tools build --all-etcd`"
-            );
-        }
-    }
-    found
-}
-
-/// What is in a directory, if etcd and etcdctl are.
-fn release(programs: PathBuf) -> Option<Release> {
-    let is_there = |name: &str| programs.join(name).is_file();
-    if !(is_there("etcd") && is_there("etcdctl")) {
-        return None;
-    }
-    let output = Command::new(programs.join("etcd")).arg("--version").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let version = text.lines().find_map(|line| line.strip_prefix("etcd Version: "))?.to_owned();
-    Some(Release { version, programs })
-}
-
-/// First and second number of its version.
-fn minor(release: &Release) -> &str {
-    release.version.rsplit_once('.').map_or(release.version.as_str(), |(minor, _)| minor)
-}
+use crate::releases::Release;
 
 /// Machines of one test.
 pub struct Network {

@@ -3,13 +3,15 @@
 
 mod ipv6;
 mod machine;
+mod releases;
 mod tuning;
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use machine::{Machine, Network, all_releases, releases};
+use machine::{Machine, Network};
+use releases::{all_releases, releases};
 
 fn names(count: u32) -> Vec<String> {
     (1..=count).map(|number| format!("m{number}")).collect()

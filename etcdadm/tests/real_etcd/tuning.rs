@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::machine::{Machine, Network, releases};
+use crate::machine::{Machine, Network};
+use crate::releases::releases;
 
 /// The line of etcd's log that says what it was started with.
 const STARTING: &str = "starting an etcd server";
