@@ -291,6 +291,12 @@ impl Event {
     }
 }
 
+/// The namespace of an object that is named `<namespace>/<name>`.
+#[must_use]
+pub fn namespace(name: &str) -> &str {
+    name.split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
 /// Reads a record.
 ///
 /// # Errors

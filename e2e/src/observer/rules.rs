@@ -12,6 +12,7 @@ mod published;
 mod reuse;
 mod rollouts;
 mod sight;
+mod spells;
 mod strength;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use super::record::{
     Answer, ApiServer, Cluster, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Status,
+    namespace,
 };
 use api::names::PRE_TERMINATE_HOOK_ANNOTATION;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -122,10 +123,9 @@ impl EtcdView {
     /// Name of a listed member's Machine.
     #[must_use]
     pub fn machine_of(&self, member: &Listed) -> String {
-        let namespace = self.object.name.split_once('/').map_or("", |(namespace, _)| namespace);
         match self.seat(member) {
             Some(seat) if !seat.machine.is_empty() => seat.machine.clone(),
-            _ => format!("{namespace}/{}", member.name),
+            _ => format!("{}/{}", namespace(&self.object.name), member.name),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! No more Machines are on their way than the voters of now bear: should all of them vote and fail at once, those of now
 //! have to be a quorum. Two beside a single voter are not worse than one, and get over that sooner.
 
+use super::spells::Spells;
 use super::{Finding, Moment, Rule};
 use crate::observer::state::{EtcdView, State};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// That a member has been promoted is seen so soon.
 const SEEN: SignedDuration = SignedDuration::from_secs(1);
@@ -13,8 +14,8 @@ const BOOTS: [&str; 3] = ["Provisioning", "Provisioned", "Running"];
 
 #[derive(Default)]
 pub(super) struct Coming {
-    /// Clusters that too many are on their way to: since when, and whether that was found.
-    crowds: BTreeMap<String, (Timestamp, bool)>,
+    /// Clusters that too many are on their way to.
+    crowds: Spells,
 }
 
 impl Rule for Coming {
@@ -24,21 +25,12 @@ impl Rule for Coming {
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let now = moment.now();
-        let mut findings = Vec::new();
-        let mut crowds = BTreeMap::new();
-        for (name, view) in moment.clusters() {
-            let Some(what) = crowd(moment.before, view, now) else { continue };
-            let (since, found) = self.crowds.get(name).copied().unwrap_or((now, false));
-            // Until then promotions may have been missed.
-            let known = moment.before.held_up().map_or(since, |late| late.max(since));
-            let due = !found && now.duration_since(known) >= SEEN;
-            if due {
-                findings.push(Finding::about(name, "", what).since(since));
-            }
-            crowds.insert(name.clone(), (since, found || due));
-        }
-        self.crowds = crowds;
-        findings
+        let crowds = moment.clusters().filter_map(|(name, view)| {
+            let what = crowd(moment.before, view, now)?;
+            Some((name, move || what))
+        });
+        // While the observer was held up, promotions may have been missed.
+        self.crowds.look(now, moment.before.held_up(), SEEN, crowds)
     }
 }
 

@@ -3,7 +3,7 @@
 //! namespace. What is right after that depends on what has happened, and is the scenario's to say.
 
 use super::{Finding, Moment, Rule, Write};
-use crate::observer::record::{Etcd, Event, Machine};
+use crate::observer::record::{Etcd, Event, Machine, namespace};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,9 +97,4 @@ impl Machines {
 fn deletes(write: &Write, machine: &Machine) -> bool {
     let is_it = write.verb == "delete" && write.resource == "machines" && write.name == machine.name;
     is_it && write.ours && write.is_done()
-}
-
-/// Of `<namespace>/<name>`.
-fn namespace(name: &str) -> &str {
-    name.split_once('/').map_or("", |(namespace, _)| namespace)
 }

@@ -1,7 +1,7 @@
 //! The rows of one cluster's page, before those are left out that do not fit.
 
 use super::cells;
-use crate::observer::record::{Answer, Event, Line, Listed, Status};
+use crate::observer::record::{Answer, Event, Line, Listed, Status, namespace};
 use crate::observer::rules::{Violation, Write};
 use crate::observer::state::State;
 use k8s_openapi::jiff::Timestamp;
@@ -29,8 +29,7 @@ pub(super) struct Row {
 
 /// Everything that concerns a cluster, in its order.
 pub(super) fn rows(etcd: &str, lines: &[Line], writes: &[Write], violations: &[Violation]) -> Vec<Row> {
-    let namespace = etcd.split_once('/').map_or("", |(namespace, _)| namespace);
-    let is_here = |write: &&Write| write.name.split_once('/').is_some_and(|(it, _)| it == namespace);
+    let is_here = |write: &&Write| namespace(&write.name) == namespace(etcd);
     let mut writes = writes.iter().filter(is_here).peekable();
     let mut violations: Vec<&Violation> = violations.iter().filter(|violation| violation.etcd == etcd).collect();
     violations.sort_by_key(|violation| violation.at);
@@ -47,7 +46,7 @@ pub(super) fn rows(etcd: &str, lines: &[Line], writes: &[Write], violations: &[V
         }
         let before = state.clone();
         state.apply(line);
-        if let Some((weight, text)) = told(etcd, namespace, &line.event, &before, &state) {
+        if let Some((weight, text)) = told(etcd, namespace(etcd), &line.event, &before, &state) {
             rows.push(Row { at: line.at, weight, cells: cells(&state, etcd), text });
         }
     }
