@@ -254,13 +254,18 @@ impl Story<'_> {
             Change::Rollout => (0, 0),
         };
         ensure!((least..=most).contains(&stayed), "there were {old:?}, and there are {machines:?}");
-        only_theirs(bed, &look, &machines).await?;
+        self.ends_well(&look, &machines, writers).await
+    }
+
+    /// With these Machines nothing that was acknowledged is lost. When the Cluster is deleted, all of it goes.
+    async fn ends_well(&self, look: &Look, machines: &[String], writers: History) -> Result<()> {
+        only_theirs(self.bed, look, machines).await?;
         // After a rollout no member is left that has the log from its beginning.
-        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(bed, &look, &machines)? };
-        let figures = nothing_is_lost(&look, writers, &data).await?;
+        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(self.bed, look, machines)? };
+        let figures = nothing_is_lost(look, writers, &data).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
         look.delete("Cluster", &look.cluster).await?;
-        all_is_gone(bed, &look).await
+        all_is_gone(self.bed, look).await
     }
 
     /// Whether the change has got so far that it has to be finished in another way than it was begun.

@@ -18,7 +18,7 @@ use e2e::plane::{Mark, users};
 use e2e::until::until;
 use futures::{StreamExt, TryStreamExt, stream};
 use local_infrastructure::machine::Machine;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -110,11 +110,11 @@ impl<'a> Late<'a> {
     }
 
     async fn live(self, tells: bool) -> Result<()> {
-        let mut kept = vec![self.grows().await.context("from one to three")?];
+        let mut kept = vec![self.grows(None).await.context("from one to three")?];
         kept.push(self.leaves().await.context("a Machine is deleted")?);
-        kept.push(self.dies().await.context("a machine dies")?);
-        kept.push(self.rolls().await.context("another spec")?);
-        kept.push(self.shrinks().await.context("from three to one")?);
+        kept.push(self.dies(None).await.context("a machine dies")?);
+        kept.push(self.rolls(None, &another_spec()).await.context("another spec")?);
+        kept.push(self.shrinks(None).await.context("from three to one")?);
         println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
         // When members leave, not much has to have happened so soon.
         ensure!(!tells || kept[..4].iter().all(|kept| *kept > 0), "nothing was kept in one of the changes: {kept:?}");
@@ -126,9 +126,12 @@ impl<'a> Late<'a> {
     }
 
     async fn held_midway(self, tells: bool) -> Result<()> {
+        let spec = |commands: &[&str]| json!({"etcdadmConfigSpec": {"preEtcdadmCommands": commands}});
         let kept = [
-            self.rolls_from(Moment::FirstLearner, &["true"]).await.context("from the first learner on")?,
-            self.rolls_from(Moment::FirstOperation, &["true", "true"]).await.context("from the first departure on")?,
+            self.rolls(Some(Moment::FirstLearner), &spec(&["true"])).await.context("from the first learner on")?,
+            self.rolls(Some(Moment::FirstOperation), &spec(&["true", "true"]))
+                .await
+                .context("from the first departure on")?,
         ];
         println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
         ensure!(!tells || kept.iter().sum::<usize>() > 0, "nothing was kept in either rollout");
@@ -148,9 +151,9 @@ impl<'a> Late<'a> {
 
     async fn held_between(self) -> Result<()> {
         let kept = [
-            self.grows_from_the_first_learner().await.context("from the first learner on")?,
-            self.dies_and_is_removed().await.context("from the removal of a dead member on")?,
-            self.shrinks_from_the_first_departure().await.context("from the first departure on")?,
+            self.grows(Some(Moment::FirstLearner)).await.context("from the first learner on")?,
+            self.dies(Some(Moment::Removal)).await.context("from the removal of a dead member on")?,
+            self.shrinks(Some(Moment::FirstOperation)).await.context("from the first departure on")?,
         ];
         println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
         ensure!(kept.iter().sum::<usize>() > 0, "nothing was kept in any of the changes");
@@ -161,40 +164,10 @@ impl<'a> Late<'a> {
         Ok(())
     }
 
-    async fn grows_from_the_first_learner(&self) -> Result<usize> {
+    async fn grows(&self, from: Option<Moment>) -> Result<usize> {
         let (mark, look) = (self.bed.plane.mark(), &self.look);
         let old = look.etcd_machines().await?;
-        wanted(look, 3).await?;
-        self.until_it_has_come(Moment::FirstLearner, &old).await?;
-        let kept = self.late(async || Ok(())).await?;
-        self.is_well(3).await?;
-        self.done(mark, &[], 2)?;
-        Ok(kept)
-    }
-
-    async fn dies_and_is_removed(&self) -> Result<usize> {
-        let mark = self.bed.plane.mark();
-        let (dead, machine) = self.whom_nobody_asks().await?;
-        self.kills(&dead, &machine).await?;
-        self.until_it_has_come(Moment::Removal, std::slice::from_ref(&dead)).await?;
-        let kept = self.late(async || Ok(())).await?;
-        self.is_replaced(mark, dead).await?;
-        Ok(kept)
-    }
-
-    async fn shrinks_from_the_first_departure(&self) -> Result<usize> {
-        let (mark, look) = (self.bed.plane.mark(), &self.look);
-        let old = look.etcd_machines().await?;
-        wanted(look, 1).await?;
-        self.until_it_has_come(Moment::FirstOperation, &old).await?;
-        let kept = self.late(async || Ok(())).await?;
-        self.is_shrunk(mark, old).await?;
-        Ok(kept)
-    }
-
-    async fn grows(&self) -> Result<usize> {
-        let (mark, look) = (self.bed.plane.mark(), &self.look);
-        let kept = self.late(async || wanted(look, 3).await).await?;
+        let kept = self.late_from(from, &old, async || wanted(look, 3).await).await?;
         self.is_well(3).await?;
         self.done(mark, &[], 2)?;
         Ok(kept)
@@ -210,11 +183,18 @@ impl<'a> Late<'a> {
         Ok(kept)
     }
 
-    async fn dies(&self) -> Result<usize> {
+    async fn dies(&self, from: Option<Moment>) -> Result<usize> {
         let mark = self.bed.plane.mark();
         let (dead, machine) = self.whom_nobody_asks().await?;
-        let kept = self.late(async || self.kills(&dead, &machine).await).await?;
-        self.is_replaced(mark, dead).await?;
+        let dead = [dead];
+        let kills = async || {
+            self.bed.fault(&format!("{}: its machine is killed", dead[0]), &[&machine], Silence::Lasting);
+            on(&machine, Machine::kill).await
+        };
+        let kept = self.late_from(from, &dead, kills).await?;
+        replaced(self.bed, &self.look, &dead[0]).await?;
+        self.is_well(3).await?;
+        self.done(mark, &dead, 1)?;
         Ok(kept)
     }
 
@@ -228,33 +208,10 @@ impl<'a> Late<'a> {
         Ok((found.machine.clone(), self.bed.machines.get(&self.look.namespace, &found.machine)?))
     }
 
-    async fn kills(&self, dead: &str, machine: &Machine) -> Result<()> {
-        self.bed.fault(&format!("{dead}: its machine is killed"), &[machine], Silence::Lasting);
-        on(machine, Machine::kill).await
-    }
-
-    async fn is_replaced(&self, mark: Mark, dead: String) -> Result<()> {
-        replaced(self.bed, &self.look, &dead).await?;
-        self.is_well(3).await?;
-        self.done(mark, &[dead], 1)
-    }
-
-    async fn rolls(&self) -> Result<usize> {
+    async fn rolls(&self, from: Option<Moment>, spec: &Value) -> Result<usize> {
         let (mark, look) = (self.bed.plane.mark(), &self.look);
         let old = look.etcd_machines().await?;
-        let kept = self.late(async || changed(look, &another_spec()).await).await?;
-        rolled(self.bed, look, &old, &self.writers).await?;
-        self.done(mark, &old, old.len())?;
-        Ok(kept)
-    }
-
-    /// Another spec, and the watch is held back when the rollout has got so far.
-    async fn rolls_from(&self, moment: Moment, commands: &[&str]) -> Result<usize> {
-        let (mark, look) = (self.bed.plane.mark(), &self.look);
-        let old = look.etcd_machines().await?;
-        changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": commands}})).await?;
-        self.until_it_has_come(moment, &old).await?;
-        let kept = self.late(async || Ok(())).await?;
+        let kept = self.late_from(from, &old, async || changed(look, spec).await).await?;
         rolled(self.bed, look, &old, &self.writers).await?;
         self.done(mark, &old, old.len())?;
         Ok(kept)
@@ -282,19 +239,29 @@ impl<'a> Late<'a> {
         }
     }
 
-    async fn shrinks(&self) -> Result<usize> {
+    async fn shrinks(&self, from: Option<Moment>) -> Result<usize> {
         let (mark, look) = (self.bed.plane.mark(), &self.look);
         let old = look.etcd_machines().await?;
-        let kept = self.late(async || wanted(look, 1).await).await?;
-        self.is_shrunk(mark, old).await?;
-        Ok(kept)
-    }
-
-    async fn is_shrunk(&self, mark: Mark, old: Vec<String>) -> Result<()> {
+        let kept = self.late_from(from, &old, async || wanted(look, 1).await).await?;
         let left = self.is_well(1).await?;
         let gone: Vec<String> = old.into_iter().filter(|name| !left.contains(name)).collect();
         ensure!(gone.len() == 2, "{left:?} is not one of those before");
-        self.done(mark, &gone, 0)
+        self.done(mark, &gone, 0)?;
+        Ok(kept)
+    }
+
+    /// A change, of which the watch tells nothing for a while: from its beginning, or when it has got so far. Gives how
+    /// many pieces were kept. `old`: who is there before, or who dies.
+    async fn late_from(
+        &self,
+        from: Option<Moment>,
+        old: &[String],
+        change: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<usize> {
+        let Some(moment) = from else { return self.late(change).await };
+        change().await?;
+        self.until_it_has_come(moment, old).await?;
+        self.late(async || Ok(())).await
     }
 
     /// A change, of which the watch tells nothing for a while. Gives how many pieces were kept.

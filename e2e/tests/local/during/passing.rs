@@ -5,12 +5,9 @@ use super::victim::{Victim, find};
 use super::{AT_ONCE, CUT_OFF, Change, FROZEN, Fault, Story, UNHEARD, ask_the_living, carried_out, up};
 use crate::away::deleted;
 use crate::bring_up::PATIENCE;
-use crate::deletion::all_is_gone;
-use crate::departures::only_theirs;
-use crate::ill::{ILLNESS, PATIENT, STALL, unhealthy_after};
+use crate::ill::{ILLNESS, PATIENT, unhealthy_after};
 use crate::leases::made;
-use crate::rolls::{FOLLOWERS, another_spec, changed, is_voter, nothing_is_lost};
-use crate::scale::data_of;
+use crate::rolls::{FOLLOWERS, another_spec, changed, is_voter};
 use crate::shrinks::wanted;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
@@ -96,13 +93,7 @@ impl Story<'_> {
         let now = look.membership(&bed.machines, &machines).await?;
         let stayed = etcd.stayed(&now);
         ensure!(now.cluster_id == etcd.cluster_id && stayed == stay.len(), "etcd was {etcd:?}, and is {now:?}");
-        only_theirs(bed, &look, &machines).await?;
-        // After a rollout no member is left that has the log from its beginning.
-        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(bed, &look, &machines)? };
-        let figures = nothing_is_lost(&look, writers, &data).await?;
-        ensure!(figures.longest_stall <= STALL, "{figures}");
-        look.delete("Cluster", &look.cluster).await?;
-        all_is_gone(bed, &look).await
+        self.ends_well(&look, &machines, writers).await
     }
 }
 
