@@ -82,7 +82,7 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     let list = Membership::on(witness.clone()).await?;
     let member = list.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
     bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
-    said(&witness, &["/opt/bin/etcdctl.sh", "member", "remove", &member.id]).await?;
+    is_removed(&witness, &member.id).await?;
 
     until("the missing member is told", NOTICED, async || {
         let conditions = look.status().await?.conditions;
@@ -142,8 +142,7 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     .await?;
 
     let witness = bed.machines.get(&look.namespace, &machines[0])?;
-    let add = ["/opt/bin/etcdctl.sh", "member", "add", "stranger", "--learner", "--peer-urls", STRANGER];
-    said(&witness, &add).await?;
+    adds_a_stranger(&witness).await?;
     // All that is wanted is there: it is Ready, and says of the stranger what it is.
     let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
     ensure!(message.contains("runs on no Machine"), "it says: {message}");
@@ -182,15 +181,7 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     let member = before.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
     let load = LowLoad::begin(bed, &look).await?;
     bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
-    // etcd refuses it in the first seconds after the last member has come.
-    until("etcd lets it go", PATIENCE, async || {
-        if said(&witness, &["/opt/bin/etcdctl.sh", "member", "remove", &member.id]).await.is_err() {
-            let list = Membership::on(witness.clone()).await?;
-            ensure!(list.members.len() == 2, "{list:?}");
-        }
-        Ok(Some(()))
-    })
-    .await?;
+    is_removed(&witness, &member.id).await?;
     let begun = Instant::now();
     let message = look.until_condition("MembersHealthy", "False", "MemberMissing", NOTICED).await?;
     ensure!(message.contains(&names[2]), "the member is named: {message}");
@@ -202,18 +193,7 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
     only_theirs(bed, &look, &machines).await?;
 
-    let add = ["/opt/bin/etcdctl.sh", "member", "add", "stranger", "--learner", "--peer-urls", STRANGER];
-    // It refuses that, too, in the first seconds after the replacement has come. What fails may be done all the same.
-    let begun = until("etcd takes the stranger", PATIENCE, async || {
-        let begun = Instant::now();
-        if let Err(refused) = said(&witness, &add).await {
-            let list = Membership::on(witness.clone()).await?;
-            let is_listed = list.members.iter().any(|member| member.peer_urls == [STRANGER]);
-            ensure!(is_listed, "{refused:#}; the members are {list:?}");
-        }
-        Ok(Some(begun))
-    })
-    .await?;
+    let begun = adds_a_stranger(&witness).await?;
     let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
     ensure!(message.contains("runs on no Machine"), "it says: {message}");
     let now = until("the stranger is removed", PATIENCE, async || {
@@ -229,6 +209,32 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     told(&look, &["Normal MemberRemoved: ", "which no Machine carried"]).await?;
     ensure!(look.etcd_machines().await? == machines, "the Machines are {:?}", look.etcd_machines().await?);
     load.judged().await
+}
+
+/// Adds a learner that never answers. Gives when.
+async fn adds_a_stranger(witness: &Machine) -> Result<Instant> {
+    let add = ["add", "stranger", "--learner", "--peer-urls", STRANGER];
+    is_changed(witness, &add, |list| list.members.iter().any(|member| member.peer_urls == [STRANGER])).await
+}
+
+/// Removes a member.
+async fn is_removed(witness: &Machine, id: &str) -> Result<()> {
+    is_changed(witness, &["remove", id], |list| list.members.iter().all(|member| member.id != id)).await.map(drop)
+}
+
+/// Changes the member list by hand. Gives when. etcd refuses it in the first seconds after a member has come; and what
+/// fails may be done all the same.
+async fn is_changed(witness: &Machine, change: &[&str], is_done: impl Fn(&Membership) -> bool) -> Result<Instant> {
+    let command = [&["/opt/bin/etcdctl.sh", "member"], change].concat();
+    until(format!("etcd takes the change {change:?}"), PATIENCE, async || {
+        let begun = Instant::now();
+        if let Err(refused) = said(witness, &command).await {
+            let list = Membership::on(witness.clone()).await?;
+            ensure!(is_done(&list), "{refused:#}; the members are {list:?}");
+        }
+        Ok(Some(begun))
+    })
+    .await
 }
 
 fn seconds(seconds: i64) -> Result<Duration> {
