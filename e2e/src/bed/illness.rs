@@ -20,16 +20,34 @@ const SLOW: &str = "1mbit";
 /// Sends what does not fit through a slow network at once, to an address where nobody has to listen.
 pub(crate) const BURST: &str = "head -c 8000 /dev/zero > /dev/udp/$0/9";
 
-/// Stops etcd for two thirds of the time, for less than an election takes each time.
-pub(crate) const STUTTER: &str = r#"
+/// Of a shell: sends etcd a signal, and fails if there is no etcd.
+macro_rules! send {
+    () => {
+        r#"
 send() {
+    sent=1
     for p in /proc/[0-9]*; do
-        if [ "$(cat $p/comm 2>/dev/null)" = etcd ]; then kill -$1 ${p#/proc/} && echo >> /run/stuttered; fi
+        if [ "$(cat $p/comm 2>/dev/null)" = etcd ]; then kill -$1 ${p#/proc/} && sent=0; fi
     done
+    return $sent
 }
+"#
+    };
+}
+
+/// Stops etcd for two thirds of the time, for less than an election takes each time.
+pub(crate) const STUTTER: &str = concat!(
+    send!(),
+    r#"
 : > /run/stutters
-while [ -e /run/stutters ]; do send STOP; sleep 0.4; send CONT; sleep 0.2; done
-"#;
+while [ -e /run/stutters ]; do
+    send STOP && echo >> /run/stuttered
+    sleep 0.4
+    send CONT && echo >> /run/stuttered
+    sleep 0.2
+done
+"#
+);
 /// Begins that, with [`STUTTER`] as its argument.
 pub(crate) const BEGIN: &str = "setsid sh -c \"$0\" < /dev/null > /dev/null 2>&1 &";
 /// Ends that, and fails if etcd was not stopped again and again.
@@ -38,20 +56,18 @@ pub(crate) const STEADY: &str =
 
 /// etcd stands still while its log is looked through: what it wrote meanwhile would be lost. dd ends with an error when the
 /// disk is full.
-const FILL: &str = r#"
+const FILL: &str = concat!(
+    send!(),
+    r#"
 set -e
 cd /var/lib/etcd
 mountpoint -q .
-send() {
-    for p in /proc/[0-9]*; do
-        if [ "$(cat $p/comm 2>/dev/null)" = etcd ]; then kill -$1 ${p#/proc/}; fi
-    done
-}
-send STOP
+send STOP || :
 for log in $(find . -path '*/wal/*' -type f); do fallocate --dig-holes $log; done
 if dd if=/dev/zero of=filler bs=4k 2>/dev/null; then exit 1; fi
-send CONT
-"#;
+send CONT || :
+"#
+);
 
 /// As much of etcd's database as has both pages that all the rest is found by, on every architecture: a page has 64 KiB
 /// at most.

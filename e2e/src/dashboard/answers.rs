@@ -29,7 +29,7 @@ impl Series {
 }
 
 /// What each query is answered at every second before `end`. `input` is promtool's `input_series`, with a value for
-/// each second. Values that are no numbers are left out.
+/// each second. Values that are not numbers are left out.
 ///
 /// # Errors
 /// When promtool does not know a query or the input, or answers otherwise than is known here.

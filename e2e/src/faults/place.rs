@@ -63,8 +63,8 @@ impl Place {
         (1..=writes).flat_map(|number| ways.iter().map(move |how| Self::number(number, *how))).collect()
     }
 
-    /// Every `every`-th of `writes` writes, with the ways taking turns. `skipped` says which of the first writes is one of them,
-    /// and in which way.
+    /// Every `every`-th of `writes` writes, with the ways taking turns. `skipped` says which of the first writes is one of
+    /// them, and in which way.
     #[must_use]
     pub fn sample(writes: usize, ways: &[How], every: usize, skipped: usize) -> Vec<Self> {
         let numbers = (1 + skipped % every..=writes).step_by(every);

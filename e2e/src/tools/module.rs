@@ -186,25 +186,21 @@ pub(super) const CLUSTER_API_DOCKER_1_12: Module = Module {
 };
 
 /// Cluster API's OpenStack infrastructure, for its manifests alone.
-pub(super) const CLUSTER_API_OPENSTACK: Module = Module {
-    name: "cluster-api-openstack",
-    source: "sigs.k8s.io/cluster-api-provider-openstack",
-    programs: &[],
-    version_variables: &[],
-    tags: "",
-};
+pub(super) const CLUSTER_API_OPENSTACK: Module =
+    of_manifests("cluster-api-openstack", "sigs.k8s.io/cluster-api-provider-openstack");
 
 /// The Prometheus operator, for its CRDs alone.
 pub(super) const PROMETHEUS_OPERATOR: Module =
-    of_crds("prometheus-operator", "github.com/prometheus-operator/prometheus-operator");
+    of_manifests("prometheus-operator", "github.com/prometheus-operator/prometheus-operator");
 
 /// cert-manager, for its CRDs alone.
-pub(super) const CERT_MANAGER: Module = of_crds("cert-manager", "github.com/cert-manager/cert-manager");
+pub(super) const CERT_MANAGER: Module = of_manifests("cert-manager", "github.com/cert-manager/cert-manager");
 
 /// The operator that installs providers, for its CRDs alone.
-pub(super) const CLUSTER_API_OPERATOR: Module = of_crds("cluster-api-operator", "sigs.k8s.io/cluster-api-operator");
+pub(super) const CLUSTER_API_OPERATOR: Module =
+    of_manifests("cluster-api-operator", "sigs.k8s.io/cluster-api-operator");
 
-const fn of_crds(name: &'static str, source: &'static str) -> Module {
+const fn of_manifests(name: &'static str, source: &'static str) -> Module {
     Module { name, source, programs: &[], version_variables: &[], tags: "" }
 }
 

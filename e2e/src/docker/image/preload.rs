@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -82,14 +81,8 @@ fn archive(directory: &Path, reference: &str, program: &Path, command: &[String]
 }
 
 fn digest(path: &Path) -> Result<String> {
-    let mut hash = Sha256::new();
-    let (mut file, mut buffer) = (File::open(path)?, vec![0; 256 * 1024]);
-    loop {
-        match file.read(&mut buffer).with_context(|| format!("read {}", path.display()))? {
-            0 => return Ok(hexadecimal(&hash.finalize())),
-            count => hash.update(&buffer[..count]),
-        }
-    }
+    let content = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+    Ok(hexadecimal(&Sha256::digest(content)))
 }
 
 /// A containerd that only stores images, below a root directory. Dropping it kills it.
