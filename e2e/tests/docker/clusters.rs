@@ -75,7 +75,7 @@ pub(crate) async fn annotate(look: &Look, kind: &str, name: &str, key: &str, val
 }
 
 /// Has etcd's members asked every second, so that a failure is seen within seconds: more of them than a member of a
-/// busy computer takes to answer. It is only reported, as so few are no reason to replace a member there.
+/// busy computer takes to answer. It is only reported, as so few are not a reason to replace a member there.
 pub(crate) async fn look_closely(look: &Look) -> Result<()> {
     let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 5});
     let patch = json!({"spec": {"healthCheck": check, "remediation": {"mode": "Report"}}});
