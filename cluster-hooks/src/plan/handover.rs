@@ -123,14 +123,22 @@ fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
             Some(block(reasons::CONTROL_PLANE_INVALID, message.clone()).again(look_again(observation)))
         }
         ControlPlane::Found(control_plane) if control_plane.endpoints.is_none() => {
-            let message = format!(
+            let kubeadm = control_plane.adapter.kubeadm;
+            let mut message = format!(
                 "{} is made for local etcd, and a change from local to external etcd is refused: create it again with \
                  {}: {{endpoints: [{}]{}}}",
                 control_plane.reference,
                 control_plane.adapter.field(),
                 names::PLACEHOLDER_ENDPOINT,
-                if control_plane.adapter.kubeadm { ", caFile, certFile, keyFile" } else { "" }
+                if kubeadm { ", caFile, certFile, keyFile" } else { "" }
             );
+            // Cluster API's reconcileDelete of KubeadmControlPlane: "deletion blocked because following objects still exist".
+            if let Some(etcd) = observation.found_etcd().filter(|_| kubeadm) {
+                message += &format!(
+                    "; if it has Machines, delete {} before it: it is not gone until the Cluster has no other Machine",
+                    etcd.reference
+                );
+            }
             Some(block(reasons::CONTROL_PLANE_INVALID, message))
         }
         _ => None,

@@ -160,7 +160,7 @@ fn a_control_plane_that_cannot_take_etcd_is_reported_and_not_touched() {
     let before = world.control_plane.clone();
     insta::assert_snapshot!(world.story(), @r"
     ClaimEtcd
-    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd, and a change from local to external etcd is refused: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile} | None
+    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd, and a change from local to external etcd is refused: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile}; if it has Machines, delete EtcdCluster demo-etcd before it: it is not gone until the Cluster has no other Machine | None
     ");
     assert_eq!(before, world.control_plane);
 

@@ -7,7 +7,8 @@ use e2e::bed::Bed;
 use e2e::until::until;
 use serde_json::json;
 
-/// It makes an etcd of its own at once, and cannot be changed: it has to be made again.
+/// It makes a Machine with an etcd of its own at once, and cannot be changed: it has to be made again, which takes what the
+/// message says.
 pub(super) async fn made_for_local_etcd(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "local-etcd").await?;
     case.apply("KubeadmControlPlane", |control_plane| {
@@ -17,15 +18,34 @@ pub(super) async fn made_for_local_etcd(bed: &Bed) -> Result<()> {
     .await?;
     let message = case.until_cluster_says("ControlPlaneInvalid").await?;
     let field = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.external";
-    says(&message, &["KubeadmControlPlane demo-control-plane", field, "https://placeholder.invalid:2379", "again"])?;
+    says(
+        &message,
+        &[
+            "KubeadmControlPlane demo-control-plane",
+            field,
+            "https://placeholder.invalid:2379",
+            "again",
+            "delete EtcdCluster demo-etcd before it",
+        ],
+    )?;
     let written: Vec<String> =
         case.writes()?.into_iter().filter(|write| write.contains("kubeadmcontrolplanes")).collect();
     ensure!(written.is_empty(), "{written:?}");
 
+    until("the control plane and etcd have Machines", PATIENCE, async || {
+        let (control_plane, etcd) = (case.look.control_plane_machines().await?, case.look.etcd_machines().await?);
+        Ok((!control_plane.is_empty() && !etcd.is_empty()).then_some(()))
+    })
+    .await?;
+    case.look.delete_etcd().await?;
     case.look.delete("KubeadmControlPlane", "demo-control-plane").await?;
-    until("the control plane is gone", PATIENCE, async || {
-        let there = case.look.api("KubeadmControlPlane").get_opt("demo-control-plane").await?;
-        Ok(there.is_none().then_some(()))
+    until("both and their Machines are gone", PATIENCE, async || {
+        let mut left = Vec::new();
+        for kind in ["EtcdCluster", "KubeadmControlPlane", "Machine"] {
+            left.extend(case.look.names(kind, "").await?);
+        }
+        ensure!(left.is_empty(), "left are {left:?}");
+        Ok(Some(()))
     })
     .await?;
     case.apply("KubeadmControlPlane", |_| {}).await?;
