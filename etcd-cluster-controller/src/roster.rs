@@ -1,6 +1,7 @@
 //! The roster: one seat for each Machine and each member, with a verdict on the member. Pure. The plan and the status both
 //! read it, so that they cannot disagree on who is well.
 
+mod excuse;
 pub(crate) mod strangers;
 mod verdict;
 
@@ -10,9 +11,11 @@ use crate::observation::probe::RunKind;
 use crate::observation::{Member, Observation, Outcome, Probe, Report, hex};
 use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
+use excuse::quorum_since;
+use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
 use strangers::NO_MACHINE;
-use verdict::{UNPLACED, explain, explain_no_member, verdict};
+use verdict::{UNPLACED, explain, explain_no_member, verdict, well_since};
 
 /// A Machine, a member, or both.
 #[derive(Clone, Debug)]
@@ -187,6 +190,8 @@ pub struct Roster<'a> {
     /// By Machine, then members without one.
     pub seats: Vec<Seat<'a>>,
     listed: bool,
+    /// Since when a quorum of the voters has been well.
+    quorum_since: Option<Timestamp>,
 }
 
 impl<'a> Roster<'a> {
@@ -243,7 +248,7 @@ impl<'a> Roster<'a> {
 impl<'a> Roster<'a> {
     /// Made-up seats, of members as in etcd's list.
     pub(crate) fn listed(seats: Vec<Seat<'a>>) -> Self {
-        Self { seats, listed: true }
+        Self { seats, listed: true, quorum_since: None }
     }
 }
 
@@ -267,15 +272,23 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     });
     let mut seats: Vec<Seat<'_>> = Vec::with_capacity(members.len());
     let mut seated = BTreeSet::new();
-    for (id, member) in members {
+    let placed = members.into_iter().map(|(id, member)| {
         let machine = observation.machine_of(id, &member).filter(|machine| seated.insert(machine.name.as_str()));
         let probe = match machine {
             Some(machine) => observation.probes.get(&machine.name),
             None => observation.strangers.get(&id),
         };
+        (id, member, machine, probe)
+    });
+    let placed: Vec<_> = placed.collect();
+    // One that no Machine carries is not counted on.
+    let voters = placed.iter().filter(|(_, member, ..)| !member.learner);
+    let well = voters.map(|(id, _, machine, probe)| well_since(observation, *id, machine.and(*probe)?));
+    let quorum_since = quorum_since(well);
+    for (id, member, machine, probe) in placed {
         let verdict = match machine {
-            Some(machine) => verdict(observation, (id, &member), machine, probe),
-            None => strangers::verdict(observation, id, probe),
+            Some(machine) => verdict(observation, (id, &member), machine, probe, quorum_since),
+            None => strangers::verdict(observation, id, probe, quorum_since),
         };
         let orphaned = machine.is_none() && strangers::is_orphaned(observation, id);
         let recorded = observation.recorded(id).map_or(Health::Unknown, |status| status.health);
@@ -342,7 +355,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             seat.verdict = Verdict::Unknown { why: UNPLACED.to_owned() };
         }
     }
-    Roster { seats, listed }
+    Roster { seats, listed, quorum_since }
 }
 
 /// Whether this controller has removed the member of a Machine, whose machine has a record of it: it does not add itself again.

@@ -34,6 +34,7 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
                 expiry(observation),
                 renewal(observation),
                 metrics_client::due(observation),
+                excused(&view),
             ];
             times.into_iter().flatten().min()
         }
@@ -51,6 +52,15 @@ fn deletion(observation: &Observation, plan: &Plan) -> Option<Duration> {
 /// When a voter that has recovered has been healthy for long enough.
 fn steady(view: &View<'_>) -> Option<Duration> {
     recovers(view).filter(|left| !left.is_zero())
+}
+
+/// When it is held against a member that its checks fail, which was not before as there was no quorum. It takes a
+/// check, which is no news for the prober: that has told long ago that they fail. So it is looked at until that comes.
+fn excused(view: &View<'_>) -> Option<Duration> {
+    let (observation, roster) = (view.observation, &view.roster);
+    let until = roster.seats.iter().filter_map(|seat| roster.excused_until(observation, seat));
+    let left = until.map(|until| Duration::try_from(until.duration_since(observation.now)).unwrap_or_default());
+    left.map(|left| if left.is_zero() { observation.interval() } else { left }).min()
 }
 
 /// When the first Machine is to be replaced whose member's certificate expires.

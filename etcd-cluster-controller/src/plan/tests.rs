@@ -4,6 +4,7 @@ mod booting;
 mod corrupt;
 mod deleting;
 mod every_roster;
+mod excused;
 mod growing;
 mod ipv6;
 mod late;

@@ -1,5 +1,6 @@
 //! How a member is, and in which words that is told.
 
+use super::excuse::is_excused;
 use crate::observation::probe::{MemberFault, RunKind};
 use crate::observation::{Member, Observation, Outcome, Probe, hex};
 use api::etcd_cluster::{Health, MemberStatus};
@@ -21,7 +22,7 @@ pub enum Verdict {
         /// How, with the URL.
         why: String,
     },
-    /// Its checks have failed for `unhealthyAfterSeconds` without a gap.
+    /// Its checks have failed for `unhealthyAfterSeconds` without a gap; if a quorum is well, for as long since.
     Unhealthy {
         /// Since when.
         since: Timestamp,
@@ -64,21 +65,22 @@ fn is_new(status: &MemberStatus) -> bool {
     status.health == Health::Unknown && status.unhealthy_since.is_none() && status.version.is_empty()
 }
 
-/// How the member of a Machine is.
+/// Since when the checks of a member have succeeded at its Machine. `None`: they do not, or nothing is known of it.
+pub(super) fn well_since(observation: &Observation, id: u64, probe: &Probe) -> Option<Timestamp> {
+    let is_well = probe.run.kind_at(observation.now, observation.interval()) == RunKind::Healthy;
+    (is_well && !is_of_another(observation, id, probe)).then_some(probe.run.since)
+}
+
+/// How the member of a Machine is. `quorum_since`: since when a quorum of the voters has been well.
 pub(super) fn verdict(
     observation: &Observation,
     (id, member): (u64, &Member),
     machine: &MachineView,
     probe: Option<&Probe>,
+    quorum_since: Option<Timestamp>,
 ) -> Verdict {
     let Some(probe) = probe else { return Verdict::Unknown { why: "it has not been checked yet".to_owned() } };
-    // An answer with another identity says nothing of this member.
-    let is_another = match &probe.outcome {
-        Outcome::Answered(report) => report.member_id != id || is_of_another_cluster(observation, report.cluster_id),
-        Outcome::MemberFault(MemberFault::OtherCluster { .. } | MemberFault::OtherMember { .. }) => true,
-        Outcome::MemberFault(_) | Outcome::OurFault(_) | Outcome::NoAddress => false,
-    };
-    if is_another {
+    if is_of_another(observation, id, probe) {
         return Verdict::Unknown { why: format!("another member answers at its address {}", probe.url) };
     }
     let (run, interval) = (probe.run, observation.interval());
@@ -95,6 +97,7 @@ pub(super) fn verdict(
             let why = recorded.filter(same).map_or_else(|| explain(probe), |status| status.message.clone());
             let since = run.since;
             let long = run.has_failed_for(after, observation.now, interval);
+            let is_excused = is_excused(observation, run, after, quorum_since);
             // One that joins as a voter votes before its etcd runs.
             let boots = observation.is_in_grace(machine);
             if boots && !member.learner && observation.recorded(id).is_none_or(is_new) {
@@ -104,7 +107,7 @@ pub(super) fn verdict(
             } else if long && observation.heard.is_none() && observation.members().is_some() {
                 // Without a quorum nobody leads, and nothing is removed.
                 unknown_since(observation, id, NOT_LISTENED, probe)
-            } else if long {
+            } else if long && !is_excused {
                 Verdict::Unhealthy { since, why }
             } else if member.learner && observation.recorded(id).is_none_or(is_new) {
                 // etcd adds it first and starts it then.
@@ -114,6 +117,15 @@ pub(super) fn verdict(
             }
         }
         RunKind::Unknown => Verdict::Unknown { why: explain(probe) },
+    }
+}
+
+/// Whether an answer has another identity: it says nothing of this member.
+fn is_of_another(observation: &Observation, id: u64, probe: &Probe) -> bool {
+    match &probe.outcome {
+        Outcome::Answered(report) => report.member_id != id || is_of_another_cluster(observation, report.cluster_id),
+        Outcome::MemberFault(MemberFault::OtherCluster { .. } | MemberFault::OtherMember { .. }) => true,
+        Outcome::MemberFault(_) | Outcome::OurFault(_) | Outcome::NoAddress => false,
     }
 }
 

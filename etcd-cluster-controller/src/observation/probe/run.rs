@@ -60,6 +60,12 @@ impl Run {
         if self.is_current(now, interval) { self.kind } else { RunKind::Unknown }
     }
 
+    /// The same run, of which only what has happened from this time on counts.
+    #[must_use]
+    pub fn counted_from(self, from: Timestamp) -> Self {
+        Self { since: self.since.max(from), ..self }
+    }
+
     /// How long the run has lasted, from its first probe to its last.
     #[must_use]
     pub fn lasted(&self) -> Duration {
@@ -129,6 +135,13 @@ mod tests {
         assert!(!failed(long, 91), "the prober has stopped: nothing is known");
         assert!(!failed(run(&[(0, Failing), (20, Failing), (40, Failing)]), 69), "what was not probed does not count");
         assert!(!failed(run(&[(0, Healthy), (20, Healthy), (40, Healthy), (60, Healthy)]), 60));
+    }
+
+    #[test]
+    fn what_was_before_does_not_count() {
+        let run = run(&[(0, Failing), (20, Failing), (40, Failing), (60, Failing)]);
+        let lasted = |from| run.counted_from(at(from)).lasted().as_secs();
+        assert_eq!((lasted(-10), lasted(25), lasted(60), lasted(70)), (60, 35, 0, 0));
     }
 
     #[test]
