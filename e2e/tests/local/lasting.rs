@@ -5,7 +5,7 @@
 use crate::deletion::all_is_gone;
 use crate::departures::{only_theirs, replaced};
 use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, UNHEARD, nothing_is_begun};
-use crate::ill::{IMPATIENT, STALL, all_are_well, checked, copies_are_saved, unavailability_is_told};
+use crate::ill::{IMPATIENT, STALL, all_are_well, checked, copies_are_saved, unavailability_is_told, unhealthy_after};
 use crate::rolls::{FOLLOWERS, follow, nothing_is_lost};
 use crate::scale::data_of;
 use crate::shrinks::alone;
@@ -24,6 +24,10 @@ use std::time::Duration;
 const TOLD: Duration = Duration::from_secs(60);
 /// How long nobody does anything: several times what it takes until a member counts as unhealthy.
 const STEADY: Duration = Duration::from_secs(16);
+/// Seconds until a member counts as unhealthy where the network comes back. TCP sends again what was lost at intervals
+/// that double, and etcd keeps its connections: one may be silent for as long again as the network was cut, which is
+/// half a minute. A member that the leader does not hear meanwhile cannot be told from one that is ill.
+const BACK_OFF: i64 = 40;
 /// Clusters side by side.
 const AT_ONCE: usize = 2;
 
@@ -94,22 +98,32 @@ async fn strikes(bed: &Bed, look: &Look, name: &str, fault: Lasting) -> Result<(
 /// They hear nobody, and would be heard.
 const DEAF: Fault = Fault::new("deaf", |machine| machine.cut_off_one_way(Way::In), Some(Machine::reconnect));
 
-/// What happens to a quorum or to all of three, and to how many machines. Where all are slow there is a quorum: see
-/// [`slow_disks`](crate::ill::slow_disks).
-static OF_MANY: [(&Fault, usize); 8] =
-    [(&KILLED, 2), (&FROZEN, 2), (&CUT_OFF, 2), (&UNHEARD, 2), (&KILLED, 3), (&FROZEN, 3), (&CUT_OFF, 3), (&DEAF, 3)];
+/// What happens to a quorum or to all of three, to how many machines, and after how many seconds a member counts as
+/// unhealthy when it is over. Where all are slow there is a quorum: see [`slow_disks`](crate::ill::slow_disks).
+static OF_MANY: [(&Fault, usize, i64); 8] = [
+    (&KILLED, 2, IMPATIENT),
+    (&FROZEN, 2, IMPATIENT),
+    (&CUT_OFF, 2, BACK_OFF),
+    (&UNHEARD, 2, BACK_OFF),
+    (&KILLED, 3, IMPATIENT),
+    (&FROZEN, 3, IMPATIENT),
+    (&CUT_OFF, 3, BACK_OFF),
+    (&DEAF, 3, BACK_OFF),
+];
 
 /// It is told, and nobody is replaced, removed or deleted, however long it lasts. When it is over, etcd is what it
 /// was, with everything that was acknowledged.
 pub(crate) async fn of_a_quorum_and_of_all(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let stories = stream::iter(OF_MANY).map(async |(fault, machines)| {
-        come_back(bed, fault, machines).await.with_context(|| format!("{machines} of three are {}", fault.name))
+    let stories = stream::iter(OF_MANY).map(async |(fault, machines, patience)| {
+        come_back(bed, fault, machines, patience)
+            .await
+            .with_context(|| format!("{machines} of three are {}", fault.name))
     });
     stories.buffer_unordered(AT_ONCE).try_collect().await
 }
 
-async fn come_back(bed: &Bed, fault: &Fault, number: usize) -> Result<()> {
+async fn come_back(bed: &Bed, fault: &Fault, number: usize, patience: i64) -> Result<()> {
     let ends = fault.ends.context("it does not end")?;
     let look = up(bed, &format!("lasting-{}-{number}", fault.name)).await?;
     let names = look.etcd_machines().await?;
@@ -121,6 +135,7 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize) -> Result<()> {
     try_join_all(machines.iter().map(|machine| on(machine, fault.begins))).await?;
     is_told_and_left_alone(&look, &names).await?;
 
+    unhealthy_after(&look, patience).await?;
     bed.fault_is_over(&format!("{number} of {}: that is over", look.namespace), &theirs);
     try_join_all(machines.iter().map(|machine| on(machine, ends))).await?;
     all_are_well(&look).await?;
