@@ -116,8 +116,10 @@ fn recorded(snapshot: &Snapshot, times: Times) -> Vec<String> {
         found.push(format!("status.operation: {kind} member {id}{name} {since}{tries}"));
     }
     for removed in &status.removed_members {
+        let is_under_way = status.operation.as_ref().is_some_and(|operation| operation.member_id == removed.id);
         let state = match removed.state {
-            RemovalState::Removing => "is being removed",
+            RemovalState::Removing if is_under_way => "is being removed",
+            RemovalState::Removing => "may still leave etcd by a removal that was called off, and has been recorded",
             RemovalState::Removed => "has left etcd",
             RemovalState::Missing => "is missing from the member list",
         };

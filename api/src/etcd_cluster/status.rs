@@ -158,7 +158,8 @@ pub struct LastRemediation {
 /// How far the removal of a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RemovalState {
-    /// It has been decided on.
+    /// It has been decided on, and the member is still there. It stays so where that was called off later, as etcd may
+    /// carry out what it was asked for after the answer is no longer waited for.
     Removing,
     /// It has been removed: a linearizable member list no longer has it.
     Removed,

@@ -38,7 +38,8 @@ impl TargetKey {
 pub struct Snapshot {
     /// The latest probe of each target that has been probed.
     pub probes: BTreeMap<TargetKey, Probe>,
-    /// The latest member list.
+    /// The latest member list. While members do not answer, it may be from before what was done to etcd last: with the
+    /// default interval, half a minute old.
     pub membership: Membership,
     /// Members that the leader has received something from lately. Asked only while a member fails. `None`: it is not known.
     pub heard: Option<BTreeSet<u64>>,

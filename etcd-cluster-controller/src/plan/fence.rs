@@ -1,5 +1,5 @@
-//! The second look. What takes something away is decided twice: the second time on what is read live, right before it is
-//! done.
+//! The second look. What takes something away, be it only the fence of an operation, is decided twice: the second time
+//! on what is read live, right before it is done.
 
 use super::{Plan, Step, wait};
 use api::conditions::reasons;
@@ -35,6 +35,7 @@ pub(crate) fn outdated(step: &Step) -> Option<Plan> {
 mod tests {
     use super::*;
     use crate::fixture::{Story, id};
+    use api::etcd_cluster::RemovalState;
 
     /// The removal of a learner of two, whose Machine is deleted.
     fn removal(learner: usize) -> Plan {
@@ -63,5 +64,18 @@ mod tests {
         assert_eq!(called_off(&one, &same), None);
         assert!(matches!(called_off(&one, &other), Some(Plan::Wait(_))));
         assert_eq!(called_off(&one, &Plan::Steady), None, "what takes nothing away stands");
+    }
+
+    #[test]
+    fn the_fence_of_an_operation_is_lifted_by_a_second_look_alone() {
+        let off = || Plan::Do(Step::Finish(None));
+        assert!(is_fenced(&off()), "the list that is known may be from before the last call ended");
+        assert_eq!(called_off(&off(), &off()), None);
+        let done = Plan::Do(Step::Finish(Some(RemovalState::Removed)));
+        assert_eq!(called_off(&off(), &done), None, "etcd has done it");
+        let unknown = wait(reasons::MEMBERSHIP_UNKNOWN, "nobody answers");
+        assert_eq!(called_off(&off(), &unknown), None, "how it ended is not known, and so it stays");
+        assert!(matches!(called_off(&off(), &removal(3)), Some(Plan::Wait(_))), "it may go on, after another look");
+        assert!(!is_fenced(&done), "whoever is gone never comes back under that ID");
     }
 }

@@ -7,7 +7,7 @@
 
 use super::{Plan, Step, View, deletion, operation, repair};
 use crate::observation::Observation;
-use api::etcd_cluster::EtcdClusterStatus;
+use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
 use api::names;
 use kube::ResourceExt;
 
@@ -75,7 +75,11 @@ fn before_the_list(view: &View<'_>, next: &Plan, after: &EtcdClusterStatus) -> O
         return Some(operation::describe(begun));
     }
     if let Some(record) = after.removed_members.first() {
-        return Some(format!("member {} has left, or is missing, and Machine {} is there", record.id, record.machine));
+        let how = match record.state {
+            RemovalState::Removing => "may be about to leave",
+            RemovalState::Removed | RemovalState::Missing => "has left, or is missing",
+        };
+        return Some(format!("member {} {how}, and Machine {} is there", record.id, record.machine));
     }
     if !after.released_machine_uids.is_empty() {
         return Some("a Machine is being let go that has not become a member".to_owned());

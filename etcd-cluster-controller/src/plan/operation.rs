@@ -1,5 +1,9 @@
 //! Finishing what was begun. The operation in the status is the fence: it is written before anything is done to etcd, and
 //! a manager that finds it looks at etcd first, since a call that timed out may have been carried out all the same.
+//!
+//! What is no longer wanted or safe is called off, so that other work goes on: the permission may never come back. Only
+//! a live list calls it off (`Step::is_fenced`), and that is not the last word either, as etcd may carry out a call
+//! later: the record of the removal stays (`status/ledger.rs`, `docs/decisions/0026-called-off-removals.md`).
 
 use super::{Plan, Step, View, corrupt, retire, wait};
 use crate::observation::hex;

@@ -109,7 +109,8 @@ pub enum Step {
     },
     /// Write down what is about to be done to etcd, before it is done. The status carries it.
     Begin(Operation),
-    /// Write down how an operation ended: what became of the member of a removal (`None`: nothing; it is off).
+    /// Write down how an operation ended: what became of the member of a removal. `None`: it is off, as far as can be
+    /// known. A removal stays recorded all the same, as etcd may carry it out later.
     Finish(Option<RemovalState>),
     /// Have another member lead.
     MoveLeader {
@@ -146,13 +147,19 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether it takes something away that cannot be brought back. Such a step is planned again from what is read live, and
-    /// done only if it comes out the same.
+    /// Whether it takes something away that cannot be brought back. Such a step is planned again from what is read live,
+    /// and done only if it comes out the same. To call an operation off is one: the list that is known may have been
+    /// read before the last call ended, which etcd may have carried out. The live one is asked for after that. That a
+    /// member is gone is true of every later list as well, as IDs are never used again.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         matches!(
             self,
-            Self::DeleteMachine { .. } | Self::MoveLeader { .. } | Self::RemoveMember(_) | Self::ReleaseHook { .. }
+            Self::DeleteMachine { .. }
+                | Self::MoveLeader { .. }
+                | Self::RemoveMember(_)
+                | Self::ReleaseHook { .. }
+                | Self::Finish(None)
         )
     }
 

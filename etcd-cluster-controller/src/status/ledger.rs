@@ -1,5 +1,6 @@
 //! What is being done to etcd, and what was done to members whose Machines are still there. It survives a kill at any point:
-//! the removal is written before it is begun, and remembered until the Machine is gone.
+//! the removal is written before it is begun, and remembered until the Machine is gone, also where its operation was
+//! called off. Whoever made the call, and whenever etcd carries it out, the member has left at our word.
 
 use crate::observation::hex;
 use crate::plan::{Plan, Step, View};
@@ -68,9 +69,6 @@ pub(super) fn removed_members(
             let done = records.iter_mut().filter(|record| record.id == operation.member_id);
             done.for_each(|record| (record.state, record.since) = (*state, now()));
         }
-        (Plan::Do(Step::Finish(None)), Some(operation)) => {
-            records.retain(|record| record.id != operation.member_id || record.state != RemovalState::Removing);
-        }
         _ => {}
     }
     // It may start until it is removed. A learner that has lost its data may take itself out just then, to join again:
@@ -85,10 +83,18 @@ pub(super) fn removed_members(
         record.never_started &= !stays_out(&record.id);
     }
     if view.roster.is_listed() {
+        // Its operation was called off by a list that still had it, and etcd has carried the call out since: raft may
+        // commit what was proposed long after nobody waits for it, or a manager was stopped before it called.
+        let is_off = |id: &str| before.operation.as_ref().is_none_or(|operation| operation.member_id != id);
+        let is_late = |record: &&mut RemovedMember| {
+            record.state == RemovalState::Removing && is_off(&record.id) && !is_listed(view, &record.id)
+        };
+        let late = records.iter_mut().filter(is_late);
+        late.for_each(|record| (record.state, record.since) = (RemovalState::Removed, now()));
         // Listed again: an etcd that was restored, or a list that was read from another cluster before. A restore, or a member
         // that was added again, comes with another ID.
         records.retain(|record| {
-            let back = is_member(view, &record.machine) || view.roster.members().any(|(id, _)| hex(id) == record.id);
+            let back = is_member(view, &record.machine) || is_listed(view, &record.id);
             record.state == RemovalState::Removing || !back
         });
         records.extend(missing(view, before, &records));
@@ -98,6 +104,11 @@ pub(super) fn removed_members(
     records
 }
 
+/// Whether the list has a member.
+fn is_listed(view: &View<'_>, id: &str) -> bool {
+    view.roster.members().any(|(member, _)| hex(member) == id)
+}
+
 /// Whether a Machine carries a member of the list, under whatever ID.
 fn is_member(view: &View<'_>, machine: &str) -> bool {
     view.roster.by_machine(machine).is_some_and(|seat| seat.member.is_some())
@@ -105,9 +116,8 @@ fn is_member(view: &View<'_>, machine: &str) -> bool {
 
 /// Members of the status before that the list no longer has, and that nobody has recorded as removed.
 fn missing(view: &View<'_>, before: &EtcdClusterStatus, records: &[RemovedMember]) -> Vec<RemovedMember> {
-    let listed = |id: &str| view.roster.members().any(|(member, _)| hex(member) == id);
     let known = |id: &str| records.iter().any(|record| record.id == id);
-    let gone = before.members.iter().filter(|member| !listed(&member.id) && !known(&member.id));
+    let gone = before.members.iter().filter(|member| !is_listed(view, &member.id) && !known(&member.id));
     let gone = gone.filter(|member| !is_member(view, &member.machine));
     let record = |member: &api::etcd_cluster::MemberStatus| {
         let machine = view.observation.machines.get(&member.machine)?;

@@ -1,6 +1,7 @@
 //! Machines that somebody deletes, as stories.
 
 mod addresses;
+mod called_off;
 
 use super::reason;
 use crate::fixture::{Story, id, name};
