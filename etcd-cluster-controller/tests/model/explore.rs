@@ -90,6 +90,7 @@ impl Graph {
                 (false, Lag::Secrets(_)) => ", which the watch of Secrets does not show",
                 (false, Lag::Etcd(_)) => ", which the watch of EtcdClusters does not show",
                 (false, Lag::Probes(_)) => ", which the prober does not know",
+                (false, Lag::List(_)) => ", and the prober has the member list of before",
                 _ => "",
             };
             let plans = if matches!(done, Move::Reconcile(_) | Move::Pause) {

@@ -16,6 +16,8 @@ pub enum Ending {
     Done,
     /// etcd has done it, and the answer is lost.
     AnswerLost,
+    /// The same where none of the other voters answers for a while, and the list that is known is that of before.
+    Stalled,
     /// etcd has not done it, and the answer is lost.
     NotDone,
     /// The manager is killed before it writes the status.
@@ -48,9 +50,8 @@ pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
     let choice = choose(state, book);
     match &book.page(choice.page).decision.next {
         _ if choice.off => &[],
-        Plan::Do(Step::RemoveMember(_) | Step::MoveLeader { .. }) => {
-            &[Ending::AnswerLost, Ending::NotDone, Ending::Killed]
-        }
+        Plan::Do(Step::RemoveMember(_)) => &[Ending::AnswerLost, Ending::Stalled, Ending::NotDone, Ending::Killed],
+        Plan::Do(Step::MoveLeader { .. }) => &[Ending::AnswerLost, Ending::NotDone, Ending::Killed],
         Plan::Do(Step::CreateMachine { .. }) => &[Ending::Killed, Ending::KilledBetween],
         // The status is all that they write.
         Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) | Step::NoteRelease { .. }) => &[],
@@ -75,7 +76,7 @@ pub fn reconcile(state: &State, book: &mut Book, ending: Ending) -> Result<State
     let choice = choose(state, book);
     let mut state = *state;
     // The second look asks every member, and the prober knows what they have answered from then on.
-    if choice.live && matches!(state.lag, Lag::Probes(_)) {
+    if choice.live && matches!(state.lag, Lag::Probes(_) | Lag::List(_)) {
         state.lag = Lag::None;
     }
     let (removal, paused) = (Removal::Done, None);
@@ -117,7 +118,7 @@ impl Reconcile<'_> {
 
     fn run(mut self) -> Result<State, Broken> {
         let decided = self.book.page(self.choice.page);
-        let no_answer = matches!(self.ending, Ending::AnswerLost | Ending::NotDone);
+        let no_answer = matches!(self.ending, Ending::AnswerLost | Ending::Stalled | Ending::NotDone);
         if let (Plan::Do(step), false) = (&decided.decision.next, self.choice.off) {
             self.step(step)?;
         }
@@ -173,7 +174,8 @@ impl Reconcile<'_> {
                     self.after.machines.deleting.put(seat, true);
                 }
             }
-            Step::Finish(_) | Step::NoteRelease { .. } => {}
+            Step::Finish(None) => rules::calling_off(&self.before, self.view())?,
+            Step::Finish(Some(_)) | Step::NoteRelease { .. } => {}
             Step::MoveLeader { from, to } => {
                 rules::leadership(self.view(), seat_of_id(*to))?;
                 self.move_leader(seat_of_id(*from), seat_of_id(*to));
@@ -295,6 +297,12 @@ impl Reconcile<'_> {
         // A machine that has not started its etcd has no record of it, and adds itself once more.
         let is_recorded = members[seat] != Member::Unstarted;
         self.after.world.members[seat] = if is_recorded { Member::Removed } else { Member::None };
+        if self.ending == Ending::Stalled {
+            let world = &self.before.world;
+            let others = (0..SEATS).filter(|other| *other != seat && world.members[*other] == Member::Voter);
+            others.filter(|other| world.is_up(*other)).for_each(|other| self.after.world.unasked.put(other, true));
+            self.after.lag = Lag::List(self.view().probes.members);
+        }
         Ok(())
     }
 }

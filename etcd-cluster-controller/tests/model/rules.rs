@@ -5,7 +5,7 @@ use crate::in_use::InUse;
 use crate::manager::is_recorded;
 use crate::moves::MAX_LEARNERS;
 use crate::set::{SEATS, Set};
-use crate::state::{Etcd, Kind, Lag, List, Machine, Member, Probe, Process, State, Status, View, World};
+use crate::state::{Etcd, Kind, Lag, List, Machine, Member, Probe, Process, Removal, State, Status, View, World};
 use crate::view::{Decided, id, reason, seat_of_id};
 use api::conditions::reasons;
 use api::etcd_cluster::{Operation, OperationKind};
@@ -147,6 +147,13 @@ pub fn beginning(view: &View, operation: &Operation) -> Result<(), Broken> {
     let has_failed = view.etcd.status.operation.is_some_and(|before| before.attempt > 0);
     let moves = operation.kind == OperationKind::MoveLeader;
     rule(moves || !leads || !another_can || has_failed, "rule 2: the leader moves before it is removed")
+}
+
+/// Of an operation that is called off, at that moment.
+pub fn calling_off(now: &State, view: &View) -> Result<(), Broken> {
+    let removal = view.etcd.status.operation.filter(|operation| operation.kind == Kind::RemoveMember);
+    let is_there = removal.is_none_or(|operation| now.world.members[operation.seat].is_listed());
+    rule(is_there, "rule 3: no removal is called off that etcd has carried out")
 }
 
 /// Of a move of leadership, by what the controller knows.
@@ -342,6 +349,9 @@ pub fn status(now: &State, status: &Status) -> Result<(), Broken> {
     // A Machine that the watch does not show yet is taken for gone. The cluster is not ready meanwhile, so nobody is told.
     let unseen = matches!(now.lag, Lag::Machines(_));
     rule(!dropped || unseen, "rule 5: endpoints follow the membership, and not health")?;
+    let is_ours = |seat: &usize| now.world.members[*seat] == Member::Removed;
+    let blames = (0..SEATS).filter(is_ours).any(|seat| status.removed[seat] == Some(Removal::Missing));
+    rule(!blames, "rule 3: whom this controller has removed is not said to be missing")?;
     let was_published = !now.etcd.status.endpoints.is_empty();
     rule(!was_published || !status.endpoints.is_empty(), "rule 5: the endpoints are never empty again")
 }

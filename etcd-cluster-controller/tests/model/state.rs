@@ -273,6 +273,8 @@ pub enum Lag {
     Secrets(Secrets),
     Etcd(Etcd),
     Probes(Probes),
+    /// Of the prober, the member list alone: it is still being read, while each member was asked since.
+    List([Member; SEATS]),
 }
 
 /// A second manager, or one that has lost its lease: it has decided, and has not done it yet.
@@ -443,6 +445,7 @@ impl State {
             Lag::Secrets(secrets) => view.secrets = secrets,
             Lag::Etcd(etcd) => view.etcd = etcd,
             Lag::Probes(probes) => view.probes = probes,
+            Lag::List(members) => (view.probes.list, view.probes.members) = (List::Known, members),
         }
         view
     }

@@ -2,7 +2,7 @@
 //! matters is left out. Without it there would be no end to the states.
 
 use crate::set::{SEATS, Set};
-use crate::state::{Lag, Machine, Member, Probe, Process, State};
+use crate::state::{Lag, List, Machine, Member, Probe, Process, Removal, State};
 
 impl State {
     /// Brings what follows from something else in order, and leaves out what no longer matters.
@@ -35,6 +35,9 @@ impl State {
             }
         }
         self.elect();
+        if self.paused.is_none() {
+            self.settle_removals();
+        }
         let probes = self.probes();
         for seat in 0..SEATS {
             // A run begins when the member is known, and ends with an answer.
@@ -51,6 +54,7 @@ impl State {
             Lag::Secrets(secrets) => secrets == self.secrets,
             Lag::Etcd(etcd) => etcd == self.etcd,
             Lag::Probes(old) => old == probes,
+            Lag::List(members) => (List::Known, members) == (probes.list, probes.members),
         };
         if self.world.disturbed {
             self.world.tells = 0;
@@ -62,6 +66,20 @@ impl State {
             self.forget();
             if self.symmetric {
                 self.sort();
+            }
+        }
+    }
+
+    /// Leaves out what is recorded of removals that were called off, as long as their members are there. Here nobody
+    /// but a manager that was stopped carries one out later.
+    fn settle_removals(&mut self) {
+        let status = &mut self.etcd.status;
+        for (seat, removed) in status.removed.iter_mut().enumerate() {
+            let is_under_way = status.operation.is_some_and(|operation| operation.seat == seat);
+            let is_there = self.world.members[seat].is_listed();
+            if *removed == Some(Removal::Removing) && !is_under_way && is_there {
+                *removed = None;
+                status.never_started.put(seat, false);
             }
         }
     }
