@@ -4,10 +4,12 @@ use crate::CONTROLLER;
 use crate::context::Context;
 use crate::etcds::typed;
 use crate::execute::{
-    Outcome, execute, keep_metrics_client, label_ca_for_moves, own_template, set_deletion_timeouts, show_block_move,
-    show_up_to_date, write_status,
+    Outcome, drop_begun, execute, keep_metrics_client, label_ca_for_moves, own_template, set_deletion_timeouts,
+    show_block_move, show_up_to_date, write_status,
 };
-use crate::mappers::{cluster_to_etcd_clusters, machine_to_etcd_cluster, secret_to_etcd_clusters};
+use crate::mappers::{
+    cluster_to_etcd_clusters, config_to_etcd_cluster, machine_to_etcd_cluster, secret_to_etcd_clusters,
+};
 use crate::metrics::{EtcdMetrics, Known, Look, Unreadable};
 use crate::observation::Observation;
 use crate::observe::{expiries, now, observe, observe_live};
@@ -44,6 +46,7 @@ pub async fn run(shared: Shared) -> Result<()> {
     shared.metrics.register("etcd clusters", |registry| registry.register_collector(Box::new(metrics)));
     let controller = Controller::for_shared_stream(triggers, store)
         .reconcile_on(mapped(&context.machines, |machine| machine_to_etcd_cluster(&machine).into_iter().collect()))
+        .reconcile_on(mapped(&context.configs, |config| config_to_etcd_cluster(&config).into_iter().collect()))
         .reconcile_on(mapped(&context.secrets, {
             let (etcds, clusters) = (etcds.clone(), context.clusters.clone());
             move |secret| {
@@ -219,7 +222,7 @@ async fn finish(
     if let Some(left) = deferred.filter(|_| failure.is_none()) {
         return Ok(Action::requeue(due.map_or(left, |due| if is_known { due } else { due.min(left) })));
     }
-    let due = due.into_iter().chain(side_tasks(context, observation).await).min();
+    let due = due.into_iter().chain(side_tasks(context, observation, &decision.next).await).min();
     match failure {
         Some(error) => Err(error),
         None => Ok(due.map_or_else(Action::await_change, Action::requeue)),
@@ -227,10 +230,11 @@ async fn finish(
 }
 
 /// What nothing waits for. Answers when to look again, if something is left.
-async fn side_tasks(context: &Context, observation: &Observation) -> Option<Duration> {
+async fn side_tasks(context: &Context, observation: &Observation, plan: &Plan) -> Option<Duration> {
     let shown = show_up_to_date(context, observation).await;
     let set = set_deletion_timeouts(context, observation).await;
+    let dropped = drop_begun(context, observation, plan).await;
     keep_metrics_client(context, observation).await;
     label_ca_for_moves(context, observation).await;
-    shown.or(set)
+    [shown, set, dropped].into_iter().flatten().min()
 }

@@ -1,10 +1,13 @@
 //! All writes of a reconcile: one step of the plan. Every object is created under a name that follows from the plan, so
 //! that doing a step twice, after a kill or by two managers at once, makes one object.
 
+mod begun;
 mod block_move;
 mod ca_label;
 mod deletion_timeouts;
 mod docker;
+#[cfg(test)]
+mod fake_api;
 mod held_back;
 mod live;
 mod machines;
@@ -16,6 +19,7 @@ mod status;
 mod template;
 mod up_to_date;
 
+pub(crate) use begun::drop_begun;
 pub(crate) use block_move::show_block_move;
 pub(crate) use ca_label::label_ca_for_moves;
 pub(crate) use deletion_timeouts::set_deletion_timeouts;

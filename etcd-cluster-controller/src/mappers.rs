@@ -14,6 +14,13 @@ pub(crate) fn machine_to_etcd_cluster(machine: &DynamicObject) -> Option<ObjectR
     (owner.kind == "EtcdCluster").then(|| reference(&owner.name, machine))
 }
 
+/// The EtcdCluster that a config was made for, as long as no Machine has it: it may never get one.
+pub(crate) fn config_to_etcd_cluster(config: &DynamicObject) -> Option<ObjectRef<EtcdCluster>> {
+    let has_machine = config.owner_references().iter().any(|owner| owner.controller == Some(true));
+    let label = config.labels().get(names::ETCD_CLUSTER_LABEL).filter(|_| !has_machine)?;
+    Some(reference(label, config))
+}
+
 /// The EtcdCluster that a Secret was made for, and those of its Cluster: one may wait for the Secret of another to go.
 pub(crate) fn secret_to_etcd_clusters(
     etcds: &Cached,
@@ -99,6 +106,19 @@ mod tests {
         let names = |cluster| names_of(secret_to_etcd_clusters(&etcds, cluster, &secret));
         assert_eq!(names(Some(&cluster)), ["old", "demo-etcd"]);
         assert_eq!(names(None), ["old"]);
+    }
+
+    #[test]
+    fn a_config_wakes_its_etcd_cluster_until_a_machine_has_it() {
+        let woken = |controller: bool| {
+            let owner =
+                json!({"apiVersion": "g/v1", "kind": "Machine", "name": "m", "uid": "m", "controller": controller});
+            let metadata = json!({"name": "demo-etcd-0", "namespace": "default", "ownerReferences": [owner],
+                "labels": {names::ETCD_CLUSTER_LABEL: "demo-etcd"}});
+            names_of(config_to_etcd_cluster(&object(json!({"metadata": metadata}))).into_iter().collect())
+        };
+        assert_eq!(woken(false), ["demo-etcd"]);
+        assert_eq!(woken(true), [""; 0]);
     }
 
     #[test]

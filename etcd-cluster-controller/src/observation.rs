@@ -51,6 +51,8 @@ pub struct Observation {
     pub bootstrapped: BTreeMap<String, Timestamp>,
     /// The configs that Machines were made from, by name of the Machine.
     pub configs: BTreeMap<String, EtcdadmConfigSpec>,
+    /// Names of configs of ours that no Machine has, and that there is no Machine for: what was begun and not made.
+    pub begun: BTreeSet<String>,
     /// The learner limits that Machines were made with, by name of the Machine.
     pub learner_limits: BTreeMap<String, String>,
     /// The template of the members' infrastructure.
@@ -106,6 +108,7 @@ impl Observation {
             admitted: None,
             bootstrapped: BTreeMap::new(),
             configs: BTreeMap::new(),
+            begun: BTreeSet::new(),
             learner_limits: BTreeMap::new(),
             template: Template::Unknown("the infrastructure template has not been looked up".to_owned()),
             machines: BTreeMap::new(),

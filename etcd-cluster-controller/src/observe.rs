@@ -1,12 +1,14 @@
 //! All reads of a reconcile, and the clock. Objects come from shared watches, and what is known of the members from the
 //! prober. Before something is taken away, all of it is read live.
 
+mod begun;
 mod certificates;
 mod docker;
 mod infrastructure;
 mod link;
 mod members;
 
+pub(crate) use begun::{Whose, whose};
 pub(crate) use certificates::{ca_of, expiries, other_owner};
 
 use crate::context::Context;
@@ -73,6 +75,7 @@ async fn read(
     let mut observation = Observation {
         machines: machines.iter().map(|machine| (machine.name_any(), MachineView::read(machine))).collect(),
         not_owned: not_owned(&context.machines, &namespace, &etcd),
+        begun: begun::begun(&context.configs, &context.machines, &etcd, &namespace),
         ..Observation::new(now(), etcd, cluster)
     };
     read_configs(&context.configs, &namespace, &mut observation);
@@ -104,9 +107,9 @@ async fn read(
     Ok(observation)
 }
 
-/// By our label, which a person may take away: whoever does so says that the Machine is not ours.
-const BY_LABEL: Index = Index::new("etcd cluster label", |machine| {
-    machine.labels().get(names::ETCD_CLUSTER_LABEL).cloned().into_iter().collect()
+/// By our label, which a person may take away: whoever does so says that the object is not ours.
+const BY_LABEL: Index = Index::new("etcd cluster label", |object| {
+    object.labels().get(names::ETCD_CLUSTER_LABEL).cloned().into_iter().collect()
 });
 
 fn not_owned(machines: &Cached, namespace: &str, etcd: &EtcdCluster) -> Vec<String> {

@@ -3,6 +3,7 @@
 //! The rules are asked in their order, and the first that has an answer decides. A rule may rely on all that the rules
 //! before it let pass: after `link`, for example, there is a Cluster, and it is not being deleted.
 
+mod begun;
 mod beside;
 mod certificates;
 mod corrupt;
@@ -45,6 +46,7 @@ use controller_support::external::{ClusterView, MachineView, pause_of};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
+pub(crate) use begun::drops_begun;
 pub use controller_support::plan::{Hold, block, wait};
 pub(crate) use corrupt::hold as corruption_holds;
 pub use due::due;

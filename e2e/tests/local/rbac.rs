@@ -38,7 +38,7 @@ const UNUSED: &[Excuse] = &[
     ("update", &["etcdclusters/finalizers", "etcdadmconfigs/finalizers", "clusters/finalizers"]),
     // After a kill, to find out whose an object is that is there already.
     ("get", &["etcdadmconfigs", "*", "configmaps", "machines"]),
-    // What a killed manager has left over, if the spec has changed since.
+    // What a manager that was killed or refused has left over, if the spec has changed since.
     ("delete", &["etcdadmconfigs", "*"]),
 ];
 

@@ -1,12 +1,13 @@
 //! Making the Machine of a member, and admitting it.
 
+use super::begun::Place;
 use super::live::Live;
-use super::machines::machines;
 use super::{Outcome, set_metadata};
 use crate::CONTROLLER;
 use crate::build::{self, MachineParts};
 use crate::context::Context;
 use crate::observation::{Observation, Template};
+use crate::observe::{Whose, whose};
 use crate::plan::{Hold, made_for};
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig, names};
@@ -14,16 +15,15 @@ use controller_support::error::{answer, code, is_invalid};
 use controller_support::{Error, Result, ResultExt, apply};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DynamicObject, ObjectMeta, Preconditions};
+use kube::api::{Api, DynamicObject};
 use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Config, the number in the EtcdCluster, infrastructure, Machine: in this order. The number is written before the Machine is
-/// created, so no Machine ever gets a number again; and after the config, so a manager that was killed in between finds by
-/// the config what it had begun.
+/// Config, the number in the EtcdCluster, infrastructure, Machine: in this order. The number is written before the Machine
+/// is created, so no Machine ever gets a number again; and after the config, so a manager that was killed in between finds
+/// by the config what it had begun, and drops it if nobody wants the Machine any more.
 pub(super) async fn create(
     context: &Context,
     observation: &Observation,
@@ -46,11 +46,10 @@ pub(super) async fn create(
         Ok(infrastructure) => infrastructure,
         Err(message) => return Ok(refused(reasons::TEMPLATE_INVALID, message)),
     };
-    let namespace = etcd.namespace().unwrap_or_default();
+    let place = Place { client: &context.shared.client, machines: context.machines.resource(), clones, etcd };
     let kind = ApiResource::erase::<EtcdadmConfig>(&());
     let config = to_dynamic(&build::config(&parts))?;
-    let api = apply::dynamic(&context.shared.client, &kind, &namespace);
-    let outcome = put(context, etcd, &api, &kind, &config, reasons::INVALID_SPEC).await?;
+    let outcome = put(context, &place, &kind, &config, reasons::INVALID_SPEC).await?;
     if outcome != Outcome::Done {
         return Ok(outcome);
     }
@@ -62,14 +61,12 @@ pub(super) async fn create(
             return Ok(outcome);
         }
     }
-    let api = apply::dynamic(&context.shared.client, clones, &namespace);
-    let outcome = put(context, etcd, &api, clones, &infrastructure, reasons::TEMPLATE_INVALID).await?;
+    let outcome = put(context, &place, clones, &infrastructure, reasons::TEMPLATE_INVALID).await?;
     if outcome != Outcome::Done {
         return Ok(outcome);
     }
-    let kind = context.machines.resource();
-    let machine = build::machine(&parts, kind);
-    let outcome = put(context, etcd, &machines(context, etcd), kind, &machine, reasons::INVALID_SPEC).await?;
+    let machine = build::machine(&parts, place.machines);
+    let outcome = put(context, &place, place.machines, &machine, reasons::INVALID_SPEC).await?;
     if outcome == Outcome::Done {
         let (live, wanted) = (observation.live_machines().count() + 1, etcd.spec.replicas);
         let replaces = usize::try_from(wanted).is_ok_and(|wanted| live > wanted);
@@ -131,16 +128,15 @@ pub(super) async fn admit(
 /// Creates an object of ours, or finds that it is there already.
 async fn put(
     context: &Context,
-    etcd: &EtcdCluster,
-    api: &Api<DynamicObject>,
+    place: &Place<'_>,
     kind: &ApiResource,
     object: &DynamicObject,
     refusal: &'static str,
 ) -> Result<Outcome> {
     let name = object.name_any();
-    match apply::create(api, CONTROLLER, object).await {
+    match apply::create(&place.api(kind), CONTROLLER, object).await {
         Ok(_) => Ok(Outcome::Done),
-        Err(error) if error.is_conflict() => existing(&machines(context, etcd), etcd, api, kind, object).await,
+        Err(error) if error.is_conflict() => existing(place, kind, object).await,
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
             let message = format!("{} {name} is refused: {}", kind.kind, answer(&source));
             Ok(refused(reason_of(&source, refusal), message))
@@ -161,28 +157,20 @@ fn reason_of(error: &kube::Error, of_content: &'static str) -> &'static str {
 }
 
 /// What is to be done about an object that has the name of one that we were about to make.
-async fn existing(
-    machines: &Api<DynamicObject>,
-    etcd: &EtcdCluster,
-    api: &Api<DynamicObject>,
-    kind: &ApiResource,
-    wanted: &DynamicObject,
-) -> Result<Outcome> {
-    let name = wanted.name_any();
-    let there = api.get_opt(&name).await.doing(|| format!("reading {} {name}", kind.kind))?;
+async fn existing(place: &Place<'_>, kind: &ApiResource, wanted: &DynamicObject) -> Result<Outcome> {
+    let (etcd, name) = (place.etcd, wanted.name_any());
+    let there = place.api(kind).get_opt(&name).await.doing(|| format!("reading {} {name}", kind.kind))?;
     let Some(there) = there else { return Ok(Outcome::Outdated) };
     match whose(&there.metadata, etcd.uid().as_deref()) {
         Whose::Ours if is_as_wanted(etcd, &there, wanted) => Ok(Outcome::Done),
-        // A manager was killed, and then the spec was changed: the Machine must not get what is left over.
-        Whose::Ours => {
-            let preconditions = Preconditions { uid: there.uid(), resource_version: there.resource_version() };
-            Outcome::of(apply::delete(api, &kind.kind, &name, preconditions).await)?;
-            Ok(Outcome::Outdated)
-        }
+        // A manager was killed, and then the spec was changed: the Machine must not get what is left over. As
+        // infrastructure is found by its config, that does not go alone.
+        Whose::Ours if is_config(wanted) => place.discard(&name).await.map(|_| Outcome::Outdated),
+        Whose::Ours => place.delete(kind, &there).await.map(|_| Outcome::Outdated),
         // It is on its way out, and its name will be free.
         Whose::Leaving => Ok(Outcome::Outdated),
         Whose::Machines(machine) => {
-            let found = machines.get_metadata_opt(&machine.name).await;
+            let found = place.api(place.machines).get_metadata_opt(&machine.name).await;
             let found = found.doing(|| format!("reading Machine {}", machine.name))?;
             if found.and_then(|found| found.metadata.uid).as_ref() == Some(&machine.uid) {
                 // Another manager was quicker.
@@ -204,9 +192,8 @@ async fn existing(
 
 /// Whether what is left over is what would be made now. A Machine never is left over: it is what is made last.
 fn is_as_wanted(etcd: &EtcdCluster, there: &DynamicObject, wanted: &DynamicObject) -> bool {
-    let is_config = wanted.types.as_ref().is_some_and(|types| types.kind == EtcdadmConfig::kind(&()));
     let spec = |object: &DynamicObject| object.data.get("spec").cloned().unwrap_or_default();
-    if is_config {
+    if is_config(wanted) {
         let limit = |object: &DynamicObject| object.annotations().get(names::MAX_LEARNERS_ANNOTATION).cloned();
         return limit(there) == limit(wanted)
             && api::EtcdadmConfigSpec::deserialize(spec(there))
@@ -214,6 +201,10 @@ fn is_as_wanted(etcd: &EtcdCluster, there: &DynamicObject, wanted: &DynamicObjec
     }
     // The name alone does not say it: the template may have been made again with another content.
     build::is_cloned_from_template(etcd, there.annotations()) && contains(&spec(there), &spec(wanted))
+}
+
+fn is_config(object: &DynamicObject) -> bool {
+    object.types.as_ref().is_some_and(|types| types.kind == EtcdadmConfig::kind(&()))
 }
 
 /// Whether a value has all that is wanted of it. What is left out of a template may have been filled in.
@@ -226,32 +217,6 @@ fn contains(there: &Value, wanted: &Value) -> bool {
             there.len() == wanted.len() && there.iter().zip(wanted).all(|(there, wanted)| contains(there, wanted))
         }
         _ => there == wanted,
-    }
-}
-
-/// Whose an object is that has the name of one that we were about to make.
-#[derive(Debug, PartialEq)]
-enum Whose {
-    /// Ours, and of no Machine yet: left by a manager that was killed.
-    Ours,
-    /// It is being deleted, or about to be with the EtcdCluster that it was made for.
-    Leaving,
-    /// Ours, and in the hands of this Machine.
-    Machines(OwnerReference),
-    /// Somebody else's.
-    Others,
-}
-
-fn whose(there: &ObjectMeta, etcd: Option<&str>) -> Whose {
-    let owners = there.owner_references.as_deref().unwrap_or_default();
-    let machine = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "Machine");
-    let ours = owners.iter().any(|owner| Some(owner.uid.as_str()) == etcd);
-    match machine {
-        _ if there.deletion_timestamp.is_some() => Whose::Leaving,
-        Some(machine) if ours => Whose::Machines(machine.clone()),
-        None if ours => Whose::Ours,
-        _ if owners.iter().any(|owner| owner.kind == "EtcdCluster") => Whose::Leaving,
-        _ => Whose::Others,
     }
 }
 

@@ -1,46 +1,9 @@
 //! What is found in place of an object that was to be made.
 
 use super::*;
+use crate::execute::fake_api::{deletions, having, server};
 use crate::fixture::Story;
-use kube::Client;
-use std::sync::{Arc, Mutex};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-
-/// An API server that gives one object for every request, and the requests that it got.
-async fn server(object: &Value) -> (Client, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-    let (asked, body) = (Arc::<Mutex<Vec<String>>>::default(), object.to_string());
-    let asked_there = asked.clone();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let request = request(&mut stream).await;
-            asked_there.lock().unwrap().push(request);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                body.len()
-            );
-            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-        }
-    });
-    (Client::try_from(kube::Config::new(url)).unwrap(), asked)
-}
-
-/// One request, with its body.
-async fn request(stream: &mut TcpStream) -> String {
-    let mut request = String::new();
-    loop {
-        let mut part = [0; 4096];
-        let length = stream.read(&mut part).await.unwrap();
-        request.push_str(&String::from_utf8_lossy(&part[..length]));
-        let Some((head, body)) = request.split_once("\r\n\r\n") else { continue };
-        let wanted = head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-        if length == 0 || body.len() >= wanted.unwrap_or(0) {
-            return request;
-        }
-    }
-}
+use kube::core::GroupVersionKind;
 
 fn parts<'a>(etcd: &'a EtcdCluster, clones: &'a ApiResource) -> MachineParts<'a> {
     let (cluster, name) = ("demo", "demo-etcd-0");
@@ -58,9 +21,9 @@ async fn left_over(change: impl FnOnce(&mut Value)) -> (Outcome, Vec<String>) {
     there["metadata"]["uid"] = json!("clone");
     there["metadata"]["resourceVersion"] = json!("7");
     change(&mut there);
-    let (client, asked) = server(&there).await;
-    let api = apply::dynamic(&client, &clones, "default");
-    let outcome = existing(&api, etcd, &api, &clones, &wanted).await.unwrap();
+    let (client, asked) = server(move |_| there.clone()).await;
+    let place = Place { client: &client, machines: &clones, clones: &clones, etcd };
+    let outcome = existing(&place, &clones, &wanted).await.unwrap();
     let asked = asked.lock().unwrap().clone();
     for deletion in asked.iter().filter(|request| request.starts_with("DELETE")) {
         assert!(deletion.contains(r#""uid":"clone""#) && deletion.contains(r#""resourceVersion":"7""#), "{deletion}");
@@ -78,6 +41,32 @@ async fn what_is_left_over_is_used_or_deleted_or_left_alone() {
     let (others, asked) = left_over(|there| there["metadata"]["ownerReferences"] = json!([])).await;
     assert!(matches!(&others, Outcome::Blocked(hold) if hold.reason == reasons::NAME_TAKEN), "{others:?}");
     assert!(asked.is_empty(), "what is somebody else's stays: {asked:?}");
+}
+
+#[tokio::test]
+async fn a_config_that_is_left_over_does_not_go_without_its_infrastructure() {
+    let mut story = Story::new(3);
+    let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
+    let left = |object: &DynamicObject| {
+        let mut left = serde_json::to_value(object).unwrap();
+        left["metadata"]["uid"] = json!("left");
+        left["metadata"]["resourceVersion"] = json!("7");
+        left
+    };
+    let (config, clone) = {
+        let parts = parts(&story.observation.etcd, &clones);
+        let config = to_dynamic(&build::config(&parts)).unwrap();
+        (left(&config), left(&build::infrastructure(&parts, &template).unwrap()))
+    };
+    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.1");
+    let wanted = to_dynamic(&build::config(&parts(&story.observation.etcd, &clones))).unwrap();
+    let (client, asked) = having(vec![("etcdadmconfigs", config), ("localmachines", clone)]).await;
+    let machines = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Machine"));
+    let place = Place { client: &client, machines: &machines, clones: &clones, etcd: story.etcd() };
+    let kind = ApiResource::erase::<EtcdadmConfig>(&());
+    assert_eq!(existing(&place, &kind, &wanted).await.unwrap(), Outcome::Outdated);
+    let deleted: Vec<String> = deletions(&asked).into_iter().map(|(plural, _)| plural).collect();
+    assert_eq!(deleted, ["localmachines", "etcdadmconfigs"]);
 }
 
 #[test]
@@ -114,18 +103,4 @@ fn what_is_left_over_is_used_only_if_it_would_be_made_the_same() {
     let (other, newer) = clone(&story, &template);
     assert!(!is_as_wanted(&story.observation.etcd, &there, &other));
     assert!(!is_as_wanted(&story.observation.etcd, &config, &newer));
-}
-
-#[test]
-fn what_a_machine_has_used_is_not_used_again() {
-    let owner = |kind: &str, uid: &str, controller: bool| json!({"apiVersion": "g/v1", "kind": kind, "name": "x", "uid": uid, "controller": controller});
-    let whose = |metadata| whose(&serde_json::from_value(metadata).unwrap(), Some("etcd-uid"));
-    let ours = owner("EtcdCluster", "etcd-uid", false);
-    assert_eq!(whose(json!({"ownerReferences": [ours]})), Whose::Ours);
-    let used = whose(json!({"ownerReferences": [ours, owner("Machine", "m", true)]}));
-    assert!(matches!(used, Whose::Machines(machine) if machine.uid == "m"));
-    let leaving = json!({"ownerReferences": [ours], "deletionTimestamp": "2026-01-01T00:00:00Z"});
-    assert_eq!(whose(leaving), Whose::Leaving);
-    assert_eq!(whose(json!({"ownerReferences": [owner("EtcdCluster", "earlier", false)]})), Whose::Leaving);
-    assert_eq!(whose(json!({})), Whose::Others);
 }
