@@ -37,6 +37,7 @@ mod lags;
 mod large;
 mod lasting;
 mod leases;
+mod leftovers;
 mod load;
 mod marked;
 mod missing;
@@ -260,6 +261,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(lags::in_the_middle_of_changes).long(true),
         scenario!(lags::while_members_come_and_go).long(true),
         scenario!(chance::of_faults_and_changes).long(true),
+        scenario!(leftovers::of_a_machine_that_is_not_made).long(true),
         scenario!(kills::two_managers_at_once),
         scenario!(kills::local_infrastructure),
         scenario!(outage::api_server_away),

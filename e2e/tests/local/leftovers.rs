@@ -1,0 +1,51 @@
+//! What was begun for a Machine that is wanted no more before it is made.
+
+use crate::bring_up::PATIENCE;
+use crate::departures::only_theirs;
+use crate::shrinks::{are_well, wanted};
+use anyhow::{Result, ensure};
+use e2e::bed::{Bed, Look, Manifests};
+use e2e::faults::{ApiCall, Fault, FaultyManager, Rule, Verb};
+use e2e::until::until;
+
+/// The Machine that is never made.
+const REFUSED: &str = "demo-etcd-1";
+
+/// Config and infrastructure of a second Machine are made, and the Machine itself is refused. When it is not wanted any
+/// more, they go. The Machines of later get other numbers.
+pub(crate) async fn of_a_machine_that_is_not_made(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    let told = tell(bed, "leftovers").await;
+    bed.start_manager(0).await?;
+    told
+}
+
+async fn tell(bed: &Bed, namespace: &str) -> Result<()> {
+    let client = bed.client();
+    Look::make_namespace(&client, namespace).await?;
+    let is_made = |call: &ApiCall| call.verb == Verb::Create && call.resource == "machines" && call.name == REFUSED;
+    let refused = Rule::at_call(is_made, Fault::Answer(403)).times(usize::MAX);
+    let manager = FaultyManager::start(bed, namespace, Some(namespace), vec![refused]).await?;
+    let manifests = Manifests::new(namespace, "demo")?.replicas(1).without_control_plane();
+    let look = Look::at(&client, &manifests);
+    manifests.apply(&client).await?;
+    look.until_ready(PATIENCE).await?;
+    wanted(&look, 3).await?;
+    until(format!("all of {REFUSED} is there but its Machine"), PATIENCE, async || {
+        for kind in ["EtcdadmConfig", "LocalMachine"] {
+            let found = look.names(kind, "").await?;
+            ensure!(found.iter().any(|name| name == REFUSED), "of {kind} there are {found:?}");
+        }
+        Ok(Some(()))
+    })
+    .await?;
+    wanted(&look, 1).await?;
+    let machines = are_well(bed, &look, 1).await?;
+    only_theirs(bed, &look, &machines).await?;
+    wanted(&look, 3).await?;
+    let machines = are_well(bed, &look, 3).await?;
+    ensure!(machines == ["demo-etcd-0", "demo-etcd-2", "demo-etcd-3"], "the Machines are {machines:?}");
+    only_theirs(bed, &look, &machines).await?;
+    manager.stop().await?;
+    Ok(())
+}
