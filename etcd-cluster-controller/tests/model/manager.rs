@@ -68,7 +68,12 @@ pub fn pause(state: &State, book: &mut Book) -> Option<Paused> {
         Plan::Do(_) => !choice.off,
         Plan::Steady | Plan::Wait(_) | Plan::Block(_) => false,
     };
-    does.then_some(Paused { view: choice.page, secret_written: false, changed_since: false })
+    does.then_some(Paused {
+        view: choice.page,
+        secret_written: false,
+        changed_since: false,
+        joined_since: Set::default(),
+    })
 }
 
 /// One reconcile.
@@ -287,6 +292,11 @@ impl Reconcile<'_> {
             return Ok(());
         }
         let members = &self.before.world.members;
+        // Another member that the Machine of the one to be removed has become: etcd does not know that one's ID any more.
+        if self.paused.is_some_and(|paused| paused.joined_since.has(seat)) {
+            self.removal = Removal::Outdated;
+            return Ok(());
+        }
         let listed = (0..SEATS).filter(|seat| members[*seat].is_listed());
         let list = listed.map(|seat| (id(seat), members[seat] != Member::Voter)).collect();
         if !permission.was_made_from(&list) || !members[seat].is_listed() {

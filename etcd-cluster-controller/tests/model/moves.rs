@@ -257,7 +257,12 @@ impl Moves<'_> {
                 });
             }
             Member::None if world.has_quorum() && learners < MAX_LEARNERS => {
-                let join = |next: &mut State| next.world.members[seat] = Member::Unstarted;
+                let join = |next: &mut State| {
+                    next.world.members[seat] = Member::Unstarted;
+                    if let Some(paused) = &mut next.paused {
+                        paused.joined_since.put(seat, true);
+                    }
+                };
                 // Whoever has not joined in its time does it just then, when it is let go: as rare as a fault.
                 let is_late = matches!(self.state.machines.is[seat], Machine::Booted | Machine::Overdue)
                     && self.state.machines.deleting.has(seat);

@@ -286,6 +286,8 @@ pub struct Paused {
     pub secret_written: bool,
     /// A machine or a network has failed or recovered since: what it does then is not its fault.
     pub changed_since: bool,
+    /// Machines that have become members since, which have another ID than any member that it knows.
+    pub joined_since: Set,
 }
 
 /// What may still go wrong, and what users may still do.
