@@ -136,6 +136,15 @@ impl Observation {
         }
     }
 
+    /// When the member list was read, if it is known.
+    #[must_use]
+    pub fn listed_at(&self) -> Option<Timestamp> {
+        match self.membership {
+            Membership::Known { at, .. } => Some(at),
+            Membership::NotAsked | Membership::Unknown(_) => None,
+        }
+    }
+
     /// Why the member list is not known.
     #[must_use]
     pub fn why_not_listed(&self) -> String {

@@ -190,7 +190,7 @@ pub struct Roster<'a> {
     /// By Machine, then members without one.
     pub seats: Vec<Seat<'a>>,
     listed: bool,
-    /// Since when a quorum of the voters has been well.
+    /// Since when there is known to have been a quorum.
     quorum_since: Option<Timestamp>,
 }
 
@@ -281,10 +281,9 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         (id, member, machine, probe)
     });
     let placed: Vec<_> = placed.collect();
-    // One that no Machine carries is not counted on.
     let voters = placed.iter().filter(|(_, member, ..)| !member.learner);
-    let well = voters.map(|(id, _, machine, probe)| well_since(observation, *id, machine.and(*probe)?));
-    let quorum_since = quorum_since(well);
+    let well = voters.map(|(id, _, _, probe)| well_since(observation, *id, (*probe)?));
+    let quorum_since = quorum_since(well, observation.listed_at());
     for (id, member, machine, probe) in placed {
         let verdict = match machine {
             Some(machine) => verdict(observation, (id, &member), machine, probe, quorum_since),

@@ -105,6 +105,12 @@ impl Outcome {
             Self::OurFault(_) | Self::NoAddress => RunKind::Unknown,
         }
     }
+
+    /// Whether a member that has answered before answers in another role.
+    #[must_use]
+    pub fn changes_role(&self, before: &Self) -> bool {
+        matches!((self, before), (Self::Answered(now), Self::Answered(before)) if now.learner != before.learner)
+    }
 }
 
 /// What a member says of itself (`/v3/maintenance/status`), and whether it answers a linearizable read.

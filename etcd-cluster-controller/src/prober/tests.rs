@@ -1,8 +1,9 @@
 //! The prober with members on real sockets.
 
 use super::*;
-use crate::etcd_access::fake::{FakeMember, Reply, ca, status, voter};
+use crate::etcd_access::fake::{FakeMember, Reply, STATUS, ca, status, voter};
 use crate::observation::probe::{Distrust, ListFault, MemberFault, Membership, OurFault, Outcome, RunKind};
+use serde_json::json;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -147,6 +148,35 @@ async fn the_expected_member_is_found_where_it_served_last() {
         let ours = &snapshot.probes[&TargetKey::of(machine)].outcome;
         assert!(matches!(ours, Outcome::OurFault(OurFault::NameResolution(_))), "one could not be asked: {ours:?}");
     }
+}
+
+/// A learner is not asked for a read, so it is well also while there is no quorum.
+#[tokio::test]
+async fn what_a_voter_was_as_a_learner_does_not_count() {
+    let mut world = World::new();
+    let mut learner = status(0xc, 1, 2);
+    learner["isLearner"] = json!(true);
+    let member = world.member(move |path| match path {
+        STATUS => Reply::Json(200, learner.clone()),
+        path => voter(0xc, 1, &[1, 2])(path),
+    });
+    world.set();
+    let learns = world.until("asked", |snapshot| !snapshot.probes.is_empty()).await;
+    member.becomes(voter(0xc, 1, &[1, 2]));
+    let votes = async {
+        loop {
+            let probe = world.prober.snapshot(UID).probes[&TargetKey::of("m0")].clone();
+            if probe.report().is_some_and(|report| !report.learner) {
+                return probe;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let votes = timeout(Duration::from_secs(20), votes).await.expect("it never votes");
+    let learns = &learns.probes[&TargetKey::of("m0")];
+    assert!(learns.report().is_some_and(|report| report.learner), "{learns:?}");
+    assert_eq!((learns.run.kind, votes.run.kind), (RunKind::Healthy, RunKind::Healthy));
+    assert!(votes.run.since > learns.run.since);
 }
 
 /// A member that it did not hear then may be back by now, and would be held to be unhealthy on its old word.

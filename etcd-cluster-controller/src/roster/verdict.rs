@@ -22,7 +22,7 @@ pub enum Verdict {
         /// How, with the URL.
         why: String,
     },
-    /// Its checks have failed for `unhealthyAfterSeconds` without a gap; if a quorum is well, for as long since.
+    /// Its checks have failed for `unhealthyAfterSeconds` without a gap; if there is a quorum, for as long since.
     Unhealthy {
         /// Since when.
         since: Timestamp,
@@ -65,13 +65,13 @@ fn is_new(status: &MemberStatus) -> bool {
     status.health == Health::Unknown && status.unhealthy_since.is_none() && status.version.is_empty()
 }
 
-/// Since when the checks of a member have succeeded at its Machine. `None`: they do not, or nothing is known of it.
+/// Since when the checks of a member have succeeded. `None`: they do not, or nothing is known of it.
 pub(super) fn well_since(observation: &Observation, id: u64, probe: &Probe) -> Option<Timestamp> {
     let is_well = probe.run.kind_at(observation.now, observation.interval()) == RunKind::Healthy;
     (is_well && !is_of_another(observation, id, probe)).then_some(probe.run.since)
 }
 
-/// How the member of a Machine is. `quorum_since`: since when a quorum of the voters has been well.
+/// How the member of a Machine is. `quorum_since`: since when there is known to have been a quorum.
 pub(super) fn verdict(
     observation: &Observation,
     (id, member): (u64, &Member),
