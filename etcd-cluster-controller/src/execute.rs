@@ -30,7 +30,7 @@ pub(crate) use up_to_date::show_up_to_date;
 
 use crate::CONTROLLER;
 use crate::build::InitContent;
-use crate::context::Context;
+use crate::context::{Context, PUT_OFF};
 use crate::observation::Observation;
 use crate::plan::{Hold, Step};
 use api::conditions::reasons;
@@ -41,6 +41,16 @@ use kube::api::Api;
 use live::Live;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// When what nothing waits for is tried again after a failure that may pass by itself: an idle EtcdCluster has no event
+/// that would bring it back.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// When that is tried again after this failure. What is refused is so for long.
+fn again(error: &Error) -> Duration {
+    if error.is_invalid() { PUT_OFF } else { AGAIN }
+}
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -51,7 +51,7 @@ pub struct Observation {
     pub bootstrapped: BTreeMap<String, Timestamp>,
     /// The configs that Machines were made from, by name of the Machine.
     pub configs: BTreeMap<String, EtcdadmConfigSpec>,
-    /// Names of configs of ours that no Machine has, and that there is no Machine for: what was begun and not made.
+    /// Names of configs of ours that no Machine has or has had, and that no Machine takes: what was begun and not made.
     pub begun: BTreeSet<String>,
     /// The learner limits that Machines were made with, by name of the Machine.
     pub learner_limits: BTreeMap<String, String>,
@@ -195,6 +195,14 @@ impl Observation {
     /// Whether a Machine goes without waiting for us, or is about to: by the note also where a watch shows less.
     pub(crate) fn is_released(&self, machine: &MachineView) -> bool {
         (machine.deleting && !has_hook(machine)) || self.release_is_noted(machine)
+    }
+
+    /// Whether etcd has a member that is called after a Machine of this name, or the status one that runs on it: the
+    /// Machine may be gone.
+    pub(crate) fn is_of_a_member(&self, machine: &str) -> bool {
+        let listed = self.members().is_some_and(|members| members.values().any(|member| member.name == machine));
+        let status = self.etcd.status.as_ref();
+        listed || status.is_some_and(|status| status.members.iter().any(|member| member.machine == machine))
     }
 
     /// What became of the member that a Machine had, if that has left etcd.

@@ -1,52 +1,95 @@
 //! What was begun for a Machine: its config and its infrastructure, as long as there is no Machine. The config is made
 //! first and deleted last, so whatever was begun is found by it.
 
-use super::Outcome;
-use crate::context::Context;
+use super::{AGAIN, Outcome, again};
+use crate::context::{Context, PUT_OFF};
 use crate::observation::{Observation, Template};
-use crate::observe::{Whose, whose};
-use crate::plan::{Plan, drops_begun};
+use crate::observe::{Whose, observe_live, whose};
+use crate::plan::{Hold, Plan, drops_begun, plan};
+use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig};
-use controller_support::{Result, apply};
+use controller_support::{Result, ResultExt, apply};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, Preconditions};
+use kube::core::response::reason::NOT_FOUND;
 use kube::discovery::ApiResource;
 use kube::{Client, Resource, ResourceExt};
+use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// When that is tried again which was not deleted.
-const AGAIN: Duration = Duration::from_secs(10);
 
 /// Deletes what no Machine is to be made from any more. Nothing waits for it, so a failure is logged: answers when to try
 /// again, if something is left.
-pub(crate) async fn drop_begun(context: &Context, observation: &Observation, plan: &Plan) -> Option<Duration> {
-    // Without the template the kind of the infrastructure is not known.
-    let Template::Found { clones, .. } = &observation.template else { return None };
-    if !drops_begun(observation, plan) {
-        return None;
-    }
-    let etcd = observation.etcd.as_ref();
+pub(crate) async fn drop_begun(context: &Context, observation: &Observation, planned: &Plan) -> Option<Duration> {
+    let uid = observation.etcd.uid().unwrap_or_default();
+    let (off, due): (BTreeSet<_>, BTreeSet<_>) =
+        drops_begun(observation, planned).into_iter().partition(|name| context.put_off.has(&uid, &what(name)));
+    let mut left = (!off.is_empty()).then_some(PUT_OFF);
+    let live = match look_again(&due, observe_live(context, observation)).await {
+        Ok(Some(live)) => live,
+        Ok(None) => return left,
+        Err(error) => {
+            tracing::warn!(%error, configs = ?due, "what was begun for Machines cannot be judged live, and stays");
+            return Some(again(&error));
+        }
+    };
+    let Template::Found { clones, .. } = &live.template else { return Some(AGAIN) };
+    let etcd = live.etcd.as_ref();
     let place = Place { client: &context.shared.client, machines: context.machines.resource(), clones, etcd };
-    let mut again = None;
-    for name in &observation.begun {
-        match place.discard(name).await {
+    if live.begun != due {
+        left = Some(AGAIN);
+    }
+    for name in &live.begun {
+        let later = match place.discard(name).await {
             Ok(Outcome::Done) => {
-                let note =
-                    format!("deleted EtcdadmConfig {name}, which was made for a Machine that is not wanted any more");
+                let note = format!(
+                    "deleted EtcdadmConfig {name}, and {} {name} if it was there: they were made for a Machine that is \
+                     not wanted any more",
+                    clones.kind
+                );
                 context.events.normal(&etcd.object_ref(&()), "Delete", "LeftoverDeleted", note).await;
+                continue;
             }
             // Somebody has changed it, or there is a Machine that the watch does not show yet.
-            Ok(_) => again = Some(AGAIN),
+            Ok(Outcome::Outdated) => AGAIN,
+            Ok(Outcome::Waiting(hold) | Outcome::Blocked(hold)) => {
+                tracing::warn!(config = name, why = hold.message, "what was begun for a Machine stays");
+                PUT_OFF
+            }
             Err(error) => {
                 if error.is_not_found() {
                     // The version is not served any more.
                     context.shared.kinds.forget(&clones.group, &clones.kind).await;
                 }
                 tracing::warn!(%error, config = name, "what was begun for a Machine was not deleted");
-                again = Some(AGAIN);
+                again(&error)
             }
+        };
+        if later == PUT_OFF {
+            context.put_off.put(&uid, &what(name));
         }
+        left = left.into_iter().chain([later]).min();
     }
-    again
+    left
+}
+
+/// What is put off where it is refused.
+fn what(name: &str) -> String {
+    format!("begun {name}")
+}
+
+/// A live observation, and in it those of these names that are to be dropped by it as well: as with what is fenced, a
+/// pause of a moment ago counts. Nobody looks where there is nothing to be dropped.
+async fn look_again(
+    due: &BTreeSet<String>,
+    look: impl Future<Output = Result<Observation>>,
+) -> Result<Option<Observation>> {
+    if due.is_empty() {
+        return Ok(None);
+    }
+    let mut live = look.await?;
+    let dropped = drops_begun(&live, &plan(&live).next);
+    live.begun = dropped.intersection(due).cloned().collect();
+    Ok(Some(live))
 }
 
 /// Where the objects of a member are.
@@ -72,20 +115,28 @@ impl Place<'_> {
         Outcome::of(apply::delete(&self.api(kind), &kind.kind, &read.name_any(), preconditions).await)
     }
 
-    /// Deletes what was begun under a name, if there is no Machine of it.
+    /// Deletes what was begun under a name, if no Machine has had any of it, and there is no Machine of that name.
     ///
-    /// That is looked up live and last. A manager that has lost its lease without knowing it may still make the Machine a
+    /// The Machine is looked up live and last. A manager that has lost its lease without knowing it may still make it a
     /// moment later. That would never boot: it goes as one too many, or as one that does not become a member.
     pub(super) async fn discard(&self, name: &str) -> Result<Outcome> {
         let (configs, uid) = (ApiResource::erase::<EtcdadmConfig>(&()), self.etcd.uid());
         let mut begun = Vec::new();
         for kind in [self.clones, &configs] {
-            let unused = self.read(kind, name).await?;
-            let unused = unused.filter(|found| whose(&found.metadata, uid.as_deref()) == Whose::Ours);
-            begun.extend(unused.map(|found| (kind, found)));
+            let Some(found) = self.read(kind, name).await? else { continue };
+            match whose(&found, uid.as_deref()) {
+                Whose::Ours => begun.push((kind, found)),
+                Whose::Used(machine) => return self.used(kind, name, machine.as_ref()).await,
+                Whose::Leaving | Whose::Others => {}
+            }
         }
-        if begun.is_empty() || self.read(self.machines, name).await?.is_some() {
+        if begun.is_empty() {
             return Ok(Outcome::Outdated);
+        }
+        let namespace = self.etcd.namespace().unwrap_or_default();
+        if let Some(machine) = apply::get_live(self.client, self.machines, &namespace, name).await? {
+            let others = whose(&machine, uid.as_deref()) == Whose::Others;
+            return Ok(if others { foreign(self.machines, name) } else { Outcome::Outdated });
         }
         for (kind, found) in begun {
             let outcome = self.delete(kind, &found).await?;
@@ -96,10 +147,46 @@ impl Place<'_> {
         Ok(Outcome::Done)
     }
 
-    /// An object as it is now. That its version is not served is an error, and does not look as if it were gone.
-    async fn read(&self, kind: &ApiResource, name: &str) -> Result<Option<DynamicObject>> {
-        apply::get_live(self.client, kind, &self.etcd.namespace().unwrap_or_default(), name).await
+    /// What is to be done about an object that a Machine has or has had: this one, if that is known.
+    pub(super) async fn used(
+        &self,
+        kind: &ApiResource,
+        name: &str,
+        machine: Option<&OwnerReference>,
+    ) -> Result<Outcome> {
+        if let Some(machine) = machine {
+            let found = self.api(self.machines).get_metadata_opt(&machine.name).await;
+            let found = found.doing(|| format!("reading Machine {}", machine.name))?;
+            if found.and_then(|found| found.metadata.uid).as_ref() == Some(&machine.uid) {
+                // Another manager was quicker.
+                return Ok(Outcome::Outdated);
+            }
+        }
+        let message = format!(
+            "{} {name} is left over from a Machine of this name that is gone; delete it, or what it was made for would \
+             be done again",
+            kind.kind
+        );
+        Ok(taken(message))
     }
+
+    /// An object as it is now, without a permission to list its kind. That its version is not served is an error, and
+    /// does not look as if it were gone: of what is gone, the API server gives the reason.
+    async fn read(&self, kind: &ApiResource, name: &str) -> Result<Option<DynamicObject>> {
+        match self.api(kind).get(name).await {
+            Err(kube::Error::Api(status)) if status.reason == NOT_FOUND => Ok(None),
+            found => found.map(Some).doing(|| format!("reading {} {name}", kind.kind)),
+        }
+    }
+}
+
+/// The answer where somebody else's object has the name.
+pub(super) fn foreign(kind: &ApiResource, name: &str) -> Outcome {
+    taken(format!("{} {name} exists and does not belong to this EtcdCluster; rename or delete it", kind.kind))
+}
+
+fn taken(message: String) -> Outcome {
+    Outcome::Blocked(Hold::new(reasons::NAME_TAKEN, message))
 }
 
 #[cfg(test)]

@@ -1,17 +1,14 @@
 //! clusterctl's annotation `block-move` on the EtcdCluster: `clusterctl move` waits for a while as long as it is there.
 
-use super::{Outcome, set_metadata};
+use super::{Outcome, again, set_metadata};
 use crate::context::{Context, PUT_OFF};
 use crate::observation::Observation;
 use crate::plan::{Loss, is_left_alone};
 use api::{EtcdCluster, names};
-use controller_support::Error;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// After a failure that may pass by itself: an idle EtcdCluster has no event that would bring it back.
-const AGAIN: Duration = Duration::from_secs(10);
 /// What is put off where it is refused.
 const WHAT: &str = "block-move";
 
@@ -42,11 +39,6 @@ pub(crate) async fn show_block_move(context: &Context, observation: &Observation
     None
 }
 
-/// When it is tried again. What is refused is so for long.
-fn again(error: &Error) -> Duration {
-    if error.is_invalid() { PUT_OFF } else { AGAIN }
-}
-
 /// What the annotation becomes (null: it goes), if it is to be changed. It is set while nothing is paused, as nothing
 /// begins in a pause. It goes in a pause too: clusterctl pauses the Cluster first, and waits for this then. Nothing is
 /// changed of what goes.
@@ -65,6 +57,7 @@ fn change(etcd: &EtcdCluster, observation: &Observation, loss: &Loss) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execute::AGAIN;
     use crate::fixture::Story;
     use controller_support::ResultExt;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

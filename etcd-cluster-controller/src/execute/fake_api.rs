@@ -9,18 +9,25 @@ use tokio::net::{TcpListener, TcpStream};
 /// The requests so far, each with its body.
 pub(super) type Asked = Arc<Mutex<Vec<String>>>;
 
-/// One that has these objects, each with the plural of its kind, whatever happens to them.
+/// One that has these objects in a namespace, each with the plural of its kind, whatever happens to them.
 pub(super) async fn having(objects: Vec<(&'static str, Value)>) -> (Client, Asked) {
     server(move |request| {
         let path = path(request);
-        if let Some((_, object)) = objects.iter().find(|(plural, _)| path.contains(&format!("/{plural}/"))) {
-            return object.clone();
+        let is_list = path.rsplit('/').nth(2) == Some("namespaces");
+        if !is_list {
+            let found = objects.iter().find(|(plural, _)| path.contains(&format!("/{plural}/")));
+            return found.map_or_else(|| refusal(404, "NotFound"), |(_, object)| object.clone());
         }
         let listed = objects.iter().filter(|(plural, _)| path.ends_with(&format!("/{plural}")));
         let items: Vec<&Value> = listed.map(|(_, object)| object).collect();
         json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
     })
     .await
+}
+
+/// What is answered where there is no object.
+pub(super) fn refusal(code: u16, reason: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": code, "reason": reason})
 }
 
 /// One that answers every request like this.
@@ -32,10 +39,11 @@ pub(super) async fn server(answer: impl Fn(&str) -> Value + Send + 'static) -> (
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let request = request(&mut stream).await;
-            let body = answer(&request).to_string();
+            let answered = answer(&request);
+            let (code, body) = (answered["code"].as_u64().unwrap_or(200), answered.to_string());
             asked_there.lock().unwrap().push(request);
             let head = format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                "HTTP/1.1 {code} Answer\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
                 body.len()
             );
             stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();

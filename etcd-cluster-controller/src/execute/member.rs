@@ -1,6 +1,6 @@
 //! Making the Machine of a member, and admitting it.
 
-use super::begun::Place;
+use super::begun::{Place, foreign};
 use super::live::Live;
 use super::{Outcome, set_metadata};
 use crate::CONTROLLER;
@@ -37,7 +37,8 @@ pub(super) async fn create(
     if live.names() != expected.iter().map(String::as_str).collect() {
         return Ok(Outcome::Outdated);
     }
-    let number = begun(context, etcd, &live, number).await?.unwrap_or(number);
+    let place = Place { client: &context.shared.client, machines: context.machines.resource(), clones, etcd };
+    let number = begun(&place, observation, expected, number).await?.unwrap_or(number);
     let name = name_of(etcd, number);
     let replaces = made_for(observation);
     let (infrastructure, replaces) = (clones, replaces.as_ref());
@@ -46,7 +47,6 @@ pub(super) async fn create(
         Ok(infrastructure) => infrastructure,
         Err(message) => return Ok(refused(reasons::TEMPLATE_INVALID, message)),
     };
-    let place = Place { client: &context.shared.client, machines: context.machines.resource(), clones, etcd };
     let kind = ApiResource::erase::<EtcdadmConfig>(&());
     let config = to_dynamic(&build::config(&parts))?;
     let outcome = put(context, &place, &kind, &config, reasons::INVALID_SPEC).await?;
@@ -82,18 +82,19 @@ fn name_of(etcd: &EtcdCluster, number: u64) -> String {
     format!("{}-{number}", etcd.name_any())
 }
 
-/// The number of a Machine that a manager had begun to make when it was killed: it is the last one, there is no such Machine,
-/// and its config has never been a Machine's.
-async fn begun(context: &Context, etcd: &EtcdCluster, live: &Live, next: u64) -> Result<Option<u64>> {
+/// The number of a Machine that a manager had begun to make when it was killed: it is the last one, there is no such
+/// Machine and no member that one may have left, and its config has never been a Machine's.
+async fn begun(place: &Place<'_>, observation: &Observation, machines: &[String], next: u64) -> Result<Option<u64>> {
+    let etcd = place.etcd;
     let recorded = etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION).and_then(|last| last.parse().ok());
     let Some(last) = recorded.filter(|last: &u64| last.checked_add(1) == Some(next)) else { return Ok(None) };
     let name = name_of(etcd, last);
-    if live.names().contains(name.as_str()) {
+    if machines.contains(&name) || observation.is_of_a_member(&name) {
         return Ok(None);
     }
-    let api: Api<EtcdadmConfig> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
-    let config = api.get_metadata_opt(&name).await.doing(|| format!("reading EtcdadmConfig {name}"))?;
-    let unused = config.is_some_and(|config| whose(&config.metadata, etcd.uid().as_deref()) == Whose::Ours);
+    let kind = ApiResource::erase::<EtcdadmConfig>(&());
+    let config = place.api(&kind).get_opt(&name).await.doing(|| format!("reading EtcdadmConfig {name}"))?;
+    let unused = config.is_some_and(|config| whose(&config, etcd.uid().as_deref()) == Whose::Ours);
     Ok(unused.then_some(last))
 }
 
@@ -161,32 +162,19 @@ async fn existing(place: &Place<'_>, kind: &ApiResource, wanted: &DynamicObject)
     let (etcd, name) = (place.etcd, wanted.name_any());
     let there = place.api(kind).get_opt(&name).await.doing(|| format!("reading {} {name}", kind.kind))?;
     let Some(there) = there else { return Ok(Outcome::Outdated) };
-    match whose(&there.metadata, etcd.uid().as_deref()) {
+    match whose(&there, etcd.uid().as_deref()) {
         Whose::Ours if is_as_wanted(etcd, &there, wanted) => Ok(Outcome::Done),
         // A manager was killed, and then the spec was changed: the Machine must not get what is left over. As
         // infrastructure is found by its config, that does not go alone.
-        Whose::Ours if is_config(wanted) => place.discard(&name).await.map(|_| Outcome::Outdated),
+        Whose::Ours if is_config(wanted) => Ok(match place.discard(&name).await? {
+            Outcome::Done => Outcome::Outdated,
+            held_up => held_up,
+        }),
         Whose::Ours => place.delete(kind, &there).await.map(|_| Outcome::Outdated),
         // It is on its way out, and its name will be free.
         Whose::Leaving => Ok(Outcome::Outdated),
-        Whose::Machines(machine) => {
-            let found = place.api(place.machines).get_metadata_opt(&machine.name).await;
-            let found = found.doing(|| format!("reading Machine {}", machine.name))?;
-            if found.and_then(|found| found.metadata.uid).as_ref() == Some(&machine.uid) {
-                // Another manager was quicker.
-                return Ok(Outcome::Outdated);
-            }
-            let message = format!(
-                "{} {name} is left over from a Machine of this name that is gone; delete it, or what it was made for would be done again",
-                kind.kind
-            );
-            Ok(refused(reasons::NAME_TAKEN, message))
-        }
-        Whose::Others => {
-            let message =
-                format!("{} {name} exists and does not belong to this EtcdCluster; rename or delete it", kind.kind);
-            Ok(refused(reasons::NAME_TAKEN, message))
-        }
+        Whose::Used(machine) => place.used(kind, &name, machine.as_ref()).await,
+        Whose::Others => Ok(foreign(kind, &name)),
     }
 }
 

@@ -3,18 +3,23 @@
 //! for it.
 
 use super::Plan;
-use crate::observation::Observation;
+use crate::observation::{Observation, Template};
+use std::collections::BTreeSet;
 
-/// Whether it is dropped now. Only where nothing else is to be done: as long as a Machine is wanted, or may be in a
-/// moment, it is made from what was begun.
-pub(crate) fn drops_begun(observation: &Observation, plan: &Plan) -> bool {
-    *plan == Plan::Steady && !observation.begun.is_empty()
+/// The names of what is dropped now. Only where nothing else is to be done: as long as a Machine is wanted, or may be in
+/// a moment, it is made from what was begun. And only where the template tells the kind of the infrastructure.
+pub(crate) fn drops_begun(observation: &Observation, plan: &Plan) -> BTreeSet<String> {
+    if *plan != Plan::Steady || !matches!(observation.template, Template::Found { .. }) {
+        return BTreeSet::new();
+    }
+    observation.begun.iter().filter(|name| !observation.is_of_a_member(name)).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::{Story, name};
+    use crate::observation::Membership;
     use crate::plan::Step;
     use api::names;
 
@@ -25,7 +30,7 @@ mod tests {
     }
 
     fn drops(story: &Story) -> bool {
-        drops_begun(&story.observation, &story.plan())
+        !drops_begun(&story.observation, &story.plan()).is_empty()
     }
 
     #[test]
@@ -35,6 +40,22 @@ mod tests {
         assert!(drops(&story));
         story.observation.begun.clear();
         assert!(!drops(&story));
+        let mut story = begun(3);
+        story.observation.template = Template::Unknown("nobody has answered".to_owned());
+        assert!(!drops(&story), "the kind of the infrastructure is not known");
+    }
+
+    /// Somebody has taken the status away that shows it.
+    #[test]
+    fn what_a_member_was_made_from_stays() {
+        let mut story = begun(3);
+        story.observation.begun.extend([name(0), name(1), name(2)]);
+        let dropped = |story: &Story| drops_begun(&story.observation, &Plan::Steady);
+        assert_eq!(dropped(&story), BTreeSet::from([name(3)]), "etcd has the others");
+        story.observation.membership = Membership::NotAsked;
+        assert_eq!(dropped(&story), BTreeSet::from([name(3)]), "the status has them too");
+        story.etcd().status = None;
+        assert_eq!(dropped(&story).len(), 4);
     }
 
     #[test]

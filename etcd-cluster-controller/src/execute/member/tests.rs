@@ -3,6 +3,7 @@
 use super::*;
 use crate::execute::fake_api::{deletions, having, server};
 use crate::fixture::Story;
+use crate::observation::Membership;
 use kube::core::GroupVersionKind;
 
 fn parts<'a>(etcd: &'a EtcdCluster, clones: &'a ApiResource) -> MachineParts<'a> {
@@ -41,10 +42,14 @@ async fn what_is_left_over_is_used_or_deleted_or_left_alone() {
     let (others, asked) = left_over(|there| there["metadata"]["ownerReferences"] = json!([])).await;
     assert!(matches!(&others, Outcome::Blocked(hold) if hold.reason == reasons::NAME_TAKEN), "{others:?}");
     assert!(asked.is_empty(), "what is somebody else's stays: {asked:?}");
+    let (used, asked) = left_over(|there| there["status"]["initialization"]["provisioned"] = json!(true)).await;
+    assert!(matches!(&used, Outcome::Blocked(hold) if hold.reason == reasons::NAME_TAKEN), "{used:?}");
+    assert!(asked.is_empty(), "a member may run on it: {asked:?}");
 }
 
-#[tokio::test]
-async fn a_config_that_is_left_over_does_not_go_without_its_infrastructure() {
+/// The outcome for a config that the spec has overtaken, beside its infrastructure and this Machine, and the plurals of what
+/// is deleted.
+async fn overtaken(machine: Option<Value>) -> (Outcome, Vec<String>) {
     let mut story = Story::new(3);
     let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
     let left = |object: &DynamicObject| {
@@ -60,13 +65,48 @@ async fn a_config_that_is_left_over_does_not_go_without_its_infrastructure() {
     };
     story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.1");
     let wanted = to_dynamic(&build::config(&parts(&story.observation.etcd, &clones))).unwrap();
-    let (client, asked) = having(vec![("etcdadmconfigs", config), ("localmachines", clone)]).await;
+    let machine = machine.map(|machine| ("machines", machine));
+    let objects = [("etcdadmconfigs", config), ("localmachines", clone)].into_iter().chain(machine);
+    let (client, asked) = having(objects.collect()).await;
     let machines = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Machine"));
     let place = Place { client: &client, machines: &machines, clones: &clones, etcd: story.etcd() };
     let kind = ApiResource::erase::<EtcdadmConfig>(&());
-    assert_eq!(existing(&place, &kind, &wanted).await.unwrap(), Outcome::Outdated);
-    let deleted: Vec<String> = deletions(&asked).into_iter().map(|(plural, _)| plural).collect();
-    assert_eq!(deleted, ["localmachines", "etcdadmconfigs"]);
+    let outcome = existing(&place, &kind, &wanted).await.unwrap();
+    (outcome, deletions(&asked).into_iter().map(|(plural, _)| plural).collect())
+}
+
+#[tokio::test]
+async fn a_config_that_is_left_over_does_not_go_without_its_infrastructure() {
+    let both = ["localmachines", "etcdadmconfigs"].map(str::to_owned).to_vec();
+    assert_eq!(overtaken(None).await, (Outcome::Outdated, both));
+    // Nothing is tried again and again, and a person is told.
+    let (outcome, deleted) = overtaken(Some(json!({"metadata": {"name": "demo-etcd-0"}}))).await;
+    let Outcome::Blocked(hold) = &outcome else { panic!("{outcome:?}") };
+    assert!(hold.reason == reasons::NAME_TAKEN && hold.message.starts_with("Machine demo-etcd-0 exists"), "{hold:?}");
+    assert!(deleted.is_empty(), "{deleted:?}");
+}
+
+#[tokio::test]
+async fn the_number_of_what_may_be_a_members_is_not_given_to_another_machine() {
+    let given = async |story: &Story, status: Value| {
+        let Template::Found { clones, .. } = &story.observation.template else { panic!("no template") };
+        let etcd = story.observation.etcd.as_ref();
+        let config = to_dynamic(&build::config(&parts(etcd, clones))).unwrap();
+        let mut config = serde_json::to_value(&config).unwrap();
+        config["status"] = status;
+        let (client, _) = having(vec![("etcdadmconfigs", config)]).await;
+        let place = Place { client: &client, machines: clones, clones, etcd };
+        begun(&place, &story.observation, &[], 1).await.unwrap()
+    };
+    let mut story = Story::with_voters(3, 1);
+    story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "0");
+    assert_eq!(given(&story, json!({})).await, None, "etcd has that member");
+    story.observation.membership = Membership::NotAsked;
+    assert_eq!(given(&story, json!({})).await, None, "the status has it");
+    story.etcd().status = None;
+    assert_eq!(given(&story, json!({})).await, Some(0));
+    let made = json!({"dataSecretName": "demo-etcd-0"});
+    assert_eq!(given(&story, made).await, None, "a Machine has had it");
 }
 
 #[test]
