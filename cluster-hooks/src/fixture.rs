@@ -189,12 +189,12 @@ impl World {
             (Some(reference), None) => ControlPlane::Missing(reference.clone()),
             (Some(reference), Some(object)) => self.read_control_plane(reference, object),
         };
-        let has_endpoints = matches!(&control_plane, ControlPlane::Found(view) if view.has_endpoints());
+        let needs_secrets = matches!(&control_plane, ControlPlane::Found(view) if view.needs_secrets());
         let written = match &control_plane {
             ControlPlane::Found(view) => view.written.clone(),
             _ => None,
         };
-        let secrets = if has_endpoints && !cluster.view.deleting {
+        let secrets = if needs_secrets && !cluster.view.deleting {
             let [ca, staged, published] = names_of("demo").map(|name| self.secrets.get(&name).map(object));
             Secrets::read(ca.as_ref(), staged.as_ref(), published.as_ref())
         } else {

@@ -43,8 +43,8 @@ pub struct Observation {
     pub control_plane: ControlPlane,
     /// Others of its control planes that carry our pause: the Cluster has referred to them before.
     pub former: Vec<Held>,
-    /// The Secrets between the two. Empty unless the control plane has endpoints already: nothing depends on them
-    /// before.
+    /// The Secrets between the two. Empty unless the control plane has endpoints already, or never can: nothing depends
+    /// on them before.
     pub secrets: Secrets,
     /// The endpoints that were written into the control plane last, by its annotation or by what this process
     /// remembers, whichever is later.

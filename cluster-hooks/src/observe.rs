@@ -62,10 +62,9 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
     if let Some(control_plane) = observation.found_control_plane().filter(|_| !view.is_paused() && !view.deleting) {
         let remembered = context.endpoints.get(&control_plane.uid);
         let written = WrittenEndpoints::later(control_plane.written.clone(), remembered);
-        let has_endpoints = control_plane.has_endpoints();
+        let needs_secrets = control_plane.needs_secrets();
         observation.written = written;
-        // Before the endpoints are written no Secret matters, and none may be there.
-        if has_endpoints {
+        if needs_secrets {
             observation.secrets = secrets(context, &observation).await?;
         }
     }

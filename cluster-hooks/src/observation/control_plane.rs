@@ -190,6 +190,12 @@ impl ControlPlaneView {
         let urls = self.endpoints.iter().flatten().flat_map(|entry| entry.split(',')).map(str::trim);
         urls.into_iter().any(|url| !url.is_empty() && url != names::PLACEHOLDER_ENDPOINT)
     }
+
+    /// Whether the Secrets matter: not before the endpoints are written, when none may be there. Where there is no place
+    /// for endpoints, they tell whether another control plane has used etcd.
+    pub fn needs_secrets(&self) -> bool {
+        self.has_endpoints() || self.endpoints.is_none()
+    }
 }
 
 /// Whether we pause an object.

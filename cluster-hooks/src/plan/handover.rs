@@ -133,16 +133,27 @@ fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
                 if kubeadm { ", caFile, certFile, keyFile" } else { "" }
             );
             // Cluster API's reconcileDelete of KubeadmControlPlane: "deletion blocked because following objects still exist".
-            if let Some(etcd) = observation.found_etcd().filter(|_| kubeadm) {
+            if let Some(etcd) = observation.found_etcd().filter(|etcd| kubeadm && is_unused(observation, etcd)) {
+                let reference = &etcd.reference;
                 message += &format!(
-                    "; if it has Machines, delete {} before it: it is not gone until the Cluster has no other Machine",
-                    etcd.reference
+                    "; if it has Machines, delete {reference} before it: it is not gone until the Cluster has no other \
+                     Machine"
                 );
+                if reference.group == names::ETCD_CLUSTER_GROUP {
+                    let (annotation, name) = (names::CONFIRM_DELETION_ANNOTATION, &reference.name);
+                    message += &format!(". To delete that, give it annotation {annotation}: {name}");
+                }
             }
             Some(block(reasons::CONTROL_PLANE_INVALID, message))
         }
         _ => None,
     }
+}
+
+/// Nothing says that a control plane has ever used this etcd: no list of endpoints, and no client certificate that was
+/// handed over.
+fn is_unused(observation: &Observation, etcd: &EtcdView) -> bool {
+    etcd.in_use.is_none() && observation.secrets.published.is_none()
 }
 
 /// Keeps the pause as it should be in view of what has been handed over. None: it is so, or it is the user's.

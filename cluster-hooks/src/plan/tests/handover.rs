@@ -160,7 +160,7 @@ fn a_control_plane_that_cannot_take_etcd_is_reported_and_not_touched() {
     let before = world.control_plane.clone();
     insta::assert_snapshot!(world.story(), @r"
     ClaimEtcd
-    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd, and a change from local to external etcd is refused: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile}; if it has Machines, delete EtcdCluster demo-etcd before it: it is not gone until the Cluster has no other Machine | None
+    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd, and a change from local to external etcd is refused: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile}; if it has Machines, delete EtcdCluster demo-etcd before it: it is not gone until the Cluster has no other Machine. To delete that, give it annotation etcdcluster.cluster.x-k8s.io/confirm-deletion: demo-etcd | None
     ");
     assert_eq!(before, world.control_plane);
 
@@ -180,6 +180,26 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
     RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379)
     block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what is written into it; its variables and patches cannot know etcd's endpoints, which change when a member is replaced: create the Cluster without spec.topology, or have a runtime extension of the class write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 into spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and follow them | None
     "#);
+}
+
+/// It has the objects of the Kubernetes cluster, and nothing says that nobody needs them.
+#[test]
+fn nobody_is_told_to_delete_an_etcd_that_a_control_plane_has_used() {
+    let local = |mut world: World| {
+        world.control_plane.as_mut().unwrap()["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"] =
+            json!({"local": {}});
+        let Plan::Block(hold) = world.settle().1 else { panic!("it is not refused") };
+        assert_eq!(hold.reason, reasons::CONTROL_PLANE_INVALID);
+        hold.message.contains("delete EtcdCluster demo-etcd")
+    };
+    assert!(local(World::applied().etcd_ready()));
+    assert!(!local(running()));
+    let mut without_record = running();
+    without_record.etcd.as_mut().unwrap()["metadata"]["annotations"] = json!({});
+    assert!(!local(without_record), "the client certificate was handed over");
+    let mut without_secret = running();
+    without_secret.secrets.remove("demo-apiserver-etcd-client");
+    assert!(!local(without_secret), "it has endpoints that are in use");
 }
 
 /// Its API servers would go on with an empty store.
