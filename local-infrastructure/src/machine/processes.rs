@@ -67,6 +67,10 @@ fn all(first: Process) -> Result<Vec<i32>> {
     Ok(found)
 }
 
+/// How long processes may take to react. One that waits for a disk reacts when that has answered, and a disk that many write
+/// to takes seconds.
+const REACTION: Duration = Duration::from_secs(30);
+
 /// Stops every process. One that is being made while its parent is stopped is caught in a later round.
 pub(super) fn stop_all(layout: &Layout) -> Result<()> {
     let first = first(layout)?;
@@ -81,7 +85,7 @@ pub(super) fn continue_all(layout: &Layout) -> Result<()> {
 
 fn signal_until(layout: &Layout, first: Process, signal: Signal, done: fn(u8) -> bool) -> Result<()> {
     let failed = |what: String| Error::Process { machine: layout.label().to_owned(), what };
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + REACTION;
     loop {
         let mut waiting = Vec::new();
         for pid in all(first)? {
