@@ -115,7 +115,7 @@ pub(crate) async fn leave_nothing_open(bed: &mut Bed) -> Result<()> {
 /// What the members' part of it is, and how many file descriptors the manager has when it is over.
 async fn comes_and_goes(bed: &mut Bed, crowd: &mut Crowd) -> Result<usize> {
     let own = own_authorities(crowd).await?;
-    with_the_authority_of_another(crowd, &own, async || anyhow::Ok(())).await?;
+    with_the_authority_of_another(crowd, &own, async || refused(crowd).await).await?;
     crowd.until_all_is_well().await.context("after the CAs are back")?;
     nobody_is_blamed(crowd).await?;
     let connected = open_files(bed)?;
@@ -223,7 +223,11 @@ async fn with_other_certificates(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
     let own = own_authorities(crowd).await?;
     // Nothing that it has made before is of use then.
     bed.kill_manager(0).await?;
-    with_the_authority_of_another(crowd, &own, async || bed.start_manager(0).await).await
+    let seen = async || {
+        bed.start_manager(0).await?;
+        doubted(crowd).await.context("our certificates come from another CA")
+    };
+    with_the_authority_of_another(crowd, &own, seen).await
 }
 
 /// Certificate and key of each cluster's CA.
@@ -236,17 +240,16 @@ async fn own_authorities(crowd: &Crowd) -> Result<Vec<[String; 2]>> {
     Ok(own)
 }
 
-/// The CAs are not the members' for a while: nobody can be asked, and nobody is blamed. `then`: what is done once they are
-/// replaced.
+/// The CAs are not the members' for a while, and nobody is blamed. `seen`: what is done once they are replaced, and what
+/// is seen then.
 async fn with_the_authority_of_another(
     crowd: &Crowd,
     own: &[[String; 2]],
-    then: impl AsyncFnOnce() -> Result<()>,
+    seen: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
     replace(crowd.looks.iter().map(|look| (look, CERT, KEY))).await?;
-    then().await?;
     let result = async {
-        doubted(crowd).await.context("our certificates come from another CA")?;
+        seen().await?;
         tokio::time::sleep(LASTS).await;
         nobody_is_blamed(crowd).await
     };
@@ -268,6 +271,21 @@ async fn replace<'a>(authorities: impl Iterator<Item = (&'a Look, &'a str, &'a s
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await
+}
+
+/// A manager that knows the CAs of before goes on with them, and says that those of now are not the recorded ones.
+async fn refused(crowd: &Crowd) -> Result<()> {
+    until("every cluster says that its CA is another one", PATIENCE, async || {
+        tokio::time::sleep(crowd::LOOKS).await;
+        for etcd in crowd.states().await? {
+            let (name, status) = (etcd.name_any(), etcd.status.unwrap_or_default());
+            let ready = status.conditions.into_iter().find(|found| found.type_ == "Ready");
+            let ready = ready.with_context(|| format!("{name} has no condition Ready"))?;
+            ensure!(ready.reason == "SecretInvalid" && ready.message.contains("another CA"), "{name}: {ready:?}");
+        }
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// It is seen that no cluster's members can be asked: what comes after shows something.

@@ -17,6 +17,9 @@ use kube::api::{Patch, PatchParams};
 use local_infrastructure::machine::Machine;
 use serde_json::json;
 
+/// How the users begin that Pods are.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
 /// With a control plane that uses it: its only member is away for a while, it forgets which endpoints are used, grows
 /// to three, rolls to another version, a machine dies and is replaced, and one member is left.
 pub(super) async fn long(bed: &Bed, manifests: Manifests) -> Result<Look> {
@@ -29,7 +32,7 @@ pub(super) async fn long(bed: &Bed, manifests: Manifests) -> Result<Look> {
     look.until_ready(PATIENCE).await?;
     released(&look).await?;
     hangs(bed, &look).await.context("its machine hangs")?;
-    forgets(&look).await.context("it forgets which endpoints are used")?;
+    forgets(bed, &look).await.context("it forgets which endpoints are used")?;
     wanted(&look, 3).await?;
     are_well(bed, &look, 3).await.context("it grows")?;
     rolls(bed, &look).await.context("it rolls")?;
@@ -53,13 +56,26 @@ async fn hangs(bed: &Bed, look: &Look) -> Result<()> {
     Ok(())
 }
 
-/// Somebody takes the record away: what the control plane's machines were made with tells.
-async fn forgets(look: &Look) -> Result<()> {
+/// Somebody takes the record away: the manager asks what the control plane's machines were made with. It records that only
+/// if the control plane has reported on its present spec, which one whose API server never runs does not do (see
+/// `cluster-hooks/src/plan/in_use.rs`). So that somebody puts it back.
+async fn forgets(bed: &Bed, look: &Look) -> Result<()> {
     let recorded = in_use(look).await?.context("no endpoints are said to be in use")?;
-    let forgotten = json!({"metadata": {"annotations": {ENDPOINTS_IN_USE_ANNOTATION: null}}});
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(forgotten)).await?;
-    let again = until("the record is there again", PATIENCE, async || in_use(look).await).await?;
-    ensure!(again == recorded, "it was {recorded}, and is {again}");
+    let (mark, of_etcd) = (bed.plane.mark(), look.etcds());
+    let record = async |value: Option<&str>| {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {ENDPOINTS_IN_USE_ANNOTATION: value}}}));
+        of_etcd.patch(&look.etcd, &PatchParams::default(), &patch).await
+    };
+    record(None).await?;
+    until("the control plane's machines are looked at", PATIENCE, async || {
+        let ours = bed.plane.requests_since(mark)?.filter(|request| request.user.starts_with(SERVICE_ACCOUNT));
+        let asked = ours.done_in(&look.namespace).verb("list").resource("kubeadmconfigs");
+        Ok((!asked.is_empty()).then_some(()))
+    })
+    .await?;
+    let there = in_use(look).await?;
+    ensure!(there.as_ref().is_none_or(|there| *there == recorded), "it was {recorded}, and is {there:?}");
+    record(Some(&recorded)).await?;
     Ok(())
 }
 
