@@ -1,9 +1,9 @@
 //! Observations for tests, built like a story.
 
 use crate::build::version;
-use crate::observation::probe::{Alarm, ListFault, MemberFault, OurFault, Run};
+use crate::observation::probe::{Alarm, ListFault, MemberFault, OurFault, Run, RunKind};
 use crate::observation::{
-    Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
+    Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Snapshot, TargetKey, Template,
 };
 use crate::plan::{Plan, View, plan};
 use crate::roster::Seat;
@@ -273,6 +273,19 @@ impl Story {
         let url = machine.and_then(|machine| self.observation.address(machine)).map(names::client_url);
         let url = url.unwrap_or_else(|| names::client_url(&address(index)));
         self.observation.probes.insert(name(index), Probe { url, at: now, outcome, run, expected });
+        self.note_voters(kind);
+    }
+
+    /// As the prober does.
+    fn note_voters(&mut self, kind: RunKind) {
+        let observation = &mut self.observation;
+        let of_machines = observation.probes.iter().map(|(name, probe)| (TargetKey::of(name), probe.clone()));
+        let of_strangers = observation.strangers.iter().map(|(id, probe)| (TargetKey::Stranger(*id), probe.clone()));
+        let probes = of_machines.chain(of_strangers).collect();
+        let voters_answer_since = observation.voters_answer_since;
+        let mut snapshot = Snapshot { probes, voters_answer_since, ..Snapshot::default() };
+        snapshot.note_voters(kind, observation.now);
+        observation.voters_answer_since = snapshot.voters_answer_since;
     }
 
     /// The stranger is asked.
@@ -281,6 +294,7 @@ impl Story {
         let run = self.observation.strangers.get(&id(index)).map(|probe| probe.run.next(kind, now, interval));
         let (url, run) = (names::client_url(&address(index)), run.unwrap_or_else(|| Run::new(kind, now)));
         self.observation.strangers.insert(id(index), Probe { url, at: now, outcome, run, expected: Some(id(index)) });
+        self.note_voters(kind);
     }
 
     /// The member list cannot be read.

@@ -76,6 +76,8 @@ pub struct Observation {
     pub membership: Membership,
     /// Members that the leader has received something from lately. `None`: that is not known.
     pub heard: Option<BTreeSet<u64>>,
+    /// Since when there has been a voter at every moment whose latest check succeeded. `None`: there is none.
+    pub voters_answer_since: Option<Timestamp>,
 }
 
 /// One entry of the member list.
@@ -119,6 +121,7 @@ impl Observation {
             strangers: BTreeMap::new(),
             membership: Membership::NotAsked,
             heard: Some(BTreeSet::new()),
+            voters_answer_since: None,
         }
     }
 
@@ -136,13 +139,15 @@ impl Observation {
         }
     }
 
-    /// When the member list was read, if it is known.
+    /// Since when there is known to have been a quorum. A check of a voter is a linearizable read, which takes one, and so
+    /// does reading the member list: where no voter has been checked since, that shows it.
     #[must_use]
-    pub fn listed_at(&self) -> Option<Timestamp> {
-        match self.membership {
+    pub fn quorum_since(&self) -> Option<Timestamp> {
+        let listed_at = match self.membership {
             Membership::Known { at, .. } => Some(at),
             Membership::NotAsked | Membership::Unknown(_) => None,
-        }
+        };
+        self.voters_answer_since.or(listed_at)
     }
 
     /// Why the member list is not known.
@@ -172,6 +177,7 @@ impl Observation {
         }
         self.membership = snapshot.membership;
         self.heard = snapshot.heard;
+        self.voters_answer_since = snapshot.voters_answer_since;
         if let Membership::Known { cluster_id, members, .. } = &self.membership
             && self.recorded_cluster_id().is_none()
             && !self.is_new(members)

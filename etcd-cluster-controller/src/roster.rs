@@ -11,11 +11,9 @@ use crate::observation::probe::RunKind;
 use crate::observation::{Member, Observation, Outcome, Probe, Report, hex};
 use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
-use excuse::quorum_since;
-use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
 use strangers::NO_MACHINE;
-use verdict::{UNPLACED, explain, explain_no_member, verdict, well_since};
+use verdict::{UNPLACED, explain, explain_no_member, verdict};
 
 /// A Machine, a member, or both.
 #[derive(Clone, Debug)]
@@ -190,8 +188,6 @@ pub struct Roster<'a> {
     /// By Machine, then members without one.
     pub seats: Vec<Seat<'a>>,
     listed: bool,
-    /// Since when there is known to have been a quorum.
-    quorum_since: Option<Timestamp>,
 }
 
 impl<'a> Roster<'a> {
@@ -248,7 +244,7 @@ impl<'a> Roster<'a> {
 impl<'a> Roster<'a> {
     /// Made-up seats, of members as in etcd's list.
     pub(crate) fn listed(seats: Vec<Seat<'a>>) -> Self {
-        Self { seats, listed: true, quorum_since: None }
+        Self { seats, listed: true }
     }
 }
 
@@ -280,14 +276,10 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         };
         (id, member, machine, probe)
     });
-    let placed: Vec<_> = placed.collect();
-    let voters = placed.iter().filter(|(_, member, ..)| !member.learner);
-    let well = voters.map(|(id, _, _, probe)| well_since(observation, *id, (*probe)?));
-    let quorum_since = quorum_since(well, observation.listed_at());
     for (id, member, machine, probe) in placed {
         let verdict = match machine {
-            Some(machine) => verdict(observation, (id, &member), machine, probe, quorum_since),
-            None => strangers::verdict(observation, id, probe, quorum_since),
+            Some(machine) => verdict(observation, (id, &member), machine, probe),
+            None => strangers::verdict(observation, id, probe),
         };
         let orphaned = machine.is_none() && strangers::is_orphaned(observation, id);
         let recorded = observation.recorded(id).map_or(Health::Unknown, |status| status.health);
@@ -354,7 +346,7 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
             seat.verdict = Verdict::Unknown { why: UNPLACED.to_owned() };
         }
     }
-    Roster { seats, listed, quorum_since }
+    Roster { seats, listed }
 }
 
 /// Whether this controller has removed the member of a Machine, whose machine has a record of it: it does not add itself again.

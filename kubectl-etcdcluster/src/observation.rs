@@ -54,6 +54,11 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
     let fails = |member: &MemberStatus| Outcome::MemberFault(MemberFault::Closed(member.message.clone()));
     let strangers = strangers.map(|(id, member)| (*id, probe(snapshot.now, *id, member, fails(member))));
     observation.strangers = strangers.collect();
+    // More is not known of since when there has been a quorum.
+    let well =
+        status.members.iter().filter(|member| member.role == MemberRole::Voter && member.health == Health::Healthy);
+    observation.voters_answer_since =
+        well.filter_map(|member| member.healthy_since.as_ref()).map(|since| since.0).min();
     if status.initialized {
         observation.init_urls = Some(voters(&status.members));
         observation.init_cluster_id = observation.recorded_cluster_id().map(str::to_owned);

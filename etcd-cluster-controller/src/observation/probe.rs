@@ -43,6 +43,18 @@ pub struct Snapshot {
     pub membership: Membership,
     /// Members that the leader has received something from lately. Asked only while a member fails. `None`: it is not known.
     pub heard: Option<BTreeSet<u64>>,
+    /// Since when there has been a voter at every moment whose latest check succeeded. `None`: there is none.
+    pub voters_answer_since: Option<Timestamp>,
+}
+
+impl Snapshot {
+    /// Notes a probe that ended at this time. One that found out nothing changes nothing.
+    pub(crate) fn note_voters(&mut self, kind: RunKind, at: Timestamp) {
+        if kind != RunKind::Unknown {
+            let answers = self.probes.values().any(Probe::is_of_a_voter_that_is_well);
+            self.voters_answer_since = answers.then(|| self.voters_answer_since.unwrap_or(at));
+        }
+    }
 }
 
 /// The latest probe of one member.
@@ -69,6 +81,11 @@ impl Probe {
             Outcome::Answered(report) => Some(report),
             Outcome::MemberFault(_) | Outcome::OurFault(_) | Outcome::NoAddress => None,
         }
+    }
+
+    /// Whether it shows a quorum: a voter is checked by a linearizable read, and a learner is not.
+    fn is_of_a_voter_that_is_well(&self) -> bool {
+        self.report().is_some_and(|report| !report.learner && report.fault().is_none())
     }
 
     /// Why the member does not count as healthy, if that is its fault.
@@ -104,12 +121,6 @@ impl Outcome {
             Self::Answered(_) | Self::MemberFault(_) => RunKind::Failing,
             Self::OurFault(_) | Self::NoAddress => RunKind::Unknown,
         }
-    }
-
-    /// Whether a member that has answered before answers in another role.
-    #[must_use]
-    pub fn changes_role(&self, before: &Self) -> bool {
-        matches!((self, before), (Self::Answered(now), Self::Answered(before)) if now.learner != before.learner)
     }
 }
 

@@ -190,9 +190,9 @@ mod tests {
 
     /// What the prober knows counts as far as an observation takes it.
     fn taken(mut story: Story) -> Story {
-        let Observation { probes, membership, heard, .. } = story.observation.clone();
+        let Observation { probes, membership, heard, voters_answer_since, .. } = story.observation.clone();
         let probes = probes.into_iter().map(|(name, probe)| (TargetKey::Machine(name), probe)).collect();
-        story.observation.take(Snapshot { probes, membership, heard });
+        story.observation.take(Snapshot { probes, membership, heard, voters_answer_since });
         story
     }
 

@@ -135,12 +135,9 @@ impl Cluster {
         let (at, kind) = (now().0, outcome.kind());
         let before = state.snapshot.probes.get(&target.key);
         let expected = target.member_id.or(before.and_then(|probe| probe.expected));
-        // While a machine boots its port is closed, which is not a failure of the member that it becomes. And a learner is
-        // asked for less than a voter: that it was well says nothing of a quorum.
+        // While a machine boots its port is closed, which is not a failure of the member that it becomes.
         let run = match before {
-            Some(probe) if probe.expected == expected && !outcome.changes_role(&probe.outcome) => {
-                probe.run.next(kind, at, wanted.interval)
-            }
+            Some(probe) if probe.expected == expected => probe.run.next(kind, at, wanted.interval),
             _ => Run::new(kind, at),
         };
         state.timed.insert(target.key.clone(), (begun, begun.elapsed()));
@@ -148,6 +145,7 @@ impl Cluster {
             state.leaders.update(report);
         }
         state.snapshot.probes.insert(target.key.clone(), Probe { url, at, outcome, run, expected });
+        state.snapshot.note_voters(kind, at);
         (self.tell(&mut state, shared, wanted), Some(run))
     }
 

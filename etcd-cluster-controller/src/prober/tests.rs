@@ -150,33 +150,32 @@ async fn the_expected_member_is_found_where_it_served_last() {
     }
 }
 
-/// A learner is not asked for a read, so it is well also while there is no quorum.
+/// A learner is not asked for a read, so it shows none.
 #[tokio::test]
-async fn what_a_voter_was_as_a_learner_does_not_count() {
+async fn one_voter_or_another_shows_a_quorum() {
     let mut world = World::new();
+    let members = [1, 2].map(|id| world.member(voter(0xc, id, &[1, 2])));
+    world.set();
+    let well = |snapshot: &Snapshot| ["m0", "m1"].iter().all(|name| is(snapshot, name, RunKind::Healthy));
+    let since = world.until("well", well).await.voters_answer_since;
+    assert!(since.is_some());
+    for (member, name, id) in [(&members[0], "m0", 1), (&members[1], "m1", 2)] {
+        member.becomes(|_| Reply::Close);
+        let failing = world.until("failing", |snapshot| is(snapshot, name, RunKind::Failing)).await;
+        member.becomes(voter(0xc, id, &[1, 2]));
+        assert_eq!((failing.voters_answer_since, world.until("well", well).await.voters_answer_since), (since, since));
+    }
     let mut learner = status(0xc, 1, 2);
     learner["isLearner"] = json!(true);
-    let member = world.member(move |path| match path {
+    members[0].becomes(move |path| match path {
         STATUS => Reply::Json(200, learner.clone()),
         path => voter(0xc, 1, &[1, 2])(path),
     });
-    world.set();
-    let learns = world.until("asked", |snapshot| !snapshot.probes.is_empty()).await;
-    member.becomes(voter(0xc, 1, &[1, 2]));
-    let votes = async {
-        loop {
-            let probe = world.prober.snapshot(UID).probes[&TargetKey::of("m0")].clone();
-            if probe.report().is_some_and(|report| !report.learner) {
-                return probe;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let votes = timeout(Duration::from_secs(20), votes).await.expect("it never votes");
-    let learns = &learns.probes[&TargetKey::of("m0")];
-    assert!(learns.report().is_some_and(|report| report.learner), "{learns:?}");
-    assert_eq!((learns.run.kind, votes.run.kind), (RunKind::Healthy, RunKind::Healthy));
-    assert!(votes.run.since > learns.run.since);
+    members[1].becomes(|_| Reply::Close);
+    let learns = |snapshot: &Snapshot| snapshot.probes[&TargetKey::of("m0")].report().is_some_and(|it| it.learner);
+    let alone = world.until("alone", |snapshot| learns(snapshot) && is(snapshot, "m1", RunKind::Failing)).await;
+    assert!(is(&alone, "m0", RunKind::Healthy));
+    assert_eq!(alone.voters_answer_since, None);
 }
 
 /// A member that it did not hear then may be back by now, and would be held to be unhealthy on its old word.

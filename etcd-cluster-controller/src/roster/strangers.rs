@@ -8,7 +8,6 @@ use super::verdict::{HEARD, NOT_LISTENED, Verdict, said_since};
 use crate::observation::probe::RunKind;
 use crate::observation::{Member, Observation, Probe, host};
 use api::names;
-use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
 /// What is known of a member that never had a Machine of ours.
@@ -51,12 +50,7 @@ pub(crate) fn tells_of_no_machine(message: &str) -> bool {
 
 /// How such a member is. Nothing is known of it before it has failed for long enough, also since there is a quorum, and
 /// the leader does not hear it either.
-pub(super) fn verdict(
-    observation: &Observation,
-    id: u64,
-    probe: Option<&Probe>,
-    quorum_since: Option<Timestamp>,
-) -> Verdict {
+pub(super) fn verdict(observation: &Observation, id: u64, probe: Option<&Probe>) -> Verdict {
     let whose = why(observation, id);
     let Some(probe) = probe else { return Verdict::Unknown { why: whose } };
     let unknown = |how: &str| Verdict::Unknown { why: said_since(observation, id, &format!("{whose}, {how}"), probe) };
@@ -68,7 +62,7 @@ pub(super) fn verdict(
         RunKind::Failing if !run.has_failed_for(long, now, interval) => unknown(FAILS),
         RunKind::Failing if observation.is_heard(id) => unknown(HEARD),
         RunKind::Failing if observation.heard.is_none() && observation.members().is_some() => unknown(NOT_LISTENED),
-        RunKind::Failing if is_excused(observation, run, long, quorum_since) => unknown(FAILS),
+        RunKind::Failing if is_excused(observation, run, long) => unknown(FAILS),
         RunKind::Failing => Verdict::Unhealthy {
             since: run.since,
             why: said_since(observation, id, &format!("{whose}, {FAILS}"), probe),

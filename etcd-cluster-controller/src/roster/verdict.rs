@@ -65,19 +65,12 @@ fn is_new(status: &MemberStatus) -> bool {
     status.health == Health::Unknown && status.unhealthy_since.is_none() && status.version.is_empty()
 }
 
-/// Since when the checks of a member have succeeded. `None`: they do not, or nothing is known of it.
-pub(super) fn well_since(observation: &Observation, id: u64, probe: &Probe) -> Option<Timestamp> {
-    let is_well = probe.run.kind_at(observation.now, observation.interval()) == RunKind::Healthy;
-    (is_well && !is_of_another(observation, id, probe)).then_some(probe.run.since)
-}
-
-/// How the member of a Machine is. `quorum_since`: since when there is known to have been a quorum.
+/// How the member of a Machine is.
 pub(super) fn verdict(
     observation: &Observation,
     (id, member): (u64, &Member),
     machine: &MachineView,
     probe: Option<&Probe>,
-    quorum_since: Option<Timestamp>,
 ) -> Verdict {
     let Some(probe) = probe else { return Verdict::Unknown { why: "it has not been checked yet".to_owned() } };
     if is_of_another(observation, id, probe) {
@@ -97,7 +90,7 @@ pub(super) fn verdict(
             let why = recorded.filter(same).map_or_else(|| explain(probe), |status| status.message.clone());
             let since = run.since;
             let long = run.has_failed_for(after, observation.now, interval);
-            let is_excused = is_excused(observation, run, after, quorum_since);
+            let is_excused = is_excused(observation, run, after);
             // One that joins as a voter votes before its etcd runs.
             let boots = observation.is_in_grace(machine);
             if boots && !member.learner && observation.recorded(id).is_none_or(is_new) {

@@ -192,8 +192,11 @@ impl Book {
             _ => Some(TargetKey::Machine(name(seat))),
         };
         let probes = (0..SEATS).filter_map(|seat| Some((key(seat)?, probe(view, seat)?))).collect();
+        let answers =
+            |seat: usize| view.probes.seats[seat] == Probe::Healthy && view.probes.members[seat] == Member::Voter;
+        let voters_answer_since = (0..SEATS).any(answers).then(|| ago(ALL_GRACES));
         let heard = Some(view.probes.heard.iter().map(id).collect());
-        observation.take(Snapshot { probes, membership, heard });
+        observation.take(Snapshot { probes, membership, heard, voters_answer_since });
         observation
     }
 }

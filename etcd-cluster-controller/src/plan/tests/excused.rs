@@ -86,6 +86,7 @@ fn a_new_manager_counts_from_its_first_checks() {
     let mut story = returning();
     story.pass(30);
     story.observation.probes.clear();
+    story.observation.voters_answer_since = None;
     (0..2).for_each(|index| story.healthy(index));
     story.failing(2, "no leader");
     story.pass(59);
@@ -105,16 +106,27 @@ fn each_time_that_the_quorum_is_lost_the_time_begins_again() {
     assert_eq!(begins(&story.plan()), Some((name(2), 0)));
 }
 
-/// A read of the first needs the second: as long as it succeeds there is a quorum, also where this controller's own way
-/// to the second is bad.
+/// A read of the one needs the other: as long as one of them succeeds there is a quorum, also where this controller's own
+/// ways to them are bad.
 #[test]
-fn a_neighbour_whose_checks_fail_now_and_then_excuses_nobody() {
+fn neighbours_whose_checks_fail_now_and_then_excuse_nobody() {
     let mut story = Story::with_voters(3, 3);
     story.failing(2, "down");
     story.pass(50);
     story.failing(1, "for a moment");
     story.pass(10);
     story.healthy(1);
+    assert_eq!(begins(&story.plan()), Some((name(2), 0)));
+    // The one after the other.
+    let mut story = Story::with_voters(3, 3);
+    story.failing(2, "down");
+    story.pass(40);
+    story.failing(1, "for a moment");
+    story.pass(10);
+    story.healthy(1);
+    story.failing(0, "for a moment");
+    story.pass(10);
+    story.healthy(0);
     assert_eq!(begins(&story.plan()), Some((name(2), 0)));
 }
 
@@ -189,6 +201,10 @@ fn nobody_is_excused_while_there_is_no_quorum() {
     assert!(matches!(verdict_of(&story, 0), Verdict::Unhealthy { .. }));
     let mut story = Story::with_voters(3, 3);
     (1..3).for_each(|index| story.failing(index, "down"));
+    let without_leader =
+        Report { linearizable: Err(MemberFault::NoLeader), ..Report::of_one_that_is_well(CLUSTER_ID, id(0)) };
+    story.probe(0, Outcome::Answered(without_leader));
+    story.unlisted();
     story.pass(60);
     assert!((1..3).all(|index| matches!(verdict_of(&story, index), Verdict::Unhealthy { .. })));
     assert_eq!(begins(&story.plan()), None);
