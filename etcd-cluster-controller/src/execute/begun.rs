@@ -163,8 +163,8 @@ impl Place<'_> {
             }
         }
         let message = format!(
-            "{} {name} is left over from a Machine of this name that is gone; delete it, or what it was made for would \
-             be done again",
+            "{} {name} is left over from a Machine of this name that is gone; if no member runs on it any more, delete \
+             it, or what it was made for would be done again",
             kind.kind
         );
         Ok(taken(message))
@@ -172,7 +172,7 @@ impl Place<'_> {
 
     /// An object as it is now, without a permission to list its kind. That its version is not served is an error, and
     /// does not look as if it were gone: of what is gone, the API server gives the reason.
-    async fn read(&self, kind: &ApiResource, name: &str) -> Result<Option<DynamicObject>> {
+    pub(super) async fn read(&self, kind: &ApiResource, name: &str) -> Result<Option<DynamicObject>> {
         match self.api(kind).get(name).await {
             Err(kube::Error::Api(status)) if status.reason == NOT_FOUND => Ok(None),
             found => found.map(Some).doing(|| format!("reading {} {name}", kind.kind)),

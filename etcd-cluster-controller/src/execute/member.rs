@@ -83,7 +83,7 @@ fn name_of(etcd: &EtcdCluster, number: u64) -> String {
 }
 
 /// The number of a Machine that a manager had begun to make when it was killed: it is the last one, there is no such
-/// Machine and no member that one may have left, and its config has never been a Machine's.
+/// Machine and no member that one may have left, and neither its config nor its infrastructure has been a Machine's.
 async fn begun(place: &Place<'_>, observation: &Observation, machines: &[String], next: u64) -> Result<Option<u64>> {
     let etcd = place.etcd;
     let recorded = etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION).and_then(|last| last.parse().ok());
@@ -93,9 +93,15 @@ async fn begun(place: &Place<'_>, observation: &Observation, machines: &[String]
         return Ok(None);
     }
     let kind = ApiResource::erase::<EtcdadmConfig>(&());
-    let config = place.api(&kind).get_opt(&name).await.doing(|| format!("reading EtcdadmConfig {name}"))?;
-    let unused = config.is_some_and(|config| whose(&config, etcd.uid().as_deref()) == Whose::Ours);
-    Ok(unused.then_some(last))
+    let uid = etcd.uid();
+    let is_ours = |config: &DynamicObject| whose(config, uid.as_deref()) == Whose::Ours;
+    if !place.read(&kind, &name).await?.as_ref().is_some_and(is_ours) {
+        return Ok(None);
+    }
+    // A config no longer tells of its use when the bootstrap Secret is gone.
+    let infrastructure = place.read(place.clones, &name).await?;
+    let is_used = infrastructure.is_some_and(|found| matches!(whose(&found, uid.as_deref()), Whose::Used(_)));
+    Ok((!is_used).then_some(last))
 }
 
 /// Lets a Machine become a member, by a change of the very init Secret that was observed: nobody has been admitted since. The

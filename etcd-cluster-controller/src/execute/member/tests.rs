@@ -88,25 +88,34 @@ async fn a_config_that_is_left_over_does_not_go_without_its_infrastructure() {
 
 #[tokio::test]
 async fn the_number_of_what_may_be_a_members_is_not_given_to_another_machine() {
-    let given = async |story: &Story, status: Value| {
+    let given = async |story: &Story, status: Value, infrastructure: Value| {
         let Template::Found { clones, .. } = &story.observation.template else { panic!("no template") };
         let etcd = story.observation.etcd.as_ref();
         let config = to_dynamic(&build::config(&parts(etcd, clones))).unwrap();
         let mut config = serde_json::to_value(&config).unwrap();
         config["status"] = status;
-        let (client, _) = having(vec![("etcdadmconfigs", config)]).await;
+        let mut clone = config.clone();
+        clone["spec"] = infrastructure;
+        clone["status"] = Value::Null;
+        let (client, _) = having(vec![("etcdadmconfigs", config), ("localmachines", clone)]).await;
         let place = Place { client: &client, machines: clones, clones, etcd };
         begun(&place, &story.observation, &[], 1).await.unwrap()
     };
     let mut story = Story::with_voters(3, 1);
     story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "0");
-    assert_eq!(given(&story, json!({})).await, None, "etcd has that member");
+    assert_eq!(given(&story, json!({}), json!({})).await, None, "etcd has that member");
     story.observation.membership = Membership::NotAsked;
-    assert_eq!(given(&story, json!({})).await, None, "the status has it");
+    assert_eq!(given(&story, json!({}), json!({})).await, None, "the status has it");
     story.etcd().status = None;
-    assert_eq!(given(&story, json!({})).await, Some(0));
+    assert_eq!(given(&story, json!({}), json!({})).await, Some(0));
     let made = json!({"dataSecretName": "demo-etcd-0"});
-    assert_eq!(given(&story, made).await, None, "a Machine has had it");
+    assert_eq!(given(&story, made, json!({})).await, None, "a Machine has had it");
+    let provided = json!({"providerID": "local:////default/demo-etcd-0"});
+    assert_eq!(
+        given(&story, json!({}), provided).await,
+        None,
+        "its bootstrap Secret is gone, and its machine is there"
+    );
 }
 
 #[test]
