@@ -12,8 +12,8 @@ use etcd_values::{CLUSTER_ID, EtcdVersion, INIT_NOT_AFTER, TIMEOUT};
 use time::OffsetDateTime;
 use tracing::level_filters::LevelFilter;
 
+use crate::checksum::Sha256;
 use crate::endpoint::Endpoint;
-use crate::release::checksum::Sha256;
 
 /// What was asked for.
 #[derive(Clone, Debug, Parser)]

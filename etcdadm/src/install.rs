@@ -12,9 +12,9 @@ use etcd_values::EtcdVersion;
 use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
 
+use crate::checksum::Sha256;
 use crate::files::{self, PendingFile};
 use crate::paths::Paths;
-use crate::release::checksum::Sha256;
 use crate::release::{self, Archive};
 use crate::settings::Settings;
 

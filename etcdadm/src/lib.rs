@@ -5,6 +5,7 @@
 //! `docs/etcdadm.md` is the user's manual.
 
 mod address;
+mod checksum;
 pub mod cli;
 mod compatibility;
 mod config;

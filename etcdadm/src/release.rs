@@ -1,6 +1,5 @@
 //! etcd's release archives: their names, where they come from, and that they are what they should be.
 
-pub mod checksum;
 mod download;
 
 use std::fs::File;
@@ -9,10 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use etcd_values::EtcdVersion;
 
+use crate::checksum::Sha256;
 use crate::files;
 use crate::paths::Paths;
 use crate::settings::Settings;
-use checksum::Sha256;
 
 /// Where upstream's releases are.
 pub const DEFAULT_RELEASE_URL: &str = "https://github.com/etcd-io/etcd/releases/download";

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcd_values::{EtcdVersion, check_cipher_suites, check_flags};
 
+use crate::checksum::Sha256;
 use crate::cli::MemberArgs;
 use crate::endpoint::{CLIENT_PORT, Endpoint, PEER_PORT};
 use crate::kept::Kept;
 use crate::pki::leaf::San;
-use crate::release::checksum::Sha256;
 use crate::release::{DEFAULT_RELEASE_URL, without_credentials};
 use crate::{address, pki};
 

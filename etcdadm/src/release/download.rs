@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow};
 use reqwest::{Client, Response};
 use sha2::Digest;
 
-use super::checksum::Sha256;
 use super::{Source, without_credentials};
+use crate::checksum::Sha256;
 use crate::files::{self, PendingFile};
 use crate::settings::Settings;
 
