@@ -85,7 +85,7 @@ pub struct MemberArgs {
     #[arg(long, value_parser = values::version)]
     pub version: Option<EtcdVersion>,
     /// Where releases are downloaded from: the URL above the `v<version>` folders.
-    #[arg(long, default_value = crate::release::DEFAULT_RELEASE_URL)]
+    #[arg(long, default_value = crate::release_url::DEFAULT_RELEASE_URL)]
     pub release_url: String,
     /// SHA-256 that the release archive must have, in hexadecimal [default: what SHA256SUMS beside it says].
     #[arg(long, value_name = "HEX")]

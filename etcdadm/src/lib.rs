@@ -24,6 +24,7 @@ pub mod plan;
 mod preflight;
 pub mod progress;
 mod release;
+mod release_url;
 pub mod settings;
 pub mod version;
 pub mod wal;

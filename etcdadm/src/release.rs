@@ -13,9 +13,6 @@ use crate::files;
 use crate::paths::Paths;
 use crate::settings::Settings;
 
-/// Where upstream's releases are.
-pub const DEFAULT_RELEASE_URL: &str = "https://github.com/etcd-io/etcd/releases/download";
-
 /// File beside the archives that says their SHA-256.
 const SUMS: &str = "SHA256SUMS";
 
@@ -139,24 +136,6 @@ fn expected_of_cached(cache: &Path, name: &str, settings: &Settings) -> Result<O
         }
     }
     Ok(None)
-}
-
-/// A URL, or what somebody took for one, for messages: without a user's name and password, and without the query, which
-/// may be a signature.
-pub(crate) fn without_credentials(url: &str) -> String {
-    let parsed = reqwest::Url::parse(url).ok().filter(reqwest::Url::has_host);
-    let Some(mut parsed) = parsed else {
-        // Whatever stands before the last @ may be a password.
-        return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"));
-    };
-    if parsed.username().is_empty() && parsed.password().is_none() && parsed.query().is_none() {
-        return url.to_owned();
-    }
-    // They fail only for URLs without a host.
-    let _ = parsed.set_username("");
-    let _ = parsed.set_password(None);
-    parsed.set_query(None);
-    parsed.to_string()
 }
 
 #[cfg(test)]

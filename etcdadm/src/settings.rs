@@ -12,7 +12,7 @@ use crate::cli::MemberArgs;
 use crate::endpoint::{CLIENT_PORT, Endpoint, PEER_PORT};
 use crate::kept::Kept;
 use crate::pki::leaf::San;
-use crate::release::{DEFAULT_RELEASE_URL, without_credentials};
+use crate::release_url::{DEFAULT_RELEASE_URL, without_credentials};
 use crate::{address, pki};
 
 /// What `init` and `join` work from.

@@ -8,9 +8,10 @@ use anyhow::{Context, Result, anyhow};
 use reqwest::{Client, Response};
 use sha2::Digest;
 
-use super::{Source, without_credentials};
+use super::Source;
 use crate::checksum::Sha256;
 use crate::files::{self, PendingFile};
+use crate::release_url::without_credentials;
 use crate::settings::Settings;
 
 /// How often a download is tried: mirrors and proxies hiccup, and a machine boots only once.

@@ -233,19 +233,6 @@ async fn an_unreachable_server_is_named_with_what_to_do() {
     }
 }
 
-#[rstest::rstest]
-#[case("https://example.com/etcd/", "https://example.com/etcd/")]
-#[case("https://user:secret@example.com:8443/etcd/v3.6.16/a.tar.gz", "https://example.com:8443/etcd/v3.6.16/a.tar.gz")]
-#[case("https://token@example.com/etcd", "https://example.com/etcd")]
-#[case("http://user:p%40ss@[fd00::1]/etcd", "http://[fd00::1]/etcd")]
-#[case("https://example.com/a.tar.gz?X-Amz-Signature=secret", "https://example.com/a.tar.gz")]
-#[case("https://example.com/@scope/etcd", "https://example.com/@scope/etcd")]
-#[case::no_url("user:secret@example.com", "…@example.com")]
-#[case::no_url("example.com/etcd", "example.com/etcd")]
-fn urls_are_shown_without_credentials(#[case] url: &str, #[case] shown: &str) {
-    assert_eq!(without_credentials(url), shown);
-}
-
 /// Every message about a download names its URL.
 #[tokio::test]
 async fn a_failed_download_does_not_tell_the_password() {
