@@ -25,6 +25,7 @@ mod preflight;
 pub mod progress;
 mod release;
 mod release_url;
+mod san;
 pub mod settings;
 pub mod version;
 pub mod wal;

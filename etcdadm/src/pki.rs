@@ -4,16 +4,17 @@ pub mod authority;
 pub mod key;
 pub mod leaf;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result};
 use time::OffsetDateTime;
 
 use crate::files;
 use crate::paths::Paths;
+use crate::san::San;
 use crate::settings::Settings;
 use authority::Authority;
-use leaf::{Leaf, San};
+use leaf::Leaf;
 
 /// File name of etcd's server certificate.
 pub const SERVER: &str = "server";
@@ -91,20 +92,6 @@ pub fn leaves(settings: &Settings) -> [(&'static str, Leaf); 4] {
 fn dedup(sans: &mut Vec<San>) {
     let mut seen = std::collections::HashSet::new();
     sans.retain(|san| seen.insert(san.clone()));
-}
-
-/// Reads an extra name for the server certificate.
-///
-/// # Errors
-/// When it is neither an address nor a DNS name.
-pub fn parse_san(text: &str) -> Result<San, String> {
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(San::Ip(ip));
-    }
-    if crate::endpoint::is_dns_name(text.strip_prefix("*.").unwrap_or(text)) {
-        return Ok(San::Dns(text.to_ascii_lowercase()));
-    }
-    Err(format!("{text:?} is neither an address nor a DNS name; write it like 10.0.0.1 or etcd.example.com"))
 }
 
 #[cfg(test)]

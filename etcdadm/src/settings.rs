@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcd_values::{EtcdVersion, check_cipher_suites, check_flags};
 
+use crate::address;
 use crate::checksum::Sha256;
 use crate::cli::MemberArgs;
 use crate::endpoint::{CLIENT_PORT, Endpoint, PEER_PORT};
 use crate::kept::Kept;
-use crate::pki::leaf::San;
 use crate::release_url::{DEFAULT_RELEASE_URL, without_credentials};
-use crate::{address, pki};
+use crate::san::{San, parse_san};
 
 /// What `init` and `join` work from.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Settings {
             "{name:?} cannot be a member's name; give --name of at most 64 letters, digits, '.', '-' and '_'"
         );
         let extra_sans = args.server_cert_extra_sans.iter().map(String::as_str).filter(|san| !san.is_empty());
-        let extra_sans = extra_sans.map(pki::parse_san).collect::<Result<_, _>>();
+        let extra_sans = extra_sans.map(parse_san).collect::<Result<_, _>>();
         let cipher_suites = if args.cipher_suites.is_empty() { &kept.cipher_suites } else { &args.cipher_suites };
         check_cipher_suites(cipher_suites).map_err(|invalid| anyhow!("--cipher-suites: {}", invalid.why))?;
         let etcd_flags = if args.etcd_flag.is_empty() { kept.etcd_flags.clone() } else { args.etcd_flag };

@@ -15,18 +15,10 @@ use x509_parser::prelude::FromDer;
 
 use super::authority::{Authority, CLOCK_SKEW};
 use super::key;
+use crate::san::San;
 
 /// How long a leaf is good.
 const LIFETIME: Duration = Duration::days(365);
-
-/// A name that a server certificate holds for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum San {
-    /// An address.
-    Ip(IpAddr),
-    /// A DNS name.
-    Dns(String),
-}
 
 /// What a leaf certificate says.
 #[derive(Clone, Debug)]

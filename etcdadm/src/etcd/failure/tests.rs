@@ -16,7 +16,8 @@ use crate::endpoint::Endpoint;
 use crate::etcd::Cluster;
 use crate::paths::Paths;
 use crate::pki::authority::Authority;
-use crate::pki::leaf::{Leaf, San};
+use crate::pki::leaf::Leaf;
+use crate::san::San;
 use crate::settings::tests::example;
 
 pub(in crate::etcd) type Issued = CertifiedKey<KeyPair>;
