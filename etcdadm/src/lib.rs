@@ -78,7 +78,7 @@ fn node(args: MemberArgs, towards: &[Endpoint]) -> Result<Node> {
     let root = Path::new("/");
     let settings = Settings::new(args, towards, &Kept::load(root)?)?;
     tracing::info!("this is member {} at {}, etcd {}", settings.name, settings.address, settings.version);
-    let init_system = Systemd::new(paths::Paths::new(root, &settings).unit());
+    let init_system = Systemd::new(settings.paths(root).unit());
     Ok(Node::new(root, settings, Box::new(init_system), OffsetDateTime::now_utc()))
 }
 

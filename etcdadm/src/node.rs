@@ -57,7 +57,7 @@ struct Service {
 impl Node {
     /// A machine whose files lie below `root`. `now` is when the run begins.
     pub fn new(root: &Path, settings: Settings, init_system: Box<dyn InitSystem>, now: OffsetDateTime) -> Self {
-        let paths = Paths::new(root, &settings);
+        let paths = settings.paths(root);
         let (waiting_for, service) = Default::default();
         Self { settings, paths, init_system, now, waiting_for, service }
     }

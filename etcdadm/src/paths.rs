@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::settings::Settings;
-
 /// Places on the machine. They all lie below a root, which is `/` except where a test runs members side by side.
 #[derive(Clone, Debug)]
 pub struct Paths {
@@ -14,14 +12,14 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The places that `settings` choose, below `root`.
-    pub fn new(root: &Path, settings: &Settings) -> Self {
+    /// The places below `root`, with the directories of programs, data and certificates as they are without it.
+    pub(crate) fn new(root: &Path, install_dir: &Path, data_dir: &Path, certs_dir: &Path) -> Self {
         let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         Self {
             root: root.to_owned(),
-            install_dir: below(&settings.install_dir),
-            data_dir: below(&settings.data_dir),
-            certs_dir: below(&settings.certs_dir),
+            install_dir: below(install_dir),
+            data_dir: below(data_dir),
+            certs_dir: below(certs_dir),
         }
     }
 

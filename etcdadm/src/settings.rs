@@ -12,6 +12,7 @@ use crate::checksum::Sha256;
 use crate::cli::MemberArgs;
 use crate::endpoint::{CLIENT_PORT, Endpoint, PEER_PORT};
 use crate::kept::Kept;
+use crate::paths::Paths;
 use crate::release_url::{DEFAULT_RELEASE_URL, without_credentials};
 use crate::san::{San, parse_san};
 
@@ -99,6 +100,11 @@ impl Settings {
     /// Where the other members reach it.
     pub fn peer_endpoint(&self) -> Endpoint {
         Endpoint::at(self.address, PEER_PORT)
+    }
+
+    /// Where everything is, below `root`.
+    pub fn paths(&self, root: &Path) -> Paths {
+        Paths::new(root, &self.install_dir, &self.data_dir, &self.certs_dir)
     }
 }
 

@@ -16,7 +16,7 @@ fn member(id: u64, name: &str, peer_urls: &[&str]) -> Member {
 fn env_of_a_first_member() {
     let settings = example();
     let start = Start::New { token: "0123456789abcdef".to_owned() };
-    insta::assert_snapshot!(env::render(&Paths::new(Path::new("/"), &settings), &settings, &start));
+    insta::assert_snapshot!(env::render(&settings.paths(Path::new("/")), &settings, &start));
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn env_of_a_joining_member_with_an_ipv6_address() {
         vec!["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned(), "TLS_AES_256_GCM_SHA384".to_owned()];
     let members = [member(1, "etcd-1", &["https://[fd00::1]:2380"]), member(2, "", &["https://[fd00::3]:2380"])];
     let start = Start::Existing { initial_cluster: initial_cluster(&members, 2, "etcd-0").unwrap() };
-    insta::assert_snapshot!(env::render(&Paths::new(Path::new("/"), &settings), &settings, &start));
+    insta::assert_snapshot!(env::render(&settings.paths(Path::new("/")), &settings, &start));
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn env_of_a_first_member_with_an_ipv6_address() {
     let mut settings = example();
     settings.address = "fd00::3".parse().unwrap();
     let start = Start::New { token: "0123456789abcdef".to_owned() };
-    let env = env::render(&Paths::new(Path::new("/"), &settings), &settings, &start);
+    let env = env::render(&settings.paths(Path::new("/")), &settings, &start);
     for line in [
         "ETCD_LISTEN_CLIENT_URLS=https://[fd00::3]:2379,https://127.0.0.1:2379",
         "ETCD_ADVERTISE_CLIENT_URLS=https://[fd00::3]:2379",
@@ -56,7 +56,7 @@ fn cipher_suites_for_rsa_only_get_what_the_ecdsa_certificates_need() {
     let mut settings = example();
     settings.cipher_suites =
         vec!["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(), "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384".to_owned()];
-    let env = env::render(&Paths::new(Path::new("/"), &settings), &settings, &Start::Again);
+    let env = env::render(&settings.paths(Path::new("/")), &settings, &Start::Again);
     let suites = env.lines().find_map(|line| line.strip_prefix("ETCD_CIPHER_SUITES=")).unwrap();
     let suites: Vec<&str> = suites.split(',').collect();
     assert_eq!(
@@ -73,13 +73,13 @@ fn cipher_suites_for_rsa_only_get_what_the_ecdsa_certificates_need() {
 #[test]
 fn unit() {
     let settings = example();
-    insta::assert_snapshot!(unit::render(&Paths::new(Path::new("/"), &settings)));
+    insta::assert_snapshot!(unit::render(&settings.paths(Path::new("/"))));
 }
 
 #[test]
 fn etcdctl_files() {
     let settings = example();
-    let paths = Paths::new(Path::new("/"), &settings);
+    let paths = settings.paths(Path::new("/"));
     insta::assert_snapshot!(format!("{}-----\n{}", etcdctl::render_env(&paths), etcdctl::render_wrapper(&paths)));
 }
 
@@ -122,7 +122,7 @@ fn files_have_their_permissions() {
     use std::os::unix::fs::PermissionsExt;
     let root = tempfile::tempdir().unwrap();
     let settings = example();
-    let paths = Paths::new(root.path(), &settings);
+    let paths = settings.paths(root.path());
     write_all(&paths, &settings, &Start::New { token: "t".to_owned() }).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&root.path().join("etc/etcd/etcd.env")), 0o600);
@@ -136,7 +136,7 @@ fn files_have_their_permissions() {
 fn settings_that_differ_are_named() {
     let root = tempfile::tempdir().unwrap();
     let mut settings = example();
-    let paths = Paths::new(root.path(), &settings);
+    let paths = settings.paths(root.path());
     assert!(differences(&paths, &settings).unwrap().is_empty());
     write_all(&paths, &settings, &Start::New { token: "t".to_owned() }).unwrap();
     assert!(differences(&paths, &settings).unwrap().is_empty(), "how it first started does not count");

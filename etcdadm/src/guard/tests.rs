@@ -39,7 +39,7 @@ impl Machine {
     /// etcd.env is there; `etcd` only prints that it runs.
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let paths = Paths::new(root.path(), &example());
+        let paths = example().paths(root.path());
         files::write(&paths.etcd_env(), first(&paths).as_bytes(), 0o600).unwrap();
         write_program(&paths.program("etcd"), "#!/bin/sh\necho runs\n");
         write_program(&paths.guard(), &render(&paths));

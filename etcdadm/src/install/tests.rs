@@ -35,7 +35,7 @@ impl Fixture {
         let root = tempfile::tempdir().unwrap();
         let mut settings = example();
         settings.release_url = "http://127.0.0.1:1/etcd".to_owned();
-        let paths = Paths::new(root.path(), &settings);
+        let paths = settings.paths(root.path());
         Self { root, paths, settings }
     }
 

@@ -21,7 +21,7 @@ struct Fixture {
 fn fixture() -> Fixture {
     let root = tempfile::tempdir().unwrap();
     let settings = example();
-    let paths = Paths::new(root.path(), &settings);
+    let paths = settings.paths(root.path());
     Fixture { _root: root, paths, settings, now: OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap() }
 }
 

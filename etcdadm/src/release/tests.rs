@@ -27,7 +27,7 @@ fn fixture() -> Fixture {
     let mut settings = example();
     // Nobody answers there: what is not in the cache is an error.
     settings.release_url = "http://127.0.0.1:1/etcd".to_owned();
-    let paths = Paths::new(root.path(), &settings);
+    let paths = settings.paths(root.path());
     let name = format!("{}.tar.gz", folder(&settings.version).unwrap());
     let archive = paths.release_cache(&settings.version.to_string()).join(&name);
     Fixture { root, paths, settings, archive, name }

@@ -53,7 +53,7 @@ impl Network {
             paths: None,
             root,
         };
-        machine.paths = Some(Paths::new(&machine.root, &machine.settings()));
+        machine.paths = Some(machine.settings().paths(&machine.root));
         machine
     }
 

@@ -14,7 +14,6 @@ use time::{Duration, OffsetDateTime};
 use super::*;
 use crate::endpoint::Endpoint;
 use crate::etcd::Cluster;
-use crate::paths::Paths;
 use crate::pki::authority::Authority;
 use crate::pki::leaf::Leaf;
 use crate::san::San;
@@ -38,7 +37,7 @@ pub(in crate::etcd) fn authority() -> Authority {
     crate::set_up_tls();
     let root = tempfile::tempdir().unwrap();
     let long_ago = OffsetDateTime::now_utc() - Duration::days(400);
-    Authority::create(&Paths::new(root.path(), &example()), long_ago).unwrap()
+    Authority::create(&example().paths(root.path()), long_ago).unwrap()
 }
 
 /// A leaf for loopback addresses, issued so many days from now.
