@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::ErrorKind;
-use std::path::Path;
-use std::process::{Command, Output};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use etcd_values::EtcdVersion;
 use flate2::read::GzDecoder;
-use serde::{Deserialize, Serialize};
 
 use crate::checksum::Sha256;
 use crate::files::{self, PendingFile};
+use crate::installed::{InstallRecord, version_of};
 use crate::paths::Paths;
 use crate::release::{self, Archive};
 use crate::settings::Settings;
@@ -21,18 +17,6 @@ use crate::settings::Settings;
 /// What every supported release has; `etcdutl` is missing in 3.4.
 const REQUIRED: [&str; 2] = ["etcd", "etcdctl"];
 const PROGRAMS: [&str; 3] = ["etcd", "etcdctl", "etcdutl"];
-/// How often a program is tried that another process has open. That one runs its own program within moments.
-const BUSY_TRIES: usize = 100;
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
-/// What was installed last, in `install.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct InstallRecord {
-    version: String,
-    archive_sha256: Sha256,
-    programs: BTreeMap<String, Sha256>,
-}
 
 /// Makes sure that the wanted version is installed. Programs that are there and right stay untouched.
 ///
@@ -91,34 +75,6 @@ fn unchanged(paths: &Paths, record: &InstallRecord) -> Result<bool> {
 fn baked_version(paths: &Paths) -> Option<String> {
     let complete = REQUIRED.iter().all(|name| paths.program(name).is_file());
     if complete { version_of(&paths.program("etcd")) } else { None }
-}
-
-/// What an etcd program says its version is; `None` if it does not run.
-pub(crate) fn version_of(etcd: &Path) -> Option<String> {
-    let output = asked_for_version(etcd)?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    Some(text.lines().find_map(|line| line.strip_prefix("etcd Version: "))?.trim().to_owned())
-}
-
-/// Linux does not run a file that a process has open for writing. A process that this one has just forked has all its files
-/// until it runs its own program.
-#[expect(clippy::disallowed_methods, reason = "the program itself is waited for too, for longer")]
-fn asked_for_version(etcd: &Path) -> Option<Output> {
-    for _ in 0..BUSY_TRIES {
-        match Command::new(etcd).arg("--version").output() {
-            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
-                std::thread::sleep(BUSY_PAUSE);
-            }
-            answer => return answer.ok(),
-        }
-    }
-    None
-}
-
-/// The version that was installed last, by install.json.
-pub(crate) fn recorded_version(record: &Path) -> Option<String> {
-    let record: InstallRecord = serde_json::from_slice(&files::read(record).ok()??).ok()?;
-    Some(record.version)
 }
 
 /// Unpacks the programs; all of them take their places together, once every one is complete.

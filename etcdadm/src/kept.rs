@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, environment_name, is_user_flag};
 
 use crate::endpoint::{Endpoint, Host};
-use crate::{files, guard, install};
+use crate::{files, guard, installed};
 
 const DATA_DIR: &str = "/var/lib/etcd";
 const CERTS_DIR: &str = "/etc/etcd/pki";
@@ -166,7 +166,7 @@ impl Member {
         let directory = started.and_then(Path::parent);
         let programs = directory.map_or_else(|| root.join(INSTALL_DIR.trim_start_matches('/')), Path::to_owned);
         let record = root.join("var/lib/etcdadm/install.json");
-        let version = install::version_of(&programs.join("etcd")).or_else(|| install::recorded_version(&record));
+        let version = installed::version_of(&programs.join("etcd")).or_else(|| installed::recorded_version(&record));
         let install_dir =
             directory.map(|path| path.strip_prefix(root).map_or(path.into(), |path| Path::new("/").join(path)));
         Self { name, address, install_dir, version: version.and_then(|version| version.parse().ok()) }

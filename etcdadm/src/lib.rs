@@ -15,6 +15,7 @@ mod files;
 pub mod guard;
 pub mod init_system;
 mod install;
+mod installed;
 pub mod kept;
 pub mod member;
 pub mod node;

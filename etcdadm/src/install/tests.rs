@@ -1,4 +1,5 @@
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
