@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use rand::RngExt;
 
-use crate::files;
 use crate::paths::Paths;
 use crate::settings::Settings;
+use crate::{existing, files};
 use env::Start;
 
 /// Writes everything that starting the member takes.
@@ -37,15 +37,15 @@ pub fn is_current(paths: &Paths, settings: &Settings, start: &Start) -> Result<b
     Ok(files::read(&paths.etcd_env())?.is_some_and(|there| there == env::render(paths, settings, start).as_bytes()))
 }
 
-/// Makes etcd.env that of a member that has data; see [`env::as_existing`].
+/// Makes etcd.env that of a member that has data; see [`existing::as_existing`].
 ///
 /// # Errors
 /// When the file cannot be read or written.
 pub fn mark_existing(paths: &Paths) -> Result<()> {
     let Some(there) = files::read(&paths.etcd_env())? else { return Ok(()) };
     let text = String::from_utf8_lossy(&there);
-    if !env::is_existing(&text) {
-        files::write(&paths.etcd_env(), env::as_existing(&text).as_bytes(), 0o600)?;
+    if !existing::is_existing(&text) {
+        files::write(&paths.etcd_env(), existing::as_existing(&text).as_bytes(), 0o600)?;
     }
     Ok(())
 }

@@ -78,7 +78,7 @@ pub fn data(paths: &Paths) -> Result<Data> {
 
 /// Whether the member has had a write-ahead log, by the epoch outside the data directory, or by its settings.
 pub(crate) fn has_run(outside: &str, settings: &str) -> bool {
-    outside.lines().nth(1) == Some(BEGUN) || crate::config::env::is_existing(settings)
+    outside.lines().nth(1) == Some(BEGUN) || crate::existing::is_existing(settings)
 }
 
 /// Forgets the data of an earlier member, for one that is new: the next start takes the directory as it is.

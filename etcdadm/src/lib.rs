@@ -3,6 +3,9 @@
 //! `init` starts a new cluster, `join` adds the machine to one. Both first check everything that can be checked, then
 //! install etcd, and only then touch what others depend on. Both may be killed at any point and run again.
 //! `docs/etcdadm.md` is the user's manual.
+//!
+//! No two modules need each other, directly or through others: what the settings are made from knows nothing of them,
+//! and what works from them is not needed to make them.
 
 mod address;
 mod checksum;
@@ -11,6 +14,7 @@ mod compatibility;
 mod config;
 pub mod endpoint;
 mod etcd;
+mod existing;
 mod files;
 pub mod guard;
 pub mod init_system;

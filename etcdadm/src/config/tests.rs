@@ -46,9 +46,9 @@ fn env_of_a_first_member_with_an_ipv6_address() {
     ] {
         assert!(env.lines().any(|there| there == line), "{line} is missing:\n{env}");
     }
-    let again = env::as_existing(&env);
+    let again = existing::as_existing(&env);
     assert!(again.lines().any(|there| there == "ETCD_INITIAL_CLUSTER=etcd-0=https://[fd00::3]:2380"), "{again}");
-    assert!(env::is_existing(&again), "{again}");
+    assert!(existing::is_existing(&again), "{again}");
 }
 
 #[test]
