@@ -79,14 +79,16 @@ mod tests {
 
     #[test]
     fn a_clause_with_a_time_is_a_deadline() {
-        let message = "Machine demo-etcd-1 is not a member yet (https://10.0.0.2:2379: connection refused); if that lasts until 2026-11-23T08:10:00Z, it counts as MachineNotBooting";
+        let message = "Machine demo-etcd-1 is not a member yet: https://10.0.0.2:2379: connection refused; if that lasts until 2026-11-23T08:10:00Z, it counts as MachineNotBooting";
         let found = in_message(message);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].at.0.to_string(), "2026-11-23T08:10:00Z");
         assert_eq!(found[0].what, "if that lasts until then, it counts as MachineNotBooting");
-        let found =
-            in_message("member demo-etcd-1 is a learner; if it is still one at 2026-11-23T08:10:00Z, look at it");
-        assert_eq!(found[0].what, "if it is still one then, look at it");
+        let message = "member demo-etcd-1 is a learner (its Machine could boot at 2026-11-23T08:00:00Z); if it is still one at 2026-11-23T08:10:00Z, look at it";
+        let found = in_message(message);
+        let [past, next] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(past.at.0.to_string(), "2026-11-23T08:00:00Z", "it is left out as what is past");
+        assert_eq!(next.what, "if it is still one then, look at it");
         assert!(in_message("nothing has a time here; 3.6.16 is a version").is_empty());
     }
 }

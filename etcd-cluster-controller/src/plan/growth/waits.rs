@@ -1,7 +1,7 @@
 //! What growth waits for, in words: which Machine, how its member answers, since when, and what happens next.
 
 use super::{Machines, Progress, is_late, missing_since};
-use crate::observation::Observation;
+use crate::observation::{Observation, Probe};
 use crate::plan::{Plan, View, repair, stuck, wait};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
@@ -22,12 +22,14 @@ pub(super) fn waiting_for(
     match state {
         Progress::NoAddress if !cluster.infrastructure_ready => waiting_for_infrastructure(cluster),
         Progress::NoAddress => {
-            let message = format!("Machine {name} has no address yet; look at its conditions{deadline}");
+            let created = machine.created.as_ref().map(|at| format!(" (it was created at {:.0})", at.0));
+            let created = created.unwrap_or_default();
+            let message = format!("Machine {name} has no address yet{created}; look at its conditions{deadline}");
             wait(reasons::WAITING_FOR_MACHINE_ADDRESS, message)
         }
         Progress::NoMember => {
-            let probe = if seat.why().is_empty() { String::new() } else { format!(" ({})", seat.why()) };
-            wait(reasons::WAITING_FOR_MEMBER, format!("Machine {name} is not a member yet{probe}{deadline}"))
+            let message = format!("Machine {name} is not a member yet{}{deadline}", answer(observation, seat));
+            wait(reasons::WAITING_FOR_MEMBER, message)
         }
         Progress::Missing => {
             let (id, since) = missing_since(observation, machine).unwrap_or_default();
@@ -49,7 +51,9 @@ pub(super) fn waiting_for(
         Progress::Learner => {
             let then =
                 until.map(|until| format!("; if it is still one at {until:.0}, look at the console of its Machine"));
-            let message = format!("member {name} is a learner{}", then.unwrap_or_default());
+            let since = observation.could_boot_since(machine);
+            let since = since.map(|since| format!(" (its Machine could boot at {since:.0})")).unwrap_or_default();
+            let message = format!("member {name} is a learner{since}{}", then.unwrap_or_default());
             wait(reasons::WAITING_FOR_PROMOTION, message)
         }
         Progress::NotListed => {
@@ -129,15 +133,24 @@ pub(super) fn not_booting(view: &View<'_>, machines: &Machines<'_, '_>) -> Optio
 /// Since when a Machine could have booted, what has not happened within its grace, and how its member has answered lately.
 fn late(observation: &Observation, seat: &Seat<'_>, machine: &MachineView, what: &str) -> String {
     let could_boot = observation.could_boot_since(machine).map(|since| format!("could boot at {since:.0}, and "));
-    let since = |probe: &crate::observation::Probe| format!(" (since {:.0})", probe.run.since);
-    let probe = match seat.why() {
-        "" => String::new(),
-        why => format!(": {why}{}", seat.probe.map(since).unwrap_or_default()),
-    };
     format!(
-        "Machine {} {}{what} {} s (spec.healthCheck.startupGraceSeconds){probe}",
+        "Machine {} {}{what} {} s (spec.healthCheck.startupGraceSeconds){}",
         machine.name,
         could_boot.unwrap_or_default(),
-        observation.etcd.spec.health_check.startup_grace_seconds
+        observation.etcd.spec.health_check.startup_grace_seconds,
+        answer(observation, seat)
     )
+}
+
+/// How the member of a Machine has answered lately, if it is not well; and since when, if its latest check belongs to
+/// the run that lasts.
+fn answer(observation: &Observation, seat: &Seat<'_>) -> String {
+    let since = |probe: &Probe| {
+        let lasts = probe.run.kind_at(observation.now, observation.interval()) == probe.outcome.kind();
+        lasts.then(|| format!(" (since {:.0})", probe.run.since))
+    };
+    match seat.why() {
+        "" => String::new(),
+        why => format!(": {why}{}", seat.probe.and_then(since).unwrap_or_default()),
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{admits, creates, reason};
 use crate::fixture::{Story, name};
-use crate::observation::probe::MemberFault;
+use crate::observation::probe::{MemberFault, OurFault};
 use crate::observation::{Outcome, Template};
 use crate::plan::{Plan, Step, due};
 use api::conditions::reasons;
@@ -145,6 +145,57 @@ fn a_closed_port_is_told_with_its_address_and_the_deadline() {
     for part in ["demo-etcd-1", "https://10.0.0.2:2379", "connection refused", until] {
         assert!(message.contains(part), "{part} is missing in {message}");
     }
+}
+
+/// A time that moved would have the status written at every look.
+#[test]
+fn it_is_told_since_when_and_that_stays_so() {
+    let joining = || {
+        let mut story = Story::with_voters(3, 1);
+        story.takes_one_learner();
+        story
+    };
+    let mut without_address = joining();
+    (1..3).for_each(|index| without_address.held_back(index));
+    without_address.pass(100);
+    without_address.admit(1);
+    let mut closed = joining();
+    closed.machine(1);
+    closed.held_back(2);
+    closed.pass(20);
+    closed.observation.probes.remove(&name(1));
+    closed.probe(1, Outcome::MemberFault(MemberFault::Refused));
+    let mut learner = joining();
+    learner.machine(1);
+    learner.held_back(2);
+    learner.pass(20);
+    learner.member(1, true);
+    learner.healthy(1);
+    let message = |story: &Story| story.plan().hold().unwrap().message.clone();
+    for (mut story, since) in [
+        (without_address, "Machine demo-etcd-1 has no address yet (it was created at 1970-01-01T00:16:40Z); look"),
+        (closed, "etcd does not listen (since 1970-01-01T00:17:00Z); if that lasts until 1970-01-01T00:26:40Z"),
+        (learner, "member demo-etcd-1 is a learner (its Machine could boot at 1970-01-01T00:16:40Z); if it is"),
+    ] {
+        let told = message(&story);
+        assert!(told.contains(since), "{since} is missing in {told}");
+        story.pass(60);
+        assert_eq!(message(&story), told);
+    }
+}
+
+/// What keeps this controller from asking has not lasted for as long as what it has seen before.
+#[test]
+fn no_time_is_told_of_a_check_that_says_something_else_than_those_before() {
+    let mut story = Story::with_voters(3, 1);
+    story.takes_one_learner();
+    story.machine(1);
+    story.held_back(2);
+    story.pass(20);
+    story.probe(1, Outcome::OurFault(OurFault::FileDescriptors));
+    let message = story.plan().hold().unwrap().message.clone();
+    assert!(message.contains("is not a member yet: https://10.0.0.2:2379: this controller is out of"), "{message}");
+    assert!(!message.contains("(since"), "{message}");
 }
 
 #[test]
