@@ -58,6 +58,8 @@ pub const FREE_FLAGS: [&str; 43] = [
     "grpc-keepalive-interval",
     "grpc-keepalive-min-time",
     "grpc-keepalive-timeout",
+    // Of `initial-` the only one: it decides neither membership nor durability. The member compares its data with the
+    // others' before it serves.
     "initial-corrupt-check",
     "log-format",
     "log-level",
