@@ -71,7 +71,7 @@ impl Caches {
     /// The watch of all objects of a kind in scope, or of those that match `selector`. It is started if it is not there yet,
     /// and runs as long as the version is served.
     ///
-    /// Managed fields and bootstrap data are not kept.
+    /// Managed fields, bootstrap data and a few other things that nobody reads are not kept.
     #[must_use]
     pub fn watch(&self, resource: &ApiResource, selector: Option<&str>) -> Cached {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
