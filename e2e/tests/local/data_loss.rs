@@ -37,20 +37,22 @@ pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
 
 /// Of three, in the other ways.
 pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
-    let clusters: [&[_]; 3] = [
+    let clusters: [&[_]; 4] = [
         &[(1, DeletedDirectory), (0, OlderCopy)],
         &[(2, RobbedDisk), (0, DeletedDirectory)],
         &[(1, CopyFromBeforeStop), (0, DeletedWhileOff)],
+        &[(2, DeletedWhileOff), (0, CopyFromBeforeStop)],
     ];
     one_after_the_other(bed, "lost-other", 3, &clusters).await
 }
 
 /// Of five: the one that initialized, and those that joined.
 pub(crate) async fn of_one_of_five(bed: &mut Bed) -> Result<()> {
-    let clusters: [&[_]; 3] = [
+    let clusters: [&[_]; 4] = [
         &[(2, OlderCopy), (4, DeletedDirectory), (0, RobbedDisk)],
         &[(1, CopyFromBeforeStop), (0, DeletedDirectory)],
         &[(1, RobbedDisk), (0, OlderCopy)],
+        &[(0, CopyFromBeforeStop)],
     ];
     one_after_the_other(bed, "lost-five", 5, &clusters).await
 }
