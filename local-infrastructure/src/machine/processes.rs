@@ -27,7 +27,7 @@ pub(crate) struct Process {
 impl Process {
     /// The process that has this id now.
     pub(crate) fn with_id(pid: i32) -> Option<Self> {
-        let (state, started) = stat(pid)?;
+        let Stat { state, started, .. } = stat(pid)?;
         (!matches!(state, b'Z' | b'X')).then_some(Self { pid, started })
     }
 
@@ -36,13 +36,23 @@ impl Process {
     }
 }
 
-/// State and start time of a process.
-fn stat(pid: i32) -> Option<(u8, u64)> {
+/// What the kernel says of a process.
+struct Stat {
+    /// A letter.
+    state: u8,
+    /// The process that it is a child of.
+    parent: i32,
+    /// When it started, in the kernel's ticks.
+    started: u64,
+}
+
+fn stat(pid: i32) -> Option<Stat> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is a name that may hold anything, also blanks and brackets.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
+    let parent = fields.next()?.parse().ok()?;
+    Some(Stat { state, parent, started: fields.nth(17)?.parse().ok()? })
 }
 
 /// The first process of a machine that is running.
@@ -88,8 +98,9 @@ fn signal_until(layout: &Layout, first: Process, signal: Signal, done: fn(u8) ->
     let deadline = Instant::now() + REACTION;
     loop {
         let mut waiting = Vec::new();
-        for pid in all(first)? {
-            if stat(pid).is_some_and(|(state, _)| !done(state)) {
+        let pids = all(first)?;
+        for &pid in &pids {
+            if stat(pid).is_some_and(|stat| !done(stat.state)) {
                 send(pid, signal).map_err(|error| failed(format!("process {pid}: {error}")))?;
                 waiting.push(pid);
             }
@@ -100,8 +111,24 @@ fn signal_until(layout: &Layout, first: Process, signal: Signal, done: fn(u8) ->
         if Instant::now() > deadline {
             return Err(failed(format!("processes {waiting:?} do not react to signal {}", signal.as_raw())));
         }
-        pause(Duration::from_millis(1));
+        let spawns = signal == Signal::STOP && let_spawn(&pids);
+        pause(Duration::from_millis(if spawns { 10 } else { 1 }));
     }
+}
+
+/// A process that makes another one by `vfork` waits in the kernel until that one runs its program, and stops only then.
+/// One that was stopped before goes on until it does. Answers whether there is any.
+fn let_spawn(pids: &[i32]) -> bool {
+    let spawned = |pid: i32| {
+        let parent = stat(pid).filter(|stat| stat.state == b'T')?.parent;
+        stat(parent).filter(|stat| stat.state == b'D' && pids.contains(&parent))
+    };
+    let stopped: Vec<i32> = pids.iter().copied().filter(|pid| spawned(*pid).is_some()).collect();
+    for pid in &stopped {
+        // One that is gone by now, or that may not be told, is found again in the next round.
+        let _ = send(*pid, Signal::CONT);
+    }
+    !stopped.is_empty()
 }
 
 /// Sends a signal; a process that is gone by now is fine.

@@ -174,6 +174,13 @@ fn is_silent_while_frozen() -> Result<(), Failed> {
     assert!(!fixture::answers(&machine));
     machine.thaw()?;
     until("the server answers again", || Ok(fixture::answers(&machine)))?;
+    // A process that makes another one is stopped only when that one runs its program.
+    let spawns = "for i in 1 2 3 4; do setsid sh -c 'while :; do /bin/true; done' </dev/null >/dev/null 2>&1 & done";
+    assert!(fixture::succeeds(&machine, spawns)?);
+    for _ in 0..10 {
+        machine.freeze()?;
+        machine.thaw()?;
+    }
     machine.destroy()?;
     Ok(())
 }
