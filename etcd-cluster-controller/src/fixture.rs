@@ -1,9 +1,9 @@
 //! Observations for tests, built like a story.
 
 use crate::build::version;
-use crate::observation::probe::{Alarm, ListFault, MemberFault, OurFault, Run, RunKind};
+use crate::observation::probe::{Alarm, ListFault, MemberFault, OurFault, Run, RunKind, voters_answer_since};
 use crate::observation::{
-    Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Snapshot, TargetKey, Template,
+    Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
 };
 use crate::plan::{Plan, View, plan};
 use crate::roster::Seat;
@@ -279,13 +279,9 @@ impl Story {
     /// As the prober does.
     fn note_voters(&mut self, kind: RunKind) {
         let observation = &mut self.observation;
-        let of_machines = observation.probes.iter().map(|(name, probe)| (TargetKey::of(name), probe.clone()));
-        let of_strangers = observation.strangers.iter().map(|(id, probe)| (TargetKey::Stranger(*id), probe.clone()));
-        let probes = of_machines.chain(of_strangers).collect();
-        let voters_answer_since = observation.voters_answer_since;
-        let mut snapshot = Snapshot { probes, voters_answer_since, ..Snapshot::default() };
-        snapshot.note_voters(kind, observation.now);
-        observation.voters_answer_since = snapshot.voters_answer_since;
+        let probes = observation.probes.values().chain(observation.strangers.values());
+        let before = observation.voters_answer_since;
+        observation.voters_answer_since = voters_answer_since(before, probes, kind, observation.now);
     }
 
     /// The stranger is asked.

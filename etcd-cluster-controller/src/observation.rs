@@ -260,6 +260,11 @@ impl Observation {
         self.heard.as_ref().is_some_and(|heard| heard.contains(&id)) || self.probes.values().any(follows)
     }
 
+    /// Whether a quorum answers, and nobody can say whom the leader hears.
+    pub(crate) fn is_hearing_unknown(&self) -> bool {
+        self.heard.is_none() && self.members().is_some()
+    }
+
     /// The recorded cluster ID, in hexadecimal.
     #[must_use]
     pub fn recorded_cluster_id(&self) -> Option<&str> {

@@ -268,15 +268,12 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     });
     let mut seats: Vec<Seat<'_>> = Vec::with_capacity(members.len());
     let mut seated = BTreeSet::new();
-    let placed = members.into_iter().map(|(id, member)| {
+    for (id, member) in members {
         let machine = observation.machine_of(id, &member).filter(|machine| seated.insert(machine.name.as_str()));
         let probe = match machine {
             Some(machine) => observation.probes.get(&machine.name),
             None => observation.strangers.get(&id),
         };
-        (id, member, machine, probe)
-    });
-    for (id, member, machine, probe) in placed {
         let verdict = match machine {
             Some(machine) => verdict(observation, (id, &member), machine, probe),
             None => strangers::verdict(observation, id, probe),

@@ -13,6 +13,7 @@ use e2e::observer::Silence;
 use e2e::scenarios::is_full;
 use e2e::until::until;
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -275,28 +276,31 @@ async fn replace<'a>(authorities: impl Iterator<Item = (&'a Look, &'a str, &'a s
 
 /// A manager that knows the CAs of before goes on with them, and says that those of now are not the recorded ones.
 async fn refused(crowd: &Crowd) -> Result<()> {
-    until("every cluster says that its CA is another one", PATIENCE, async || {
-        tokio::time::sleep(crowd::LOOKS).await;
-        for etcd in crowd.states().await? {
-            let (name, status) = (etcd.name_any(), etcd.status.unwrap_or_default());
-            let ready = status.conditions.into_iter().find(|found| found.type_ == "Ready");
-            let ready = ready.with_context(|| format!("{name} has no condition Ready"))?;
-            ensure!(ready.reason == "SecretInvalid" && ready.message.contains("another CA"), "{name}: {ready:?}");
-        }
-        Ok(Some(()))
-    })
-    .await
+    let says = |ready: &Condition| ready.reason == "SecretInvalid" && ready.message.contains("another CA");
+    until_each("every cluster says that its CA is another one", PATIENCE, crowd, "Ready", says).await
 }
 
 /// It is seen that no cluster's members can be asked: what comes after shows something.
 async fn doubted(crowd: &Crowd) -> Result<()> {
-    until("no cluster knows the health of its members", PATIENCE * 2, async || {
+    let is_doubted = |healthy: &Condition| healthy.status != "True";
+    until_each("no cluster knows the health of its members", PATIENCE * 2, crowd, "MembersHealthy", is_doubted).await
+}
+
+/// Waits until this condition of every cluster is as it should be.
+async fn until_each(
+    what: &str,
+    patience: Duration,
+    crowd: &Crowd,
+    type_: &str,
+    is: impl Fn(&Condition) -> bool,
+) -> Result<()> {
+    until(what, patience, async || {
         tokio::time::sleep(crowd::LOOKS).await;
         for etcd in crowd.states().await? {
             let (name, status) = (etcd.name_any(), etcd.status.unwrap_or_default());
-            let healthy = status.conditions.into_iter().find(|found| found.type_ == "MembersHealthy");
-            let healthy = healthy.with_context(|| format!("{name} has no condition MembersHealthy"))?;
-            ensure!(healthy.status != "True", "{name}: {healthy:?}");
+            let condition = status.conditions.into_iter().find(|found| found.type_ == type_);
+            let condition = condition.with_context(|| format!("{name} has no condition {type_}"))?;
+            ensure!(is(&condition), "{name}: {condition:?}");
         }
         Ok(Some(()))
     })

@@ -120,7 +120,7 @@ impl Place<'_> {
     /// The Machine is looked up live and last. A manager that has lost its lease without knowing it may still make it a
     /// moment later. That would never boot: it goes as one too many, or as one that does not become a member.
     pub(super) async fn discard(&self, name: &str) -> Result<Outcome> {
-        let (configs, uid) = (ApiResource::erase::<EtcdadmConfig>(&()), self.etcd.uid());
+        let (configs, uid) = (configs(), self.etcd.uid());
         let mut begun = Vec::new();
         for kind in [self.clones, &configs] {
             let Some(found) = self.read(kind, name).await? else { continue };
@@ -178,6 +178,11 @@ impl Place<'_> {
             found => found.map(Some).doing(|| format!("reading {} {name}", kind.kind)),
         }
     }
+}
+
+/// The kind of the configs.
+pub(super) fn configs() -> ApiResource {
+    ApiResource::erase::<EtcdadmConfig>(&())
 }
 
 /// The answer where somebody else's object has the name.

@@ -25,7 +25,7 @@ pub(super) async fn having(objects: Vec<(&'static str, Value)>) -> (Client, Aske
     .await
 }
 
-/// What is answered where there is no object.
+/// A refusal with this code. The reason that the API server gives is `NotFound` where it is an object that is not there.
 pub(super) fn refusal(code: u16, reason: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": code, "reason": reason})
 }

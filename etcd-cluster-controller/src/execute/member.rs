@@ -1,6 +1,6 @@
 //! Making the Machine of a member, and admitting it.
 
-use super::begun::{Place, foreign};
+use super::begun::{Place, configs, foreign};
 use super::live::Live;
 use super::{Outcome, set_metadata};
 use crate::CONTROLLER;
@@ -12,7 +12,7 @@ use crate::plan::{Hold, made_for};
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::error::{answer, code, is_invalid};
-use controller_support::{Error, Result, ResultExt, apply};
+use controller_support::{Error, Result, apply};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject};
@@ -47,7 +47,7 @@ pub(super) async fn create(
         Ok(infrastructure) => infrastructure,
         Err(message) => return Ok(refused(reasons::TEMPLATE_INVALID, message)),
     };
-    let kind = ApiResource::erase::<EtcdadmConfig>(&());
+    let kind = configs();
     let config = to_dynamic(&build::config(&parts))?;
     let outcome = put(context, &place, &kind, &config, reasons::INVALID_SPEC).await?;
     if outcome != Outcome::Done {
@@ -92,10 +92,9 @@ async fn begun(place: &Place<'_>, observation: &Observation, machines: &[String]
     if machines.contains(&name) || observation.is_of_a_member(&name) {
         return Ok(None);
     }
-    let kind = ApiResource::erase::<EtcdadmConfig>(&());
     let uid = etcd.uid();
     let is_ours = |config: &DynamicObject| whose(config, uid.as_deref()) == Whose::Ours;
-    if !place.read(&kind, &name).await?.as_ref().is_some_and(is_ours) {
+    if !place.read(&configs(), &name).await?.as_ref().is_some_and(is_ours) {
         return Ok(None);
     }
     // A config no longer tells of its use when the bootstrap Secret is gone.
@@ -166,8 +165,7 @@ fn reason_of(error: &kube::Error, of_content: &'static str) -> &'static str {
 /// What is to be done about an object that has the name of one that we were about to make.
 async fn existing(place: &Place<'_>, kind: &ApiResource, wanted: &DynamicObject) -> Result<Outcome> {
     let (etcd, name) = (place.etcd, wanted.name_any());
-    let there = place.api(kind).get_opt(&name).await.doing(|| format!("reading {} {name}", kind.kind))?;
-    let Some(there) = there else { return Ok(Outcome::Outdated) };
+    let Some(there) = place.read(kind, &name).await? else { return Ok(Outcome::Outdated) };
     match whose(&there, etcd.uid().as_deref()) {
         Whose::Ours if is_as_wanted(etcd, &there, wanted) => Ok(Outcome::Done),
         // A manager was killed, and then the spec was changed: the Machine must not get what is left over. As

@@ -47,14 +47,18 @@ pub struct Snapshot {
     pub voters_answer_since: Option<Timestamp>,
 }
 
-impl Snapshot {
-    /// Notes a probe that ended at this time. One that found out nothing changes nothing.
-    pub(crate) fn note_voters(&mut self, kind: RunKind, at: Timestamp) {
-        if kind != RunKind::Unknown {
-            let answers = self.probes.values().any(Probe::is_of_a_voter_that_is_well);
-            self.voters_answer_since = answers.then(|| self.voters_answer_since.unwrap_or(at));
-        }
+/// Since when there has been a voter at every moment whose latest check succeeded, now that one of these probes has ended
+/// at this time. `before`: since when there was one before. A probe that found out nothing changes nothing.
+pub(crate) fn voters_answer_since<'a>(
+    before: Option<Timestamp>,
+    mut probes: impl Iterator<Item = &'a Probe>,
+    ended: RunKind,
+    at: Timestamp,
+) -> Option<Timestamp> {
+    if ended == RunKind::Unknown {
+        return before;
     }
+    probes.any(Probe::is_of_a_voter_that_is_well).then(|| before.unwrap_or(at))
 }
 
 /// The latest probe of one member.

@@ -54,11 +54,11 @@ fn steady(view: &View<'_>) -> Option<Duration> {
     recovers(view).filter(|left| !left.is_zero())
 }
 
-/// When it is held against a member that its checks fail, which was not before as there was no quorum. It takes a
-/// check, which is no news for the prober: that has told long ago that they fail. So it is looked at until that comes.
+/// When it is held against a member that its checks fail, which it was not before as there was no quorum. It takes a
+/// check, which is not news for the prober: that has told long ago that they fail. So it is looked at until that comes.
 fn excused(view: &View<'_>) -> Option<Duration> {
-    let (observation, roster) = (view.observation, &view.roster);
-    let until = roster.seats.iter().filter_map(|seat| roster.excused_until(observation, seat));
+    let observation = view.observation;
+    let until = view.roster.seats.iter().filter_map(|seat| seat.excused_until(observation));
     let left = until.map(|until| Duration::try_from(until.duration_since(observation.now)).unwrap_or_default());
     left.map(|left| if left.is_zero() { observation.interval() } else { left }).min()
 }

@@ -213,7 +213,7 @@ pub(super) fn record(observation: &Observation, machine: &MachineView) -> Plan {
 
 /// Why a voter that has failed is not replaced now, for people. `None`: it has not failed for long enough.
 pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
-    if let Some(until) = view.roster.excused_until(view.observation, seat).filter(|_| seat.is_voter()) {
+    if let Some(until) = seat.excused_until(view.observation).filter(|_| seat.is_voter()) {
         return Some(format!(
             "what it failed while there was no quorum does not count: it is unhealthy if it still fails at {until:.0}"
         ));

@@ -101,7 +101,7 @@ pub(super) fn what_becomes_of(view: &View<'_>, seat: &Seat<'_>) -> String {
         return "It is not removed by itself (spec.remediation.mode)".to_owned();
     }
     let after = patience(view.observation, seat.id().unwrap_or_default()).as_secs();
-    let until = view.roster.excused_until(view.observation, seat);
+    let until = seat.excused_until(view.observation);
     let until = until.map(|until| format!(" (what it failed while there was no quorum does not count: at {until:.0})"));
     let until = until.unwrap_or_default();
     format!("It is left alone while it answers, and removed once its checks have failed for {after} s{until}")

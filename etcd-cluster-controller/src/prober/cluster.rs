@@ -8,7 +8,7 @@ use super::verdict::Reported;
 use super::{Probes, Shared, Target};
 use crate::etcd_access::{Client, Expected, Fault, PeerCounters};
 use crate::observation::probe::{
-    ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot, TargetKey,
+    ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot, TargetKey, voters_answer_since,
 };
 use api::EtcdCluster;
 use k8s_openapi::jiff::Timestamp;
@@ -145,7 +145,8 @@ impl Cluster {
             state.leaders.update(report);
         }
         state.snapshot.probes.insert(target.key.clone(), Probe { url, at, outcome, run, expected });
-        state.snapshot.note_voters(kind, at);
+        let (before, probes) = (state.snapshot.voters_answer_since, state.snapshot.probes.values());
+        state.snapshot.voters_answer_since = voters_answer_since(before, probes, kind, at);
         (self.tell(&mut state, shared, wanted), Some(run))
     }
 

@@ -3,8 +3,8 @@
 //! intervals that double, so a connection between two members may be silent for as long again as the network was
 //! interrupted.
 
+use super::Seat;
 use super::strangers::patience;
-use super::{Roster, Seat};
 use crate::observation::Observation;
 use crate::observation::probe::Run;
 use k8s_openapi::jiff::Timestamp;
@@ -18,22 +18,22 @@ pub(super) fn is_excused(observation: &Observation, run: Run, long: Duration) ->
     has_failed(run) && !has_failed(run.counted_from(since))
 }
 
-impl Roster<'_> {
+impl Seat<'_> {
     /// Until when it is not held against a member that its checks have failed for long enough, as there was no quorum for
     /// some of that time. Then a check has to fail once more. `None`: they have not failed for so long, or it is held
     /// against it.
     #[must_use]
-    pub fn excused_until(&self, observation: &Observation, seat: &Seat<'_>) -> Option<Timestamp> {
-        let id = seat.id()?;
+    pub fn excused_until(&self, observation: &Observation) -> Option<Timestamp> {
+        let id = self.id()?;
         // One that is heard does not become unhealthy by failing once more, nor one of which nobody can say it.
-        if observation.is_heard(id) || (observation.heard.is_none() && observation.members().is_some()) {
+        if observation.is_heard(id) || observation.is_hearing_unknown() {
             return None;
         }
-        let long = match seat.machine {
+        let long = match self.machine {
             Some(_) => observation.etcd.spec.health_check.unhealthy_after(),
             None => patience(observation, id),
         };
-        let is_excused = is_excused(observation, seat.probe?.run, long);
+        let is_excused = is_excused(observation, self.probe?.run, long);
         observation.quorum_since().filter(|_| is_excused)?.checked_add(long).ok()
     }
 }

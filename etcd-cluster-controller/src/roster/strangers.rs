@@ -61,7 +61,7 @@ pub(super) fn verdict(observation: &Observation, id: u64, probe: Option<&Probe>)
         RunKind::Unknown => unknown("and it could not be asked"),
         RunKind::Failing if !run.has_failed_for(long, now, interval) => unknown(FAILS),
         RunKind::Failing if observation.is_heard(id) => unknown(HEARD),
-        RunKind::Failing if observation.heard.is_none() && observation.members().is_some() => unknown(NOT_LISTENED),
+        RunKind::Failing if observation.is_hearing_unknown() => unknown(NOT_LISTENED),
         RunKind::Failing if is_excused(observation, run, long) => unknown(FAILS),
         RunKind::Failing => Verdict::Unhealthy {
             since: run.since,

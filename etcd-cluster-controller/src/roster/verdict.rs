@@ -97,7 +97,7 @@ pub(super) fn verdict(
                 unknown_since(observation, id, NEW, probe)
             } else if long && observation.is_heard(id) {
                 unknown_since(observation, id, HEARD, probe)
-            } else if long && observation.heard.is_none() && observation.members().is_some() {
+            } else if long && observation.is_hearing_unknown() {
                 // Without a quorum nobody leads, and nothing is removed.
                 unknown_since(observation, id, NOT_LISTENED, probe)
             } else if long && !is_excused {

@@ -119,11 +119,11 @@ fn signal_until(layout: &Layout, first: Process, signal: Signal, done: fn(u8) ->
 /// A process that makes another one by `vfork` waits in the kernel until that one runs its program, and stops only then.
 /// One that was stopped before goes on until it does. Answers whether there is any.
 fn let_spawn(pids: &[i32]) -> bool {
-    let spawned = |pid: i32| {
-        let parent = stat(pid).filter(|stat| stat.state == b'T')?.parent;
-        stat(parent).filter(|stat| stat.state == b'D' && pids.contains(&parent))
+    let is_spawned = |pid: &i32| {
+        let parent = stat(*pid).filter(|stat| stat.state == b'T').map(|stat| stat.parent);
+        parent.is_some_and(|parent| pids.contains(&parent) && stat(parent).is_some_and(|stat| stat.state == b'D'))
     };
-    let stopped: Vec<i32> = pids.iter().copied().filter(|pid| spawned(*pid).is_some()).collect();
+    let stopped: Vec<i32> = pids.iter().copied().filter(is_spawned).collect();
     for pid in &stopped {
         // One that is gone by now, or that may not be told, is found again in the next round.
         let _ = send(*pid, Signal::CONT);

@@ -70,8 +70,7 @@ async fn overtaken(machine: Option<Value>) -> (Outcome, Vec<String>) {
     let (client, asked) = having(objects.collect()).await;
     let machines = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Machine"));
     let place = Place { client: &client, machines: &machines, clones: &clones, etcd: story.etcd() };
-    let kind = ApiResource::erase::<EtcdadmConfig>(&());
-    let outcome = existing(&place, &kind, &wanted).await.unwrap();
+    let outcome = existing(&place, &configs(), &wanted).await.unwrap();
     (outcome, deletions(&asked).into_iter().map(|(plural, _)| plural).collect())
 }
 
