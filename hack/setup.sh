@@ -72,9 +72,10 @@ setup_missing_packages() {
         setup_has debootstrap || missing+=(debootstrap)
     fi
     if [ -n "${SETUP_RELEASE:-}" ]; then
-        case "$(uname -m)" in
-        x86_64) setup_has aarch64-linux-gnu-gcc || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross) ;;
-        aarch64) setup_has x86_64-linux-gnu-gcc || missing+=(gcc-x86-64-linux-gnu libc6-dev-amd64-cross) ;;
+        # Of the architectures that are wanted (see hack/release.sh), the one that is not this computer's.
+        case "$(uname -m) ${ARCHITECTURES:-amd64 arm64}" in
+        x86_64*arm64*) setup_has aarch64-linux-gnu-gcc || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross) ;;
+        aarch64*amd64*) setup_has x86_64-linux-gnu-gcc || missing+=(gcc-x86-64-linux-gnu libc6-dev-amd64-cross) ;;
         esac
     fi
     # Old or new: an old one can fetch a new one.
