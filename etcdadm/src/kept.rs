@@ -24,6 +24,8 @@ pub struct Kept {
     pub(crate) cipher_suites: Vec<String>,
     certs_dir: Option<PathBuf>,
     max_learners: Option<u32>,
+    /// Whether etcd.env has what the guard asks of it. If it has not, a limit that is not there may have been lost.
+    has_settings: bool,
     data_dir: Option<PathBuf>,
     /// Of a machine that is a member: it has a write-ahead log, or had one.
     member: Option<Member>,
@@ -80,6 +82,7 @@ impl Kept {
             cipher_suites: cipher_suites.map(str::to_owned).collect(),
             certs_dir: ca.and_then(Path::parent).map(outside),
             max_learners: value("ETCD_MAX_LEARNERS").and_then(|number| number.parse().ok()),
+            has_settings: value("ETCD_DATA_DIR").is_some(),
             data_dir,
             member: (has_log || has_run).then(member),
         })
@@ -142,18 +145,23 @@ impl Kept {
     }
 
     /// The learner limit that is asked for. A member that has started keeps its own: members with different limits drop
-    /// each other's learners.
+    /// each other's learners. One whose settings are gone has to be told: any guess may be wrong.
     pub(crate) fn max_learners(&self, asked: Option<u32>, version: &EtcdVersion) -> Result<Option<u32>> {
         let there = self.max_learners.unwrap_or(1);
-        if let Some(asked) = asked
-            && self.member.is_some()
-            && version.has_max_learners()
-        {
-            ensure!(
-                asked == there,
-                "--max-learners {asked}: this member has started with {there}, and the limit is the same on every member \
-                 and never changes"
-            );
+        if self.member.is_some() && version.has_max_learners() {
+            match asked {
+                Some(asked) => ensure!(
+                    asked == there || !self.has_settings,
+                    "--max-learners {asked}: this member has started with {there}, and the limit is the same on every \
+                     member and never changes"
+                ),
+                None => ensure!(
+                    self.has_settings,
+                    "--max-learners is missing: this machine is a member, but its settings in etcd.env are gone. Give all \
+                     flags of its first run, and --max-learners 1 if that had none: the limit is the same on every member \
+                     and never changes"
+                ),
+            }
         }
         Ok(asked.or(self.max_learners))
     }

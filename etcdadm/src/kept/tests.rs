@@ -73,6 +73,24 @@ fn a_member_whose_settings_are_gone_is_where_its_unit_says() {
     assert!(Kept::load(root.path()).unwrap().member.is_none());
 }
 
+/// Members with different limits drop each other's learners and panic.
+#[test]
+fn a_member_whose_settings_are_gone_is_told_its_learner_limit() {
+    let (root, _) = machine(ENV, true);
+    let new = EtcdVersion::new(3, 6, 16);
+    let settings = root.path().join("etc/etcd/etcd.env");
+    for gone in [|path: &Path| std::fs::remove_file(path), |path: &Path| std::fs::write(path, "")] {
+        gone(&settings).unwrap();
+        let kept = Kept::load(root.path()).unwrap();
+        for limit in [1, 3] {
+            assert_eq!(kept.max_learners(Some(limit), &new).unwrap(), Some(limit));
+        }
+        let message = kept.max_learners(None, &new).unwrap_err().to_string();
+        assert!(message.contains("--max-learners 1 if that had none"), "{message}");
+        assert_eq!(kept.max_learners(None, &EtcdVersion::new(3, 5, 21)).unwrap(), None);
+    }
+}
+
 fn settings(args: &[&str], kept: &Kept) -> Settings {
     let line = ["etcdadm", "init"].iter().chain(args).map(Into::into);
     let Command::Init(init) = parse(line).unwrap().command else { unreachable!() };

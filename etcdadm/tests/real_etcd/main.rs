@@ -316,14 +316,24 @@ async fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
 async fn a_member_whose_settings_are_gone_is_found_where_its_data_is() {
     for release in releases() {
         let network = Network::new(&release);
-        let first = network.machine(1);
+        let limit = ["--max-learners", "3"];
+        let first = network.machine(1).with(&limit);
         first.init().await.unwrap();
-        let mut second = network.machine(2).with(&["--data-dir", "/mnt/etcd"]).with_authority_of(&first);
+        let mut second = network.machine(2).with(&["--data-dir", "/mnt/etcd"]).with(&limit).with_authority_of(&first);
         second.join(&[&first]).await.unwrap();
+        second.stop();
         second.flags.truncate(2);
         fs::remove_file(second.paths().etcd_env()).unwrap();
+        let has_limit = !release.version.starts_with("3.5.");
+        if has_limit {
+            let message = second.join(&[&first]).await.unwrap_err().to_string();
+            assert!(message.contains("--max-learners is missing"), "{message}");
+            second = second.with(&limit);
+        }
         second.join(&[&first]).await.unwrap();
         assert_eq!(first.members(), names(2));
+        let env = fs::read_to_string(second.paths().etcd_env()).unwrap();
+        assert_eq!(env.contains("ETCD_MAX_LEARNERS=3"), has_limit, "{env}");
     }
 }
 
