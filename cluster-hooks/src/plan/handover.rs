@@ -52,12 +52,12 @@ pub(super) fn plan(observation: &Observation) -> Plan {
 
 /// A control plane that runs on one etcd is not handed another by a change of the Cluster alone: its API servers would go on
 /// with what that one holds. It is another one if nothing says that the control plane has ever used it: no endpoint, no record,
-/// and no owner of the client certificate that was handed over. To use it all the same, delete that Secret.
+/// and no owner of the client certificate that was handed over. A client certificate that somebody else has made says nothing:
+/// it may be that of an etcd that its user manages. To use the other one all the same, delete that Secret.
 fn another_store(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let (used, published) = (control_plane.real_endpoints(), observation.secrets.published.as_ref()?);
     let has_used_it = etcd.in_use.is_some()
-        || !published.ours
         || published.owners.contains(&etcd.uid)
         || used.iter().any(|endpoint| etcd.endpoints.contains(endpoint));
     if !control_plane.initialized || used.is_empty() || has_used_it {

@@ -1,7 +1,7 @@
 //! Which Machine goes, and what is noted of it. Pure.
 
 use super::observation::{ControlPlaneMachine, Observation};
-use crate::observation::{ControlPlaneView, Pause};
+use crate::observation::{Claim, ControlPlaneView, Pause};
 use serde_json::json;
 
 /// What a reconcile comes to. Steady: Cluster API needs no help, or not now.
@@ -28,7 +28,8 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     if let Some(note) = note(control_plane, machines) {
         return Plan::Do(Step::Note(note));
     }
-    if !etcd.ready || etcd.deleting {
+    // That of another Cluster says nothing of this one's members.
+    if !etcd.ready || etcd.deleting || etcd.claim != Claim::Ours {
         return Plan::Steady;
     }
     candidate(machines, &control_plane.uid).map_or(Plan::Steady, |wanted| Plan::Do(Step::Delete(wanted.clone())))

@@ -202,21 +202,28 @@ fn nobody_is_told_to_delete_an_etcd_that_a_control_plane_has_used() {
     assert!(!local(without_secret), "it has endpoints that are in use");
 }
 
-/// Its API servers would go on with an empty store.
+/// Its API servers would go on with an empty store. Of before it has an etcd of ours, or one that its user manages, whose
+/// client certificate the user has made.
 #[test]
 fn a_control_plane_that_runs_is_not_handed_another_etcd() {
-    let mut world = running();
-    let etcd = world.etcd.as_mut().unwrap();
-    etcd["metadata"]["uid"] = json!("etcd-2");
-    etcd["metadata"]["annotations"] = json!({});
-    world.set_ready(true, "https://10.9.0.1:2379");
-    let (steps, end) = world.settle();
-    assert!(!steps.iter().any(|step| name(step) == "WriteEndpoints"), "{steps:?}");
-    let Plan::Block(hold) = end else { panic!("{end:?}") };
-    assert_eq!(hold.reason, reasons::ETCD_REPLACED);
-    assert!(hold.message.contains("delete Secret demo-apiserver-etcd-client"), "{}", hold.message);
-    world.secrets.remove("demo-apiserver-etcd-client");
-    assert!(world.settle().0.iter().any(|step| name(step) == "WriteEndpoints"), "that confirms it");
+    for made_by_user in [false, true] {
+        let mut world = running();
+        let etcd = world.etcd.as_mut().unwrap();
+        etcd["metadata"]["uid"] = json!("etcd-2");
+        etcd["metadata"]["annotations"] = json!({});
+        if made_by_user {
+            let secret = world.secrets.get_mut("demo-apiserver-etcd-client").unwrap();
+            secret["metadata"] = json!({"name": "demo-apiserver-etcd-client"});
+        }
+        world.set_ready(true, "https://10.9.0.1:2379");
+        let (steps, end) = world.settle();
+        assert!(!steps.iter().any(|step| name(step) == "WriteEndpoints"), "{made_by_user}: {steps:?}");
+        let Plan::Block(hold) = end else { panic!("{end:?}") };
+        assert_eq!(hold.reason, reasons::ETCD_REPLACED);
+        assert!(hold.message.contains("delete Secret demo-apiserver-etcd-client"), "{}", hold.message);
+        world.secrets.remove("demo-apiserver-etcd-client");
+        assert!(world.settle().0.iter().any(|step| name(step) == "WriteEndpoints"), "that confirms it");
+    }
 }
 
 /// It has no endpoints yet: nothing that the control plane uses may be recorded on it, or it would be taken for the one
